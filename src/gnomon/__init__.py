@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "compare": "gnomon.api.compare",
+    **dict.fromkeys(("compare_suites", "run_suite", "suite_status"), "gnomon.api.suite"),
     **dict.fromkeys(
         (
             *("add_device", "clean_device", "list_devices", "list_runtimes", "remove_device"),

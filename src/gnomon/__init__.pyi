@@ -32,6 +32,9 @@ from gnomon.api.space import select_primitives as select_primitives
 from gnomon.api.space import show_space as show_space
 from gnomon.api.space import space_network as space_network
 from gnomon.api.space import validate_selection as validate_selection
+from gnomon.api.suite import compare_suites as compare_suites
+from gnomon.api.suite import run_suite as run_suite
+from gnomon.api.suite import suite_status as suite_status
 from gnomon.api.table import build_table as build_table
 from gnomon.api.table import check_table as check_table
 from gnomon.api.table import compare_tables as compare_tables

@@ -170,6 +170,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "gnomon compare last~1 last",
         "gnomon compare main.json change.json --fail-slower 3% --junit gnomon.xml --markdown comment.md",
     ),
+    "suite": (
+        "gnomon suite run suite.toml",
+        "gnomon suite status",
+        "gnomon suite compare last~1 last --fail-slower 3%",
+    ),
+    "suite run": (
+        "gnomon suite run suite.toml",
+        "gnomon suite run suite.toml --cluster tcp://10.0.0.5:8786",
+    ),
+    "suite status": ("gnomon suite status last",),
+    "suite compare": ("gnomon suite compare last~1 last --fail-slower 3%",),
     "runs resume": ("gnomon runs resume last",),
     "runtimes": ("gnomon runtimes",),
     "devices": (

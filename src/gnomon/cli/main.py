@@ -8,6 +8,7 @@ import difflib
 import errno
 import os
 import re
+import resource
 import signal
 import sys
 import traceback
@@ -133,6 +134,7 @@ _SECTIONS = {
     "Results, runtimes and machines": {
         "runs": "gnomon.cli.commands.runs:runs",
         "compare": "gnomon.cli.commands.compare:compare",
+        "suite": "gnomon.cli.commands.suite:suite",
         "runtimes": "gnomon.cli.commands.runtimes:runtimes",
         "devices": "gnomon.cli.commands.devices:devices",
         "serve": "gnomon.cli.commands.serve:serve",
@@ -216,6 +218,10 @@ def run(args: Sequence[str]) -> int:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _silence()
             return _fail(False, "output", f"nothing more can be written: {error.strerror}", "Make room.", 8)
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            hint = "Allow more in the shell that starts gnomon (ulimit -n 4096), or give fewer devices at once."
+            return _fail(as_json, "usage", f"this process may have no more than {most} open files", hint, 2)
         if os.environ.get("GNOMON_DEBUG") == "1":
             traceback.print_exc()
         from gnomon.spaces.loading import users_line

@@ -65,6 +65,7 @@ class DeviceConfig:
     fetch: bool = False
     target: str | None = None
     linker: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 def is_name(text: str) -> bool:
@@ -265,6 +266,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "fetch": _boolean,
     "target": _text,
     "linker": _text,
+    "tags": _array(_matching(_WORD, "a tag of letters, digits, '.', '_' and '-'")),
 }
 
 

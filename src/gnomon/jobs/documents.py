@@ -32,6 +32,8 @@ DOCUMENTS: Mapping[str, str] = {
     "front": "gnomon.jobs.solve.job:FrontDocument",
     "stab": "gnomon.jobs.stab.document:StabDocument",
     "compare": "gnomon.jobs.compare.document:CompareDocument",
+    "suite": "gnomon.jobs.suite.document:SuiteDocument",
+    "suite-compare": "gnomon.jobs.suite.document:SuiteCompareDocument",
 }
 """The record of each document, by what follows "gnomon-" in its `format`."""
 

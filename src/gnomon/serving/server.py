@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import resource
 import shutil
 import signal
 import sys
@@ -35,6 +34,7 @@ from gnomon.serving.program import Program
 from gnomon.serving.queue import Desk, Lane
 from gnomon.serving.requests import Answer, Asked, Reception, error_answer
 from gnomon.serving.settings import COMMAND_S, JOB_S, Limits, ServeSettings, checked
+from gnomon.system.limits import allow_files
 from gnomon.system.process import Guard
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def serve(settings: ServeSettings, *, begun: Callable[[Listening], None], tell: 
     """
     settings, addresses = checked(settings)
     aiohttp_web()
-    _allow_files(settings.limits.queue)
+    allow_files(2 * settings.limits.queue + _SPARE_FILES)
     with _guarded() as (folder, guard), _handlers_kept():
         return asyncio.run(_serve(_Parts(settings, addresses, folder, guard), begun, tell))
 
@@ -368,15 +368,6 @@ def _error_of(outcome: Refused | Failed | TimedOut) -> GnomonError:
         kind = MeasurementError
     made: GnomonError = kind(outcome.message, hint=outcome.hint)
     return made
-
-
-def _allow_files(queue: int) -> None:
-    """As many open files as the requests in the queue may need, as far as this process may say so itself."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * queue + _SPARE_FILES
-    if soft < wanted:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard < 0 else min(wanted, hard), hard))
 
 
 @contextlib.contextmanager

@@ -21,6 +21,13 @@ ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())
 """The words of the command line that asks now; none where Python asks."""
 
 
+CELL = "cell"
+"""The name of the event by which a campaign knows the run of a suite, and the cell of it, that it is measured for."""
+
+ASKING_CELL: ContextVar[Mapping[str, str] | None] = ContextVar("ASKING_CELL", default=None)
+"""The run of a suite and the cell that ask now: `suite` and `cell`; None where a command asks by itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignQuery:
     """Campaigns, the newest first; each field that is not None narrows the answer.
@@ -138,7 +145,12 @@ def note(store: Store, campaign: str, name: str, data: Mapping[str, Any]) -> Non
 
 
 def note_command(store: Store, campaign: str) -> None:
-    """Note by which words, and in which folder, a campaign is asked for, unless that is what was noted last."""
+    """Note by which words and in which folder, or for which cell of a suite, a campaign is asked for, unless that is
+    what was noted last.
+    """
+    cell = ASKING_CELL.get()
+    if cell is not None and last_note(store, campaign, CELL) != cell:
+        note(store, campaign, CELL, cell)
     asked = {"arguments": list(ARGUMENTS.get()), "folder": str(Path.cwd())}
     if ARGUMENTS.get() and last_note(store, campaign, COMMAND) != asked:
         note(store, campaign, COMMAND, asked)

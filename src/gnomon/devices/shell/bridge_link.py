@@ -276,13 +276,14 @@ class Call:
 
     def pump(self, until_s: float) -> bool:
         """Read until the call has ended (True) or the time has come (False). DeviceError if the device is silent."""
+        poll = select.poll()  # unlike select, it takes descriptors above 1,023
+        poll.register(self._pipe, select.POLLIN)
         while not self.ended:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return False
             look_up()
-            ready, _, _ = select.select([self._pipe], [], [], min(left_s, 1.0))
-            if ready:
+            if poll.poll(1e3 * min(left_s, 1.0)):
                 self._read()
             elif self._process.poll() is not None:  # its server may have inherited the pipe, and keeps it open
                 self._read()

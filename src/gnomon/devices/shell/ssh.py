@@ -311,9 +311,11 @@ class SshLink(ShellLink):
         silence_s = self._settings.silence_s
         every_s = min(5.0, silence_s / 6)
         received = bytearray()
+        poll = select.poll()  # unlike select, it takes descriptors above 1,023, which many devices at once have
+        poll.register(process.stdout, select.POLLIN)
         met, silent_s, seen_s, pinged_s = False, 0.0, time.monotonic(), time.monotonic()
         while True:
-            ready, _, _ = select.select([process.stdout], [], [], every_s)
+            ready = poll.poll(1e3 * every_s)
             now_s = time.monotonic()
             # A host that slept, or was held up, did not listen for so long.
             silent_s, seen_s = silent_s + min(now_s - seen_s, 2 * every_s), now_s

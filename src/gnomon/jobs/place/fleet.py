@@ -2,7 +2,8 @@
 
 The proof of a plan for all: on each device, measured interleaved with that device's own choice.
 
-One lane, a thread, for each machine: what is done on several devices at once, and ended together.
+One lane, a thread, for each machine, as far as there is room for them: what is done on several devices at once, and
+ended together.
 """
 
 from __future__ import annotations
@@ -35,12 +36,22 @@ from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import reference
 from gnomon.session.request import Request, patiently
 from gnomon.session.targets import describe
+from gnomon.system.limits import allow_files, open_files
 from gnomon.system.process import guarded_folder
 from gnomon.system.stopping import Stopped, stop_at
 
 T = TypeVar("T")
 
 _PATIENCE_S = 30.0
+
+MOST_LANES = 64
+"""At most so many devices at once: each takes about three processes and 12 MB of this machine."""
+
+LANE_FILES = 32
+"""So many open files a lane may need: 12 were seen while commands run, and beginning one takes 8 more for a moment
+(`benchmarks/lab/many.py`); the rest is for files that are read and written meanwhile."""
+
+_SPARE_FILES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,38 +63,56 @@ class Ended(Generic[T]):
 
 
 def run_lanes(
-    devices: Mapping[str, DeviceConfig], job: Callable[[str], T], *, patience_s: float = _PATIENCE_S
+    devices: Mapping[str, DeviceConfig],
+    job: Callable[[str], T],
+    *,
+    patience_s: float = _PATIENCE_S,
+    tell: TellOf | None = None,
 ) -> dict[str, Ended[T]]:
     """Do the job for each device by its name, on different machines at the same time.
 
-    Devices of one machine come one after the other: they would wait for each other's lease. The job runs in a thread
-    of its own, where it must open all that it uses. A GnomonError ends that device's part alone. Anything else, such as
-    Ctrl-C in the thread that called, ends all: each lane gets `Stopped` once, where it next waits for its device
-    (`gnomon.system.stopping`), and up to `patience_s` to clean up there. What is left then ends with the process, and
-    the devices clean up by themselves.
+    Devices of one machine come one after the other: they would wait for each other's lease. There are as many lanes as
+    `lanes_for` finds room for; what is beyond them is told that it waits, and begins as a lane ends. The job runs in a
+    thread of its own, where it must open all that it uses. A GnomonError ends that device's part alone. Anything else,
+    such as Ctrl-C in the thread that called, ends all: each lane gets `Stopped` once, where it next waits for its
+    device (`gnomon.system.stopping`), and up to `patience_s` to clean up there. What is left then ends with the
+    process, and the devices clean up by themselves.
     """
     answers: SimpleQueue[tuple[str, Ended[T] | BaseException]] = SimpleQueue()
     ending = threading.Event()
+    machines = _by_machine(devices)
+    count = lanes_for(len(machines))
+    left: SimpleQueue[list[str]] = SimpleQueue()
+    for names in machines:
+        left.put(names)
+    for name in (name for names in machines[count:] for name in names):
+        if tell is not None:
+            tell(name, f"waits for one of {count} lanes: {len(machines)} machines are more than run at once")
 
-    def lane(names: Sequence[str]) -> None:
+    def lane() -> None:
         stop_at(ending)
+        with suppress(Empty):
+            while not ending.is_set():
+                if not each(left.get_nowait()):
+                    return
+
+    def each(names: Sequence[str]) -> bool:
+        """Whether the lane may go on to another machine."""
         for name in names:
             if ending.is_set():
-                return
+                return False
             try:
                 answers.put((name, Ended(found=job(name), error=None)))
             except GnomonError as error:
                 answers.put((name, Ended(found=None, error=error)))
             except Stopped:
-                return
+                return False
             except BaseException as error:  # told by the thread that waits, which ends the others
                 answers.put((name, error))
-                return
+                return False
+        return True
 
-    threads = [
-        threading.Thread(target=lane, args=(names,), name=f"gnomon-{names[0]}", daemon=True)
-        for names in _by_machine(devices)
-    ]
+    threads = [threading.Thread(target=lane, name=f"gnomon-lane-{n}", daemon=True) for n in range(count)]
     ended: dict[str, Ended[T]] = {}
     try:
         for thread in threads:
@@ -103,6 +132,23 @@ def run_lanes(
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))  # a second Ctrl-C ends the waiting
     return {name: ended[name] for name in devices}
+
+
+def lanes_for(machines: int) -> int:
+    """How many lanes there is room for: one a machine, at most `MOST_LANES`, and within the limit of open files.
+
+    The soft limit is raised as far as that needs, to the hard limit at most. UsageError where there is room for none.
+    """
+    wanted = min(machines, MOST_LANES)
+    held = open_files() + _SPARE_FILES
+    allowed = allow_files(held + wanted * LANE_FILES)
+    room = (allowed - held) // LANE_FILES
+    if wanted and room < 1:
+        raise UsageError(
+            f"a device needs {LANE_FILES} open files, and of {allowed} that this process may have {held} are taken",
+            hint="Raise the limit in the shell that starts gnomon: ulimit -n 4096. The hard one is that of ulimit -Hn.",
+        )
+    return min(wanted, room)
 
 
 def _by_machine(devices: Mapping[str, DeviceConfig]) -> list[list[str]]:
@@ -188,7 +234,7 @@ def place_on(
             tell=(lambda sentence: tell(name, sentence)) if tell else None,
         )
 
-    ended = run_lanes({name: r.device for name, r in requests.items()}, lane)
+    ended = run_lanes({name: r.device for name, r in requests.items()}, lane, tell=tell)
     results = tuple(DeviceResult(name=name, placement=e.found, error=e.error) for name, e in ended.items())
     record = next(iter(requests.values())).database
     fleet = Fleet(model=model, record=record, results=results, common=decide({}), seconds=0.0)
@@ -263,7 +309,7 @@ def prove_common(
 
         return patiently(once, requests[name], (lambda sentence: tell(name, sentence)) if tell else None)
 
-    ended = run_lanes({name: requests[name].device for name in placements}, lane)
+    ended = run_lanes({name: requests[name].device for name in placements}, lane, tell=tell)
     return CommonProof(
         label=option.label,
         shares={name: e.found for name, e in ended.items() if e.found is not None},

@@ -16,7 +16,7 @@ from typing import Any
 
 from gnomon.core.sample import Campaign
 from gnomon.errors import GnomonError, RecordError
-from gnomon.store.base import COMMAND, CampaignQuery, Store, last_note, note
+from gnomon.store.base import CELL, COMMAND, CampaignQuery, Store, last_note, note
 from gnomon.store.sqlite import SqliteStore
 
 ANSWER = "answer"
@@ -32,35 +32,51 @@ def keep(document: Mapping[str, Any], tell: Callable[[str], None] | None) -> Non
     record = Path(document["record"])
     if not record.exists():  # a result that was made by hand
         return
-    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    packed = base64.b64encode(zlib.compress(text.encode())).decode()
     try:
         with SqliteStore.open(record) as store:
-            note(store, document["campaign"], ANSWER, {"zlib": packed})
+            note(store, document["campaign"], ANSWER, packed(document))
     except GnomonError as error:
         if tell is not None:
             tell(f"the answer is not kept in the results database: {error.message}")
 
 
+def packed(document: Mapping[str, Any]) -> dict[str, str]:
+    """A document as the data of an event."""
+    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    return {"zlib": base64.b64encode(zlib.compress(text.encode())).decode()}
+
+
 def answer_of(store: Store, campaign: Campaign) -> dict[str, Any] | None:
     """The document that a campaign's job answered with last; None without one. RecordError where it is damaged."""
     data = last_note(store, campaign.id, ANSWER)
-    if data is None:
-        return None
+    return None if data is None else unpacked(data, campaign.id)
+
+
+def unpacked(data: Mapping[str, Any], campaign: str) -> dict[str, Any]:
+    """The document of an event's data; RecordError, which names the campaign, where it is damaged."""
     try:
-        unpacked = zlib.decompressobj()
-        text = unpacked.decompress(base64.b64decode(data["zlib"], validate=True), _MOST_BYTES)
+        stream = zlib.decompressobj()
+        text = stream.decompress(base64.b64decode(data["zlib"], validate=True), _MOST_BYTES)
         document = json.loads(text)
     except (KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
         raise RecordError(
-            f"the answer of the campaign {campaign.id} is damaged: {error}",
+            f"the answer of the campaign {campaign} is damaged: {error}",
             hint="gnomon runs export --format jsonl has its runs; the same command answers again.",
         ) from error
     if not isinstance(document, dict):
-        raise RecordError(
-            f"the answer of the campaign {campaign.id} is damaged: it holds no object", hint="Measure again."
-        )
+        raise RecordError(f"the answer of {campaign} is damaged: it holds no object", hint="Measure again.")
     return document
+
+
+def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[bool, dict[str, Any] | None]:
+    """Whether a cell of a suite's run has a finished campaign of that kind, and the answer of its job if it is kept."""
+    finished = False
+    for campaign in store.query(CampaignQuery(kind=kind, finished=True)):
+        if last_note(store, campaign.id, CELL) == cell:
+            finished = True
+            if (document := answer_of(store, campaign)) is not None:
+                return True, document
+    return finished, None
 
 
 def asked_before(

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -20,10 +20,19 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 @contextmanager
-def dask_cluster(folder: Path, *, workers: int) -> Iterator[str]:
-    """The address of a scheduler with so many workers, each under its nanny; skips where Dask is not installed."""
+def dask_cluster(
+    folder: Path, *, workers: int, options: Callable[[int], Sequence[str]] = lambda number: ("--nthreads", "1")
+) -> Iterator[str]:
+    """The address of a scheduler with so many workers, each under its nanny; skips where Dask is not installed.
+
+    `options` are those of each worker, by its number.
+    """
     pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[cluster]'")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__ADMIN__EVENT_LOOP_MONITOR_INTERVAL": "1s"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "DASK_DISTRIBUTED__ADMIN__EVENT_LOOP_MONITOR_INTERVAL": "1s",
+    }
     written = folder / "scheduler.json"
     common = ["--host", "127.0.0.1", "--no-dashboard"]
     python = [sys.executable, "-m"]
@@ -38,7 +47,7 @@ def dask_cluster(folder: Path, *, workers: int) -> Iterator[str]:
             until(lambda: {written} if written.is_file() and written.stat().st_size else set(), 1)
             for number in range(workers):
                 where = str(folder / f"worker{number}")
-                programs.append(start("dask_worker", "--nthreads", "1", "--local-directory", where))
+                programs.append(start("dask_worker", *options(number), "--local-directory", where))
             yield json.loads(written.read_text())["address"]
         finally:
             for program in reversed(programs):  # a scheduler takes its time to end when asked to

@@ -15,8 +15,8 @@ from tests.jobs.space.kits.space_worker_kit import square
 
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
-from gnomon.jobs.space.profiling import training
 from gnomon.jobs.space.profiling.training import Workers
+from gnomon.system import cluster as connecting
 
 
 def run_all(
@@ -117,7 +117,7 @@ def test_a_dask_cluster_does_the_same_and_survives_a_lost_worker(cluster: str, t
 @pytest.mark.slow
 def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[cluster]'")
-    monkeypatch.setattr(training, "_CONNECT_S", 1)
+    monkeypatch.setattr(connecting, "_CONNECT_S", 1)
     with pytest.raises(DeviceError, match="no Dask scheduler answers"):
         run_all(1, "tcp://127.0.0.1:9", square, {"1": (1, "", str(tmp_path))})
 

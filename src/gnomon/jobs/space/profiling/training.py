@@ -11,7 +11,6 @@ import hashlib
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -21,13 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
-from gnomon.errors import DeviceError, MeasurementError, RecordError, RuntimeMissingError, UsageError
+from gnomon.errors import MeasurementError, RecordError, UsageError
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder, file_stem
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Steps, Watch
 from gnomon.spaces.cells.space import State, TaggedNet, shared
+from gnomon.system.cluster import connected
 from gnomon.training.data.dataset import Packed, PackedFile
 from gnomon.training.data.streamed import Streamed
 from gnomon.training.job import Trained, TrainJob, read_state, write_state
@@ -40,8 +39,6 @@ _TRIES = 2
 """How often a piece of work may lose its worker while it is alone before it counts as what ends workers."""
 
 _GUARD = "In a script, call it from a function that is called below `if __name__ == '__main__':`."
-_CONNECT_S = 20
-_SCHEMES = ("tcp://", "tls://")
 
 
 @contextmanager
@@ -200,30 +197,9 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
-        raise RuntimeMissingError(
-            f"Dask cannot be loaded: {error}", hint=install_line("cluster", python=sys.executable)
-        ) from error
-    return distributed
-
-
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
-    if not address.startswith(_SCHEMES):
-        raise UsageError(f"{address!r} is not a scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
-    distributed = _distributed()
-    try:
-        client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise DeviceError(
-            f"no Dask scheduler answers at {address}: {error}",
-            hint="Start one: dask scheduler --host 127.0.0.1, and workers: dask worker ADDRESS --nthreads 1.",
-            transient=True,
-        ) from error
-    with client:
+    with connected(address) as client:
         executor: Executor = client.get_executor(retries=_TRIES, pure=False)
         try:
             yield executor

@@ -1,0 +1,1 @@
+"""Benchmarks of labs: many devices at once."""

@@ -1,0 +1,139 @@
+"""Suites from Python: many models on many devices by several jobs."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnomon.errors import DeviceError, GnomonError
+
+if TYPE_CHECKING:
+    from gnomon.jobs.suite.job import SuiteCompared, SuiteRun
+    from gnomon.jobs.suite.plan import Cell
+
+
+def run_suite(
+    suite: str | PathLike[str],
+    *,
+    record: str | PathLike[str] | None = None,
+    out: str | PathLike[str] | None = None,
+    cluster: str | None = None,
+    wait_s: float = 600.0,
+    fresh: bool = False,
+    on_message: Callable[[str, str], None] | None = None,
+) -> SuiteRun:
+    """Run the suite of a file, or go on with it: what is in the record is not measured again.
+
+    `out` is the folder of what jobs write (./NAME.suite), `cluster` a Dask scheduler whose workers drive the devices;
+    a device that none of them offers for `wait_s` gets no more cells. `fresh` starts a new run in any case.
+    `on_message` gets a device's name and a sentence. Cells that fail are in the answer. Raises GnomonError.
+    """
+    from gnomon.jobs.suite.job import SuiteRequest
+    from gnomon.jobs.suite.job import run_suite as run_job
+
+    asked = SuiteRequest(
+        path=Path(suite),
+        record=_path(record),
+        out=None if out is None else Path(out).absolute(),
+        cluster=cluster,
+        fresh=fresh,
+        wait_s=wait_s,
+    )
+    return run_job(asked, measure_cell, tell=on_message)
+
+
+def suite_status(run: str = "last", *, record: str | PathLike[str] | None = None) -> SuiteRun:
+    """How far a run of a suite is: by its id or how that begins, "last", or "last~1". Raises GnomonError."""
+    from gnomon.jobs.suite.job import suite_status as status_job
+
+    return status_job(run, record=_path(record))
+
+
+def compare_suites(
+    before: str = "last~1",
+    after: str = "last",
+    *,
+    record: str | PathLike[str] | None = None,
+    alpha: float = 0.01,
+    relevant: float = 0.01,
+    changed: Iterable[str] = (),
+) -> SuiteCompared:
+    """Compare two runs of a suite cell by cell, as `compare` does; all verdicts hold together. Raises GnomonError."""
+    from gnomon.jobs.suite.job import compare_suites as compare_job
+
+    return compare_job(before, after, record=_path(record), alpha=alpha, relevant=relevant, changed=tuple(changed))
+
+
+def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure one cell of a suite on its device: what `gnomon.jobs.suite.job.Measure` says, of gnomon's own jobs.
+
+    A worker of a cluster calls this too: it resolves the device's name by its own file of devices.
+    """
+    from gnomon.core import codec
+    from gnomon.jobs.runs.answers import answered_cell
+    from gnomon.jobs.suite.plan import Cell
+    from gnomon.store.base import ASKING_CELL
+    from gnomon.store.sqlite import SqliteStore, default_path
+
+    began_s = time.monotonic()
+    cell = codec.from_json(Cell, task["cell"])
+    record = default_path() if task["record"] is None else Path(task["record"])
+    asking = {"suite": task["suite"], "cell": cell.id}
+    told: dict[str, Any] = {"host": socket.gethostname(), "record": str(record), "document": None, "error": None}
+    token = ASKING_CELL.set(asking)
+    try:
+        finished, document = False, None
+        if task["again"]:
+            with SqliteStore.open(record) as store:
+                finished, document = answered_cell(store, cell.job, asking)
+        if document is None:
+            document = _measured(cell, task, record, decide=finished)
+        told |= {"document": document, "campaign": document.get("campaign"), "answer": _answer(document)}
+    except GnomonError as error:
+        kind = type(error).__name__.removesuffix("Error").lower()
+        of_device = isinstance(error, DeviceError)
+        told["error"] = {"kind": kind, "message": error.message, "hint": error.hint, "of_device": of_device}
+    finally:
+        ASKING_CELL.reset(token)
+    return {**told, "seconds": time.monotonic() - began_s}
+
+
+def _measured(cell: Cell, task: Mapping[str, Any], record: Path, *, decide: bool) -> dict[str, Any]:
+    """The document of the cell's job. With `decide` its campaign is finished, and its answer alone lacks."""
+    from gnomon.api import place as api
+
+    model, device = cell.model, task["device"]
+    options: dict[str, Any] = {**cell.options, "device": device}
+    out = Path(task["out"]) / "".join(c if c.isalnum() or c in "._-" else "_" for c in device)
+    if cell.max_time_s is not None:
+        options["max_time_s"] = cell.max_time_s
+    if cell.job == "place":
+        return api.place(model, package=False, measure=not decide, record=record, **options).document()
+    if cell.job == "profile":
+        return api.profile(model, record=record, **options).document()
+    if cell.job == "pareto":
+        return api.pareto(model, record=record, **options).document()
+    out.mkdir(parents=True, exist_ok=True)
+    if cell.job == "table":
+        from gnomon.api.table import build_table
+
+        return build_table(model, out=out / f"{Path(model).stem}.table", record=record, **options).document()
+    from gnomon.api.tune import tune
+
+    return tune(model, out=out, **options).document()
+
+
+def _answer(document: Mapping[str, Any]) -> str:
+    """What a job found, in a sentence."""
+    for part in (document.get("verdict"), document.get("decision"), document):
+        if isinstance(part, Mapping) and isinstance(part.get("reason"), str):
+            return str(part["reason"])
+    return "done"
+
+
+def _path(path: str | PathLike[str] | None) -> Path | None:
+    return None if path is None else Path(path).absolute()

@@ -1,0 +1,131 @@
+"""`gnomon suite`: many models on many devices by several jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.help import command, group
+from gnomon.cli.main import write_json, write_report
+from gnomon.cli.values import Percent
+
+_NOT_ALL, _SLOWER = 1, 1
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_record = click.option("--record", type=_FILE, metavar="FILE", help="The results database.  [default: the user's own]")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+
+
+@group(short_help="Many models on many devices by several jobs: run, look, compare.")
+def suite() -> None:
+    """Measure many models on many devices by several jobs, from one file, and compare one run with another."""
+
+
+@command("run", short_help="Run the suite of a file, or go on with it.")
+@click.argument("file", metavar="SUITE", type=_FILE)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where tables and libraries go.  [default: ./NAME.suite]",
+)
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Measure on the workers of a Dask cluster: its scheduler, tcp://HOST:PORT. Each worker has a resource "
+    "gnomon-NAME for each of its devices.",
+)
+@click.option(
+    "--reconnect-timeout",
+    "wait_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    metavar="S",
+    help="How long a device may be without a worker of the cluster that has it.  [default: 600]",
+)
+@_record
+@click.option("--fresh", is_flag=True, help="Start a new run, also where one was interrupted.")
+@_json
+@click.option("--quiet", is_flag=True, help="Say nothing while it runs.")
+def run(file: Path, as_json: bool, quiet: bool, **values: Any) -> int:
+    """Run the SUITE of a file: each model on each device by each job, one cell at a time on a device.
+
+    Interrupted in whatever way, the same command goes on from there, and measures nothing twice. The exit code is 0
+    where every cell is done, and 1 where one failed or waits.
+    """
+    from gnomon.api.suite import run_suite
+
+    def tell(device: str, sentence: str) -> None:
+        if not quiet:
+            click.echo(f"{device}: {sentence}", err=True)
+
+    found = run_suite(file, on_message=tell, **values)
+    _show(found.document(), as_json)
+    return 0 if found.whole else _NOT_ALL
+
+
+@command(short_help="How far the run of a suite is.")
+@click.argument("name", metavar="[RUN]", default="last")
+@_record
+@_json
+def status(name: str, record: Path | None, as_json: bool) -> None:
+    """Show the cells of a RUN: its id or how that begins, last, or last~1. It may be running."""
+    from gnomon.api.suite import suite_status
+
+    _show(suite_status(name, record=record).document(), as_json)
+
+
+@command(short_help="Compare two runs of a suite, cell by cell.")
+@click.argument("before", metavar="[RUN]", default="last~1")
+@click.argument("after", metavar="[RUN]", default="last")
+@click.option(
+    "--fail-slower",
+    type=Percent(),
+    metavar="3%",
+    help="End with status 1 where a configuration is surely slower by more.",
+)
+@click.option(
+    "--relevant", type=Percent(), default=0.01, metavar="1%", help="What lies within this is the same.  [default: 1%]"
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(1e-6, 0.5),
+    default=0.01,
+    show_default=True,
+    help="With this probability at most a verdict is wrong, all of all cells together.",
+)
+@click.option(
+    "--changed",
+    multiple=True,
+    type=click.Choice(["machine", "governor", "version", "threads"]),
+    help="What was changed on purpose, and is to be judged. May be repeated.",
+)
+@_record
+@_json
+def compare(before: str, after: str, fail_slower: float | None, as_json: bool, **values: Any) -> int:
+    """Compare the cells of place and profile that two RUNs of a suite have in common, as gnomon compare does."""
+    from gnomon.api.suite import compare_suites
+
+    found = compare_suites(before, after, **values)
+    document = found.document()
+    if as_json:
+        write_json(document)
+    else:
+        from gnomon.jobs.suite.report import suite_compare_report
+
+        write_report(suite_compare_report, document)
+    return _SLOWER if fail_slower is not None and found.slowest() - 1 > fail_slower else 0
+
+
+def _show(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.suite.report import suite_report
+
+    write_report(suite_report, document)
+
+
+for one in (run, status, compare):
+    suite.add_command(one)

@@ -1,0 +1,1 @@
+"""Suites: many models on many devices, by several jobs."""

@@ -1,0 +1,487 @@
+"""Runs a suite: its cells on this machine's lanes or on a Dask cluster, each written down as soon as it has ended.
+
+The run of a suite is a campaign of the kind "suite". Its events hold the cells and how each ended, so that the same
+command goes on after any end; the campaigns of the jobs know their cell, so that what had ended when gnomon was killed
+is found and not measured again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar
+
+import gnomon
+from gnomon.core import codec
+from gnomon.core.sample import FINISHED, Campaign, Context
+from gnomon.devices.config import load_devices
+from gnomon.devices.opening import resolve
+from gnomon.errors import GnomonError, RecordError, UsageError
+from gnomon.jobs.compare.document import CompareDocument, PairPart
+from gnomon.jobs.compare.job import compare
+from gnomon.jobs.place.fleet import TellOf, run_lanes
+from gnomon.jobs.runs.answers import packed, unpacked
+from gnomon.jobs.runs.job import open_record
+from gnomon.jobs.suite.document import (
+    CellPart,
+    ComparedCell,
+    ErrorPart,
+    SuiteCompareDocument,
+    SuiteDocument,
+    suite_document,
+)
+from gnomon.jobs.suite.plan import REPEATED, Cell, Suite, cells_of, read_suite
+from gnomon.jobs.suite.waiting import Waiting
+from gnomon.measure.campaign import Question, open_campaign
+from gnomon.report.answer import Answer
+from gnomon.report.plain import json_text
+from gnomon.store.base import CampaignQuery, EventQuery, Store, note
+from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.system.cluster import connected
+
+KIND = "suite"
+_CELLS, _ENDED = "suite-cells", "suite-cell"
+
+Measure = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Measures the cell of a task on its device: JSON values to JSON values, as it may be done by another machine.
+
+A task has `suite` (the run's id), `cell`, `device`, `record` (None: that of who measures), `out`, and whether the cell
+may have been measured before (`again`); what is told is
+`campaign`, `record`, `host`, `answer`, `seconds`, `document` (None where there is none) and `error`: None, or `kind`,
+`message`, `hint`, and whether it is `of_device`.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteRequest:
+    """The suite's file, and where it is run.
+
+    `record` is the database that holds the run (None: the user's own), `out` the folder of what jobs write, `cluster`
+    the address of a Dask scheduler, whose workers have a resource `gnomon-NAME` for each of their devices. A device
+    that no worker offers for `wait_s` gets no more cells. `fresh` starts again where a run could be taken up.
+    """
+
+    path: Path
+    record: Path | None = None
+    out: Path | None = None
+    cluster: str | None = None
+    fresh: bool = False
+    wait_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteRun(Answer):
+    """The run of a suite, as far as it is."""
+
+    main: ClassVar[str] = "cells"
+
+    made: SuiteDocument
+
+    __repr__ = Answer.__repr__
+
+    def document(self) -> dict[str, Any]:
+        """It in JSON values."""
+        return suite_document(self.made)
+
+    def headline(self) -> tuple[str, str]:
+        """The suite, and how many of its cells are done."""
+        made = self.made
+        return made.suite, f"{made.done} of {len(made.cells)} cells done, {made.failed} failed, {made.waiting} waiting."
+
+    @property
+    def whole(self) -> bool:
+        """Whether every cell is done."""
+        return self.made.done == len(self.made.cells)
+
+
+def run_suite(asked: SuiteRequest, measure: Measure, *, tell: TellOf | None = None) -> SuiteRun:
+    """Measure what no earlier call of the same suite has; `tell` gets a device's name and a sentence.
+
+    The failure of a cell is in what is returned. UsageError for what is wrong with the file, RecordError where another
+    gnomon runs the suite or the record fails, DeviceError where the cluster does not answer.
+    """
+    devices = load_devices()
+    suite = read_suite(asked.path)
+    cells = cells_of(suite, asked.path.absolute().parent, devices)
+    for name in {name for cell in cells for name in cell.devices} - devices.keys():
+        resolve(name)
+    with SqliteStore.open(asked.record) as store:
+        return measure_cells(asked, suite, cells, measure, store, tell=tell)
+
+
+def measure_cells(
+    asked: SuiteRequest,
+    suite: Suite,
+    cells: tuple[Cell, ...],
+    measure: Measure,
+    store: Store,
+    *,
+    tell: TellOf | None = None,
+) -> SuiteRun:
+    """As `run_suite`, of cells that are known; the store is that of `asked.record`."""
+    context = Context(
+        device={},
+        versions={},
+        model_digest=hashlib.sha256("".join(cell.id for cell in cells).encode()).hexdigest(),
+        model_name=suite.name,
+        options={},
+        seed=0,
+        gnomon_version=gnomon.__version__,
+    )
+    campaign, resumed = open_campaign(store, Question(kind=KIND, context=context, details={}), fresh=asked.fresh)
+    if not resumed or not any(True for _ in store.query(EventQuery(campaign=campaign.id, name=_CELLS))):
+        note(store, campaign.id, _CELLS, {"cells": [codec.to_json(cell) for cell in cells]})
+    ended = _ended(store, campaign.id)
+    run = _Run(asked, campaign, measure, tell or (lambda name, sentence: None))
+    run.waiting = Waiting(
+        (cell for cell in cells if cell.id not in ended),
+        ((cell, ended[cell.id].device or "") for cell in cells if cell.id in ended),
+    )
+    run.resumed = resumed
+    run.until_s = None if suite.max_time_s is None else time.monotonic() + suite.max_time_s
+    if len(ended) < len(cells):
+        if asked.cluster is None:
+            run.here()
+        else:
+            with connected(asked.cluster) as client:
+                run.on(client, store)
+    for cell in () if run.over() else run.waiting.rest():
+        message = f"no device is left for it: {', '.join(cell.devices[:5])} failed"
+        run.write(store, cell, None, {"error": {"kind": "device", "message": message, "hint": _LEFT}})
+    if len(_ended(store, campaign.id)) == len(cells):
+        note(store, campaign.id, FINISHED, {})
+    return _shown(store, campaign, asked.record, out=run.waiting.out)
+
+
+_LEFT = "See `gnomon devices check`; a new run of the suite tries again."
+
+
+class _Run:
+    """One call that measures cells."""
+
+    waiting: Waiting
+    until_s: float | None
+    resumed: bool
+
+    def __init__(self, asked: SuiteRequest, campaign: Campaign, measure: Measure, tell: TellOf) -> None:
+        self._asked, self._campaign, self._measure, self._tell = asked, campaign, measure, tell
+
+    def over(self) -> bool:
+        """Whether the suite's time is over."""
+        return self.until_s is not None and time.monotonic() >= self.until_s
+
+    def write(self, store: Store, cell: Cell, device: str | None, told: Mapping[str, Any]) -> None:
+        """Write down how a cell ended; its document too where it is not in this record."""
+        error = told.get("error")
+        part = CellPart(
+            id=cell.id,
+            job=cell.job,
+            model=cell.model,
+            selector=cell.selector,
+            slot=cell.slot,
+            repeat=cell.repeat,
+            state="failed" if error else "done",
+            device=device,
+            error=ErrorPart(**{n: str(error[n]) for n in ("kind", "message", "hint")}) if error else None,
+            **{name: told.get(name) for name in ("host", "campaign", "record", "answer", "seconds")},
+        )
+        data = {"cell": codec.to_json(part)}
+        if told.get("document") is not None:
+            data |= packed(told["document"])
+        note(store, self._campaign.id, _ENDED, data)
+
+    def _settled(self, cell: Cell, device: str, told: Mapping[str, Any]) -> bool:
+        """Whether the cell has ended: not where another device may take it, as this one failed."""
+        error = told.get("error")
+        if error and error.get("of_device"):
+            self._tell(device, f"{cell.label}: {error['message']}")
+            if self.waiting.failed(cell, device):
+                return False
+        else:
+            self.waiting.done(device)
+            self._tell(device, f"{cell.label}: {error['message'] if error else told.get('answer')}")
+        return True
+
+    def _task(self, cell: Cell, device: str, record: Path | None) -> dict[str, Any]:
+        return {
+            "suite": self._campaign.id,
+            "cell": codec.to_json(replace(cell, devices=())),  # these may be many, and it is sent
+            "device": device,
+            "record": None if record is None else str(record),
+            "again": self.resumed or self._asked.cluster is not None,
+            "out": str(self._asked.out or Path(f"{self._campaign.context.model_name}.suite").absolute()),
+        }
+
+    def here(self) -> None:
+        """On this machine: a lane, a thread, for each device."""
+        record = self._asked.record
+
+        def lane(name: str) -> None:
+            while not self.over() and (cell := self.waiting.take(name)) is not None:
+                told = self._measure(self._task(cell, name, record))
+                if self._settled(cell, name, told):
+                    with SqliteStore.open(record) as store:
+                        self.write(store, cell, name, {**told, "document": None})
+
+        # A cell that one device gave back may be for another, whose lane has ended.
+        while not self.over() and (names := self.waiting.wanted()):
+            ended = run_lanes({name: resolve(name) for name in names}, lane, tell=self._tell)
+            for lane_ended in ended.values():
+                if lane_ended.error is not None:
+                    raise lane_ended.error
+
+    def on(self, client: Any, store: Store) -> None:
+        """On the workers of a cluster: one cell at a time for each device, where a worker has it as a resource."""
+        answers: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        running: dict[str, tuple[Cell, Any]] = {}
+        missing_since_s: dict[str, float] = {}
+        idle = set(self.waiting.wanted())
+        looked_s = time.monotonic()
+
+        def hear(device: str, future: Any) -> None:
+            future.add_done_callback(lambda done: answers.put((device, done)))
+
+        def begin(device: str) -> None:
+            cell = None if self.over() else self.waiting.take(device)
+            if cell is None:
+                idle.add(device)
+                return
+            idle.discard(device)
+            future = client.submit(
+                self._measure,
+                self._task(cell, device, None),
+                key=f"gnomon-{self._campaign.id}-{cell.id}-{device}",
+                resources={f"gnomon-{device}": 1},
+                pure=False,
+            )
+            running[device] = cell, future
+            hear(device, future)
+
+        try:
+            for device in sorted(idle):
+                begin(device)
+            while running:
+                try:
+                    device, done = answers.get(timeout=1.0)
+                except Empty:
+                    device, done = "", None
+                if done is not None and done.status in _AGAIN:
+                    hear(device, done)
+                elif done is not None and device in running and running[device][1] is done:
+                    cell, _ = running.pop(device)
+                    told = _told(done, device)
+                    done.release()
+                    if self._settled(cell, device, told):
+                        self.write(store, cell, device, told)
+                        begin(device)
+                    else:
+                        for other in (device, *(d for d in cell.devices if d in idle)):
+                            begin(other)
+                if time.monotonic() - looked_s > _LOOK_S:
+                    looked_s = time.monotonic()
+                    for device in _absent(client, running, missing_since_s, self._asked.wait_s):
+                        running[device][1].cancel(reason=_ABSENT, msg=_ABSENT)
+        finally:
+            for _, future in running.values():
+                future.cancel()
+
+
+_LOOK_S = 5.0
+_AGAIN = ("pending", "lost")
+"""What has ended and is under way again: its worker died before the answer was fetched from there."""
+
+_ABSENT = "no worker offers the device"
+
+
+def _told(done: Any, device: str) -> Mapping[str, Any]:
+    """What a task told; an error where it could not."""
+    if done.status == "finished":
+        told: Mapping[str, Any] = done.result()
+        return told
+    if done.status == "cancelled":
+        message, hint = f"no worker offers {device}", f"Start one: dask worker .. --resources gnomon-{device}=1."
+        return {"error": {"kind": "device", "message": message, "hint": hint, "of_device": True}}
+    error = done.exception()
+    if type(error).__name__ != "KilledWorker":
+        raise error
+    message = f"its workers ended again and again: {error}"
+    return {"error": {"kind": "crash", "message": message[:500], "hint": "See the worker's log.", "of_device": True}}
+
+
+def _absent(client: Any, running: Mapping[str, Any], since_s: dict[str, float], wait_s: float) -> Iterator[str]:
+    """The devices under way that no worker has offered for `wait_s`."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    offered = {name for worker in workers for name in worker["resources"]}
+    now_s = time.monotonic()
+    for device in running:
+        if f"gnomon-{device}" in offered:
+            since_s.pop(device, None)
+        elif now_s - since_s.setdefault(device, now_s) >= wait_s:
+            yield device
+
+
+def _ended(store: Store, campaign: str) -> dict[str, CellPart]:
+    """The cells that have ended, by their ids."""
+    parts = (codec.from_json(CellPart, e.data["cell"]) for e in store.query(EventQuery(campaign=campaign, name=_ENDED)))
+    return {part.id: part for part in parts}
+
+
+def _shown(store: Store, campaign: Campaign, record: Path | None, *, out: set[str] | None = None) -> SuiteRun:
+    ended = _ended(store, campaign.id)
+    event = next(store.query(EventQuery(campaign=campaign.id, name=_CELLS)), None)
+    cells = [] if event is None else [codec.from_json(Cell, cell) for cell in event.data["cells"]]
+    parts = tuple(
+        ended.get(c.id)
+        or CellPart(
+            id=c.id, job=c.job, model=c.model, selector=c.selector, slot=c.slot, repeat=c.repeat, state="waiting"
+        )
+        for c in cells
+    )
+    states = [part.state for part in parts]
+    return SuiteRun(
+        made=SuiteDocument(
+            format="gnomon-suite",
+            version=1,
+            suite=campaign.context.model_name,
+            run=campaign.id,
+            record=str(record or default_path()),
+            finished=next(store.query(CampaignQuery(id=campaign.id, finished=True)), None) is not None,
+            done=states.count("done"),
+            failed=states.count("failed"),
+            waiting=states.count("waiting"),
+            out=tuple(sorted(out or ())),
+            cells=parts,
+        )
+    )
+
+
+_LAST = re.compile(r"last(?:~(?P<before>\d{1,6}))?")
+
+
+def _find(store: Store, named: str) -> Campaign:
+    """The run of a suite by how its id begins, "last", or "last~1": the one before."""
+    runs = list(store.query(CampaignQuery(kind=KIND)))
+    if found := _LAST.fullmatch(named):
+        before = int(found["before"] or 0)
+        if before < len(runs):
+            return runs[before]
+    elif named and len(near := [run for run in runs if run.id.startswith(named)]) == 1:
+        return near[0]
+    known = ", ".join(run.id[:12] for run in runs[:5])
+    raise RecordError(
+        f"there is no one run of a suite {named!r}",
+        hint=f"The newest are: {known}." if known else "Run one: gnomon suite run suite.toml",
+    )
+
+
+def suite_status(named: str = "last", *, record: Path | None = None) -> SuiteRun:
+    """How far a run is, from the record alone; also while it runs. RecordError where there is no such run."""
+    with open_record(record) as store:
+        return _shown(store, _find(store, named), record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteCompared(Answer):
+    """Two runs of a suite, cell by cell."""
+
+    main: ClassVar[str] = "cells"
+
+    made: SuiteCompareDocument
+
+    __repr__ = Answer.__repr__
+
+    def document(self) -> dict[str, Any]:
+        """It in JSON values."""
+        return suite_document(self.made)
+
+    def headline(self) -> tuple[str, str]:
+        """The suite, and how many configurations became slower or faster."""
+        rows = [
+            row
+            for cell in self.made.cells
+            if cell.comparison
+            for p in cell.comparison.pairs
+            for row in p.configurations
+        ]
+        told = [f"{sum(row.verdict == v for row in rows)} {v}" for v in ("slower", "faster", "same", "unknown")]
+        return self.made.suite, f"Of {len(rows)} configurations {', '.join(told)}."
+
+    def slowest(self) -> float:
+        """The largest ratio of a configuration that surely became slower; 1 where none did."""
+        rows = [row for pair in self._pairs() for row in pair.configurations]
+        return max((row.ratio for row in rows if row.verdict == "slower"), default=1.0)
+
+    def _pairs(self) -> list[PairPart]:
+        return [pair for cell in self.made.cells if cell.comparison for pair in cell.comparison.pairs]
+
+
+def compare_suites(
+    before: str = "last~1",
+    after: str = "last",
+    *,
+    record: Path | None = None,
+    alpha: float = 0.01,
+    relevant: float = 0.01,
+    changed: tuple[str, ...] = (),
+) -> SuiteCompared:
+    """Compare the cells that two runs have in common, by `gnomon.jobs.compare`.
+
+    All verdicts of all cells together hold with probability 1 - `alpha`. RecordError where there are no such runs.
+    """
+    with open_record(record) as store:
+        runs = [_find(store, named) for named in (before, after)]
+        old, new = ({_key(part): part for part in _shown(store, run, record).made.cells} for run in runs)
+        both = [key for key in old if key in new and old[key].job in REPEATED]
+        if not both:
+            raise UsageError("the two runs have no cell of place or profile in common", hint="See: gnomon suite status")
+        cells: list[ComparedCell] = []
+        with tempfile.TemporaryDirectory(prefix="gnomon-suite-") as folder:
+            for key in both:
+                a, b = old[key], new[key]
+                label = f"{a.job} {Path(a.model).name} on {a.selector} {a.slot}, {a.repeat}"
+                comparison, why = None, None
+                absent = [run for run, part in ((before, a), (after, b)) if part.state != "done"]
+                try:
+                    if absent:
+                        raise RecordError(f"it is not done in {' and '.join(absent)}")
+                    names = [_side(store, r.id, p, Path(folder)) for r, p in zip(runs, (a, b), strict=True)]
+                    found = compare(
+                        names, record=record, alpha=alpha / len(both), relevant=relevant, changed=changed
+                    ).document()
+                    comparison = codec.from_json(CompareDocument, found)
+                except GnomonError as error:
+                    why = error.message
+                cells.append(ComparedCell(cell=b.id, label=label, comparison=comparison, why=why))
+    return SuiteCompared(
+        made=SuiteCompareDocument(
+            format="gnomon-suite-compare",
+            version=1,
+            suite=runs[1].context.model_name,
+            before=runs[0].id,
+            after=runs[1].id,
+            alpha=alpha,
+            cells=tuple(cells),
+        )
+    )
+
+
+def _key(part: CellPart) -> tuple[str, str, str, int, int]:
+    return part.job, Path(part.model).name, part.selector, part.slot, part.repeat
+
+
+def _side(store: Store, run: str, part: CellPart, folder: Path) -> str:
+    """How `compare` is told of a cell's answer: its campaign, or a file of what another machine's record has."""
+    for event in store.query(EventQuery(campaign=run, name=_ENDED)):
+        if event.data["cell"]["id"] == part.id and "zlib" in event.data:
+            path = folder / f"{run[:12]}-{part.id}.json"
+            path.write_text(json_text(unpacked(event.data, run)), encoding="utf-8")
+            return str(path)
+    if part.campaign is None:
+        raise RecordError("its job keeps no answer")
+    return part.campaign

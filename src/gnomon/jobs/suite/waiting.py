@@ -1,0 +1,96 @@
+"""Which cell a device takes next: cells wait, devices come for them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+from gnomon.jobs.suite.plan import Cell
+
+MOST_FAILURES = 3
+"""After so many failures of a device in a row it gets no more cells."""
+
+
+class Waiting:
+    """Cells that have not ended; safe for several threads.
+
+    A cell waits at each device that can take it, and leaves all of them once one did. A device that failed a cell does
+    not get it again: another one of its tag does, where there is one. One that failed `MOST_FAILURES` times in a row is
+    out.
+    """
+
+    def __init__(self, cells: Iterable[Cell], ended: Iterable[tuple[Cell, str]] = ()) -> None:
+        """`ended` are cells that have ended before, each with its device."""
+        self._lock = threading.Lock()
+        self._lines: dict[str, deque[Cell]] = {}
+        self._open: dict[str, Cell] = {}
+        self._used: dict[str, set[str]] = {}
+        self._tried: dict[str, set[str]] = {}
+        self._failures: dict[str, int] = {}
+        self.out: set[str] = set()
+        for cell, device in ended:
+            self._used.setdefault(cell.group, set()).add(device)
+        for cell in cells:
+            self._open[cell.id] = cell
+            for device in cell.devices:
+                self._lines.setdefault(device, deque()).append(cell)
+
+    def take(self, device: str) -> Cell | None:
+        """The next cell for a device; None where there is none for it now."""
+        with self._lock:
+            line = self._lines.get(device, deque())
+            if device in self.out:
+                return None
+            kept: list[Cell] = []
+            taken = None
+            while line and taken is None:
+                cell = line.popleft()
+                if cell.id not in self._open or device in self._tried.get(cell.id, ()):
+                    continue
+                if device in self._used.get(cell.group, ()):
+                    kept.append(cell)  # another slot of its group is here, and may yet be given back
+                    continue
+                taken = cell
+            line.extendleft(reversed(kept))
+            if taken is not None:
+                del self._open[taken.id]
+                self._used.setdefault(taken.group, set()).add(device)
+            return taken
+
+    def done(self, device: str) -> None:
+        """The device has done a cell: it is in order."""
+        with self._lock:
+            self._failures[device] = 0
+
+    def failed(self, cell: Cell, device: str) -> bool:
+        """The device failed the cell; whether another device may take it now. It is over where none can."""
+        with self._lock:
+            self._failures[device] = self._failures.get(device, 0) + 1
+            if self._failures[device] >= MOST_FAILURES:
+                self.out.add(device)
+            self._used[cell.group].discard(device)
+            tried = self._tried.setdefault(cell.id, set())
+            tried.add(device)
+            others = [d for d in cell.devices if d not in tried and d not in self.out]
+            if others:
+                self._open[cell.id] = cell
+                for other in others:
+                    self._lines[other].append(cell)  # if it is there still, the second is passed over once one is taken
+            return bool(others)
+
+    def rest(self) -> list[Cell]:
+        """Takes all cells that still wait: no device is left for them."""
+        with self._lock:
+            found = list(self._open.values())
+            self._open.clear()
+            return found
+
+    def wanted(self) -> list[str]:
+        """The devices that a cell waits for and that may take it now."""
+        with self._lock:
+            return [d for d, line in self._lines.items() if d not in self.out and any(self._may(d, c) for c in line)]
+
+    def _may(self, device: str, cell: Cell) -> bool:
+        tried, used = self._tried.get(cell.id, set()), self._used.get(cell.group, set())
+        return cell.id in self._open and device not in tried and device not in used

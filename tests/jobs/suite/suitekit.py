@@ -1,0 +1,31 @@
+"""A job that stands for measuring: it notes each call in a file, and waits or fails as files say."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def measure(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Note the call in `out`/calls; a device in the file `out`/dead fails, and `out`/slow are seconds to wait."""
+    out, cell, device = Path(task["out"]), task["cell"], task["device"]
+    with (out / "calls").open("a") as file:
+        file.write(f"{cell['id']} {device} {os.getpid()}\n")
+    if (out / "slow").exists():
+        time.sleep(float((out / "slow").read_text()))
+    if (out / "dead").exists() and device in (out / "dead").read_text().split():
+        error = {"kind": "device", "message": f"{device} is dead", "hint": "Mend it.", "of_device": True}
+        return {"error": error, "seconds": 0.0, "host": "here"}
+    with (out / "ended").open("a") as file:
+        file.write(f"{cell['id']}\n")
+    return {"error": None, "answer": "fine", "seconds": 0.1, "host": "here", "document": {"of": cell["id"]}}
+
+
+def calls(out: Path) -> list[tuple[str, str, int]]:
+    """The calls so far: cell, device, process."""
+    if not (out / "calls").exists():
+        return []
+    return [(c, d, int(p)) for c, d, p in (line.split() for line in (out / "calls").read_text().splitlines())]

@@ -1,0 +1,80 @@
+"""The file of a suite, and what cells come of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnomon.devices.address import Address
+from gnomon.devices.config import DeviceConfig
+from gnomon.errors import UsageError
+from gnomon.jobs.suite.plan import Cell, cells_of, read_suite
+
+
+def board(name: str, *tags: str) -> DeviceConfig:
+    return DeviceConfig(name=name, address=Address(kind="ssh", host=name), tags=tags)
+
+
+BOARDS = {b.name: b for b in (board("p1", "pi5"), board("p2", "pi5", "big"), board("p3", "pi5"), board("r", "rk3588"))}
+
+
+def cells(folder: Path, text: str) -> tuple[Cell, ...]:
+    for name in ("a.onnx", "b.onnx", "c.tflite"):
+        (folder / name).touch()
+    path = folder / "suite.toml"
+    path.write_text(text)
+    return cells_of(read_suite(path), folder, BOARDS)
+
+
+def test_each_job_of_each_model_on_each_device_so_often(tmp_path: Path) -> None:
+    made = cells(
+        tmp_path,
+        'name = "x"\n[[cells]]\njobs = ["place", "profile"]\nmodels = ["*.onnx", "c.tflite"]\n'
+        'devices = ["@pi5", "r"]\nrepeats = 2\nmax_time_s = 60\n',
+    )
+    assert len(made) == 2 * 3 * 4 * 2 and len({cell.id for cell in made}) == len(made)
+    assert [cell.repeat for cell in made] == [1] * 24 + [2] * 24
+    assert {cell.devices for cell in made} == {("p1",), ("p2",), ("p3",), ("r",)}
+    again = cells(tmp_path, (tmp_path / "suite.toml").read_text())
+    assert again == made
+
+
+@pytest.mark.parametrize("selector", ["two of any @pi5", "2 of @pi5", "two of @pi5"])
+def test_some_of_a_tag_are_slots_of_all_that_have_it(tmp_path: Path, selector: str) -> None:
+    made = cells(tmp_path, f'name = "x"\n[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["{selector}"]\n')
+    assert [(cell.slot, cell.devices) for cell in made] == [(1, ("p1", "p2", "p3")), (2, ("p1", "p2", "p3"))]
+    assert made[0].group == made[1].group and made[0].id != made[1].id
+
+
+BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name = 1\n" + BLOCK, r"\$\.name"),
+        ('name = "x"\n', r"\$\.cells: missing"),
+        ('name = "x"\ncells = []\n', "at least one table"),
+        ('name = "x"\n' + BLOCK.replace("place", "plaice"), "one of place, profile"),
+        ('name = "x"\n' + BLOCK + "repeats = 0\n", "from 1 to 1000"),
+        ('name = "x"\n' + BLOCK + "max_time_s = -1\n", "above 0"),
+        ('name = "x"\n' + BLOCK.replace("place", "pareto") + "repeats = 2\n", "no repeats"),
+        ('name = "x"\n' + BLOCK.replace("place", "tune") + "max_time_s = 2\n", "no max_time_s"),
+        ('name = "x"\n' + BLOCK.replace('"r"', '"@none"'), "no device has the tag"),
+        ('name = "x"\n' + BLOCK.replace('"r"', '"4 of @pi5"'), "3 have the tag"),
+        ('name = "x"\n' + BLOCK.replace("a.onnx", "z.onnx"), "there is no model"),
+        ('name = "x"\n' + BLOCK.replace("a.onnx", "z*.onnx"), "no model in"),
+        ("name =", "is not TOML"),
+        ("[" * 5000, "is not TOML"),
+    ],
+)
+def test_what_is_wrong_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told) as raised:
+        cells(tmp_path, text)
+    assert raised.value.hint
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_suite(tmp_path / "none.toml")
