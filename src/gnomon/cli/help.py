@@ -31,7 +31,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "What is written": (
         *("out", "overwrite", "no-package", "picture", "pictures", "no-picture", "record", "fresh", "again"),
-        *("junit", "markdown", "action-benchmark", "bencher"),
+        *("html", "junit", "markdown", "action-benchmark", "bencher"),
         *("format", "json", "quiet", "verbose", "no-write", "output-yaml"),
     ),
 }
@@ -167,6 +167,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "compare": (
         "gnomon compare last~1 last",
         "gnomon compare main.json change.json --fail-slower 3% --junit gnomon.xml --markdown comment.md",
+    ),
+    "report": (
+        "gnomon report last",
+        "gnomon report main.json change.json -o change.html",
     ),
     "runs resume": ("gnomon runs resume last",),
     "runtimes": ("gnomon runtimes",),

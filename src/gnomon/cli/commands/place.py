@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_json, write_report
-from gnomon.cli.options import measuring_options, options_of
+from gnomon.cli.main import write_html, write_json, write_report
+from gnomon.cli.options import html_option, measuring_options, options_of
 
 
 @command(short_help="Find the fastest way to run a model here, prove it, and write it as a package.")
@@ -40,6 +40,7 @@ from gnomon.cli.options import measuring_options, options_of
     help="Measure nothing: decide again from what the results database holds of this model on this device.",
 )
 @click.option("--no-picture", "picture", is_flag=True, default=True, flag_value=False, help="Draw no picture.")
+@html_option
 def place(
     model: Path,
     out: Path | None,
@@ -47,6 +48,7 @@ def place(
     package: bool,
     measure: bool,
     picture: bool,
+    html: Path | None,
     as_json: bool,
     quiet: bool,
     **values: Any,
@@ -60,7 +62,9 @@ def place(
     if len(dict.fromkeys(values["devices"])) > 1:
         if not package:
             raise click.UsageError("--no-package is of one --device; several keep their packages below --out")
-        asked = Asked(out=out, overwrite=overwrite, measure=measure, picture=picture, as_json=as_json, quiet=quiet)
+        asked = Asked(
+            out=out, overwrite=overwrite, measure=measure, picture=picture, html=html, as_json=as_json, quiet=quiet
+        )
         place_several(model, asked, values)
         return
     from gnomon.api import place as api
@@ -73,6 +77,7 @@ def place(
         words = click.get_current_context().find_root().obj
         before = api.placed_before(model, words if isinstance(words, tuple) else (), record=values["record"])
         if before is not None and before["package"] == str(destination):
+            write_html(before, html)
             _shown_again(before, as_json, values["record"] is not None)
             return
     with Show(quiet=quiet) as show:
@@ -90,6 +95,7 @@ def place(
         document = place_document(found)
         if picture and found.package is not None:
             document["pictures"] = draw(document, found.package, show.tell)
+    write_html(document, html)
     if as_json:
         write_json(document)
     else:
@@ -117,6 +123,7 @@ class Asked:
     overwrite: bool
     measure: bool
     picture: bool
+    html: Path | None
     as_json: bool
     quiet: bool
 
@@ -146,6 +153,7 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
             if asked.picture and result.placement is not None and result.placement.package is not None:
                 own = device["placement"]
                 own["pictures"] = draw(own, result.placement.package, partial(show.tell, result.name))
+    write_html(document, asked.html)
     if asked.as_json:
         write_json(document)
     else:
@@ -162,7 +170,8 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     help="Take kernels of several operators apart: cut out and measured in parts, for at most --budget, as derived "
     "prices.",
 )
-def profile(model: Path, inside: bool, as_json: bool, quiet: bool, **values: Any) -> None:
+@html_option
+def profile(model: Path, inside: bool, html: Path | None, as_json: bool, quiet: bool, **values: Any) -> None:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
     MODEL is an .onnx, .tflite, .circle, .pte or .pt2 file, or an nnpackage folder.
@@ -174,6 +183,7 @@ def profile(model: Path, inside: bool, as_json: bool, quiet: bool, **values: Any
     with Show(quiet=quiet) as show:
         found = api.profile(model, inside=inside, on_progress=show.watch, on_message=show.tell, **options_of(values))
     document = profile_document(found)
+    write_html(document, html)
     if as_json:
         write_json(document)
     else:
