@@ -218,7 +218,7 @@
     heads = make("tr");
     body = make("tbody");
     const table = make("table", { "aria-label": "Operators" }, make("thead", {}, heads), body);
-    scroller = make("div", { id: "operators-table", class: "scroll", role: "region", tabindex: "0", "aria-label": "Operators" }, table);
+    scroller = make("div", { id: "operators-table", class: "scroll", role: "group", tabindex: "0", "aria-label": "Operators" }, table);
     scroller.addEventListener("scroll", () => {
       if (scroller.scrollTop + scroller.clientHeight > scroller.scrollHeight - 400) addRows(state.shown + CHUNK);
     }, { passive: true });
@@ -310,8 +310,7 @@
       const most = one ? Math.max(...one.times.map((t) => t || 0)) : 0;
       const letters = new Map(kinds.map((kind, k) => [kind, k]));
       run.operators.forEach((op, k) => {
-        const [box, part, text, title] = nodes[k].childNodes;
-        const leader = one?.within[k] ?? null;
+        const [box, text] = nodes[k].childNodes;
         const took = one?.times[k] ?? null;
         let fill = "var(--node)", mark = "";
         if (state.by === "time") {
@@ -324,11 +323,11 @@
           }
         }
         box.style.fill = fill;
-        part.setAttribute("width", state.by === "time" && took !== null && most ? (took / most * run.layout.node[0]).toFixed(1) : 0);
+        nodes[k].querySelector(".part")?.remove();
+        if (state.by === "time" && took && most) {
+          nodes[k].append(draw("rect", { class: "part", y: run.layout.node[1] - 3, height: 3, width: (took / most * run.layout.node[0]).toFixed(1) }));
+        }
         text.textContent = mark + op.index + " " + shorten(op.type, 21 - mark.length);
-        title.textContent = clean(op.index + " " + op.name + " (" + op.type + ")"
-          + (leader !== null ? ", computed with " + leader : "") + (took !== null ? ", " + time(took) : "")
-          + (one?.backends[k] ? ", " + one.backends[k] : ""));
       });
       legend.replaceChildren();
       const key = (told, fill) => {
@@ -412,8 +411,7 @@
       nodes = run.operators.map((op, k) => {
         const group = draw("g", { class: "node", "data-k": k, transform: "translate(" + x[k] + " " + y[k] + ")" });
         group.append(draw("rect", { class: "box", width: node[0], height: node[1], rx: 4 }),
-          draw("rect", { class: "part", y: node[1] - 3, height: 3, width: 0 }),
-          draw("text", { x: 7, y: node[1] / 2 + 4 }), draw("title", {}));
+          draw("text", { x: 7, y: node[1] / 2 + 4 }));
         return group;
       });
       world.replaceChildren(draw("path", { class: "edge", d: path.join("") }), ...nodes, groups);
@@ -427,6 +425,19 @@
     svg.addEventListener("click", (event) => {
       const node = event.target.closest(".node");
       if (node && !moved) select(Number(node.dataset.k), "graph");
+    });
+    const title = draw("title", {});  // one for all: that of the node under the pointer
+    svg.addEventListener("pointerover", (event) => {
+      const node = event.target.closest(".node");
+      if (!node || title.parentNode === node) return;
+      const k = Number(node.dataset.k);
+      const op = state.run.operators[k];
+      const one = state.run.configurations[state.configuration];
+      const leader = one?.within[k] ?? null;
+      title.textContent = clean(op.index + " " + op.name + " (" + op.type + ")"
+        + (leader !== null ? ", computed with " + leader : "") + (one && one.times[k] !== null ? ", " + time(one.times[k]) : "")
+        + (one?.backends[k] ? ", " + one.backends[k] : ""));
+      node.append(title);
     });
     let held = null, moved = false;
     svg.addEventListener("pointerdown", (event) => { held = [event.clientX, event.clientY]; moved = false; });
