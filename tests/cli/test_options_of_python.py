@@ -15,7 +15,7 @@ from gnomon.api import place, space, tune
 from gnomon.cli.main import cli, run
 from gnomon.errors import UsageError
 
-SHOWN = {"as_json", "quiet", "picture", "plot"}
+SHOWN = {"as_json", "quiet", "picture", "plot", "html"}
 """How the command line shows what was found."""
 
 OF_ONE_MODEL = {"shapes", "inputs", "processes", "budget_s", "max_time_s"}

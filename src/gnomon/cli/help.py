@@ -32,7 +32,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "What is written": (
         *("out", "overwrite", "no-package", "picture", "pictures", "no-picture", "record", "fresh", "again"),
-        *("junit", "markdown", "action-benchmark", "bencher"),
+        *("html", "junit", "markdown", "action-benchmark", "bencher"),
         *("format", "json", "quiet", "verbose", "no-write", "output-yaml"),
     ),
 }
@@ -181,6 +181,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "suite status": ("gnomon suite status last",),
     "suite compare": ("gnomon suite compare last~1 last --fail-slower 3%",),
+    "report": (
+        "gnomon report last",
+        "gnomon report main.json change.json -o change.html",
+    ),
     "runs resume": ("gnomon runs resume last",),
     "runtimes": ("gnomon runtimes",),
     "devices": (

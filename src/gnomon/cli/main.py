@@ -25,6 +25,8 @@ from gnomon.errors import GnomonError, UsageError
 from gnomon.report.plain import clean, json_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gnomon.report.page import Page
 
 
@@ -78,6 +80,15 @@ def write_json(document: dict[str, Any] | list[Any]) -> None:
     """The document on the standard output, indented; a number that is not finite becomes null."""
     sys.stdout.write(json_text(document))
     sys.stdout.flush()
+
+
+def write_html(document: Mapping[str, Any], out: Path | None) -> None:
+    """Write the page of a document where --html names a file, and say so on the standard error."""
+    if out is not None:
+        from gnomon.api.html import write_page
+
+        size = write_page(document, out)
+        click.echo(f"gnomon: the page is {out} ({size:,} bytes)", err=True)
 
 
 def report_page() -> Page:
@@ -135,6 +146,7 @@ _SECTIONS = {
         "runs": "gnomon.cli.commands.runs:runs",
         "compare": "gnomon.cli.commands.compare:compare",
         "suite": "gnomon.cli.commands.suite:suite",
+        "report": "gnomon.cli.commands.report:report",
         "runtimes": "gnomon.cli.commands.runtimes:runtimes",
         "devices": "gnomon.cli.commands.devices:devices",
         "serve": "gnomon.cli.commands.serve:serve",

@@ -32,6 +32,15 @@ _ONE_MODEL = frozenset({"model", "--shape", "--input", "--processes", "--budget"
 """What is said of one model, and has no part where many are measured."""
 
 
+html_option = click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write one page in HTML with all of it, which needs nothing else.",
+)
+"""Of jobs whose document `write_html` of `gnomon.cli.main` then writes as a page."""
+
+
 def _option(name: str, *more: str, **settings: Any) -> tuple[str, Decorator]:
     return name, click.option(name, *more, **settings)
 

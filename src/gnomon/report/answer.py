@@ -17,6 +17,7 @@ VEGA_LITE = "application/vnd.vegalite.v5+json"
 """The type by which notebooks know a chart."""
 
 _WIDTH, _MOST_ROWS = 160, 20
+_PAGE = "gnomon.jobs.html.page:page"
 
 
 class Answer:
@@ -42,6 +43,11 @@ class Answer:
     def to_json(self) -> str:
         """The document as text, as the command prints it."""
         return json_text(self.document())
+
+    def to_html(self) -> str:
+        """One page in HTML that shows all of it, needs nothing else, and holds the document (docs/jobs/report.md)."""
+        made: str = _function(_PAGE)([self.document()], [type(self).__name__])
+        return made
 
     def table_rows(self) -> dict[str, Rows]:
         """The lists of the document as rows, by their keys, and all samples as `runs` where it has any."""

@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_json, write_report
-from gnomon.cli.options import measuring_options, options_of, unique
+from gnomon.cli.main import write_html, write_json, write_report
+from gnomon.cli.options import html_option, measuring_options, options_of, unique
 from gnomon.cli.values import BoundValue, TuningValue
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _REFUSED = 7
 _OF_DUMPS = frozenset(
     {
         *("source", "codes", "objectives", "strategies", "iterations", "seed", "dumpfile", "picture"),
-        *("as_json", "quiet", "measure"),
+        *("html", "as_json", "quiet", "measure"),
         *("pick", "under", "unattended", "counters"),  # the job says why not
     }
 )
@@ -138,7 +138,16 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
     is_flag=True,
     help="Upload the whole search to the device, start it there and return: see gnomon unattended.",
 )
-def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: bool, quiet: bool, **values: Any) -> int:
+@html_option
+def pareto(
+    model: Path | None,
+    measure: bool,
+    picture: Path | None,
+    html: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **values: Any,
+) -> int:
     """Find the assignments of MODEL's operators to backends that nothing else beats in every objective.
 
     Each assignment is run whole, in a process of its own. What the search finds best is measured again side by side,
@@ -172,6 +181,7 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
         to = picture or (found.package / "front" if found.package else None)
         if to is not None:
             document["pictures"] = draw_pareto(document, to, show.tell)
+    write_html(document, html)
     if as_json:
         write_json(document)
     else:

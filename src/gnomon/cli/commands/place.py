@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_json, write_report
-from gnomon.cli.options import measuring_options, options_of
+from gnomon.cli.main import write_html, write_json, write_report
+from gnomon.cli.options import html_option, measuring_options, options_of
 from gnomon.cli.values import Span
 
 
@@ -41,6 +41,7 @@ from gnomon.cli.values import Span
     help="Measure nothing: decide again from what the results database holds of this model on this device.",
 )
 @click.option("--no-picture", "picture", is_flag=True, default=True, flag_value=False, help="Draw no picture.")
+@html_option
 def place(
     model: Path,
     out: Path | None,
@@ -48,6 +49,7 @@ def place(
     package: bool,
     measure: bool,
     picture: bool,
+    html: Path | None,
     as_json: bool,
     quiet: bool,
     **values: Any,
@@ -61,7 +63,9 @@ def place(
     if len(dict.fromkeys(values["devices"])) > 1:
         if not package:
             raise click.UsageError("--no-package is of one --device; several keep their packages below --out")
-        asked = Asked(out=out, overwrite=overwrite, measure=measure, picture=picture, as_json=as_json, quiet=quiet)
+        asked = Asked(
+            out=out, overwrite=overwrite, measure=measure, picture=picture, html=html, as_json=as_json, quiet=quiet
+        )
         place_several(model, asked, values)
         return
     from gnomon.api import place as api
@@ -74,6 +78,7 @@ def place(
         words = click.get_current_context().find_root().obj
         before = api.placed_before(model, words if isinstance(words, tuple) else (), record=values["record"])
         if before is not None and before["package"] == str(destination):
+            write_html(before, html)
             _shown_again(before, as_json, values["record"] is not None)
             return
     with Show(quiet=quiet) as show:
@@ -91,6 +96,7 @@ def place(
         document = place_document(found)
         if picture and found.package is not None:
             document["pictures"] = draw(document, found.package, show.tell)
+    write_html(document, html)
     if as_json:
         write_json(document)
     else:
@@ -118,6 +124,7 @@ class Asked:
     overwrite: bool
     measure: bool
     picture: bool
+    html: Path | None
     as_json: bool
     quiet: bool
 
@@ -147,6 +154,7 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
             if asked.picture and result.placement is not None and result.placement.package is not None:
                 own = device["placement"]
                 own["pictures"] = draw(own, result.placement.package, partial(show.tell, result.name))
+    write_html(document, asked.html)
     if asked.as_json:
         write_json(document)
     else:
@@ -177,11 +185,13 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     metavar="33ms",
     help="With --for: call at this pace, as the application does, and count the calls that come too late.",
 )
+@html_option
 def profile(
     model: Path,
     inside: bool,
     for_s: float | None,
     every_s: float | None,
+    html: Path | None,
     as_json: bool,
     quiet: bool,
     **values: Any,
@@ -205,6 +215,7 @@ def profile(
             **options_of(values),
         )
     document = profile_document(found)
+    write_html(document, html)
     if as_json:
         write_json(document)
     else:

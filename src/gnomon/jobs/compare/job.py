@@ -105,11 +105,23 @@ def compare(
     """
     if len(names) < 2:
         raise UsageError("a comparison needs two runs", hint="For example: gnomon compare last~1 last")
+    sides = [read_side(name, record) for name in names]
+    return compare_sides(sides, record=record, alpha=alpha, relevant=relevant, changed=changed)
+
+
+def compare_sides(
+    sides: Sequence[Named],
+    *,
+    record: Path | None = None,
+    alpha: float = 0.01,
+    relevant: float = 0.01,
+    changed: Iterable[str] = (),
+) -> Compared:
+    """As `compare`, of sides that were read."""
     if unknown := set(changed) - set(CHANGES):
         raise UsageError(
             f"{sorted(unknown)[0]!r} is nothing that may be changed", hint=f"Such are: {', '.join(CHANGES)}."
         )
-    sides = [read_side(name, record) for name in names]
     history = earlier_runs(sides, record)
     pairs = tuple(
         _pair(number, sides[0], side, history, alpha=alpha, relevant=relevant, changed=frozenset(changed))

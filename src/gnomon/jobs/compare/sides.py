@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,10 @@ _STRICT = Strict(
     most_letters=_MOST_BYTES,
 )
 _EMBEDDED = re.compile(
-    r"<script[^>]*\bid=[\"']gnomon-document[\"'][^>]*>(?P<json>.*?)</script>", re.DOTALL | re.IGNORECASE
+    r"<script[^>]*\bid=[\"']gnomon-document(?:-(?P<number>\d{1,4}))?[\"'][^>]*>(?P<json>.*?)</script>",
+    re.DOTALL | re.IGNORECASE,
 )
+_WITHIN = re.compile(r"(?P<path>.+)#(?P<number>[1-9]\d{0,3})")
 CONFIGURATIONS: Mapping[str, str] = {"gnomon-place": "contenders", "gnomon-profile": "columns"}
 """Where a document has its configurations, by its format."""
 
@@ -45,30 +47,43 @@ class Side:
 
 
 def read_side(named: str, record: Path | None) -> Side:
-    """The side that a word names: a run's id (or how it begins, or last, or last~1: the one before), a file that
-    --json wrote, a report in HTML, a package, or a results database (its newest run).
+    """The side that a word names, as `read_run` does it.
 
     GnomonError where there is none, or it is no document that has configurations with samples.
     """
-    path = Path(named)
-    if path.is_dir():
-        document = _of_package(path, record)
-    elif path.is_file():
-        document = _of_file(path)
-    else:
-        document = _of_record(named, record)
+    document = read_run(named, record)
     if document.get("format") not in CONFIGURATIONS:
         raise UsageError(
             f"{named} is a document of the format {document.get('format')!r}, which has no configurations to compare",
             hint=f"Formats that have: {', '.join(CONFIGURATIONS)}.",
         )
-    from gnomon.jobs.documents import read_document
-
-    read_document(document)  # tells all that does not fit
     return Side(name=named, document=document)
 
 
-def _of_file(path: Path) -> Mapping[str, Any]:
+def read_run(named: str, record: Path | None, formats: Collection[str] = CONFIGURATIONS) -> Mapping[str, Any]:
+    """The document that a word names: a run's id (or how it begins, or last, or last~1: the one before), a file that
+    --json wrote, a report in HTML (report.html#2: the second run in it), a package, or a results database (its newest
+    run). Of the last ones those of `formats` are counted.
+
+    GnomonError where there is none, or it is no document of gnomon.
+    """
+    path = Path(named)
+    within = _WITHIN.fullmatch(named)
+    if path.is_dir():
+        document = _of_package(path, record)
+    elif path.is_file():
+        document = _of_file(path, formats)
+    elif within and Path(within["path"]).is_file():
+        document = _of_file(Path(within["path"]), formats, int(within["number"]))
+    else:
+        document = _of_record(named, record, formats)
+    from gnomon.jobs.documents import read_document
+
+    read_document(document)  # tells all that does not fit
+    return document
+
+
+def _of_file(path: Path, formats: Collection[str], number: int = 1) -> Mapping[str, Any]:
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
@@ -79,10 +94,13 @@ def _of_file(path: Path) -> Mapping[str, Any]:
             f"{path} has more than {_MOST_BYTES >> 20} MiB", hint="Give a report, a document or a package."
         )
     if content.startswith(b"SQLite format 3\0"):
-        return _of_record("last", path)
+        return _of_record("last", path, formats)
     text = content.decode("utf-8", "replace")
-    if found := _EMBEDDED.search(text):
+    found = next((one for one in _EMBEDDED.finditer(text) if int(one["number"] or 1) == number), None)
+    if found:
         text = found["json"]
+    elif number > 1:
+        raise UsageError(f"{path} has no run {number}", hint=f"It is a page of {len(_EMBEDDED.findall(text))}.")
     return _STRICT.object(_STRICT.parse(text), "$")
 
 
@@ -91,7 +109,7 @@ def _of_package(path: Path, record: Path | None) -> Mapping[str, Any]:
         raise UsageError(f"{path} is no package of gnomon: it has no plan.json")
     whole = path.resolve()
     with open_record(record) as store:
-        for document in _answers(store, "place"):
+        for document in _answers(store, CONFIGURATIONS, "place"):
             if document.get("package") and Path(document["package"]).resolve() == whole:
                 return document
     raise RecordError(
@@ -99,15 +117,15 @@ def _of_package(path: Path, record: Path | None) -> Mapping[str, Any]:
     )
 
 
-def _of_record(named: str, record: Path | None) -> Mapping[str, Any]:
+def _of_record(named: str, record: Path | None, formats: Collection[str]) -> Mapping[str, Any]:
     with open_record(record) as store:
         if back := re.fullmatch(r"last~(\d{1,4})", named):
-            for number, document in enumerate(_answers(store)):
+            for number, document in enumerate(_answers(store, formats)):
                 if number == int(back[1]):
                     return document
             raise RecordError(f"there are no {int(back[1]) + 1} runs with an answer", hint="gnomon runs lists them.")
         if named == "last":
-            found = next(_answers(store), None)
+            found = next(_answers(store, formats), None)
         else:
             found = answer_of(store, find_campaign(store, named))
     if found is None:
@@ -118,11 +136,13 @@ def _of_record(named: str, record: Path | None) -> Mapping[str, Any]:
     return found
 
 
-def _answers(store: Store, kind: str | None = None, digest: str | None = None) -> Iterator[dict[str, Any]]:
-    """The answers that have configurations, the newest first."""
+def _answers(
+    store: Store, formats: Collection[str], kind: str | None = None, digest: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """The answers of some formats, the newest first."""
     for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
         document = answer_of(store, campaign)
-        if document is not None and document.get("format") in CONFIGURATIONS:
+        if document is not None and document.get("format") in formats:
             yield document
 
 
@@ -135,14 +155,15 @@ def earlier_runs(sides: Sequence[Side], record: Path | None) -> list[Side]:
         for digest in dict.fromkeys(side.document["model"]["sha256"] for side in sides):
             earlier = (
                 Side(name=document["campaign"], document=document)
-                for document in _answers(store, digest=digest)
+                for document in _answers(store, CONFIGURATIONS, digest=digest)
                 if document["campaign"] not in own and (document["format"], document["version"]) in read
             )
             found += itertools.islice(earlier, _MOST_EARLIER)
     return found
 
 
-def embedded(document: Mapping[str, Any]) -> str:
-    """The element of a page in HTML that holds a document, from which it is read again."""
+def embedded(document: Mapping[str, Any], number: int = 1) -> str:
+    """The element of a page in HTML that holds its first document, or one with a number, and is read again."""
     text = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" id="gnomon-document">{text}</script>'
+    which = "" if number == 1 else f"-{number}"
+    return f'<script type="application/json" id="gnomon-document{which}">{text}</script>'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -83,7 +84,8 @@ def value(number: float | None, objective: dict[str, Any]) -> str:
     return units.value(number, objective["unit"])
 
 
-def _interval(found: dict[str, Any], objective: dict[str, Any]) -> str:
+def interval(found: dict[str, Any], objective: dict[str, Any]) -> str:
+    """The interval of an estimate in the unit of its objective; an empty text where it has none."""
     low, high = found["low"], found["high"]
     if objective["unit"] in ("s", "J"):
         return units.interval(low, high, found["value"]) if low is not None else ""
@@ -133,13 +135,14 @@ def _split(document: dict[str, Any]) -> int:
 def _row(document: dict[str, Any], point: dict[str, Any], mark: str) -> list[str]:
     cells = [mark, point["label"]]
     for objective, found in zip(document["objectives"], point["estimates"], strict=True):
-        cells += [value(found["value"], objective), _interval(found, objective)]
+        cells += [value(found["value"], objective), interval(found, objective)]
         if _by_both(document, objective):
             cells += [_SHORT[point["clock"]], value(point["wall"]["value"], objective)]
-    return [*cells, point["code"], _note(document, point)]
+    return [*cells, point["code"], note(document, point)]
 
 
-def _note(document: dict[str, Any], point: dict[str, Any]) -> str:
+def note(document: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+    """What dominates a point, or is not to be told from it; an empty text where nothing does."""
     numbers = [p["number"] for p in document["points"]]
     if point["dominated_by"] is not None:
         return f"dominated by {numbers[point['dominated_by']]}"

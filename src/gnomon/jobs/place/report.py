@@ -285,7 +285,7 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
     `own_record` says that the record was named by an option, and must be named again to show it.
     """
     columns = sorted(document["columns"], key=lambda c: (c["against_fastest"] is not None, c["level_s"]))
-    page.headline(_headline(columns, document["clock"]))
+    page.headline(profile_headline(columns, document["clock"]))
     first_warnings(document["doubts"], page)
     page.line(model_line(document, brief=page.brief))
     page.heading("One inference (median, [95 % interval])")
@@ -327,7 +327,7 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
     closing(document, page, own_record=own_record)
 
 
-def _headline(columns: list[dict[str, Any]], clock: str) -> str:
+def profile_headline(columns: list[dict[str, Any]], clock: str) -> str:
     """The winner with its interval, or that there is none. `columns` are sorted, the fastest first."""
     fastest, *others = columns
     took = f"{units.time(fastest['level_s'])} of {CLOCKS[clock]}"

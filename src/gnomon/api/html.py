@@ -1,0 +1,33 @@
+"""Pages in HTML from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+
+def write_report(
+    *runs: str | PathLike[str],
+    out: str | PathLike[str] = "report.html",
+    record: str | PathLike[str] | None = None,
+    changed: Iterable[str] = (),
+) -> int:
+    """Write one page in HTML that shows runs and needs nothing else; returns how many bytes it has.
+
+    Each is named as for `compare`; of several, later ones are compared with the first, and `changed` says what was
+    changed on purpose. The page holds the documents of the runs: `compare` and this function read it. Raises
+    GnomonError.
+    """
+    from gnomon.jobs.html.job import write_report as write
+
+    names = [str(one) for one in runs]
+    return write(names, Path(out), record=None if record is None else Path(record), changed=tuple(changed))
+
+
+def write_page(document: Mapping[str, Any], out: Path) -> int:
+    """Write the page of a document that a job answered with; returns how many bytes it has. Raises GnomonError."""
+    from gnomon.jobs.html.job import write_page as write
+
+    return write(document, out)

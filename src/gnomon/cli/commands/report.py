@@ -1,0 +1,41 @@
+"""`gnomon report`: one page in HTML of runs, and the option --html of jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gnomon.cli.help import command
+from gnomon.cli.values import complete_run
+
+_PATH = click.Path(dir_okay=False, path_type=Path)
+
+
+@command(short_help="Write one page in HTML that shows runs, and compares them.")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_run)
+@click.option(
+    "--out",
+    "-o",
+    type=_PATH,
+    metavar="FILE",
+    default=Path("report.html"),
+    help="The page, which is replaced where it is there.  [default: report.html]",
+)
+@click.option(
+    "--changed",
+    multiple=True,
+    type=click.Choice(["machine", "governor", "version", "threads"]),
+    help="What was changed on purpose between RUNs, and is to be judged. May be repeated.",
+)
+@click.option("--record", type=_PATH, metavar="FILE", help="The results database.  [default: the user's own]")
+def report(runs: tuple[str, ...], out: Path, changed: tuple[str, ...], record: Path | None) -> None:
+    """Write one page in HTML that shows each RUN, and of several what changed since the first.
+
+    A RUN is named as for gnomon compare. The page needs no network and no other file, and holds the documents of the
+    runs: gnomon compare and gnomon report take it in place of a run.
+    """
+    from gnomon.api.html import write_report
+
+    size = write_report(*runs, out=out, record=record, changed=changed)
+    click.echo(f"{out}: {size:,} bytes")

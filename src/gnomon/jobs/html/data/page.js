@@ -1,0 +1,838 @@
+"use strict";
+// What a page of gnomon shows of the documents in it: operators, graph, timeline, samples. Texts become text nodes only.
+(() => {
+  const root = document.documentElement;
+  const byId = (id) => document.getElementById(id);
+  root.dataset.errors = "0";
+  for (const kind of ["error", "unhandledrejection", "securitypolicyviolation"]) {
+    addEventListener(kind, () => { root.dataset.errors = String(Number(root.dataset.errors) + 1); }, true);
+  }
+
+  // Letters that steer a terminal or reorder text are shown by their numbers.
+  const STEERING = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+  const clean = (text) =>
+    String(text).replace(STEERING, (one) => "\\u" + one.charCodeAt(0).toString(16).padStart(4, "0"));
+  const shorten = (text, most) => {
+    const told = clean(text);
+    const head = Math.floor((most - 2) / 2);
+    return told.length <= most ? told : told.slice(0, head) + ".." + told.slice(head + 2 - most);
+  };
+  const make = (tag, settings = {}, ...inside) => {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(settings)) made.setAttribute(name, value);
+    made.append(...inside.map((one) => (one instanceof Node ? one : clean(one))));
+    return made;
+  };
+  const digits = (value) => {
+    if (!Number.isFinite(value)) return "-";
+    if (!value) return "0";
+    const places = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(Number(value.toPrecision(3))))));
+    return Number(value.toPrecision(3)).toFixed(Math.min(places, 20));
+  };
+  const time = (seconds) => {
+    if (seconds === null || seconds === undefined) return "-";
+    if (seconds > 0 && seconds < 0.5e-9) return "< 1 ns";
+    const size = Math.abs(seconds);
+    if (!size) return "0 s";
+    for (const [unit, factor] of [["ns", 1e-9], ["us", 1e-6], ["ms", 1e-3]]) {
+      if (size < 999.5 * factor) return digits(seconds / factor) + " " + unit;
+    }
+    return digits(seconds) + " s";
+  };
+  const count = (number) => {
+    if (number === null || number === undefined) return "-";
+    for (const [factor, unit] of [[1e9, " G"], [1e6, " M"], [1e3, " k"]]) {
+      if (number >= 0.9995 * factor) return digits(number / factor) + unit;
+    }
+    return String(Math.round(number));
+  };
+  const median = (values) => {
+    const known = values.filter((one) => one !== null).sort((a, b) => a - b);
+    const half = known.length >> 1;
+    return !known.length ? null : known.length % 2 ? known[half] : (known[half - 1] + known[half]) / 2;
+  };
+  const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const PALETTE = 8;
+  const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+  // ---- what is shown of a run
+
+  const drawn = JSON.parse(byId("gnomon-drawn").textContent);
+  const load = (number) => {
+    const whole = JSON.parse(byId("gnomon-document" + (number ? "-" + (number + 1) : "")).textContent);
+    const operators = whole.operators || [];
+    const rows = whole.contenders || whole.columns || whole.points || [];
+    const places = new Map(operators.map((row, place) => [row.index, place]));
+    const configurations = rows.filter((row) => row.runs && !row.failure).map((row) => {
+      const own = row.operators_s && row.operators_s.length ? row.operators_s : null;
+      const times = operators.map((op, k) => (own ? own[k] : op.times_s ? op.times_s[row.label] ?? null : null));
+      const within = operators.map((op) => (op.within ? op.within[row.label] ?? null : null));
+      // A model that a runtime took converted has operators of its own: its kernels are joined to none of these.
+      const joined = times.some((one) => one !== null);
+      const profile = row.runs.profile;
+      const backends = operators.map((_, k) => (row.assignment && row.assignment[k]) || null);
+      const kernels = [];
+      let end = 0;
+      for (const [k, name] of (profile ? profile.name : []).entries()) {
+        const took = median(profile.wall_us[k]);
+        if (took === null) continue;
+        const members = joined ? profile.operators[k].map((one) => places.get(one)).filter((one) => one !== undefined) : [];
+        for (const one of members) backends[one] ??= profile.backend[k];
+        kernels.push({ name, backend: profile.backend[k], members, start: end, took });
+        end += took;
+      }
+      const call = profile ? median(profile.call_us) : null;
+      return { label: row.label, runs: row.runs, times, within, backends, kernels, end, call, joined };
+    });
+    return { whole, operators, configurations, layout: drawn.layouts[number], environments: whole.environments || [] };
+  };
+
+  const live = byId("live");
+  const state = { run: null, configuration: 0, by: "time", selected: null, order: [], sort: null, down: true, shown: 0, clock: "wall" };
+  const parts = [];
+  const backendsOf = (run) => [...new Set(run.configurations.flatMap((one) =>
+    [...one.backends, ...one.kernels.map((kernel) => kernel.backend)]))].filter(Boolean);
+
+  const section = (id, title) => {
+    const heading = make("h2", { id: id + "-h" }, title);
+    const made = make("section", { id, "aria-labelledby": id + "-h" }, heading);
+    live.append(made);
+    const link = make("a", { href: "#" + id }, title);
+    byId("nav-more").append(link);
+    return [made, (hidden) => { made.hidden = link.hidden = hidden; }];
+  };
+  const chooser = (title, options, change) => {
+    const made = make("select");
+    options.forEach(([value, told]) => made.append(make("option", { value }, told)));
+    made.addEventListener("change", () => change(made.value));
+    return [make("label", {}, title + " ", made), made];
+  };
+  const button = (told, act, label = told) => {
+    const made = make("button", { type: "button", "aria-label": label }, told);
+    made.addEventListener("click", act);
+    return made;
+  };
+
+  // ---- operators: a table of which as many rows are made as were scrolled to
+
+  const CHUNK = 80;
+  let body, counted, heads, scroller;
+  const columnsOf = (run) => {
+    const timed = run.configurations.filter((one) => one.times.some((t) => t !== null));
+    const backends = run.configurations[state.configuration]?.backends || [];
+    const most = timed.reduce((best, one) => one.times.reduce((a, t) => Math.max(a, t || 0), best), 0);
+    return [
+      { title: "#", number: true, value: (k) => run.operators[k].index },
+      { title: "operator", value: (k) => run.operators[k].name },
+      { title: "type", value: (k) => run.operators[k].type },
+      { title: "multiply-adds", number: true, value: (k) => run.operators[k].macs, told: count },
+      ...(backends.some(Boolean) ? [{ title: "backend", value: (k) => backends[k] || "-" }] : []),
+      ...timed.map((one) => ({
+        title: one.label, number: true, times: one, most,
+        value: (k) => one.times[k], told: time,
+      })),
+    ];
+  };
+  let columns = [];
+  const addRows = (upTo) => {
+    const run = state.run;
+    const timed = columns.filter((one) => one.times);
+    const rows = document.createDocumentFragment();
+    for (; state.shown < Math.min(upTo, state.order.length); state.shown++) {
+      const k = state.order[state.shown];
+      const known = timed.map((one) => one.times.times[k]).filter((one) => one > 0);
+      const low = Math.min(...known);
+      const least = known.length > 1 && known.filter((one) => one === low).length === 1 ? low : null;
+      const row = make("tr", { "data-k": k, "aria-selected": String(state.selected === k), tabindex: state.shown ? "-1" : "0" });
+      for (const [place, column] of columns.entries()) {
+        const value = column.value(k);
+        let told = column.told ? column.told(value) : value ?? "-";
+        const cell = place === 1 ? make("th", { scope: "row", title: clean(told) }) : make("td");
+        if (column.number) cell.className = "n";
+        if (column.times) {
+          const leader = column.times.within[k];
+          if (leader !== null) told = "with " + leader;
+          else if (value !== null) {
+            cell.className = value === least ? "n bar least" : "n bar";
+            if (value === least) cell.title = "the least of this row";
+            cell.style.setProperty("--share", (100 * value / column.most).toFixed(1) + "%");
+          }
+        }
+        cell.append(place === 1 ? shorten(told, 56) : clean(told));
+        row.append(cell);
+      }
+      rows.append(row);
+    }
+    body.append(rows);
+    return run;
+  };
+  const listRows = () => {
+    const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const { run, sort } = state;
+    const matches = (k) => {
+      const text = columns.slice(0, 5).filter((one) => !one.times && !one.told).map((one) => one.value(k)).join(" ").toLowerCase();
+      return words.every((word) => text.includes(word));
+    };
+    state.order = run.operators.map((_, k) => k).filter(matches);
+    if (sort !== null) {
+      const { value } = columns[sort];
+      const sign = state.down ? -1 : 1;
+      state.order.sort((a, b) => {
+        const [x, y] = [value(a), value(b)];
+        if (x === null || y === null) return (x === null) - (y === null) || a - b;
+        return sign * (typeof x === "number" ? x - y : x < y ? -1 : x > y ? 1 : 0) || a - b;
+      });
+    }
+    body.replaceChildren();
+    state.shown = 0;
+    addRows(CHUNK);
+    scroller.scrollTop = 0;
+    counted.textContent = state.order.length === run.operators.length ? run.operators.length + " operators"
+      : state.order.length + " of " + run.operators.length + " operators";
+    [...heads.children].forEach((head, k) => {
+      if (sort === k) head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+      head.firstChild.lastChild.textContent = sort !== k ? "" : state.down ? " \u25bc" : " \u25b2";
+    });
+  };
+  const headRows = () => {
+    columns = columnsOf(state.run);
+    if (state.sort !== null && state.sort >= columns.length) state.sort = null;
+    heads.replaceChildren(...columns.map((column, k) => {
+      const act = make("button", { type: "button", title: "Sort by " + clean(column.title) }, shorten(column.title, 34), make("span"));
+      act.addEventListener("click", () => {
+        state.down = state.sort === k ? !state.down : Boolean(column.number && k);
+        state.sort = k;
+        listRows();
+      });
+      return make("th", { scope: "col", ...(column.number ? { class: "n" } : {}) }, act);
+    }));
+    listRows();
+  };
+  const buildOperators = () => {
+    const [made] = section("operators", "Operators");
+    const search = make("input", { id: "search", type: "search", size: "28", placeholder: "name, type, backend" });
+    search.addEventListener("input", listRows);
+    counted = make("span", { role: "status" });
+    made.append(make("div", { class: "tools" }, make("label", {}, "Search ", search), counted));
+    heads = make("tr");
+    body = make("tbody");
+    const table = make("table", { "aria-label": "Operators" }, make("thead", {}, heads), body);
+    scroller = make("div", { id: "operators-table", class: "scroll", role: "group", tabindex: "0", "aria-label": "Operators" }, table);
+    scroller.addEventListener("scroll", () => {
+      if (scroller.scrollTop + scroller.clientHeight > scroller.scrollHeight - 400) addRows(state.shown + CHUNK);
+    }, { passive: true });
+    body.addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (row) select(Number(row.dataset.k), "table");
+    });
+    scroller.addEventListener("keydown", (event) => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (!step || event.target.tagName === "BUTTON") return;
+      event.preventDefault();
+      const place = state.order.indexOf(state.selected);
+      const next = state.order[Math.max(0, Math.min(state.order.length - 1, place + step))];
+      if (next !== undefined) select(next, "keys");
+    });
+    const note = make("p", { class: "note" },
+      "Times are by the runtimes' own profilers, scaled to calls without; \u25c4 is the least of a row; with 3: computed together with operator 3. The arrow keys go from row to row.");
+    made.append(scroller, note);
+    parts.push({ change: headRows, selected: (k, from) => {
+      body.querySelector('[aria-selected="true"]')?.setAttribute("aria-selected", "false");
+      const place = state.order.indexOf(k);
+      if (place < 0) return;
+      if (place >= state.shown) addRows(place + CHUNK);
+      const row = body.children[place];
+      row.setAttribute("aria-selected", "true");
+      if (from !== "table") scroller.scrollTop = row.offsetTop - scroller.clientHeight / 2;
+    } });
+  };
+
+  const select = (k, from) => {
+    state.selected = k;
+    for (const part of parts) part.selected?.(k, from);
+    const op = state.run.operators[k];
+    const told = state.run.configurations.map((one) => one.label + " " + time(one.times[k])).join(", ");
+    byId("told").textContent = clean("Operator " + op.index + " " + op.name + " (" + op.type + "): " + (told || "no times"));
+  };
+
+  // ---- the graph: places come laid out; what the script adds is color, groups and the way around
+
+  const buildGraph = () => {
+    const [made, hide] = section("graph", "Graph");
+    const [whose, whoseSelect] = chooser("Configuration", [], (value) => {
+      state.configuration = Number(value);
+      paint();
+      headRows();
+    });
+    const [by, bySelect] = chooser("Color by", [["time", "time"], ["backend", "backend"], ["type", "type"]], (value) => {
+      state.by = value;
+      paint();
+    });
+    const svg = byId("graph-view");
+    svg.removeAttribute("hidden");
+    const NS = svg.namespaceURI;
+    const draw = (tag, settings) => {
+      const one = document.createElementNS(NS, tag);
+      for (const [name, value] of Object.entries(settings)) one.setAttribute(name, value);
+      return one;
+    };
+    const world = draw("g", {});
+    svg.append(world);
+    const legend = make("ul", { class: "legend" });
+    const told = make("p", { id: "told", class: "told", role: "status" }, "Click an operator, here or in the table.");
+    let nodes = [], at = { x: 0, y: 0, scale: 1 }, groups = null;
+    const show = () => {
+      world.setAttribute("transform", "translate(" + at.x.toFixed(1) + " " + at.y.toFixed(1) + ") scale(" + at.scale.toFixed(4) + ")");
+      svg.classList.toggle("far", at.scale < 0.4);
+    };
+    const zoom = (factor, x = svg.clientWidth / 2, y = svg.clientHeight / 2) => {
+      const scale = Math.max(0.02, Math.min(4, at.scale * factor));
+      at = { x: x - (x - at.x) * scale / at.scale, y: y - (y - at.y) * scale / at.scale, scale };
+      show();
+    };
+    const fit = () => {
+      const [width, height] = state.run.layout.size;
+      const scale = Math.min(1.2, svg.clientWidth / (width + 20), svg.clientHeight / (height + 20));
+      at = { x: (svg.clientWidth - width * scale) / 2, y: Math.max(8, (svg.clientHeight - height * scale) / 2), scale };
+      show();
+    };
+    const centre = (k) => {
+      const { x, y, node } = state.run.layout;
+      const scale = Math.max(at.scale, 0.8);
+      at = { x: svg.clientWidth / 2 - (x[k] + node[0] / 2) * scale, y: svg.clientHeight / 2 - (y[k] + node[1] / 2) * scale, scale };
+      show();
+    };
+    const paint = () => {
+      const { run } = state;
+      const one = run.configurations[state.configuration];
+      const kinds = state.by === "backend" ? backendsOf(run) : [...new Set(run.operators.map((op) => op.type))];
+      const most = one ? Math.max(...one.times.map((t) => t || 0)) : 0;
+      const letters = new Map(kinds.map((kind, k) => [kind, k]));
+      run.operators.forEach((op, k) => {
+        const [box, text] = nodes[k].childNodes;
+        const took = one?.times[k] ?? null;
+        let fill = "var(--node)", mark = "";
+        if (state.by === "time") {
+          if (took !== null && most) fill = "color-mix(in srgb, var(--heat) " + (100 * Math.sqrt(took / most)).toFixed(0) + "%, var(--node))";
+        } else {
+          const kind = letters.get(state.by === "type" ? op.type : one?.backends[k]);
+          if (kind !== undefined) {
+            fill = "var(--c" + (kind % PALETTE) + ")";
+            mark = state.by === "backend" ? LETTERS[kind % 26] + " " : "";
+          }
+        }
+        box.style.fill = fill;
+        nodes[k].querySelector(".part")?.remove();
+        if (state.by === "time" && took && most) {
+          nodes[k].append(draw("rect", { class: "part", y: run.layout.node[1] - 3, height: 3, width: (took / most * run.layout.node[0]).toFixed(1) }));
+        }
+        text.textContent = mark + op.index + " " + shorten(op.type, 21 - mark.length);
+      });
+      legend.replaceChildren();
+      const key = (told, fill) => {
+        const swatch = make("i");
+        swatch.style.background = fill;
+        legend.append(make("li", {}, swatch, told));
+      };
+      if (state.by === "time") {
+        key("least time", "var(--node)");
+        key("most (" + time(most || null) + "); the strip below a node has its share of it", "var(--heat)");
+      } else {
+        kinds.slice(0, 16).forEach((kind, k) => key((state.by === "backend" ? LETTERS[k % 26] + ": " : "") + shorten(kind, 30), "var(--c" + (k % PALETTE) + ")"));
+        if (kinds.length > 16) legend.append(make("li", {}, "and " + (kinds.length - 16) + " more"));
+      }
+      boxes(one);
+      if (groups.childNodes.length) legend.append(make("li", {}, "dashed: computed as one kernel; solid: together on one backend"));
+    };
+    // Groups are drawn around what stands together: of one that goes on in another strip, a box there too.
+    const boxes = (one) => {
+      groups.replaceChildren();
+      if (!one?.joined) return;
+      const { x, y, node } = state.run.layout;
+      const edges = state.run.whole.graph.edges;
+      const places = new Map(state.run.operators.map((row, place) => [row.index, place]));
+      const pairs = edges.producer.map((a, k) => [places.get(a), places.get(edges.consumer[k])]);
+      const several = new Set(one.backends.filter(Boolean)).size > 1;
+      const fused = new Array(state.run.operators.length).fill(null);
+      one.kernels.forEach((kernel, number) => {
+        if (kernel.members.length > 1) kernel.members.forEach((k) => { fused[k] = number; });
+      });
+      one.within.forEach((leader, k) => {
+        if (leader !== null && fused[k] === null) fused[k] = fused[places.get(leader)] = "with " + leader;
+      });
+      const draws = (of, room, kind) => {
+        const parent = of.map((_, k) => k);
+        const top = (k) => { while (parent[k] !== k) k = parent[k] = parent[parent[k]]; return k; };
+        for (const [a, b] of pairs) {
+          if (of[a] !== null && of[a] === of[b] && Math.abs(x[a] - x[b]) < 2.2 * (node[0] + 32) && Math.abs(y[a] - y[b]) < 4 * (node[1] + 18)) parent[top(a)] = top(b);
+        }
+        const found = new Map();
+        of.forEach((name, k) => {
+          if (name === null) return;
+          const corner = found.get(top(k)) || [Infinity, Infinity, -Infinity, -Infinity, 0];
+          found.set(top(k), [Math.min(corner[0], x[k]), Math.min(corner[1], y[k]), Math.max(corner[2], x[k]), Math.max(corner[3], y[k]), corner[4] + 1]);
+        });
+        for (const [left, up, right, down, members] of found.values()) {
+          if (members > 1) groups.append(draw("rect", { class: "group " + kind, x: left - room, y: up - room, rx: 6,
+            width: right - left + node[0] + 2 * room, height: down - up + node[1] + 2 * room }));
+        }
+      };
+      draws(fused, 4, "fused");
+      if (several) draws(one.backends, 7, "delegated");
+    };
+    const change = () => {
+      const { run } = state;
+      hide(!run.layout);
+      whoseSelect.replaceChildren(...run.configurations.map((one, k) => make("option", { value: k }, shorten(one.label, 50))));
+      if (!run.layout) return;
+      state.by = run.configurations.some((one) => one.joined) ? "time" : "type";
+      bySelect.value = state.by;
+      for (const option of bySelect.options) option.disabled = state.by === "type" && option.value !== "type";
+      whoseSelect.value = String(state.configuration);
+      const { x, y, node } = run.layout;
+      const places = new Map(run.operators.map((row, place) => [row.index, place]));
+      const edges = run.whole.graph.edges;
+      const middle = node[0] / 2;
+      const path = edges.producer.map((producer, k) => {
+        const [a, b] = [places.get(producer), places.get(edges.consumer[k])];
+        const [ax, ay, bx, by_] = [x[a] + middle, y[a] + node[1], x[b] + middle, y[b]];
+        if (by_ <= ay) {  // goes on at the top of a strip further right: through the gap before it
+          return "M" + ax + " " + ay + "v7H" + (x[b] - 12) + "V" + (by_ - 7) + "H" + bx + "v7";
+        }
+        if (Math.abs(ax - bx) < 8 && by_ - ay > 2 * node[1]) {
+          const out = middle + 14;  // around what stands between
+          return "M" + ax + " " + ay + "C" + (ax + out) + " " + (ay + 26) + " " + (bx + out) + " " + (by_ - 26) + " " + bx + " " + by_;
+        }
+        const bend = Math.max(10, Math.min(60, Math.abs(by_ - ay) / 2));
+        return "M" + ax + " " + ay + "C" + ax + " " + (ay + bend) + " " + bx + " " + (by_ - bend) + " " + bx + " " + by_;
+      });
+      groups = draw("g", {});
+      nodes = run.operators.map((op, k) => {
+        const group = draw("g", { class: "node", "data-k": k, transform: "translate(" + x[k] + " " + y[k] + ")" });
+        group.append(draw("rect", { class: "box", width: node[0], height: node[1], rx: 4 }),
+          draw("text", { x: 7, y: node[1] / 2 + 4 }));
+        return group;
+      });
+      world.replaceChildren(draw("path", { class: "edge", d: path.join("") }), ...nodes, groups);
+      paint();
+      fit();
+      if (at.scale < 0.5) {  // begin where it can be read
+        at = { x: 12, y: 12, scale: 0.8 };
+        show();
+      }
+    };
+    svg.addEventListener("click", (event) => {
+      const node = event.target.closest(".node");
+      if (node && !moved) select(Number(node.dataset.k), "graph");
+    });
+    const title = draw("title", {});  // one for all: that of the node under the pointer
+    svg.addEventListener("pointerover", (event) => {
+      const node = event.target.closest(".node");
+      if (!node || title.parentNode === node) return;
+      const k = Number(node.dataset.k);
+      const op = state.run.operators[k];
+      const one = state.run.configurations[state.configuration];
+      const leader = one?.within[k] ?? null;
+      title.textContent = clean(op.index + " " + op.name + " (" + op.type + ")"
+        + (leader !== null ? ", computed with " + leader : "") + (one && one.times[k] !== null ? ", " + time(one.times[k]) : "")
+        + (one?.backends[k] ? ", " + one.backends[k] : ""));
+      node.append(title);
+    });
+    let held = null, moved = false;
+    svg.addEventListener("pointerdown", (event) => { held = [event.clientX, event.clientY]; moved = false; });
+    svg.addEventListener("pointermove", (event) => {
+      if (!held || !event.buttons) return;
+      const [dx, dy] = [event.clientX - held[0], event.clientY - held[1]];
+      if (!moved && Math.abs(dx) + Math.abs(dy) < 4) return;
+      if (!moved) svg.setPointerCapture(event.pointerId);
+      moved = true;
+      held = [event.clientX, event.clientY];
+      at = { ...at, x: at.x + dx, y: at.y + dy };
+      show();
+    });
+    svg.addEventListener("pointerup", () => { held = null; });
+    svg.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && document.activeElement !== svg) return;
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? 1.2 : 1 / 1.2, event.offsetX, event.offsetY);
+    }, { passive: false });
+    svg.addEventListener("keydown", (event) => {
+      const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[event.key];
+      if (moves) at = { ...at, x: at.x + moves[0], y: at.y + moves[1] };
+      else if (event.key === "+") zoom(1.25);
+      else if (event.key === "-") zoom(0.8);
+      else if (event.key === "0") fit();
+      else if (event.key === "n" || event.key === "p") select(Math.max(0, Math.min(nodes.length - 1, (state.selected ?? -1) + (event.key === "n" ? 1 : -1))), "keys");
+      else return;
+      event.preventDefault();
+      show();
+    });
+    const keys = "Drag, Ctrl and the wheel, or with the keyboard: arrows, + and -, 0 for the whole, n and p for the next and previous operator.";
+    made.append(make("div", { class: "tools" }, whose, by, button("+", () => zoom(1.25), "Larger"), button("\u2212", () => zoom(0.8), "Smaller"),
+      button("Whole", fit), button("Heaviest", () => {
+        const times = state.run.configurations[state.configuration]?.times || [];
+        const most = times.reduce((best, t, k) => ((t || 0) > (times[best] || 0) ? k : best), 0);
+        select(most, "button");
+      })), legend, svg, told, make("p", { class: "note" }, keys));
+    parts.push({ change, selected: (k, from) => {
+      world.querySelector(".selected")?.classList.remove("selected");
+      if (!nodes[k]) return;
+      nodes[k].classList.add("selected");
+      if (from !== "graph") centre(k);
+    } });
+  };
+
+  // ---- canvases: as sharp as the screen, drawn again when size or theme change
+
+  const canvas = (label, draws) => {
+    const made = make("canvas", { role: "img", tabindex: "0", "aria-label": label });
+    const redraw = () => {
+      const height = draws(null, made.clientWidth);
+      const sharp = devicePixelRatio || 1;
+      made.style.height = height + "px";
+      made.width = Math.round(made.clientWidth * sharp);
+      made.height = Math.round(height * sharp);
+      const pen = made.getContext("2d");
+      pen.scale(sharp, sharp);
+      pen.font = "12px system-ui, sans-serif";
+      draws(pen, made.clientWidth);
+    };
+    return [made, redraw];
+  };
+  const ticks = (low, high, most) => {
+    const raw = (high - low) / most;
+    if (!(raw > 0)) return [low];
+    const unit = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 2.5, 5, 10].map((k) => k * unit).find((k) => k >= raw * 0.999999);
+    const found = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high * (1 + 1e-12); k++) found.push(k * step);
+    return found;
+  };
+  const LEFT = 190;
+  const clip = (pen, text, width) => {
+    let told = clean(text);
+    for (let most = 60; pen.measureText(told).width > width && most > 4; most -= 3) told = shorten(text, most);
+    return told;
+  };
+
+  const buildTimeline = () => {
+    const [made, hide] = section("timeline", "Timeline of kernels");
+    const lane = 40;
+    let from = 0, to = 1, whole = 1, rows = [], held = null, moved = false;
+    const scale = (width) => (width - LEFT - 12) / (to - from);
+    const [view, redraw] = canvas("Kernels of each configuration in order of execution", (pen, width) => {
+      const height = rows.length * lane + 30;
+      if (!pen) return height;
+      const per = scale(width);
+      const kinds = new Map(backendsOf(state.run).map((one, k) => [one, k]));
+      const text = color("--text"), line = color("--line"), back = color("--back");
+      pen.fillStyle = back;
+      pen.fillRect(0, 0, width, height);
+      for (const tick of ticks(from, to, Math.max(2, Math.floor(width / 130)))) {
+        const x = LEFT + (tick - from) * per;
+        pen.fillStyle = color("--grid");
+        pen.fillRect(Math.round(x), 0, 1, height - 24);
+        pen.fillStyle = color("--dim");
+        pen.textAlign = "center";
+        pen.fillText(time(tick * 1e-6), Math.min(x, width - 26), height - 8);
+      }
+      rows.forEach((one, number) => {
+        const y = number * lane + 8;
+        pen.textAlign = "left";
+        pen.fillStyle = text;
+        pen.fillText(clip(pen, one.label, LEFT - 16), 6, y + 12);
+        pen.fillStyle = color("--dim");
+        pen.fillText(one.kernels.length + " kernels, " + time(one.end * 1e-6), 6, y + 26);
+        pen.save();
+        pen.beginPath();
+        pen.rect(LEFT, y, width - LEFT - 12, lane - 12);
+        pen.clip();
+        const fills = Array.from({ length: PALETTE }, (_, k) => color("--c" + k));
+        for (const kernel of one.kernels) {
+          const x = LEFT + (kernel.start - from) * per, wide = kernel.took * per;
+          if (x > width || x + wide < LEFT) continue;
+          const kind = kinds.get(kernel.backend) ?? 0;
+          pen.fillStyle = fills[kind % PALETTE];
+          pen.fillRect(x, y, Math.max(wide, 0.5), lane - 14);
+          if (wide > 3) {
+            pen.strokeStyle = line;
+            pen.strokeRect(x + 0.5, y + 0.5, wide - 1, lane - 15);
+          }
+          if (kernel.members.includes(state.selected)) {
+            pen.strokeStyle = text;
+            pen.lineWidth = 3;
+            pen.strokeRect(x + 1.5, y + 1.5, Math.max(wide - 3, 1), lane - 17);
+            pen.lineWidth = 1;
+          }
+          if (wide > 34) {
+            pen.fillStyle = text;
+            const told = clip(pen, LETTERS[kind % 26] + " " + kernel.name, wide - 8);
+            if (pen.measureText(told).width < wide - 6) pen.fillText(told, x + 4, y + 17);
+          }
+        }
+        if (one.call !== null && one.call > one.end) {
+          const x = LEFT + (one.end - from) * per, wide = (one.call - one.end) * per;
+          pen.strokeStyle = color("--dim");
+          pen.setLineDash([4, 3]);
+          pen.strokeRect(x + 0.5, y + 0.5, wide - 1, lane - 15);
+          pen.setLineDash([]);
+          pen.fillStyle = color("--dim");
+          if (wide > 100) pen.fillText("outside kernels", x + 5, y + 17);
+        }
+        pen.restore();
+      });
+      return height;
+    });
+    const told = make("p", { class: "told", role: "status" });
+    const legend = make("ul", { class: "legend" });
+    const limit = (a, b) => {
+      const span = Math.min(Math.max(b - a, whole / 5e4), whole);
+      from = Math.max(0, Math.min(a, whole - span));
+      to = from + span;
+      redraw();
+    };
+    const zoom = (factor, share = 0.5) => {
+      const middle = from + (to - from) * share, span = (to - from) / factor;
+      limit(middle - span * share, middle + span * (1 - share));
+    };
+    const kernelAt = (event) => {
+      const one = rows[Math.floor((event.offsetY - 2) / lane)];
+      const at = from + (event.offsetX - LEFT) / scale(view.clientWidth);
+      return [one, one?.kernels.find((kernel) => at >= kernel.start && at < kernel.start + kernel.took)];
+    };
+    view.addEventListener("pointerdown", (event) => { held = event.offsetX; moved = false; });
+    view.addEventListener("pointermove", (event) => {
+      if (held !== null && event.buttons) {
+        const by = (held - event.offsetX) / scale(view.clientWidth);
+        if (Math.abs(held - event.offsetX) < 3 && !moved) return;
+        moved = true;
+        held = event.offsetX;
+        limit(from + by, to + by);
+        return;
+      }
+      const [one, kernel] = kernelAt(event);
+      told.textContent = kernel ? clean(one.label + ": " + kernel.name + ", " + time(kernel.took * 1e-6) + ", " + kernel.backend
+        + (kernel.members.length ? ", operators " + kernel.members.map((k) => state.run.operators[k].index).slice(0, 12).join(", ") : "")) : "";
+    });
+    view.addEventListener("pointerup", () => { held = null; });
+    view.addEventListener("click", (event) => {
+      const [, kernel] = kernelAt(event);
+      if (kernel?.members.length && !moved) select(kernel.members[0], "timeline");
+    });
+    view.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && document.activeElement !== view) return;
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? 1.25 : 0.8, Math.max(0, Math.min(1, (event.offsetX - LEFT) / (view.clientWidth - LEFT - 12))));
+    }, { passive: false });
+    view.addEventListener("keydown", (event) => {
+      const step = (to - from) / 8;
+      if (event.key === "ArrowLeft") limit(from - step, to - step);
+      else if (event.key === "ArrowRight") limit(from + step, to + step);
+      else if (event.key === "+") zoom(1.5);
+      else if (event.key === "-") zoom(1 / 1.5);
+      else if (event.key === "0") limit(0, whole);
+      else return;
+      event.preventDefault();
+    });
+    made.append(make("div", { class: "tools" }, button("+", () => zoom(1.6), "Zoom in"), button("\u2212", () => zoom(1 / 1.6), "Zoom out"),
+      button("Whole", () => limit(0, whole))), legend, view, told, make("p", { class: "note" },
+      "Each kernel by its median over the profiled processes, one after another: how long, not when. These calls are slower than the samples, which have no profiler on. Drag, Ctrl and the wheel, or arrows, + and -, 0."));
+    parts.push({ redraw, selected: redraw, change: () => {
+      rows = state.run.configurations.filter((one) => one.kernels.length);
+      hide(!rows.length);
+      whole = Math.max(1e-3, ...rows.map((one) => Math.max(one.end, one.call || 0)));
+      legend.replaceChildren(...backendsOf(state.run).slice(0, 16).map((kind, k) => {
+        const swatch = make("i");
+        swatch.style.background = "var(--c" + (k % PALETTE) + ")";
+        return make("li", {}, swatch, LETTERS[k % 26] + ": " + shorten(kind, 40));
+      }));
+      limit(0, whole);
+    } });
+  };
+
+  const buildSamples = () => {
+    const [made, hide] = section("samples", "Samples by process and block");
+    const lane = 92, low = 46;
+    let rows = [], slots = [], processes = [], lanes = [];
+    const values = (one) => (state.clock === "cpu" ? one.runs.samples.cpu_us : one.runs.samples.wall_us);
+    const mean = (list) => { const known = (list || []).filter((one) => one); return known.length ? known.reduce((a, b) => a + b) / known.length / 1000 : null; };
+    const hottest = (zones) => { const known = Object.values(zones || {}); return known.length ? Math.max(...known) : null; };
+    const AROUND = [
+      ["load average", (e) => [e.before.load_average_1m, e.after.load_average_1m], ""],
+      ["others' share", (e) => [e.others_share, e.others_share].map((v) => (v === null ? null : v * 100)), " %"],
+      ["stolen", (e) => [e.steal_share, e.steal_share].map((v) => (v === null ? null : v * 100)), " %"],
+      ["mean frequency", (e) => [mean(e.before.frequencies_khz), mean(e.after.frequencies_khz)], " MHz"],
+      ["hottest zone", (e) => [hottest(e.before.temperatures_c), hottest(e.after.temperatures_c)], " C"],
+    ];
+    const [view, redraw] = canvas("Every sample of each configuration, with the state of the device beneath", (pen, width) => {
+      const height = rows.length * lane + lanes.length * low + 24;
+      if (!pen) return height;
+      const text = color("--text"), dim = color("--dim"), grid = color("--grid"), accent = color("--accent");
+      pen.fillStyle = color("--back");
+      pen.fillRect(0, 0, width, height);
+      const wide = (width - LEFT - 10) / Math.max(1, slots.length);
+      const at = new Map(slots.map((slot, k) => [slot, LEFT + k * wide]));
+      const spans = processes.map((p) => {
+        const own = slots.map((slot, k) => [slot, k]).filter(([slot]) => slot.startsWith(p + ":")).map(([, k]) => k);
+        return [p, LEFT + own[0] * wide, LEFT + (own[own.length - 1] + 1) * wide];
+      });
+      for (const [p, start, end] of spans) {
+        pen.fillStyle = color("--line");
+        pen.fillRect(Math.round(start), 0, 1, height - 20);
+        pen.fillStyle = dim;
+        pen.textAlign = "center";
+        if (end - start > 16) pen.fillText(end - start > 76 ? "process " + p : String(p), (start + end) / 2, height - 6);
+      }
+      pen.textAlign = "left";
+      rows.forEach((one, number) => {
+        const y = number * lane + 6, tall = lane - 14;
+        const found = values(one);
+        const sorted = found.flat().sort((a, b) => a - b);
+        if (!sorted.length) return;
+        const least = sorted[0];
+        const most = Math.max(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.98))], least * 1.0001);
+        const up = (value) => y + tall - Math.min(1, (value - least) / (most - least)) * (tall - 6);
+        pen.fillStyle = text;
+        pen.fillText(clip(pen, one.label, LEFT - 16), 6, y + 12);
+        pen.fillStyle = dim;
+        pen.fillText(time(least * 1e-6) + " to " + time(most * 1e-6), 6, y + 28);
+        const beyond = sorted.filter((one) => one > most).length;
+        pen.fillText("median " + time(median(sorted) * 1e-6), 6, y + 43);
+        if (beyond) pen.fillText(beyond + " above (\u25b2), most " + time(sorted[sorted.length - 1] * 1e-6), 6, y + 58);
+        pen.fillStyle = grid;
+        pen.fillRect(LEFT, y + tall, width - LEFT - 10, 1);
+        pen.fillStyle = dim;
+        for (let x = LEFT; x < width - 10; x += 9) pen.fillRect(x, up(median(sorted)), 4, 1);
+        pen.fillStyle = accent;
+        found.forEach((block, k) => {
+          const x = at.get(one.runs.samples.process[k] + ":" + one.runs.samples.block[k]);
+          const step = (wide - Math.min(4, wide * 0.2)) / Math.max(1, block.length);
+          block.forEach((value, place) => {
+            const px = x + 1 + place * step;
+            if (value > most) {
+              pen.beginPath();
+              pen.moveTo(px - 2.5, y + 5);
+              pen.lineTo(px + 2.5, y + 5);
+              pen.lineTo(px, y);
+              pen.fill();
+            } else pen.fillRect(px - 0.9, up(value) - 0.9, 1.8, 1.8);
+          });
+        });
+      });
+      lanes.forEach(([title, of, unit], number) => {
+        const y = rows.length * lane + number * low + 4, tall = low - 12;
+        const known = state.run.environments.flatMap(of).filter((one) => one !== null && one !== undefined);
+        const [least, most] = [Math.min(...known), Math.max(...known)];
+        const up = (value) => y + tall - (most > least ? (value - least) / (most - least) : 0.5) * (tall - 4);
+        pen.fillStyle = grid;
+        pen.fillRect(0, y - 3, width, 1);
+        pen.fillStyle = text;
+        pen.fillText(title, 6, y + 13);
+        pen.fillStyle = dim;
+        pen.fillText(most > least ? digits(least) + " to " + digits(most) + unit : digits(least) + unit, 6, y + 28);
+        pen.strokeStyle = accent;
+        pen.lineWidth = 2;
+        state.run.environments.forEach((around) => {
+          const span = spans.find(([p]) => p === around.process);
+          const [before, after] = of(around);
+          if (!span || before === null || after === null || before === undefined) return;
+          pen.beginPath();
+          pen.moveTo(span[1] + 3, up(before));
+          pen.lineTo(span[2] - 3, up(after));
+          pen.stroke();
+          pen.fillStyle = accent;
+          for (const [x, value] of [[span[1] + 3, before], [span[2] - 3, after]]) pen.fillRect(x - 2, up(value) - 2, 4, 4);
+        });
+        pen.lineWidth = 1;
+      });
+      return height;
+    });
+    const [clock, clockSelect] = chooser("Clock", [["wall", "wall time"], ["cpu", "CPU time"]], (value) => {
+      state.clock = value;
+      change();
+    });
+    const change = () => {
+      const told = (one) => one.runs.samples.process.length && (state.clock === "wall" || one.runs.samples.cpu_us);
+      rows = state.run.configurations.filter(told);
+      const measured = state.run.configurations.filter((one) => one.runs.samples.process.length);
+      hide(!measured.length);
+      clock.hidden = !measured.some((one) => one.runs.samples.cpu_us);
+      clockSelect.value = state.clock;
+      const found = new Map();
+      for (const { runs: { samples } } of measured) {
+        samples.process.forEach((p, k) => found.set(p + ":" + samples.block[k], [p, samples.block[k]]));
+      }
+      slots = [...found].sort(([, a], [, b]) => a[0] - b[0] || a[1] - b[1]).map(([slot]) => slot);
+      processes = [...new Set([...found.values()].map(([p]) => p))].sort((a, b) => a - b);
+      lanes = AROUND.filter(([, of]) => state.run.environments.some((e) => e.process !== null && of(e).every((one) => one !== null && one !== undefined)));
+      redraw();
+    };
+    made.append(make("div", { class: "tools" }, clock), view, make("p", { class: "note" },
+      "A dot a sample, from left to right by process, block and turn; configurations above one another ran side by side. The dashed line is the median. Beneath: the device before and after each process; how it changed between is not known."));
+    parts.push({ redraw, change });
+  };
+
+  // ---- the page
+
+  const THEMES = [["", "as the system"], ["dark", "dark"], ["light", "light"]];
+  let theme = 0;
+  const redraw = () => parts.forEach((part) => part.redraw?.());
+  const paintTheme = (name) => {
+    if (name) root.dataset.theme = name;
+    else delete root.dataset.theme;
+    redraw();
+  };
+  byId("theme").addEventListener("click", () => {
+    theme = (theme + 1) % THEMES.length;
+    paintTheme(THEMES[theme][0]);
+    byId("theme").textContent = "Theme: " + THEMES[theme][1];
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((one) => { one.open = true; });
+    paintTheme("light");
+  });
+  addEventListener("afterprint", () => paintTheme(THEMES[theme][0]));
+  let width = 0;
+  addEventListener("resize", () => {
+    if (innerWidth !== width) redraw();
+    width = innerWidth;
+  });
+
+  const choose = (number) => {
+    state.run = load(number);
+    state.configuration = 0;
+    state.selected = null;
+    const chosen = state.run.whole.decision?.chosen ?? state.run.whole.fastest;
+    const place = state.run.configurations.findIndex((one) => one.label === chosen && one.joined);
+    state.configuration = place >= 0 ? place : Math.max(0, state.run.configurations.findIndex((one) => one.joined));
+    // The table first, which one can use then; each of the others in a turn of its own.
+    const [first, ...others] = parts;
+    const { run } = state;
+    first.change();
+    const next = () => {
+      const part = others.shift();
+      if (!part || state.run !== run) {
+        root.dataset.drawn = String(Math.round(performance.now()));
+        return;
+      }
+      part.change();
+      setTimeout(next);
+    };
+    setTimeout(next);
+  };
+  const useful = drawn.names.map((name, number) => [number, name]).filter(([number]) => drawn.layouts[number]);
+  if (useful.length) {
+    if (useful.length > 1) {
+      const [label] = chooser("Operators, graph, timeline and samples of run", useful.map(([number, name]) => [number, shorten(name, 60)]), (value) => choose(Number(value)));
+      live.append(make("div", { class: "tools" }, label));
+    }
+    buildOperators();
+    buildGraph();
+    buildTimeline();
+    buildSamples();
+    choose(useful[0][0]);
+  }
+  root.dataset.ready = String(Math.round(performance.now()));
+})();

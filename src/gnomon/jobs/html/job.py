@@ -1,0 +1,49 @@
+"""Writes one page in HTML of one run or several, compared where they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import RecordError, UsageError
+from gnomon.jobs.compare.job import compare_sides
+from gnomon.jobs.compare.sides import CONFIGURATIONS, Side, read_run
+from gnomon.jobs.documents import DOCUMENTS
+from gnomon.jobs.html.page import page
+from gnomon.system.files import write_whole
+
+_FORMATS = frozenset(f"gnomon-{name}" for name in DOCUMENTS)
+
+
+def write_report(names: Sequence[str], out: Path, *, record: Path | None = None, changed: Iterable[str] = ()) -> int:
+    """Write the page of the runs that words name, as `read_run` takes them; returns how many bytes it has.
+
+    Of several, later ones are compared with the first, where all of them have configurations; `changed` as in
+    `compare`. GnomonError where a run is not found, or the file cannot be written.
+    """
+    if not names:
+        raise UsageError("a report is of a run", hint="For example: gnomon report last")
+    documents = [read_run(name, record, _FORMATS) for name in names]
+    compared = None
+    if len(documents) > 1 and all(document["format"] in CONFIGURATIONS for document in documents):
+        sides = [Side(name=name, document=document) for name, document in zip(names, documents, strict=True)]
+        compared = compare_sides(sides, record=record, changed=changed).document()
+    return _write(page(documents, names, compared), out)
+
+
+def write_page(document: Mapping[str, Any], out: Path) -> int:
+    """Write the page of a document; returns how many bytes it has. RecordError where it cannot be written."""
+    return _write(page([document], [out.name]), out)
+
+
+def _write(text: str, out: Path) -> int:
+    content = text.encode()
+    try:
+        write_whole(content, out)
+    except OSError as error:
+        raise RecordError(
+            f"{out} cannot be written: {error.strerror or error}",
+            hint="gnomon report last -o FILE writes it elsewhere.",
+        ) from error
+    return len(content)

@@ -1,0 +1,90 @@
+"""The page: the template filled, with the documents that it shows inside, from which gnomon reads them again.
+
+Whatever is in a document may come from a hostile model. Jinja escapes every text, control and formatting letters are
+made visible, and the page's own policy lets nothing run but its script, nothing be fetched and no text become markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from gnomon.jobs.compare.report import headline
+from gnomon.jobs.compare.sides import embedded
+from gnomon.jobs.html.views import comparison, view
+from gnomon.report.layers import layered
+from gnomon.report.plain import clean
+
+Document = Mapping[str, Any]
+
+
+def page(documents: Sequence[Document], names: Sequence[str], compared: Document | None = None) -> str:
+    """The page of one run or several, of which `compared` is the document of their comparison.
+
+    The first document is embedded as `embedded` does it, others with the ids that follow.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: object) -> object:
+        return value if isinstance(value, Markup) or not isinstance(value, str) else clean(value)
+
+    style, script = (_data(name) for name in ("page.css", "page.js"))
+    environment = Environment(
+        loader=PackageLoader("gnomon.jobs.html", "data"),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    views = [view(document) for document in documents]
+    drawn = {"layouts": [_layout(document) for document in documents], "names": list(names)}
+    # These four are gnomon's own text, or JSON in which no "<" is left.
+    return environment.get_template("page.html").render(
+        views=views,
+        names=names,
+        compared=None if compared is None else comparison(compared),
+        answer="" if compared is None else headline(compared),
+        policy=_policy(style, script),
+        style=Markup(style),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        embedded=[Markup(embedded(document, number)) for number, document in enumerate(documents, 1)],  # noqa: S704
+        drawn=Markup(json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
+    )
+
+
+def _data(name: str) -> str:
+    return files("gnomon.jobs.html").joinpath("data", name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """What the page may do: run this script, with this style, and nothing else; no text is made markup."""
+    allowed = {"style-src": style, "script-src": script}
+    rules = [f"{name} 'sha256-{base64.b64encode(_digest(text)).decode()}'" for name, text in allowed.items()]
+    rest = ("base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'")
+    return "; ".join(("default-src 'none'", *rules, *rest))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _layout(document: Document) -> dict[str, Any] | None:
+    """Where the operators of a document stand in the picture of its graph; None where it has no graph."""
+    graph, operators = document.get("graph"), document.get("operators")
+    if not graph or not operators:
+        return None
+    place = {row["index"]: number for number, row in enumerate(operators)}
+    edges = graph["edges"]
+    joined = [
+        (place[a], place[b])
+        for a, b in zip(edges["producer"], edges["consumer"], strict=True)
+        if a in place and b in place
+    ]
+    found = layered(len(operators), joined)
+    return {"x": found.x, "y": found.y, "node": found.node, "size": found.size}

@@ -1,0 +1,104 @@
+"""Small charts as coordinates, for pages that draw them as SVG: intervals in rows, and points with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gnomon.report.units import digits
+
+_FAR = 20.0
+"""An axis is logarithmic where the largest value is so many times the least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A number with its interval, of which either end may not be known."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A place on an axis in pixels, and its number."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A value in pixels; an end that is not known is at its value."""
+
+    at: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A scale from values to pixels, `start` to `end`, with its ticks."""
+
+    start: float
+    end: float
+    low: float
+    high: float
+    logarithmic: bool
+    ticks: tuple[Tick, ...]
+
+    def place(self, value: float) -> float:
+        """Pixels of a value; one that lies outside is put at the end."""
+        return _place(value, self.low, self.high, self.start, self.end, self.logarithmic)
+
+    def drawn(self, found: Value) -> Drawn:
+        """A value with its interval in pixels."""
+        low = found.value if found.low is None else found.low
+        high = found.value if found.high is None else found.high
+        return Drawn(at=self.place(found.value), low=self.place(low), high=self.place(high))
+
+
+def axis(values: Sequence[Value], start: float, end: float, *, most: int = 6) -> Axis:
+    """An axis that holds all the values with their intervals and some room."""
+    known = [one for v in values for one in (v.value, v.low, v.high) if one is not None and math.isfinite(one)]
+    low, high = min(known, default=0.0), max(known, default=1.0)
+    logarithmic = low > 0 and high / low > _FAR
+    if logarithmic:
+        low, high = low / 1.2, high * 1.2
+    else:
+        room = 0.06 * (high - low) or abs(high) * 0.1 or 1.0
+        low, high = max(0.0, low - room) if low >= 0 else low - room, high + room
+    steps = _decades(low, high, most) if logarithmic else _steps(low, high, most)
+    ticks = tuple(Tick(at=_place(v, low, high, start, end, logarithmic), text=_text(v)) for v in steps)
+    return Axis(start=start, end=end, low=low, high=high, logarithmic=logarithmic, ticks=ticks)
+
+
+def _place(value: float, low: float, high: float, start: float, end: float, logarithmic: bool) -> float:
+    value = min(max(value, low), high)
+    share = math.log(value / low) / math.log(high / low) if logarithmic else (value - low) / (high - low)
+    return round(start + share * (end - start), 2)
+
+
+def _text(value: float) -> str:
+    if not value:
+        return "0"
+    return f"{value:.1e}" if abs(value) < 1e-4 or abs(value) >= 1e6 else f"{float(digits(value)):g}"
+
+
+def _steps(low: float, high: float, most: int) -> list[float]:
+    raw = (high - low) / most
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(k * unit for k in (1, 2, 2.5, 5, 10) if k * unit >= raw * (1 - 1e-9))
+    first = math.ceil(low / step - 1e-9)
+    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _decades(low: float, high: float, most: int) -> list[float]:
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
+        found = [m * 10.0**e for e in range(first, last + 1) for m in steps if low <= m * 10.0**e <= high]
+        if len(found) <= most:
+            return found
+    return found[:: math.ceil(len(found) / most)]

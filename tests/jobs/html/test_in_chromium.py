@@ -1,0 +1,108 @@
+"""The page in a real Chromium: it draws, asks for nothing, says nothing, and does what one clicks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.placement_kit import placement
+from tests.jobs.html.browser import Page, chromium, needs_chromium
+from tests.jobs.html.kit import HOSTILE, hostile
+from tests.jobs.test_job_documents import OPERATORS, large
+
+from gnomon.jobs.html.page import page
+from gnomon.jobs.place.document import place_document
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with chromium(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def opened(browser: Page, folder: Path, *documents: dict[str, Any]) -> Page:
+    path = folder / "page.html"
+    path.write_text(page(documents, [f"run {k}" for k in range(len(documents))]), encoding="utf-8")
+    browser.events.clear()
+    browser.open(path)
+    assert browser.asked_for() == [path.as_uri()]
+    assert browser.said() == []
+    assert browser.value("document.documentElement.dataset.errors") == "0"
+    return browser
+
+
+def test_operators_sort_and_are_searched(browser: Page, tmp_path: Path) -> None:
+    found = opened(browser, tmp_path, large())
+    assert found.value("document.querySelectorAll('#graph-view .node').length") == OPERATORS
+    rows = "document.querySelectorAll('#operators-table tbody tr')"
+    assert found.value(f"{rows}.length") < OPERATORS
+    assert found.value(
+        f"(() => {{ document.querySelector('#operators-table thead button').click();"
+        f"document.querySelector('#operators-table thead button').click();"
+        f"return {rows}[0].cells[0].textContent; }})()"
+    ) == str(OPERATORS - 1)
+    assert found.value("document.querySelector('#operators-table th').getAttribute('aria-sort')") == "descending"
+    assert found.value(
+        f"(() => {{ const box = document.getElementById('search'); box.value = 'Conv_77 conv';"
+        f"box.dispatchEvent(new Event('input')); return [...{rows}].map((r) => r.cells[1].title); }})()"
+    ) == [f"/model/layers.{k}/block/Conv_{k}" for k in (779, 778, 777, 776, 775, 774, 773, 772, 771, 770, 77)]
+
+
+def test_a_click_joins_row_and_node(browser: Page, tmp_path: Path) -> None:
+    found = opened(browser, tmp_path, large())
+    chosen = "document.querySelector('#operators-table [aria-selected=true]')?.dataset.k"
+    node = "document.querySelector('#graph-view .selected')?.dataset.k"
+    press = "dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    assert found.value(f"{chosen} ?? null") is None
+    found.value(f"document.querySelector('#graph-view [data-k=\"1500\"]').{press}")
+    assert (found.value(chosen), found.value(node)) == ("1500", "1500")
+    found.value("document.querySelector('#operators-table tbody tr').click()")
+    assert (found.value(chosen), found.value(node)) == ("0", "0")
+    found.value(
+        "document.getElementById('operators-table').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}))"
+    )
+    assert (found.value(chosen), found.value(node)) == ("1", "1")
+    assert "Operator 1 /model/layers.1" in found.value("document.getElementById('told').textContent")
+
+
+def test_what_runs_as_one_has_a_box(browser: Page, tmp_path: Path) -> None:
+    found = opened(browser, tmp_path, json.loads(json.dumps(place_document(placement()))))
+    assert found.value("document.querySelectorAll('#graph-view .group').length") > 0
+    assert found.value("document.querySelectorAll('#timeline canvas, #samples canvas').length") == 2
+
+
+def test_a_hostile_name_stays_text(browser: Page, tmp_path: Path) -> None:
+    found = opened(browser, tmp_path, hostile())
+    assert found.value("typeof window.owned") == "undefined"
+    assert found.value("document.querySelectorAll('img, iframe, object, b').length") == 0
+    shown = found.value("document.querySelector('#operators-table tbody th').title")
+    assert shown.startswith("<img src=x onerror=")
+    assert "\u202e" not in found.value("document.body.innerText")
+    assert HOSTILE[:10] in found.value("document.body.innerText")
+
+
+def test_the_theme_is_changed_by_a_button(browser: Page, tmp_path: Path) -> None:
+    found = opened(browser, tmp_path, json.loads(json.dumps(place_document(placement()))))
+    back = "getComputedStyle(document.body).backgroundColor"
+    light = found.value(back)
+    found.value("document.getElementById('theme').click()")
+    assert found.value(back) != light
+    assert found.value("document.getElementById('theme').textContent") == "Theme: dark"
+
+
+def test_of_several_runs_one_is_chosen(browser: Page, tmp_path: Path) -> None:
+    first, second = json.loads(json.dumps(place_document(placement()))), large()
+    found = opened(browser, tmp_path, first, second)
+    count = "document.querySelectorAll('#graph-view .node').length"
+    assert found.value(count) == 4
+    found.value(
+        "(() => { const one = document.querySelector('#live select'); one.value = '1';"
+        "delete document.documentElement.dataset.drawn; one.dispatchEvent(new Event('change')); })()"
+    )
+    found.wait_drawn()
+    assert found.value(count) == OPERATORS

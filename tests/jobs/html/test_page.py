@@ -1,0 +1,150 @@
+"""The page as a file: what is in it, how large it is, and that it is read again; without a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tests.cli.placement_kit import placement, profiled
+from tests.jobs.compare.test_compare import document as profile
+from tests.jobs.html.kit import hostile
+from tests.jobs.test_job_documents import FOUND, large
+
+import gnomon
+from gnomon.cli.main import cli
+from gnomon.errors import RecordError, UsageError
+from gnomon.jobs.compare.job import compare
+from gnomon.jobs.compare.sides import read_run
+from gnomon.jobs.html.page import page
+from gnomon.jobs.place.document import place_document, profile_document
+
+MOST_BYTES = 2_000_000
+
+
+class Elements(HTMLParser):
+    """All elements with their attributes, and the text of each script and style."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._in = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._in = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in = ""
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self._in, []).append(data)
+
+
+def plain(made: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(made))
+    return found
+
+
+def test_a_large_model_stays_below_two_megabytes() -> None:
+    assert len(page([large()], ["large"]).encode()) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_every_document_has_a_page_that_asks_for_nothing(name: str) -> None:
+    text = page([FOUND[name]], [name])
+    assert json.loads(Elements(text).texts["script"][0]) == FOUND[name]
+    inert(text)
+
+
+def inert(text: str) -> None:
+    """Nothing of the page leads elsewhere, and its policy holds exactly for its style and its script."""
+    elements = Elements(text)
+    allowed = {"script", "style", "meta", "html", "head", "body", "title", "svg", "a", "button"}
+    assert {tag for tag, _ in elements.found} & {"img", "iframe", "object", "embed", "link", "base", "form"} == set()
+    for tag, attributes in elements.found:
+        assert not [name for name in attributes if name.startswith("on") or name in ("src", "style", "srcdoc")], tag
+        assert (attributes.get("href") or "#").startswith("#")
+    assert "script" in allowed
+    outside = re.sub(r'<script type="application/json".*?</script>', "", text, flags=re.DOTALL)
+    assert "://" not in re.sub(r"<(p|li|td|th|dd|h1|title|text|strong)\b[^>]*>.*?</\1>", "", outside, flags=re.DOTALL)
+    policy = next(a["content"] for tag, a in elements.found if tag == "meta" and "http-equiv" in a) or ""
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    for rule, own in (("style-src", elements.texts["style"][0]), ("script-src", elements.texts["script"][-1])):
+        digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
+        assert rules[rule] == f"'sha256-{digest}'"
+    kinds = [attributes.get("type") for tag, attributes in elements.found if tag == "script"]
+    assert kinds.count(None) == 1
+
+
+def test_hostile_texts_stay_texts() -> None:
+    text = page([hostile(), hostile()], ["<script>", "\x1b]0;x\x07"])
+    inert(text)
+    assert text.count("<script") == 4  # two documents, where operators stand, and the script
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", text)
+    assert "{{7*7}}" in text
+    assert read_back(text) == hostile()
+
+
+def read_back(text: str) -> Any:
+    return json.loads(Elements(text).texts["script"][0])
+
+
+def test_headings_of_tables_have_a_scope_and_charts_a_name() -> None:
+    elements = Elements(page([plain(place_document(placement()))], ["one"]))
+    assert {attributes.get("scope") for tag, attributes in elements.found if tag == "th"} == {"col", "row"}
+    charts = [attributes for tag, attributes in elements.found if tag == "svg"]
+    assert len(charts) == 3
+    assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in charts)
+    assert ("html", {"lang": "en"}) in elements.found
+
+
+def sides(folder: Path) -> list[str]:
+    rng = np.random.default_rng(3)
+    paths = [folder / "a.json", folder / "b.json"]
+    for path, factor in zip(paths, (1.0, 1.05), strict=True):
+        path.write_text(json.dumps(profile(rng, level_us=5000.0 * factor)), encoding="utf-8")
+    return list(map(str, paths))
+
+
+def test_a_page_is_compared_as_its_run_is(tmp_path: Path) -> None:
+    names = sides(tmp_path)
+    pages = [str(tmp_path / f"{k}.html") for k in range(2)]
+    for name, to in zip(names, pages, strict=True):
+        assert gnomon.write_report(name, out=to) == Path(to).stat().st_size
+    known, found = compare(names), compare(pages)
+    assert found.pairs == known.pairs
+    both = tmp_path / "both.html"
+    gnomon.write_report(*names, out=both)
+    assert compare([str(both), f"{both}#2"]).pairs == known.pairs
+    assert "slower" in both.read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match="has no run 3"):
+        read_run(f"{both}#3", None)
+
+
+def test_the_command_writes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = sides(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    told = CliRunner().invoke(cli, ["report", *names], catch_exceptions=False)
+    assert told.exit_code == 0
+    assert told.output == f"report.html: {Path('report.html').stat().st_size:,} bytes\n"
+    assert "What changed" in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="cannot be written"):
+        gnomon.write_report(sides(tmp_path)[0], out=tmp_path / "none" / "page.html")
+
+
+def test_a_result_makes_its_page() -> None:
+    assert read_back(profiled().to_html()) == plain(profile_document(profiled()))
