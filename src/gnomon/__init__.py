@@ -19,6 +19,8 @@ _PLACES = {
                 "export_run",
                 "export_run_files",
                 "front",
+                "import_runs",
+                "merge_runs",
                 "objectives",
                 "oplist",
                 "runs",

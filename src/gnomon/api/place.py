@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
     from gnomon.jobs.place.job import Placement, Profile
     from gnomon.jobs.runs.job import CampaignDetail, CampaignRow
+    from gnomon.jobs.runs.joining import Brought
     from gnomon.jobs.solve.job import FrontReport, SolveReport
     from gnomon.jobs.stab.job import Scheduled
     from gnomon.jobs.unattended.command import Carried
@@ -510,10 +511,11 @@ def export_run(
 
     RecordError where the record or the campaign is not there.
     """
-    from gnomon.jobs.runs.job import export_csv, export_json_lines, find_campaign, open_record
+    from gnomon.jobs.runs.job import export_csv, find_campaign, open_record
+    from gnomon.store.lines import write_lines
 
     with open_record(_path(record)) as store:
-        yield from (export_csv if form == "csv" else export_json_lines)(store, [find_campaign(store, campaign)])
+        yield from (export_csv if form == "csv" else write_lines)(store, [find_campaign(store, campaign)])
 
 
 def export_run_files(campaign: str = "last", *, out: PathLike, record: PathLike | None = None) -> tuple[Path, ...]:
@@ -525,6 +527,24 @@ def export_run_files(campaign: str = "last", *, out: PathLike, record: PathLike 
 
     with open_record(_path(record)) as store:
         return tuple(export_files(store, find_campaign(store, campaign), Path(out)))
+
+
+def import_runs(*files: PathLike, record: PathLike | None = None) -> Brought:
+    """Add what the record (None: the user's own) lacks of files: records, or JSON lines of `export_run`.
+
+    Each comes whole or not at all, and nothing twice. How its campaigns were asked for stays behind: that was another
+    machine's. RecordError or ProblemError, with the place, for one that is damaged; those before it stay.
+    """
+    from gnomon.jobs.runs.joining import import_runs as bring
+
+    return bring([Path(file) for file in files], _path(record))
+
+
+def merge_runs(*files: PathLike, out: PathLike) -> Brought:
+    """Write a new record of all that several such files hold. RecordError if `out` is there already."""
+    from gnomon.jobs.runs.joining import merge_runs as merge
+
+    return merge([Path(file) for file in files], Path(out))
 
 
 def command_of_run(campaign: str = "last", *, record: PathLike | None = None) -> tuple[tuple[str, ...], Path]:

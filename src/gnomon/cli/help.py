@@ -164,6 +164,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "gnomon runs export last > run.jsonl",
         "gnomon runs export last --format csv > samples.csv",
     ),
+    "runs import": (
+        "gnomon runs import run.jsonl",
+        "gnomon runs import board.sqlite --record all.sqlite",
+    ),
+    "runs merge": ("gnomon runs merge monday.sqlite tuesday.sqlite --out both.sqlite",),
     "compare": (
         "gnomon compare last~1 last",
         "gnomon compare main.json change.json --fail-slower 3% --junit gnomon.xml --markdown comment.md",

@@ -20,10 +20,13 @@ _RECORD = click.option(
     help="The results database.  [default: the user's own]",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+_FILES = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.."
+)
 _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 
-@group(invoke_without_command=True, short_help="List, show, export and resume what was measured.")
+@group(invoke_without_command=True, short_help="List, show, export, join and resume what was measured.")
 @_RECORD
 @_JSON
 @click.option(
@@ -31,7 +34,7 @@ _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 )
 @click.pass_context
 def runs(ctx: click.Context, record: Path | None, as_json: bool, limit: int) -> None:
-    """List, show, export and resume what was measured. Without a subcommand: list.
+    """List, show, export, join and resume what was measured. Without a subcommand: list.
 
     Nothing in the record is ever changed or removed; docs/record.md describes the file.
     """
@@ -124,6 +127,45 @@ def export(above: dict[str, Any], campaign: str, record: Path | None, form: Any,
         write_lines(str(path) for path in export_run_files(campaign, out=out, record=record))
     else:
         write_lines(export_run(campaign, record=record, form=form))
+
+
+@runs.command("import", short_help="Add the runs of other files to the record.")
+@_FILES
+@_RECORD
+@_JSON
+@click.pass_obj
+def import_(above: dict[str, Any], files: tuple[Path, ...], record: Path | None, as_json: bool) -> None:
+    """Add what the record lacks of each FILE: a record, or JSON lines as `runs export` writes them.
+
+    A file comes whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
+    that asked for its campaigns stay behind: `runs resume` gives none that was not given here.
+    """
+    from gnomon.api.place import import_runs
+
+    _brought(import_runs(*files, record=record or above["record"]).document(), as_json or above["json"])
+
+
+@runs.command(short_help="Join records to a new one.")
+@_FILES
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="The new record."
+)
+@_JSON
+@click.pass_obj
+def merge(above: dict[str, Any], files: tuple[Path, ...], out: Path, as_json: bool) -> None:
+    """Write a new record of all that each FILE holds: records, or JSON lines as `runs export` writes them."""
+    from gnomon.api.place import merge_runs
+
+    _brought(merge_runs(*files, out=out).document(), as_json or above["json"])
+
+
+def _brought(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.runs.report import brought_report
+
+    write_report(brought_report, document)
 
 
 @runs.command(short_help="Go on with one that was interrupted.")

@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import hashlib
 import io
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -211,20 +210,6 @@ def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "c
     )
 
 
-def export_json_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
-    """A JSON object a line, without line ends: each campaign, then its runs, then its events, in full.
-
-    Every object has "type" ("campaign", "run" or "event") and the id of its campaign; docs/record.md has
-    the fields.
-    """
-    for campaign in campaigns:
-        yield _line("campaign", campaign.id, campaign)
-        for run in store.query(RunQuery(campaign=campaign.id)):
-            yield _line("run", campaign.id, run)
-        for event in store.query(EventQuery(campaign=campaign.id)):
-            yield _line("event", campaign.id, event)
-
-
 def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
     """CSV (RFC 4180) without line ends: the header, then a row a sample, and a row a failed run.
 
@@ -342,11 +327,6 @@ def _candidate(name: str, runs: Iterable[Run], clock: Literal["wall", "cpu"]) ->
         summary=summarise(blocks) if any(b.values_s for b in blocks) else None,
         last_failure=last,
     )
-
-
-def _line(kind: str, campaign: str, record: Campaign | Run | Event) -> str:
-    values = {"type": kind, "campaign": campaign, **codec.to_json(record)}
-    return json.dumps(values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _csv(values: Iterable[Any]) -> str:
