@@ -17,6 +17,7 @@ _PLACES = {
                 "answer_of_run",
                 "command_of_run",
                 "export_run",
+                "export_run_as",
                 "export_run_files",
                 "front",
                 "import_runs",

@@ -7,6 +7,7 @@ from gnomon.api.place import answer_of_run as answer_of_run
 from gnomon.api.place import clean_device as clean_device
 from gnomon.api.place import command_of_run as command_of_run
 from gnomon.api.place import export_run as export_run
+from gnomon.api.place import export_run_as as export_run_as
 from gnomon.api.place import export_run_files as export_run_files
 from gnomon.api.place import front as front
 from gnomon.api.place import import_runs as import_runs

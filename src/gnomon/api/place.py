@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, RecordError, UsageError
 
 if TYPE_CHECKING:
     from gnomon.core.front.front import Front
@@ -527,6 +527,53 @@ def export_run_files(campaign: str = "last", *, out: PathLike, record: PathLike 
 
     with open_record(_path(record)) as store:
         return tuple(export_files(store, find_campaign(store, campaign), Path(out)))
+
+
+def export_run_as(
+    form: Literal["parquet", "perfetto", "model-explorer", "netron"],
+    campaign: str = "last",
+    *,
+    out: PathLike,
+    model: PathLike | None = None,
+    record: PathLike | None = None,
+) -> tuple[Path, ...]:
+    """Write a campaign for another tool to `out`, which is a folder for Model Explorer and else a file; the paths.
+
+    All but Parquet are made of the job's answer. `model` is where its file is now, for Netron. GnomonError.
+    """
+    from gnomon.jobs.runs.answers import answer_of
+    from gnomon.jobs.runs.job import (
+        export_netron,
+        export_node_data,
+        export_parquet,
+        export_trace,
+        find_campaign,
+        open_record,
+    )
+
+    path = Path(out)
+    with open_record(_path(record)) as store:
+        found = find_campaign(store, campaign)
+        if form == "parquet":
+            export_parquet(store, [found], path)
+            return (path,)
+        document = answer_of(store, found)
+    if document is None:
+        raise no_answer()
+    if form == "model-explorer":
+        return tuple(export_node_data(document, path))
+    if form == "netron":
+        export_netron(document, _path(model), path)
+    else:
+        export_trace(document, path)
+    return (path,)
+
+
+def no_answer() -> RecordError:
+    """The error for a campaign that no answer is kept of."""
+    return RecordError(
+        "no answer is kept of this run", hint="The same command answers again; --format jsonl has its runs."
+    )
 
 
 def import_runs(*files: PathLike, record: PathLike | None = None) -> Brought:

@@ -163,6 +163,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs export": (
         "gnomon runs export last > run.jsonl",
         "gnomon runs export last --format csv > samples.csv",
+        "gnomon runs export last --format perfetto --out trace.json",
+        "gnomon runs export last --format netron --out timed.onnx",
     ),
     "runs import": (
         "gnomon runs import run.jsonl",

@@ -15,7 +15,7 @@ from gnomon.core.codec import from_json
 from gnomon.core.sample import Event, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.jobs.runs.job import (
-    CSV_COLUMNS,
+    COLUMNS,
     export_csv,
     find_campaign,
     list_campaigns,
@@ -122,7 +122,7 @@ def test_json_lines_hold_everything(store: SqliteStore) -> None:
 def test_csv_has_a_row_a_sample_and_a_row_a_failure(store: SqliteStore) -> None:
     text = "\r\n".join(export_csv(store, store.query(CampaignQuery())))
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert tuple(rows[0]) == CSV_COLUMNS
+    assert tuple(rows[0]) == tuple(COLUMNS)
     assert len(rows) == 8 + 8 + 3 + 1
     assert float(rows[8]["wall_s"]) == pytest.approx(1e-3)
     assert (rows[-1]["failure_kind"], rows[-1]["wall_s"]) == ("crash", "")

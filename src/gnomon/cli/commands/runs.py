@@ -20,6 +20,9 @@ _RECORD = click.option(
     help="The results database.  [default: the user's own]",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+_FILE_EACH = ("parquet", "perfetto", "netron")
+_WRITTEN = ("files", *_FILE_EACH, "model-explorer")
+"""The forms that are written to a path."""
 _FILES = click.argument(
     "files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.."
 )
@@ -93,38 +96,52 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["jsonl", "csv", "answer", "files"]),
+    type=click.Choice(["jsonl", "csv", "answer", *_WRITTEN]),
     default="jsonl",
     show_default=True,
     help="jsonl: a JSON object a line, everything; csv: a row a sample; answer: what the command printed with --json; "
-    "files: what the job itself wrote.",
+    "files: what the job itself wrote; parquet: as csv; perfetto: a trace, also for chrome://tracing; model-explorer: "
+    "node data, a file a configuration; netron: a copy of the ONNX file with times and backends at its nodes.",
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where the files go (--format files).",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help=f"Where it goes: a folder for files and model-explorer, a file for {', '.join(_FILE_EACH)}.",
+)
+@click.option(
+    "--model",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where the model is now (--format netron).  [default: where it was]",
 )
 @click.pass_obj
-def export(above: dict[str, Any], campaign: str, record: Path | None, form: Any, out: Path | None) -> None:
-    """Write the campaign whose id begins with ID ("last": the newest) to the standard output, or its files to DIR.
+def export(
+    above: dict[str, Any], campaign: str, record: Path | None, form: Any, out: Path | None, model: Path | None
+) -> None:
+    """Write the campaign whose id begins with ID ("last": the newest) to the standard output, or to PATH.
 
     The files of a table, of a profile of a space or of tuning are written as the job left them.
     """
-    from gnomon.api.place import answer_of_run, export_run, export_run_files
+    from gnomon.api.place import answer_of_run, export_run, export_run_as, export_run_files, no_answer
 
-    if (form == "files") != (out is not None):
-        raise click.UsageError("--format files and --out DIR stand together")
+    if (form in _WRITTEN) != (out is not None):
+        raise click.UsageError(f"--out PATH stands with --format {', '.join(_WRITTEN)}, and with no other")
+    if model is not None and form != "netron":
+        raise click.UsageError("--model FILE stands with --format netron")
     record = record or above["record"]
     if form == "answer":
         answer = answer_of_run(campaign, record=record)
         if answer is None:
-            raise RecordError(
-                "no answer is kept of this run", hint="The same command answers again; --format jsonl has its runs."
-            )
+            raise no_answer()
         write_json(answer)
     elif out is not None:
-        write_lines(str(path) for path in export_run_files(campaign, out=out, record=record))
+        written = (
+            export_run_files(campaign, out=out, record=record)
+            if form == "files"
+            else export_run_as(form, campaign, out=out, model=model, record=record)
+        )
+        write_lines(str(path) for path in written)
     else:
         write_lines(export_run(campaign, record=record, form=form))
 

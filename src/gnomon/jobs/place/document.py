@@ -388,6 +388,9 @@ class ProfileDocument:
 def profile_document(found: Profile) -> dict[str, Any]:
     """All that `profile` found, in JSON values."""
     columns = found.columns
+    own = [op.name for op in found.graph.operators]
+    # A model that was converted has operators of its own, which are not those of the rows.
+    alike = {column.label for column in columns if [op.name for op in column.graph.operators] == own}
     return codec.document(
         ProfileDocument(
             format="gnomon-profile",
@@ -407,8 +410,15 @@ def profile_document(found: Profile) -> dict[str, Any]:
                     name=op.name,
                     type=op.type,
                     macs=op.macs,
-                    times_s={column.label: column.breakdown.times_s.get(op.index) for column in columns},
-                    within={c.label: c.breakdown.within[op.index] for c in columns if op.index in c.breakdown.within},
+                    times_s={
+                        column.label: column.breakdown.times_s.get(op.index) if column.label in alike else None
+                        for column in columns
+                    },
+                    within={
+                        column.label: column.breakdown.within[op.index]
+                        for column in columns
+                        if column.label in alike and op.index in column.breakdown.within
+                    },
                 )
                 for op in found.graph.operators
             ),

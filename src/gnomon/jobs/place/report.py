@@ -402,7 +402,9 @@ def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> No
         return
     top = sorted(kernels, key=lambda k: -k["time_s"])[: 3 if page.brief else _EXPENSIVE]
     page.heading(f"{column['label']}: the {len(top)} most expensive of {len(kernels)} kernels (with the profiler on)")
-    types = {row["index"]: row["type"] for row in document["operators"]}
+    # A model that was converted has operators of its own, of which the document tells nothing.
+    own = any(row["times_s"].get(column["label"]) is not None for row in document["operators"])
+    types = {row["index"]: row["type"] for row in document["operators"]} if own else {}
     heads = [
         Column(title="kernel", number=False, least=20),
         Column(title="time"),
@@ -416,8 +418,9 @@ def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> No
             kernel["name"],
             units.time(kernel["time_s"]),
             units.share(kernel["time_s"] / total),
-            numbers(kernel["operators"], most=3) or "-",
-            ", ".join(dict.fromkeys(types[index] for index in kernel["operators"])) or "(no operator)",
+            (numbers(kernel["operators"], most=3) if types else "") or "-",
+            ", ".join(dict.fromkeys(types[index] for index in kernel["operators"] if types))
+            or ("(no operator)" if types else "(converted)"),
             kernel["backend"],
         ]
         for kernel in top
