@@ -6,14 +6,14 @@ Their reports and pictures are made from them; docs/formats/place-json.md descri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core import codec
 from gnomon.core.sample import Failure
 from gnomon.jobs.place.common_plan import Share
 from gnomon.measure.environment import Doubt
-from gnomon.runtimes.base import Accelerator
+from gnomon.runtimes.base import Accelerator, resolution_of
 from gnomon.session import document as parts
 from gnomon.session.accelerators import held_bytes
 from gnomon.session.contender import level
@@ -127,7 +127,11 @@ class SolutionPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceDocument:
-    """All that `gnomon place` found on one device."""
+    """All that `gnomon place` found on one device.
+
+    `resolutions_s` are the seconds in which profilers count that do so coarsely, by places and contenders: below them
+    no time of an operator is known.
+    """
 
     format: Literal["gnomon-place"]
     version: Literal[2]
@@ -158,6 +162,7 @@ class PlaceDocument:
     resumed: bool
     seconds: float
     waited_s: float
+    resolutions_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def place_document(found: Placement) -> dict[str, Any]:
@@ -200,7 +205,23 @@ def placed(found: Placement) -> PlaceDocument:
         resumed=found.resumed,
         seconds=found.seconds,
         waited_s=found.waited_s,
+        resolutions_s=_resolutions(found),
     )
+
+
+def _resolutions(found: Placement) -> dict[str, float]:
+    places = {
+        name: resolution_of(result.target.runtime)
+        for result in found.inside
+        for backend in result.backends
+        for name in (backend, f"{result.target.configuration.name}:{backend}")
+    }
+    shown = {name for row in found.rows for name in row.times_s}
+    whole = {
+        one.contender.label: max((resolution_of(part.target.runtime) for part in one.contender.parts), default=0.0)
+        for one in found.verdict.proved
+    }
+    return {name: s for name, s in {**places, **whole}.items() if s and (name in shown or name in whole)}
 
 
 def _decision(found: Placement) -> DecisionPart:
@@ -361,7 +382,10 @@ class ProfiledOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDocument:
-    """All that `gnomon profile` found: a column for each configuration that gives right outputs."""
+    """All that `gnomon profile` found: a column for each configuration that gives right outputs.
+
+    `resolutions_s` as in `PlaceDocument`, by columns.
+    """
 
     format: Literal["gnomon-profile"]
     version: Literal[2]
@@ -383,6 +407,7 @@ class ProfileDocument:
     resumed: bool
     seconds: float
     waited_s: float
+    resolutions_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def profile_document(found: Profile) -> dict[str, Any]:
@@ -432,6 +457,7 @@ def profile_document(found: Profile) -> dict[str, Any]:
             resumed=found.resumed,
             seconds=found.seconds,
             waited_s=found.waited_s,
+            resolutions_s={column.label: column.resolution_s for column in columns if column.resolution_s},
         )
     )
 

@@ -109,13 +109,14 @@ def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, 
 
 def node_notes(document: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """By operators' names what Netron shall show of each: its time and backend in each configuration."""
+    counts = document.get("resolutions_s", {})
     notes: dict[str, dict[str, str]] = {}
     for label, operators in operator_times(document).items():
         names = {op.index: op.name for op in operators}
         for op in operators:
             own = notes.setdefault(op.name, {})
             if op.time_s is not None:
-                own[f"gnomon {label} time"] = units.time(op.time_s)
+                own[f"gnomon {label} time"] = units.counted_time(op.time_s, counts.get(label, 0.0))
             elif op.within is not None:
                 own[f"gnomon {label} time"] = f"with {names[op.within]}"
             if op.backend:
@@ -185,7 +186,9 @@ def _call(document: Mapping[str, Any], one: Mapping[str, Any], track: int) -> It
     calls = [value for value in profile["call_us"] if value is not None]
     call_us = median(calls) if calls else None
     whole_ns = max(at_ns, round(call_us * 1000) if call_us else 0)
-    yield _slice("call", _CALL, track, 0, whole_ns, {"call_us": call_us, "kernels_us": at_ns / 1000})
+    counted_us = document.get("resolutions_s", {}).get(one["label"], 0.0) * 1e6 or None
+    told = {"call_us": call_us, "kernels_us": at_ns / 1000, "kernels_counted_in_us": counted_us}
+    yield _slice("call", _CALL, track, 0, whole_ns, told)
     yield from slices
 
 
