@@ -15,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gnomon.core.sample import Campaign, Context, Run, Samples
-from gnomon.jobs.runs.job import export_json_lines, list_campaigns, show_campaign
+from gnomon.jobs.runs.job import list_campaigns, show_campaign
 from gnomon.store.base import CampaignQuery, RunQuery, latest_unfinished
+from gnomon.store.lines import write_lines
 from gnomon.store.sqlite import SqliteStore
 
 
@@ -82,9 +83,7 @@ def measure(folder: Path, campaigns: int, runs: int, samples: int) -> dict[str, 
             "read_all_runs_s": _best_s(
                 lambda: [sum(1 for _ in store.query(RunQuery(campaign=f"c{c}"))) for c in range(campaigns)], 1
             ),
-            "export_json_lines_s": _best_s(
-                lambda: sum(map(len, export_json_lines(store, store.query(CampaignQuery())))), 1
-            ),
+            "export_json_lines_s": _best_s(lambda: sum(map(len, write_lines(store, store.query(CampaignQuery())))), 1),
         }
 
 

@@ -24,6 +24,8 @@ from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.layers import layer
 from gnomon.spaces.loading import load_space
 from gnomon.spaces.unit import Unit, single
+from gnomon.store.base import CampaignQuery
+from gnomon.store.lines import write_lines
 from gnomon.store.sqlite import SqliteStore
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "formats" / "golden"
@@ -155,6 +157,14 @@ def record(folder: Path) -> None:
         store.append("c1", Event(name="noted", at_s=1e9, data={"a": [1, "x"]}))
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
+
+
+def lines_of_runs() -> list[bytes]:
+    """A record of runs as lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        record(Path(folder))
+        with SqliteStore.read(Path(folder) / "record.sqlite") as store:
+            return ["".join(f"{line}\n" for line in write_lines(store, store.query(CampaignQuery()))).encode()]
 
 
 def npz(**arrays: Any) -> bytes:

@@ -111,6 +111,7 @@ from gnomon.spaces.loading import load_space, text_reader
 from gnomon.spaces.uid import unit_of_uid
 from gnomon.spaces.unit import unit_of
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, TallyQuery
+from gnomon.store.lines import read_lines, write_lines
 from gnomon.store.sqlite import SqliteStore
 from gnomon.toolchains.evaluate import EvaluationOptions, _classes
 from gnomon.training.data.dataset import unpack
@@ -249,6 +250,12 @@ def _record(path: Path) -> object:
             with contextlib.suppress(GnomonError):
                 command_of(store, campaign)
         return campaigns
+
+
+def _runs(data: bytes) -> object:
+    with tempfile.TemporaryDirectory() as folder, SqliteStore.open(Path(folder) / "record.sqlite") as store:
+        read_lines(data, store)
+        return list(write_lines(store, store.query(CampaignQuery())))
 
 
 def _described(data: bytes) -> object:
@@ -1011,6 +1018,7 @@ TARGETS: dict[str, Target] = _all(
     Target(name="list of images", seeds=good.texts("a.png 1\na.png\n"), read=file("list.txt", _listed)),
     # Records and arrays
     Target(name="record", seeds=good.written(good.record, "record.sqlite"), read=file("record.sqlite", _record)),
+    Target(name="lines of runs", seeds=good.lines_of_runs, read=_runs, lines=True),
     Target(name="npz", seeds=good.images, read=file("x.npz", lambda p: read_npz(p, 1 << 20))),
     Target(
         name="npz member",

@@ -8,10 +8,13 @@ from gnomon.api.place import answer_of_run as answer_of_run
 from gnomon.api.place import clean_device as clean_device
 from gnomon.api.place import command_of_run as command_of_run
 from gnomon.api.place import export_run as export_run
+from gnomon.api.place import export_run_as as export_run_as
 from gnomon.api.place import export_run_files as export_run_files
 from gnomon.api.place import front as front
+from gnomon.api.place import import_runs as import_runs
 from gnomon.api.place import list_devices as list_devices
 from gnomon.api.place import list_runtimes as list_runtimes
+from gnomon.api.place import merge_runs as merge_runs
 from gnomon.api.place import objectives as objectives
 from gnomon.api.place import oplist as oplist
 from gnomon.api.place import pareto as pareto

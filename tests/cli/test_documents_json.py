@@ -16,7 +16,16 @@ from gnomon.jobs.place.document import place_document, profile_document
 from gnomon.session.contender import level
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-FREE = {"fingerprint", "versions", "unattributed_s", "solutions", "times_s", "within", "temperatures_c"}
+FREE = {
+    "fingerprint",
+    "versions",
+    "unattributed_s",
+    "solutions",
+    "times_s",
+    "within",
+    "temperatures_c",
+    "resolutions_s",
+}
 """Objects whose keys are names of runtimes, contenders or configurations."""
 
 

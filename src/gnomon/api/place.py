@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, RecordError, UsageError
 
 if TYPE_CHECKING:
     from gnomon.core.front.front import Front
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
     from gnomon.jobs.place.job import Placement, Profile
     from gnomon.jobs.runs.job import CampaignDetail, CampaignRow
+    from gnomon.jobs.runs.joining import Brought
     from gnomon.jobs.solve.job import FrontReport, SolveReport
     from gnomon.jobs.stab.job import Scheduled
     from gnomon.jobs.unattended.command import Carried
@@ -517,10 +518,11 @@ def export_run(
 
     RecordError where the record or the campaign is not there.
     """
-    from gnomon.jobs.runs.job import export_csv, export_json_lines, find_campaign, open_record
+    from gnomon.jobs.runs.job import export_csv, find_campaign, open_record
+    from gnomon.store.lines import write_lines
 
     with open_record(_path(record)) as store:
-        yield from (export_csv if form == "csv" else export_json_lines)(store, [find_campaign(store, campaign)])
+        yield from (export_csv if form == "csv" else write_lines)(store, [find_campaign(store, campaign)])
 
 
 def export_run_files(campaign: str = "last", *, out: PathLike, record: PathLike | None = None) -> tuple[Path, ...]:
@@ -532,6 +534,71 @@ def export_run_files(campaign: str = "last", *, out: PathLike, record: PathLike 
 
     with open_record(_path(record)) as store:
         return tuple(export_files(store, find_campaign(store, campaign), Path(out)))
+
+
+def export_run_as(
+    form: Literal["parquet", "perfetto", "model-explorer", "netron"],
+    campaign: str = "last",
+    *,
+    out: PathLike,
+    model: PathLike | None = None,
+    record: PathLike | None = None,
+) -> tuple[Path, ...]:
+    """Write a campaign for another tool to `out`, which is a folder for Model Explorer and else a file; the paths.
+
+    All but Parquet are made of the job's answer. `model` is where its file is now, for Netron. GnomonError.
+    """
+    from gnomon.jobs.runs.answers import answer_of
+    from gnomon.jobs.runs.job import (
+        export_netron,
+        export_node_data,
+        export_parquet,
+        export_trace,
+        find_campaign,
+        open_record,
+    )
+
+    path = Path(out)
+    with open_record(_path(record)) as store:
+        found = find_campaign(store, campaign)
+        if form == "parquet":
+            export_parquet(store, [found], path)
+            return (path,)
+        document = answer_of(store, found)
+    if document is None:
+        raise no_answer()
+    if form == "model-explorer":
+        return tuple(export_node_data(document, path))
+    if form == "netron":
+        export_netron(document, _path(model), path)
+    else:
+        export_trace(document, path)
+    return (path,)
+
+
+def no_answer() -> RecordError:
+    """The error for a campaign that no answer is kept of."""
+    return RecordError(
+        "no answer is kept of this run", hint="The same command answers again; --format jsonl has its runs."
+    )
+
+
+def import_runs(*files: PathLike, record: PathLike | None = None) -> Brought:
+    """Add what the record (None: the user's own) lacks of files: records, or JSON lines of `export_run`.
+
+    Each comes whole or not at all, and nothing twice. How its campaigns were asked for stays behind: that was another
+    machine's. RecordError or ProblemError, with the place, for one that is damaged; those before it stay.
+    """
+    from gnomon.jobs.runs.joining import import_runs as bring
+
+    return bring([Path(file) for file in files], _path(record))
+
+
+def merge_runs(*files: PathLike, out: PathLike) -> Brought:
+    """Write a new record of all that several such files hold. RecordError if `out` is there already."""
+    from gnomon.jobs.runs.joining import merge_runs as merge
+
+    return merge([Path(file) for file in files], Path(out))
 
 
 def command_of_run(campaign: str = "last", *, record: PathLike | None = None) -> tuple[tuple[str, ...], Path]:

@@ -165,7 +165,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs export": (
         "gnomon runs export last > run.jsonl",
         "gnomon runs export last --format csv > samples.csv",
+        "gnomon runs export last --format perfetto --out trace.json",
+        "gnomon runs export last --format netron --out timed.onnx",
     ),
+    "runs import": (
+        "gnomon runs import run.jsonl",
+        "gnomon runs import board.sqlite --record all.sqlite",
+    ),
+    "runs merge": ("gnomon runs merge monday.sqlite tuesday.sqlite --out both.sqlite",),
     "compare": (
         "gnomon compare last~1 last",
         "gnomon compare main.json change.json --fail-slower 3% --junit gnomon.xml --markdown comment.md",

@@ -39,10 +39,10 @@ class LineRules:
     """How the lines of a kind of file are read.
 
     `begun` says which line may be one that was cut off: the last one, or any, where whoever went on after that began
-    a line of its own. Lines that begin with one of `comments` are left out.
+    a line of its own, or none, where each line counts. Lines that begin with one of `comments` are left out.
     """
 
-    begun: Literal["last", "any"] = "last"
+    begun: Literal["last", "any", "none"] = "last"
     comments: tuple[str, ...] = ()
 
 
@@ -79,7 +79,13 @@ def json_lines(
         if not line.strip():
             continue
         whole = line[-1:] in ("\n", b"\n")
-        found = _line(line[:-1] if whole else line, number, rules.begun == "any" or not whole, complaints, rules)
+        found = _line(
+            line[:-1] if whole else line,
+            number,
+            rules.begun == "any" or (rules.begun == "last" and not whole),
+            complaints,
+            rules,
+        )
         if found is not None:
             yield number, found[0]
 

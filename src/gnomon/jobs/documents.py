@@ -24,6 +24,7 @@ DOCUMENTS: Mapping[str, str] = {
     "estimator-search": "gnomon.jobs.estimator.document:SearchDocument",
     "model-prediction": "gnomon.jobs.estimator.models:ModelPredictionDocument",
     "run": "gnomon.jobs.runs.job:RunDocument",
+    "brought": "gnomon.jobs.runs.joining:BroughtDocument",
     "oplist": "gnomon.jobs.pareto.oplist:OplistDocument",
     "tune": "gnomon.jobs.tune.document:TuneDocument",
     "exec": "gnomon.jobs.tune.document:ExecDocument",

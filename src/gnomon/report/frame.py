@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 from gnomon.core.installing import install_line
@@ -63,13 +66,44 @@ def frame(rows: Sequence[Mapping[str, Any]], using: Literal["pandas", "pyarrow"]
     """The rows as a `pandas.DataFrame` or a `pyarrow.Table`. UsageError where that package is not installed."""
     if using not in ("pandas", "pyarrow"):
         raise UsageError(f"there are no frames of {using!r}", hint="Give using='pandas' or using='pyarrow'.")
-    try:
-        package = import_module(using)
-    except ImportError as error:
-        raise UsageError(
-            f"{using} is not installed, which a frame needs",
-            hint=f"{install_line(using, python=sys.executable)}; or take the rows of table_rows().",
-        ) from error
+    package = _package(using, "a frame needs", "take the rows of table_rows()")
     if using == "pandas":
         return package.DataFrame.from_records([dict(row) for row in rows])
     return package.Table.from_pylist([dict(row) for row in rows])
+
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+def write_parquet(rows: Iterable[Sequence[Any]], columns: Mapping[str, str], path: Path) -> None:
+    """Write rows as a file of Parquet: all of it, or none. `columns` have the names of Arrow's types.
+
+    UsageError where pyarrow is not installed or the file cannot be written.
+    """
+    arrow = _package("pyarrow", "Parquet needs", "give --format csv")
+    parquet = import_module("pyarrow.parquet")
+    partial = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+    schema = arrow.schema([(name, getattr(arrow, kind)()) for name, kind in columns.items()])
+    left = iter(rows)
+    try:
+        with parquet.ParquetWriter(partial, schema, compression="zstd") as writer:
+            while batch := list(islice(left, _ROWS_AT_ONCE)):
+                values = zip(*batch, strict=True)
+                arrays = [arrow.array(column, field.type) for column, field in zip(values, schema, strict=True)]
+                writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error}", hint="Give --out a file that can be.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _package(name: str, what: str, instead: str) -> Any:
+    """A package that is imported where it is needed alone."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"{name} is not installed, which {what}",
+            hint=f"{install_line(name, python=sys.executable)}; or {instead}.",
+        ) from error

@@ -26,6 +26,14 @@ def time(seconds: float | None) -> str:
     return f"{digits(value)} {unit}"
 
 
+def counted_time(seconds: float | None, resolution_s: float) -> str:
+    """A time that was counted in steps of `resolution_s` (0: in fine ones): "< 1 us (resolution)" below one of them."""
+    if seconds is None or not 0 <= seconds < resolution_s:
+        return time(seconds)
+    value, unit = _scaled(resolution_s)
+    return f"< {value:.3g} {unit} (resolution)"
+
+
 def interval(low_s: float | None, high_s: float | None, like_s: float, *, predicted: bool = False) -> str:
     """An interval in the unit that `like_s` is shown in: "[1.20, 1.30]", "[unknown]" where it has no bound.
 

@@ -149,9 +149,10 @@ class Runtime(Protocol):
 
     The order of calls is: `configurations` once for each device, then `support` for each model and configuration,
     then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
-    first: results are judged by what it then makes of the user's own file; and `tunings`, a tuple of
-    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose. Everything that may crash or hang happens
-    in the agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
+    first: results are judged by what it then makes of the user's own file; `tunings`, a tuple of
+    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; and `resolution_s`, the seconds in which
+    its profiler counts, where they are coarser than a nanosecond. Everything that may crash or hang happens in the
+    agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
     """
 
     name: str
@@ -173,6 +174,11 @@ class Runtime(Protocol):
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
         """Write what the runtime needs into `folder`; returns the segment, its model path relative to `folder`."""
+
+
+def resolution_of(runtime: Runtime) -> float:
+    """The seconds in which a runtime's profiler counts, below which no time of an operator is known; 0: fine ones."""
+    return float(getattr(runtime, "resolution_s", 0.0))
 
 
 def whole_segment(

@@ -40,6 +40,7 @@ class LiteRt:
     name = "litert"
     formats = frozenset({"tflite"})
     wheels: tuple[str, ...] = ("ai-edge-litert>=2.1.6",)
+    resolution_s = 1e-6
     tunings: tuple[Tuning, ...] = (THREADS,)
     plain: tuple[Plain, ...] = (
         Plain(label="reference kernels", options={"kernels": "reference"}),

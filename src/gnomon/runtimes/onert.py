@@ -56,6 +56,7 @@ class Onert:
     name = "onert"
     formats = frozenset({"circle", "tflite"})
     wheels: tuple[str, ...] = ("onert>=0.1.0",)
+    resolution_s = 1e-6
     tunings: tuple[Tuning, ...] = (
         THREADS,
         Tuning(name="planner", values=_PLANNERS, usual=_PLANNERS, change=_set("CPU_MEMORY_PLANNER")),

@@ -45,6 +45,7 @@ class OnnxRuntime(WholeModelRuntime):
 
     name = "onnxruntime"
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
+    resolution_s = 1e-6
     tunings: tuple[Tuning, ...] = (
         THREADS,
         Tuning(name="optimise", values=("on", "off"), usual=("on", "off"), change=_optimised),

@@ -46,6 +46,7 @@ class OpenVino(WholeModelRuntime):
     name = "openvino"
     formats = frozenset({"onnx", "tflite"})
     wheels: tuple[str, ...] = ("openvino>=2025.3",)
+    resolution_s = 1e-6
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:

@@ -141,6 +141,22 @@ class SqliteStore:
         if not added:
             raise self._no_campaign(campaign)
 
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is added within the block is in the record at its end; nothing of it where it raises or is killed.
+
+        Who else writes to the record waits meanwhile.
+        """
+        with _translated(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            with _translated(self.path):
+                self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
     @overload
     def query(self, query: CampaignQuery) -> Iterator[Campaign]: ...
     @overload
@@ -294,17 +310,26 @@ def _not_opened(path: Path, error: OSError) -> RecordError:
     return RecordError(f"the record {path} cannot be opened: {error.strerror}", hint=_HINTS[sqlite3.SQLITE_CANTOPEN])
 
 
-def _refuse_what_is_no_database(path: Path) -> None:
+def is_record(path: Path) -> bool:
+    """Whether a file that is there is an SQLite database. RecordError if it cannot be read."""
+    return _head(path) == _MAGIC
+
+
+def _head(path: Path) -> bytes:
+    """How a file begins; empty if there is none."""
     try:
         if not path.exists():
-            return
+            return b""
         if not path.is_file():
             raise RecordError(f"{path} is not a file", hint="Give the path of a file, or set GNOMON_HOME.")
         with path.open("rb") as file:
-            head = file.read(len(_MAGIC))
+            return file.read(len(_MAGIC))
     except OSError as error:
         raise _not_opened(path, error) from error
-    if head not in (b"", _MAGIC):
+
+
+def _refuse_what_is_no_database(path: Path) -> None:
+    if _head(path) not in (b"", _MAGIC):
         raise RecordError(f"{path} is not a record of gnomon", hint=_HINTS[sqlite3.SQLITE_NOTADB])
 
 

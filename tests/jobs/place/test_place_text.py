@@ -102,6 +102,31 @@ def test_kernels_that_the_runtime_added_are_said() -> None:
     assert "(no operator)" in text
 
 
+def test_times_below_the_profilers_resolution_are_not_told_closer() -> None:
+    found = profile_document(profiled())
+    column = found["columns"][0]
+    column["kernels"] = [
+        {"name": name, "operators": [], "backend": "cpu", "time_s": time_s}
+        for name, time_s in (("Long", 2e-6), ("Short", 0.55e-6), ("None", 0.0))
+    ]
+    found["resolutions_s"] = {column["label"]: 1e-6}
+    file = io.StringIO()
+    profile_report(found, Page(file, width=120))
+    text = file.getvalue()
+    assert "2.00 us" in text
+    assert [" ".join(row[1:5]) for row in rows_with(text, "(resolution)")] == ["< 1 us (resolution)"] * 2
+    assert "550 ns" not in text
+
+
+def test_times_of_a_choice_below_the_resolution_are_not_told_closer() -> None:
+    found = document()
+    name = next(iter(found["operators"][0]["times_s"]))
+    found["operators"][0]["times_s"][name] = 0.2e-6
+    assert "(resolution)" not in place_text(found, 120)
+    text = place_text(found | {"resolutions_s": {name: 1e-6}}, 120)
+    assert "< 1 us (resolution)" in text
+
+
 def rows_with(text: str, word: str) -> list[list[str]]:
     """The cells of the table rows that hold a word."""
     return [line.split() for line in text.splitlines() if word in line]

@@ -15,14 +15,14 @@ from gnomon.core.codec import from_json
 from gnomon.core.sample import Event, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.jobs.runs.job import (
-    CSV_COLUMNS,
+    COLUMNS,
     export_csv,
-    export_json_lines,
     find_campaign,
     list_campaigns,
     show_campaign,
 )
 from gnomon.store.base import CampaignQuery
+from gnomon.store.lines import write_lines
 from gnomon.store.sqlite import SqliteStore
 from gnomon.testing.store import failed_run, sample_campaign, sample_run
 
@@ -112,7 +112,7 @@ def test_an_empty_record_says_so(tmp_path: Path) -> None:
 
 
 def test_json_lines_hold_everything(store: SqliteStore) -> None:
-    lines = [json.loads(line) for line in export_json_lines(store, store.query(CampaignQuery(id="abc1")))]
+    lines = [json.loads(line) for line in write_lines(store, store.query(CampaignQuery(id="abc1")))]
     assert [line["type"] for line in lines] == ["campaign"] + ["run"] * 4 + ["event"] * 3
     assert {line["campaign"] for line in lines} == {"abc1"}
     run = {k: v for k, v in lines[3].items() if k not in ("type", "campaign")}
@@ -122,7 +122,7 @@ def test_json_lines_hold_everything(store: SqliteStore) -> None:
 def test_csv_has_a_row_a_sample_and_a_row_a_failure(store: SqliteStore) -> None:
     text = "\r\n".join(export_csv(store, store.query(CampaignQuery())))
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert tuple(rows[0]) == CSV_COLUMNS
+    assert tuple(rows[0]) == tuple(COLUMNS)
     assert len(rows) == 8 + 8 + 3 + 1
     assert float(rows[8]["wall_s"]) == pytest.approx(1e-3)
     assert (rows[-1]["failure_kind"], rows[-1]["wall_s"]) == ("crash", "")
@@ -142,7 +142,7 @@ def test_csv_escapes_what_a_terminal_obeys(store: SqliteStore) -> None:
 
 
 def test_exports_stream(store: SqliteStore) -> None:
-    for process, export in enumerate((export_csv, export_json_lines)):
+    for process, export in enumerate((export_csv, write_lines)):
         lines = export(store, store.query(CampaignQuery(id="abc1")))
         next(lines)
         store.append("abc1", timed("late", 5, process))

@@ -20,10 +20,16 @@ _RECORD = click.option(
     help="The results database.  [default: the user's own]",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+_FILE_EACH = ("parquet", "perfetto", "netron")
+_WRITTEN = ("files", *_FILE_EACH, "model-explorer")
+"""The forms that are written to a path."""
+_FILES = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.."
+)
 _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 
-@group(invoke_without_command=True, short_help="List, show, export and resume what was measured.")
+@group(invoke_without_command=True, short_help="List, show, export, join and resume what was measured.")
 @_RECORD
 @_JSON
 @click.option(
@@ -31,7 +37,7 @@ _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 )
 @click.pass_context
 def runs(ctx: click.Context, record: Path | None, as_json: bool, limit: int) -> None:
-    """List, show, export and resume what was measured. Without a subcommand: list.
+    """List, show, export, join and resume what was measured. Without a subcommand: list.
 
     Nothing in the record is ever changed or removed; docs/record.md describes the file.
     """
@@ -90,40 +96,93 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["jsonl", "csv", "answer", "files"]),
+    type=click.Choice(["jsonl", "csv", "answer", *_WRITTEN]),
     default="jsonl",
     show_default=True,
     help="jsonl: a JSON object a line, everything; csv: a row a sample; answer: what the command printed with --json; "
-    "files: what the job itself wrote.",
+    "files: what the job itself wrote; parquet: as csv; perfetto: a trace, also for chrome://tracing; model-explorer: "
+    "node data, a file a configuration; netron: a copy of the ONNX file with times and backends at its nodes.",
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where the files go (--format files).",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help=f"Where it goes: a folder for files and model-explorer, a file for {', '.join(_FILE_EACH)}.",
+)
+@click.option(
+    "--model",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where the model is now (--format netron).  [default: where it was]",
 )
 @click.pass_obj
-def export(above: dict[str, Any], campaign: str, record: Path | None, form: Any, out: Path | None) -> None:
-    """Write the campaign whose id begins with ID ("last": the newest) to the standard output, or its files to DIR.
+def export(
+    above: dict[str, Any], campaign: str, record: Path | None, form: Any, out: Path | None, model: Path | None
+) -> None:
+    """Write the campaign whose id begins with ID ("last": the newest) to the standard output, or to PATH.
 
     The files of a table, of a profile of a space or of tuning are written as the job left them.
     """
-    from gnomon.api.place import answer_of_run, export_run, export_run_files
+    from gnomon.api.place import answer_of_run, export_run, export_run_as, export_run_files, no_answer
 
-    if (form == "files") != (out is not None):
-        raise click.UsageError("--format files and --out DIR stand together")
+    if (form in _WRITTEN) != (out is not None):
+        raise click.UsageError(f"--out PATH stands with --format {', '.join(_WRITTEN)}, and with no other")
+    if model is not None and form != "netron":
+        raise click.UsageError("--model FILE stands with --format netron")
     record = record or above["record"]
     if form == "answer":
         answer = answer_of_run(campaign, record=record)
         if answer is None:
-            raise RecordError(
-                "no answer is kept of this run", hint="The same command answers again; --format jsonl has its runs."
-            )
+            raise no_answer()
         write_json(answer)
     elif out is not None:
-        write_lines(str(path) for path in export_run_files(campaign, out=out, record=record))
+        written = (
+            export_run_files(campaign, out=out, record=record)
+            if form == "files"
+            else export_run_as(form, campaign, out=out, model=model, record=record)
+        )
+        write_lines(str(path) for path in written)
     else:
         write_lines(export_run(campaign, record=record, form=form))
+
+
+@runs.command("import", short_help="Add the runs of other files to the record.")
+@_FILES
+@_RECORD
+@_JSON
+@click.pass_obj
+def import_(above: dict[str, Any], files: tuple[Path, ...], record: Path | None, as_json: bool) -> None:
+    """Add what the record lacks of each FILE: a record, or JSON lines as `runs export` writes them.
+
+    A file comes whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
+    that asked for its campaigns stay behind: `runs resume` gives none that was not given here.
+    """
+    from gnomon.api.place import import_runs
+
+    _brought(import_runs(*files, record=record or above["record"]).document(), as_json or above["json"])
+
+
+@runs.command(short_help="Join records to a new one.")
+@_FILES
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="The new record."
+)
+@_JSON
+@click.pass_obj
+def merge(above: dict[str, Any], files: tuple[Path, ...], out: Path, as_json: bool) -> None:
+    """Write a new record of all that each FILE holds: records, or JSON lines as `runs export` writes them."""
+    from gnomon.api.place import merge_runs
+
+    _brought(merge_runs(*files, out=out).document(), as_json or above["json"])
+
+
+def _brought(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.runs.report import brought_report
+
+    write_report(brought_report, document)
 
 
 @runs.command(short_help="Go on with one that was interrupted.")

@@ -6,7 +6,7 @@ Their reports and pictures are made from them; docs/formats/place-json.md descri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core import codec
@@ -15,7 +15,7 @@ from gnomon.core.stats import median, quantile
 from gnomon.jobs.place.common_plan import Share
 from gnomon.jobs.place.sustained import Change, Cooling, Level, Row, Sustained, frequency_khz
 from gnomon.measure.environment import Doubt
-from gnomon.runtimes.base import Accelerator
+from gnomon.runtimes.base import Accelerator, resolution_of
 from gnomon.session import document as parts
 from gnomon.session.accelerators import held_bytes
 from gnomon.session.contender import level
@@ -129,7 +129,11 @@ class SolutionPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceDocument:
-    """All that `gnomon place` found on one device."""
+    """All that `gnomon place` found on one device.
+
+    `resolutions_s` are the seconds in which profilers count that do so coarsely, by places and contenders: below them
+    no time of an operator is known.
+    """
 
     format: Literal["gnomon-place"]
     version: Literal[2]
@@ -160,6 +164,7 @@ class PlaceDocument:
     resumed: bool
     seconds: float
     waited_s: float
+    resolutions_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def place_document(found: Placement) -> dict[str, Any]:
@@ -202,7 +207,23 @@ def placed(found: Placement) -> PlaceDocument:
         resumed=found.resumed,
         seconds=found.seconds,
         waited_s=found.waited_s,
+        resolutions_s=_resolutions(found),
     )
+
+
+def _resolutions(found: Placement) -> dict[str, float]:
+    places = {
+        name: resolution_of(result.target.runtime)
+        for result in found.inside
+        for backend in result.backends
+        for name in (backend, f"{result.target.configuration.name}:{backend}")
+    }
+    shown = {name for row in found.rows for name in row.times_s}
+    whole = {
+        one.contender.label: max((resolution_of(part.target.runtime) for part in one.contender.parts), default=0.0)
+        for one in found.verdict.proved
+    }
+    return {name: s for name, s in {**places, **whole}.items() if s and (name in shown or name in whole)}
 
 
 def _decision(found: Placement) -> DecisionPart:
@@ -433,7 +454,10 @@ class SustainedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDocument:
-    """All that `gnomon profile` found: a column for each configuration that gives right outputs."""
+    """All that `gnomon profile` found: a column for each configuration that gives right outputs.
+
+    `resolutions_s` as in `PlaceDocument`, by columns.
+    """
 
     format: Literal["gnomon-profile"]
     version: Literal[2]
@@ -456,11 +480,15 @@ class ProfileDocument:
     seconds: float
     waited_s: float
     sustained: tuple[SustainedPart, ...] = ()
+    resolutions_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def profile_document(found: Profile) -> dict[str, Any]:
     """All that `profile` found, in JSON values."""
     columns = found.columns
+    own = [op.name for op in found.graph.operators]
+    # A model that was converted has operators of its own, which are not those of the rows.
+    alike = {column.label for column in columns if [op.name for op in column.graph.operators] == own}
     return codec.document(
         ProfileDocument(
             format="gnomon-profile",
@@ -480,8 +508,15 @@ def profile_document(found: Profile) -> dict[str, Any]:
                     name=op.name,
                     type=op.type,
                     macs=op.macs,
-                    times_s={column.label: column.breakdown.times_s.get(op.index) for column in columns},
-                    within={c.label: c.breakdown.within[op.index] for c in columns if op.index in c.breakdown.within},
+                    times_s={
+                        column.label: column.breakdown.times_s.get(op.index) if column.label in alike else None
+                        for column in columns
+                    },
+                    within={
+                        column.label: column.breakdown.within[op.index]
+                        for column in columns
+                        if column.label in alike and op.index in column.breakdown.within
+                    },
                 )
                 for op in found.graph.operators
             ),
@@ -496,6 +531,7 @@ def profile_document(found: Profile) -> dict[str, Any]:
             seconds=found.seconds,
             waited_s=found.waited_s,
             sustained=tuple(map(_sustained, found.sustained)),
+            resolutions_s={column.label: column.resolution_s for column in columns if column.resolution_s},
         )
     )
 

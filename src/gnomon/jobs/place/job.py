@@ -28,7 +28,7 @@ from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
-from gnomon.runtimes.base import Accelerator
+from gnomon.runtimes.base import Accelerator, resolution_of
 from gnomon.session.accelerators import first_runs
 from gnomon.session.contender import (
     Contender,
@@ -62,7 +62,8 @@ class Column:
     `breakdown` is where the time of a call without profiler goes by them, by the clock that decides. `difference` is
     the largest one of the outputs from the reference. `measured` are the runs without profiler, `traced` those with it,
     in which `graph` ran: the user's own, or that of the model as it was converted. `inside` are its kernels of several
-    operators taken apart, where that was asked for: derived from parts that were cut out.
+    operators taken apart, where that was asked for: derived from parts that were cut out. The profiler counts in
+    `resolution_s`.
     """
 
     label: str
@@ -81,6 +82,7 @@ class Column:
     traced: Measured
     accelerators: tuple[Accelerator, ...] = ()
     inside: tuple[Derived, ...] = ()
+    resolution_s: float = 0.0
 
     __repr__ = brief
 
@@ -234,6 +236,7 @@ def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Col
         graph=contender.graph,
         measured=known,
         traced=traced,
+        resolution_s=max(resolution_of(part.target.runtime) for part in contender.parts),
     )
 
 

@@ -159,12 +159,18 @@ def _plan(document: dict[str, Any], page: Page) -> None:
     used = set(chosen["assignment"])
     first = sorted(columns, key=lambda name: name not in used and name.rpartition(":")[2] not in used)
     shown = [name for name in columns if name in first[: 3 if page.width < 100 else 5]]
+    counts = document.get("resolutions_s", {})
     # Each with its time in the choice; a kernel of no operator has one only where the choice is the column's own.
     rows: list[tuple[float, float, list[str]]] = [
         (
             time_s or 0.0,
             time_s or 0.0,
-            [f"{row['index']} {row['name']}", row["type"], row["planned"] or "-", *(_cell(row, n) for n in shown)],
+            [
+                f"{row['index']} {row['name']}",
+                row["type"],
+                row["planned"] or "-",
+                *(_cell(row, name, counts.get(name, 0.0)) for name in shown),
+            ],
         )
         for row, time_s in zip(document["operators"], chosen["operators_s"], strict=True)
     ]
@@ -172,7 +178,8 @@ def _plan(document: dict[str, Any], page: Page) -> None:
     for label, kernel in own:
         if kernel["operators"]:
             continue  # of the whole model
-        cells = [units.time(kernel["time_s"]) if name == label else "-" for name in shown]
+        took = units.counted_time(kernel["time_s"], counts.get(label, 0.0))
+        cells = [took if name == label else "-" for name in shown]
         counted_s = kernel["time_s"] if label == chosen["label"] else 0.0
         rows.append((kernel["time_s"], counted_s, [kernel["name"], "(no operator)", "-", *cells]))
     mute = [label for label, kernel in own if kernel["operators"]]
@@ -202,9 +209,9 @@ def _plan(document: dict[str, Any], page: Page) -> None:
         page.line(f"{len(columns) - len(shown)} more places are in --json.", indent=1, style="dim")
 
 
-def _cell(row: dict[str, Any], name: str) -> str:
+def _cell(row: dict[str, Any], name: str, resolution_s: float) -> str:
     other = row["within"].get(name)
-    return units.time(row["times_s"][name]) if other is None else f"with {other}"
+    return units.counted_time(row["times_s"][name], resolution_s) if other is None else f"with {other}"
 
 
 def _own_kernels(document: dict[str, Any], shown: list[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -405,7 +412,9 @@ def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> No
         return
     top = sorted(kernels, key=lambda k: -k["time_s"])[: 3 if page.brief else _EXPENSIVE]
     page.heading(f"{column['label']}: the {len(top)} most expensive of {len(kernels)} kernels (with the profiler on)")
-    types = {row["index"]: row["type"] for row in document["operators"]}
+    # A model that was converted has operators of its own, of which the document tells nothing.
+    own = any(row["times_s"].get(column["label"]) is not None for row in document["operators"])
+    types = {row["index"]: row["type"] for row in document["operators"]} if own else {}
     heads = [
         Column(title="kernel", number=False, least=20),
         Column(title="time"),
@@ -417,10 +426,11 @@ def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> No
     rows = [
         [
             kernel["name"],
-            units.time(kernel["time_s"]),
+            units.counted_time(kernel["time_s"], document.get("resolutions_s", {}).get(column["label"], 0.0)),
             units.share(kernel["time_s"] / total),
-            numbers(kernel["operators"], most=3) or "-",
-            ", ".join(dict.fromkeys(types[index] for index in kernel["operators"])) or "(no operator)",
+            (numbers(kernel["operators"], most=3) if types else "") or "-",
+            ", ".join(dict.fromkeys(types[index] for index in kernel["operators"] if types))
+            or ("(no operator)" if types else "(converted)"),
             kernel["backend"],
         ]
         for kernel in top

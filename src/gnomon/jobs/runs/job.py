@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,9 @@ from gnomon.core import codec
 from gnomon.core.sample import Campaign, Event, Failure, Run
 from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
+from gnomon.jobs.runs.exports import chrome_trace, node_data, node_notes, operator_times
 from gnomon.report.answer import Answer
+from gnomon.report.frame import write_parquet
 from gnomon.report.plain import clean
 from gnomon.session.document import SummaryPart, summary_part
 from gnomon.store.base import COMMAND, FAILED, FILES, CampaignQuery, EventQuery, RunQuery, Store, TallyQuery, last_note
@@ -27,22 +30,16 @@ from gnomon.system.files import write_whole
 DECISION = "decision"
 """The name of the event in which a job records what it decided."""
 
-CSV_COLUMNS = (
-    "campaign",
-    "kind",
-    "model",
-    "candidate",
-    "process",
-    "block",
-    "profiled",
-    "started_at_s",
-    "sample",
-    "wall_s",
-    "cpu_s",
-    "failure_stage",
-    "failure_kind",
-    "failure_message",
-)
+COLUMNS: Mapping[str, str] = {
+    **dict.fromkeys(("campaign", "kind", "model", "candidate"), "string"),
+    **dict.fromkeys(("process", "block"), "int64"),
+    "profiled": "bool_",
+    "started_at_s": "float64",
+    "sample": "int64",
+    **dict.fromkeys(("wall_s", "cpu_s"), "float64"),
+    **dict.fromkeys(("failure_stage", "failure_kind", "failure_message"), "string"),
+}
+"""The columns of the tables of samples, with the names of Arrow's types."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,36 +208,90 @@ def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "c
     )
 
 
-def export_json_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
-    """A JSON object a line, without line ends: each campaign, then its runs, then its events, in full.
-
-    Every object has "type" ("campaign", "run" or "event") and the id of its campaign; docs/record.md has
-    the fields.
-    """
+def sample_rows(store: Store, campaigns: Iterable[Campaign]) -> Iterator[tuple[Any, ...]]:
+    """A row a sample, and a row a failed run, with the values of COLUMNS; None where there is none."""
     for campaign in campaigns:
-        yield _line("campaign", campaign.id, campaign)
         for run in store.query(RunQuery(campaign=campaign.id)):
-            yield _line("run", campaign.id, run)
-        for event in store.query(EventQuery(campaign=campaign.id)):
-            yield _line("event", campaign.id, event)
+            own = (run.candidate, run.process, run.block, run.profiled, run.started_at_s)
+            start = (campaign.id, campaign.kind, campaign.context.model_name, *own)
+            if run.failure:
+                yield (*start, None, None, None, run.failure.stage, run.failure.kind, run.failure.message)
+            elif run.samples:
+                for i, wall_s in enumerate(run.samples.wall_s):
+                    cpu_s = run.samples.cpu_s[i] if i < len(run.samples.cpu_s) else None
+                    yield (*start, i, wall_s, cpu_s, None, None, None)
 
 
 def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
-    """CSV (RFC 4180) without line ends: the header, then a row a sample, and a row a failed run.
+    """CSV (RFC 4180) without line ends: the header, then `sample_rows`.
 
     Control characters are escaped (``\\x1b``): names come from files of others, and CSV is shown on terminals.
     """
-    yield _csv(CSV_COLUMNS)
-    for campaign in campaigns:
-        for run in store.query(RunQuery(campaign=campaign.id)):
-            own = (run.candidate, run.process, run.block, int(run.profiled), run.started_at_s)
-            start = (campaign.id, campaign.kind, campaign.context.model_name, *own)
-            if run.failure:
-                yield _csv((*start, "", "", "", run.failure.stage, run.failure.kind, run.failure.message))
-            elif run.samples:
-                for i, wall_s in enumerate(run.samples.wall_s):
-                    cpu_s = run.samples.cpu_s[i] if i < len(run.samples.cpu_s) else ""
-                    yield _csv((*start, i, wall_s, cpu_s, "", "", ""))
+    yield _csv(COLUMNS)
+    for row in sample_rows(store, campaigns):
+        yield _csv(int(value) if isinstance(value, bool) else value for value in row)
+
+
+def export_parquet(store: Store, campaigns: Iterable[Campaign], out: Path) -> None:
+    """Write `sample_rows` as a file of Parquet. UsageError where pyarrow is missing, RecordError if it is there."""
+    _refuse_what_is_there(out)
+    write_parquet(sample_rows(store, campaigns), COLUMNS, out)
+
+
+def export_trace(document: Mapping[str, Any], out: Path) -> None:
+    """Write a trace of a job's answer for Perfetto. RecordError if it is there or cannot be written."""
+    _refuse_what_is_there(out)
+    text = json.dumps(chrome_trace(document), allow_nan=False, separators=(",", ":"))
+    try:
+        write_whole(text.encode(), out)
+    except OSError as error:
+        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another file.") from error
+
+
+def export_node_data(document: Mapping[str, Any], out: Path) -> list[Path]:
+    """Write Model Explorer's node data of a job's answer into a folder, a file a configuration."""
+    by_name = (document.get("model") or {}).get("format") == "onnx"
+    made = {label: node_data(found, by_name=by_name) for label, found in operator_times(document).items()}
+    files = {out / f"{_file_name(label)}.json": json.dumps(one, indent=1) for label, one in made.items()}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for path in files:
+            _refuse_what_is_there(path)
+        for path, text in files.items():
+            write_whole(text.encode(), path)
+    except OSError as error:
+        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another folder.") from error
+    return list(files)
+
+
+def export_netron(document: Mapping[str, Any], model: Path | None, out: Path) -> int:
+    """Copy the ONNX model of a job's answer with times and backends at its nodes; returns at how many.
+
+    `model` is where the file is now, None: where it was. ModelError if it is another file, RecordError if no operator
+    of the answer is a node of it, or `out` is there.
+    """
+    from gnomon.models.onnx.static import noted_copy
+
+    told = document.get("model") or {}
+    if told.get("format") != "onnx":
+        raise RecordError("notes for Netron need a model in ONNX", hint="--format model-explorer takes others as well.")
+    _refuse_what_is_there(out)
+    count = noted_copy(model or Path(told["path"]), node_notes(document), out, digest=told["sha256"])
+    if not count:
+        raise RecordError(
+            "no operator of the answer is a node of the model: it ran converted",
+            hint="--format perfetto has its kernels.",
+        )
+    return count
+
+
+def _file_name(label: str) -> str:
+    return re.sub(r"[^\w.,=+\[\]-]+", "_", label)[:200] or "_"
+
+
+def _refuse_what_is_there(path: Path) -> None:
+    if path.exists():
+        raise RecordError(f"{path} is there already", hint="Give --out another path.")
 
 
 def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
@@ -257,8 +308,7 @@ def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents:
-            if (out / name).exists():
-                raise RecordError(f"{out / name} is there already", hint="Give --out another folder.")
+            _refuse_what_is_there(out / name)
             write_whole(content, out / name)
     except OSError as error:
         raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another folder.") from error
@@ -342,11 +392,6 @@ def _candidate(name: str, runs: Iterable[Run], clock: Literal["wall", "cpu"]) ->
         summary=summarise(blocks) if any(b.values_s for b in blocks) else None,
         last_failure=last,
     )
-
-
-def _line(kind: str, campaign: str, record: Campaign | Run | Event) -> str:
-    values = {"type": kind, "campaign": campaign, **codec.to_json(record)}
-    return json.dumps(values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _csv(values: Iterable[Any]) -> str:

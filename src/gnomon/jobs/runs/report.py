@@ -52,6 +52,21 @@ def runs_report(document: dict[str, Any], page: Page) -> None:
     page.path("record", document["record"])
 
 
+def brought_report(document: dict[str, Any], page: Page) -> None:
+    """What came of each file."""
+    files = document["files"]
+    campaigns, runs = (sum(file[name] for file in files) for name in ("campaigns", "runs"))
+    page.headline(f"{campaigns} campaigns and {runs} runs were not there before." if runs else "Nothing new.")
+    heads = [
+        Column(title="file", number=False, most=64),
+        Column(title="campaigns"),
+        Column(title="runs"),
+        Column(title="events"),
+    ]
+    page.table(heads, [[f["path"], str(f["campaigns"]), str(f["runs"]), str(f["events"])] for f in files])
+    page.path("record", document["record"])
+
+
 def _campaign(row: dict[str, Any]) -> list[str]:
     campaign = row["campaign"]
     left = "running" if row["running"] else "failed" if row["failed"] else "interrupted"

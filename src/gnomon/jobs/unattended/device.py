@@ -2,11 +2,8 @@
 
 Bringing home what a search on a device has written, at its end or before.
 
-The runs of a job's record into the record of this machine.
-
-Nothing is made comparable that was not: a campaign comes as it is, with its key, which is made of the device's
-fingerprint, the versions, the model, the options and the protocol. Only how its device is called and reached is told
-again, as the job knew it as its own machine.
+The runs of a job's record into the record of this machine: only how its device is called and reached is told again, as
+the job knew it as its own machine.
 """
 
 from __future__ import annotations
@@ -22,8 +19,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gnomon.core import codec
-from gnomon.core.sample import Campaign, Event
+from gnomon.core.sample import Event
 from gnomon.devices import unattended as unattended_program
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
@@ -32,7 +28,7 @@ from gnomon.errors import DeviceError, PackageError, UsageError
 from gnomon.jobs.unattended.command import Fetched, Job, job_of
 from gnomon.session import replay as recall
 from gnomon.session.package import check_destination
-from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
+from gnomon.store.join import Joined, join_records
 from gnomon.store.sqlite import SqliteStore, default_path
 from gnomon.system.process import guarded_folder
 
@@ -130,57 +126,6 @@ def _refused(answer: dict[str, Any], device: str, wanted: str) -> DeviceError | 
     return DeviceError(f"on {device}: {where}{reason}", hint=hints.get(kind, "Look at its disk, and try again."))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
-    """How many campaigns and runs were not there before."""
-
-    campaigns: int
-    runs: int
-
-
-def join_records(source: Store, target: Store, lab: Mapping[str, Any]) -> Joined:
-    """Add what `target` lacks of `source`; to be done again at any time. `lab` is how the device is called and reached.
-
-    A visit that both have sampled stays as the target has it: each may have gone on with the campaign by itself.
-    RecordError if a campaign is another's, or is being measured for here.
-    """
-    campaigns = runs = 0
-    for campaign in reversed(list(source.query(CampaignQuery()))):
-        campaigns += next(target.query(CampaignQuery(id=campaign.id)), None) is None
-        target.open_campaign(campaign)
-        runs += _add_runs(source, target, campaign)
-        _add_events(source, target, campaign, lab)
-    return Joined(campaigns=campaigns, runs=runs)
-
-
-def _add_runs(source: Store, target: Store, campaign: Campaign) -> int:
-    known = list(target.query(RunQuery(campaign=campaign.id)))
-    visits = {(r.candidate, r.process, r.block, r.profiled) for r in known if r.samples is not None}
-    failures = {codec.dumps(run) for run in known if run.samples is None}
-    count = 0
-    for run in source.query(RunQuery(campaign=campaign.id)):
-        if run.samples is None:
-            new = codec.dumps(run) not in failures
-        else:
-            new = (run.candidate, run.process, run.block, run.profiled) not in visits
-        if new:
-            target.append(campaign.id, run)
-            count += 1
-    return count
-
-
-def _add_events(source: Store, target: Store, campaign: Campaign, lab: Mapping[str, Any]) -> None:
-    known = {codec.dumps(event) for event in target.query(EventQuery(campaign=campaign.id))}
-    for event in source.query(EventQuery(campaign=campaign.id)):
-        told = _renamed(event, lab) if event.name == recall.NOTE else event
-        if codec.dumps(told) not in known:
-            target.append(campaign.id, told)
-
-
-def _renamed(event: Event, lab: Mapping[str, Any]) -> Event:
-    return replace(event, data={**event.data, **lab})
-
-
 DOCUMENT, LOG = "pareto.json", "log.txt"
 _MOST_FILES = 10_000
 _MOST_DOCUMENT_BYTES = 256 << 20
@@ -203,7 +148,7 @@ def fetch_unattended(id: str, *, device: str, out: PathLike | None = None, recor
         into = default_path() if record is None else Path(record)
         fetcher = _Fetcher(keep=keep, job=job, place=place, out=str(answer.get("out")))
         files = fetcher.files(_checked(answer.get("files"), job))
-        joined = Joined(campaigns=0, runs=0)
+        joined = Joined(campaigns=0, runs=0, events=0)
         with guarded_folder("gnomon-fetch-") as folder:
             if (remote := answer.get("record")) is not None:
                 keep.device.pull(str(remote), folder / "record.sqlite")
@@ -224,7 +169,12 @@ def fetch_unattended(id: str, *, device: str, out: PathLike | None = None, recor
 def _joined(copy: Path, record: Path, keep: Keep) -> Joined:
     lab = {"device": keep.config.name, "address": str(keep.config.address), "python": keep.python}
     with SqliteStore.open(copy) as source, SqliteStore.open(record) as target:
-        return join_records(source, target, lab)
+        return join_records(source, target, lambda event: _renamed(event, lab))
+
+
+def _renamed(event: Event, lab: Mapping[str, Any]) -> Event:
+    """The event; the one that notes where its campaign ran with how this machine knows the device."""
+    return replace(event, data={**event.data, **lab}) if event.name == recall.NOTE else event
 
 
 def _checked(listed: object, job: Job) -> list[PurePosixPath]:

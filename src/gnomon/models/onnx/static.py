@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, PackageError, UsageError
-from gnomon.models.model import Limits, Model, all_known, model_errors
+from gnomon.models.model import Limits, Model, all_known, model_errors, unique_names
 from gnomon.models.onnx.file import OnnxFile, read_onnx
 from gnomon.models.onnx.graph import load_onnx
 
@@ -105,6 +105,39 @@ def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
         raise PackageError(
             f"{source} cannot be copied to {target}: {error.strerror}", hint="Check the folder, its rights and space."
         ) from error
+
+
+def noted_copy(
+    source: Path, notes: Mapping[str, Mapping[str, str]], target: Path, *, digest: str, limits: Limits | None = None
+) -> int:
+    """Copy an ONNX file with notes in the metadata of its nodes, by their names in its graph; returns how many match.
+
+    Weights beside it are copied as well. ModelError if the file is another than that of `digest`, PackageError if the
+    copy cannot be written.
+    """
+    limits = limits or Limits()
+    with model_errors(source):
+        read = read_onnx(source, limits)
+    if read.digest != digest:
+        raise ModelError(f"{source} is another file than the one that was measured", hint="Name that one by --model.")
+    nodes = read.model.graph.node
+    labels = unique_names([node.name for node in nodes], [node.op_type for node in nodes])
+    count = 0
+    for node, label in zip(nodes, labels, strict=True):
+        own = notes.get(label, {})
+        count += bool(own)
+        kept = [entry for entry in node.metadata_props if entry.key not in own]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+        for key, value in own.items():
+            node.metadata_props.add(key=key, value=value)
+    if count:
+        copy_onnx(source, target, limits)
+        try:
+            target.write_bytes(read.model.SerializeToString())
+        except OSError as error:
+            raise PackageError(f"{target} cannot be written: {error.strerror}", hint="Make room there.") from error
+    return count
 
 
 def _link(file: Path, beside: Path) -> None:

@@ -1,0 +1,233 @@
+"""A job's answer for other tools, read by those: pyarrow, the onnx checker, a schema of Chrome's traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import gnomon
+from gnomon.errors import ModelError, RecordError
+from gnomon.jobs.runs.answers import keep
+from gnomon.jobs.runs.exports import chrome_trace
+from gnomon.models.load import load
+from gnomon.store.sqlite import SqliteStore
+from gnomon.testing.store import failed_run, sample_campaign, sample_run
+
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+
+MODEL = Path(__file__).parents[3] / "docs" / "examples" / "digits.onnx"
+
+STATE = {
+    "load_average_1m": 0.5,
+    "frequencies_khz": [1_200_000, None],
+    "governors": ["performance"],
+    "temperatures_c": {"cpu": 41.5},
+    "throttle_count": None,
+    "memory_available_bytes": 1 << 30,
+    "swap_used_bytes": None,
+    "on_battery": None,
+}
+
+TRACE = {
+    "type": "object",
+    "required": ["traceEvents", "displayTimeUnit"],
+    "properties": {
+        "displayTimeUnit": {"enum": ["ms", "ns"]},
+        "traceEvents": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["ph", "pid", "tid", "name"],
+                "oneOf": [
+                    {
+                        "properties": {
+                            "ph": {"const": "X"},
+                            "ts": {"type": "number", "minimum": 0},
+                            "dur": {"type": "number", "minimum": 0},
+                        },
+                        "required": ["ts", "dur"],
+                    },
+                    {
+                        "properties": {
+                            "ph": {"const": "C"},
+                            "ts": {"type": "number", "minimum": 0},
+                            "args": {"additionalProperties": {"type": "number"}},
+                        },
+                        "required": ["ts", "args"],
+                    },
+                    {
+                        "properties": {
+                            "ph": {"const": "M"},
+                            "name": {"enum": ["process_name", "thread_name", "thread_sort_index"]},
+                        },
+                        "required": ["args"],
+                    },
+                ],
+            },
+        },
+    },
+}
+"""What the description of the Trace Event Format says of the three kinds of events that are written."""
+
+
+def column(label: str, *, traced: bool = True) -> dict[str, Any]:
+    profile = {
+        "process": [0, 1, 2],
+        "call_us": [20.0, 24.0, 22.0],
+        "name": ["Conv a", "Reorder", "Conv b"],
+        "backend": ["cpu", "cpu", "npu"],
+        "operators": [[0, 1], [], [2]],
+        "wall_us": [[4.0, 6.0, 5.0], [1.0, None, 1.0], [2.5, 2.5, 2.5]],
+    }
+    samples = {
+        "process": [0, 1],
+        "block": [0, 0],
+        "started_at_s": [1000.5, 1001.5],
+        "inner": [2, 2],
+        "wall_us": [[20.0, 21.0], [22.0, 20.0]],
+        "cpu_us": None,
+    }
+    return {"label": label, "runs": {"profile": profile if traced else None, "samples": samples}}
+
+
+def document(record: Path) -> dict[str, Any]:
+    graph = load(MODEL).graph
+    times = {0: 5e-6, 2: 2.5e-6}
+    return {
+        "format": "gnomon-profile",
+        "version": 2,
+        "model": {"path": str(MODEL), "format": "onnx", "sha256": graph.digest, "operators": 9, "macs": None},
+        "device": "local",
+        "columns": [column("one"), column("two", traced=False)],
+        "operators": [
+            {
+                "index": op.index,
+                "name": op.name,
+                "type": op.type,
+                "times_s": {"one": times.get(op.index), "two": None},
+                "within": {"one": 0} if op.index == 1 else {},
+            }
+            for op in graph.operators
+        ],
+        "environments": [{"at_s": 1002.0, "seconds": 2.0, "before": STATE, "after": STATE}],
+        "campaign": "c1",
+        "record": str(record),
+    }
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    path = tmp_path / "record.sqlite"
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        for block in range(3):
+            store.append("c1", sample_run(block=block))
+        store.append("c1", failed_run())
+    keep(document(path), None)
+    return path
+
+
+def test_samples_are_read_back_by_pyarrow_as_the_csv_has_them(record: Path, tmp_path: Path) -> None:
+    (out,) = gnomon.export_run_as("parquet", out=tmp_path / "samples.parquet", record=record)
+    table = parquet.read_table(out)
+    rows = list(gnomon.export_run(record=record, form="csv"))
+    assert table.column_names == rows[0].split(",")
+    assert table.num_rows == len(rows) - 1
+    assert str(table.schema.field("wall_s").type) == "double"
+    walls = [float(row.split(",")[9]) for row in rows[1:] if row.split(",")[9]]
+    assert [value for value in table["wall_s"].to_pylist() if value is not None] == walls
+    assert sum(value is not None for value in table["failure_kind"].to_pylist()) == 1
+    with pytest.raises(RecordError, match="is there already"):
+        gnomon.export_run_as("parquet", out=out, record=record)
+
+
+def test_a_trace_has_a_track_a_configuration_with_its_kernels_in_order(record: Path, tmp_path: Path) -> None:
+    (out,) = gnomon.export_run_as("perfetto", out=tmp_path / "trace.json", record=record)
+    trace = json.loads(out.read_text(encoding="utf-8"))
+    jsonschema.validate(trace, TRACE)
+    events = trace["traceEvents"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert tracks == {(1, 1): "one", (2, 1): "one", (1, 2): "two", (2, 2): "two"}
+    call, *kernels = [e for e in events if e["ph"] == "X" and e["pid"] == 1]
+    assert [(k["name"], k["ts"], k["dur"]) for k in kernels] == [
+        ("Conv a", 0.0, 5.0),
+        ("Reorder", 5.0, 1.0),
+        ("Conv b", 6.0, 2.5),
+    ]
+    assert kernels[0]["args"]["operators"] == ["0 Conv", "1 Relu"]
+    assert call["dur"] == 22.0
+    blocks = [(e["tid"], e["ts"], e["dur"]) for e in events if e["ph"] == "X" and e["pid"] == 2]
+    assert blocks == [(1, 5e5, 82.0), (1, 15e5, 84.0), (2, 5e5, 82.0), (2, 15e5, 84.0)]
+    counters = {e["name"]: (e["ts"], e["args"]["value"]) for e in events if e["ph"] == "C"}
+    assert counters["frequency of core 0 (MHz)"] == (2e6, 1200.0)
+    assert counters["temperature of cpu (C)"] == (2e6, 41.5)
+    assert counters["load average of 1 min"] == (2e6, 0.5)
+    assert "frequency of core 1 (MHz)" not in counters
+
+
+def test_kernels_of_a_track_lie_within_their_call_without_overlapping(record: Path) -> None:
+    made = document(record)
+    made["columns"][0]["runs"]["profile"]["call_us"] = [None, None, None]
+    call, *kernels = [e for e in chrome_trace(made)["traceEvents"] if e["ph"] == "X" and e["pid"] == 1]
+    ends = [round((e["ts"] + e["dur"]) * 1000) for e in kernels]
+    assert [round(e["ts"] * 1000) for e in kernels] == [0, *ends[:-1]]
+    assert round(call["dur"] * 1000) == ends[-1]
+
+
+def test_model_explorer_gets_a_value_a_node_that_it_has(record: Path, tmp_path: Path) -> None:
+    (out,) = gnomon.export_run_as("model-explorer", out=tmp_path / "nodes", record=record)
+    found = json.loads(out.read_text(encoding="utf-8"))
+    names = [node.name for node in onnx.load(MODEL).graph.node]
+    assert found["results"] == {names[0]: {"value": 5.0}, names[2]: {"value": 2.5}}
+    assert [stop["stop"] for stop in found["gradient"]] == [0, 1]
+    assert out.name == "one.json"
+
+
+def test_model_explorer_makes_the_same_of_its_own_records(record: Path, tmp_path: Path) -> None:
+    builder = pytest.importorskip("model_explorer.node_data_builder", reason="pip install ai-edge-model-explorer")
+    (out,) = gnomon.export_run_as("model-explorer", out=tmp_path / "nodes", record=record)
+    found = json.loads(out.read_text(encoding="utf-8"))
+    made = builder.GraphNodeData(
+        results={name: builder.NodeDataResult(**value) for name, value in found["results"].items()},
+        gradient=[builder.GradientItem(**stop) for stop in found["gradient"]],
+    )
+    same = json.loads(made.to_json_string())
+    assert {name: same[name] for name in found} == found
+
+
+def test_netron_gets_a_copy_that_the_checker_takes(record: Path, tmp_path: Path) -> None:
+    (out,) = gnomon.export_run_as("netron", out=tmp_path / "timed.onnx", record=record)
+    onnx.checker.check_model(out, full_check=True)
+    before, after = onnx.load(MODEL), onnx.load(out)
+    notes = [{entry.key: entry.value for entry in node.metadata_props} for node in after.graph.node]
+    assert notes[:4] == [
+        {"gnomon one time": "5.00 us", "gnomon one backend": "cpu"},
+        {"gnomon one time": f"with {before.graph.node[0].name}", "gnomon one backend": "cpu"},
+        {"gnomon one time": "2.50 us", "gnomon one backend": "npu"},
+        {},
+    ]
+    for node in after.graph.node:
+        del node.metadata_props[:]
+    assert after == before
+
+
+def test_notes_go_to_the_file_that_was_measured_alone(record: Path, tmp_path: Path) -> None:
+    other = onnx.load(MODEL)
+    other.graph.doc_string = "another"
+    onnx.save(other, tmp_path / "other.onnx")
+    with pytest.raises(ModelError, match="another file"):
+        gnomon.export_run_as("netron", out=tmp_path / "o.onnx", model=tmp_path / "other.onnx", record=record)
+    assert not (tmp_path / "o.onnx").exists()
+
+
+def test_what_has_no_answer_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "record.sqlite"
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+    with pytest.raises(RecordError, match="no answer is kept"):
+        gnomon.export_run_as("perfetto", out=tmp_path / "t.json", record=path)
