@@ -18,7 +18,7 @@ from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.jobs.space.picture import draw_pictures, front_picture, selection_picture
 from gnomon.jobs.space.points import choice_of, pairs_of, points_of
 from gnomon.jobs.space.profiling.look import looked_files
-from gnomon.report.parts import SEVERAL
+from gnomon.report.plain import SEVERAL
 
 SVG = "{http://www.w3.org/2000/svg}"
 NONE: dict[str, Any] = {"selection": None, "validation": None}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
@@ -19,7 +19,6 @@ from gnomon.core.solver.solve import Solution
 from gnomon.core.stats import Comparison, Summary, summarise
 from gnomon.errors import MeasurementError
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
-from gnomon.jobs.place.derived import WHOLE, Derived, Insides
 from gnomon.jobs.place.inside import InsideResult
 from gnomon.jobs.place.sustained import Sustain, Sustained, check_sustainable, sustain
 from gnomon.jobs.place.transfers import inside_placer
@@ -50,6 +49,9 @@ from gnomon.session.reference import Sensitivity, doubts, drift, reference
 from gnomon.session.request import Request, patiently, timed
 from gnomon.session.targets import Missing, describe
 from gnomon.system.process import guarded_folder
+
+if TYPE_CHECKING:
+    from gnomon.jobs.place.derived import Derived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +246,8 @@ def _taken_apart(
     lab: Lab, folder: Path, contenders: list[Contender], columns: tuple[Column, ...], clock: Clock
 ) -> tuple[Column, ...]:
     """The columns with their kernels of several operators taken apart, the fastest column's first."""
+    from gnomon.jobs.place.derived import WHOLE, Insides
+
     insides = Insides(lab, folder, clock)
     found: dict[str, tuple[Derived, ...]] = {}
     for column, contender in sorted(zip(columns, contenders, strict=True), key=lambda pair: pair[0].level_s):

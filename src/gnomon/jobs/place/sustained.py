@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from gnomon.core.changes import LEAST, change_points
 from gnomon.core.sample import Failure, Run
 from gnomon.core.stats import median, quantile
 from gnomon.errors import UsageError
@@ -262,6 +261,8 @@ def sustained(
     label: str, asked: Sustain, runs: Sequence[Run], cooling: Cooling | None, failure: Failure | None
 ) -> Sustained:
     """What the runs of a configuration say."""
+    from gnomon.core.changes import LEAST
+
     rows = tuple(_rows(asked, runs))
     parts = [[row for row in rows if row.part == part] for part in dict.fromkeys(row.part for row in rows)]
     ran_s = sum(part[-1].since_s for part in parts)
@@ -340,6 +341,8 @@ def _level(rows: Sequence[Row]) -> Level | None:
 
 
 def _changes(rows: Sequence[Row]) -> Iterator[Change]:
+    from gnomon.core.changes import change_points
+
     middles = [max(median(row.wall_s), 1e-9) for row in rows]
     found = change_points(middles)
     for (start, at), (_, end) in pairwise(pairwise([0, *found, len(rows)])):
