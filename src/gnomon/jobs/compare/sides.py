@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnomon.core import codec
 from gnomon.core.strict_json import Strict
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.runs.answers import answer_of
@@ -79,8 +80,8 @@ def read_run(named: str, record: Path | None, formats: Collection[str] = CONFIGU
         document = _of_record(named, record, formats)
     from gnomon.jobs.documents import read_document
 
-    read_document(document)  # tells all that does not fit
-    return document
+    # Tells all that does not fit, and fills in what a document of before lacks.
+    return codec.document(read_document(document))
 
 
 def _of_file(path: Path, formats: Collection[str], number: int = 1) -> Mapping[str, Any]:

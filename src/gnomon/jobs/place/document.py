@@ -79,8 +79,8 @@ class ContenderPart:
     against_best: ComparisonPart | None
     difference: DifferencePart | None
     peak_rss_bytes: int | None
-    accelerators: tuple[Accelerator, ...]
-    device_memory_bytes: int | None
+    accelerators: tuple[Accelerator, ...] = ()
+    device_memory_bytes: int | None = None
     failure: Failure | None
     assignment: tuple[str | None, ...]
     operators_s: tuple[float | None, ...]
@@ -360,8 +360,8 @@ class ColumnPart:
     load_s: float
     first_call_s: float
     peak_rss_bytes: int | None
-    accelerators: tuple[Accelerator, ...]
-    device_memory_bytes: int | None
+    accelerators: tuple[Accelerator, ...] = ()
+    device_memory_bytes: int | None = None
     difference: DifferencePart | None
     unattributed_s: float
     profiler_overhead_s: float
