@@ -134,7 +134,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
             runner = CampaignRunner(device, store, asked, watch=watch, fresh=request.fresh, time_of_job=request.time)  # type: ignore[arg-type]
             info = SimpleNamespace(name="pretended", fingerprint={})
             yield SimpleNamespace(
-                request=request, runner=runner, link=device, device=info, probes={}, missing=[], counters=()
+                request=request, runner=runner, link=device, device=info, probes={}, missing=[], counters=(), targets=()
             )
 
     monkeypatch.setattr(job, "open_lab", open_lab)

@@ -194,6 +194,7 @@ def test_each_assignment_is_one_fresh_process_and_failures_are_none() -> None:
     lab: Any = SimpleNamespace(
         runner=runner,
         request=SimpleNamespace(effort=Effort(), wish=Wish()),
+        targets=(),
         job=lambda segments: {"segments": segments},
         tolerance=lambda configuration: configuration.tolerance,
     )

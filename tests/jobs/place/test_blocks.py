@@ -218,5 +218,5 @@ def measured(wall: int, cpu: int, *, waits: int = 0) -> Measured:
     ],
 )
 def test_the_clock_is_the_one_that_tells_the_whole_story(threads: int, field: list[Measured], clock: str) -> None:
-    lab = cast(Lab, SimpleNamespace(request=SimpleNamespace(wish=Wish(threads=threads))))
+    lab = cast(Lab, SimpleNamespace(request=SimpleNamespace(wish=Wish(threads=threads)), targets=()))
     assert choose_clock(lab, field) == clock
