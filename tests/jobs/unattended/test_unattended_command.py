@@ -76,7 +76,7 @@ def test_the_command_reads_back_as_the_request(asked: ParetoRequest) -> None:
     assert command == "pareto"
     values: dict[str, Any] = dict(pareto.make_context("pareto", list(words)).params)
     assert values.pop("as_json")
-    for name in ("quiet", "picture", "unattended"):
+    for name in ("quiet", "picture", "unattended", "html"):
         assert not values.pop(name)
     model, measure, out, overwrite = (values.pop(name) for name in ("model", "measure", "out", "overwrite"))
     assert pareto_request(model, read(model, values), out=out, overwrite=overwrite, measure=measure) == asked
