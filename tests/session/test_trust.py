@@ -22,7 +22,7 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 
 
 def quiet_lab(*environments: Any) -> Any:
-    return SimpleNamespace(runner=SimpleNamespace(environments=environments), doubts=[])
+    return SimpleNamespace(runner=SimpleNamespace(environments=environments), doubts=[], targets=())
 
 
 def busy(foreign_s: float) -> dict[str, dict[str, float]]:

@@ -31,3 +31,10 @@ def write_page(document: Mapping[str, Any], out: Path) -> int:
     from gnomon.jobs.html.job import write_page as write
 
     return write(document, out)
+
+
+def html_page(document: Mapping[str, Any], name: str) -> str:
+    """The page of one document as text: what `to_html` of a result gives."""
+    from gnomon.jobs.html.page import page
+
+    return page([document], [name])

@@ -17,7 +17,7 @@ VEGA_LITE = "application/vnd.vegalite.v5+json"
 """The type by which notebooks know a chart."""
 
 _WIDTH, _MOST_ROWS = 160, 20
-_PAGE = "gnomon.jobs.html.page:page"
+_PAGE = "gnomon.api.html:html_page"
 
 
 class Answer:
@@ -46,7 +46,7 @@ class Answer:
 
     def to_html(self) -> str:
         """One page in HTML that shows all of it, needs nothing else, and holds the document (docs/jobs/report.md)."""
-        made: str = _function(_PAGE)([self.document()], [type(self).__name__])
+        made: str = _function(_PAGE)(self.document(), type(self).__name__)
         return made
 
     def table_rows(self) -> dict[str, Rows]:
