@@ -14,13 +14,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError
-from gnomon.formats.onert.config import ConfigCfg
-from gnomon.formats.onert.manifest import Manifest
 from gnomon.system.files import read_at_most
+
+if TYPE_CHECKING:
+    from gnomon.formats.onert.config import ConfigCfg
+    from gnomon.formats.onert.manifest import Manifest
 
 NCNN_MAGIC = b"7767517"
 """The first bytes of an ncnn ``.param`` file."""

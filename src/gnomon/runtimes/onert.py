@@ -17,9 +17,7 @@ from gnomon.core.graph import Operator
 from gnomon.core.sample import Failure
 from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, ProgramRefused, Shell, Taken
 from gnomon.errors import ProblemError, UsageError
-from gnomon.formats.onert.operators import ir_opcode
 from gnomon.models.model import Model
-from gnomon.models.nnpackage import write_nnpackage
 from gnomon.runtimes.base import (
     Ask,
     Assignment,
@@ -113,6 +111,8 @@ class Onert:
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
         """An nnpackage whose config holds the map and the threads beside what it held before."""
+        from gnomon.models.nnpackage import write_nnpackage
+
         made = settings(configuration, assignment)
         threads = str(configuration.options.get("threads", 1))
         destination = folder / "nnpackage"
@@ -171,6 +171,8 @@ def _settle(
 
 
 def _of_kind(model: PlacedModel, kind: str) -> list[Operator]:
+    from gnomon.formats.onert.operators import ir_opcode
+
     return [op for op in model.graph.operators if ir_opcode(op.type) == kind]
 
 

@@ -31,7 +31,6 @@ from gnomon.errors import PackageError
 from gnomon.measure.link import packed_agent
 from gnomon.models.copies import copy_model
 from gnomon.models.model import Model
-from gnomon.models.nnpackage import CONFIG, MANIFEST, METADATA, read_nnpackage, write_nnpackage
 from gnomon.runtimes.base import PlacedModel, whole_segment
 from gnomon.runtimes.onert import Onert
 from gnomon.session.contender import Contender
@@ -299,6 +298,8 @@ def check_scheduled(source: Path, destination: Path, *, overwrite: bool) -> None
 
     A package that gnomon scheduled before is replaced; with `overwrite` any nnpackage is, and never the source itself.
     """
+    from gnomon.models.nnpackage import MANIFEST, METADATA
+
     here, there = source.resolve(), destination.resolve()
     if here == there or here.is_relative_to(there) or there.is_relative_to(here):
         raise PackageError(
@@ -317,6 +318,7 @@ def check_scheduled(source: Path, destination: Path, *, overwrite: bool) -> None
 def write_scheduled(model: Model, schedule: Schedule, destination: Path, *, overwrite: bool = False) -> Path:
     """Write the model's package with a schedule to `destination`, whole or not at all. PackageError if that fails."""
     from gnomon.formats.onert.config import settings_text, with_placement
+    from gnomon.models.nnpackage import CONFIG, METADATA, read_nnpackage, write_nnpackage
 
     check_scheduled(model.path, destination, overwrite=overwrite)
     with staged(destination) as folder:

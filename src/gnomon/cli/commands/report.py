@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gnomon.cli.help import command
+from gnomon.cli.main import write_report
 from gnomon.cli.values import complete_run
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
@@ -35,7 +36,8 @@ def report(runs: tuple[str, ...], out: Path, changed: tuple[str, ...], record: P
     A RUN is named as for gnomon compare. The page needs no network and no other file, and holds the documents of the
     runs: gnomon compare and gnomon report take it in place of a run.
     """
-    from gnomon.api.html import write_report
+    from gnomon.api.html import write_report as write_page
+    from gnomon.jobs.html.report import written_report
 
-    size = write_report(*runs, out=out, record=record, changed=changed)
-    click.echo(f"{out}: {size:,} bytes")
+    size_bytes = write_page(*runs, out=out, record=record, changed=changed)
+    write_report(written_report, out, size_bytes)
