@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.jobs.space.kits.daskkit import dask_cluster
-from tests.jobs.suite.suitekit import measure
+from tests.jobs.suite.suitekit import calls, measure
 
 from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.suite.job import SuiteRequest, run_suite
@@ -33,6 +38,28 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteRequest:
 def resources(number: int) -> list[str]:
     mine = ("ab", "cd")[number]
     return ["--nthreads", "2", "--resources", " ".join(f"gnomon-{name}=1" for name in mine)]
+
+
+def test_a_worker_that_dies_is_replaced_and_all_cells_end_once(lab: SuiteRequest, tmp_path: Path) -> None:
+    (tmp_path / "slow").write_text("0.3")
+    (tmp_path / "dead").write_text("d")
+
+    def kill_one() -> None:
+        # Dask's nanny starts a worker again that it has seen running, and none that dies before: so in its fourth cell.
+        while not (often := [pid for pid, n in Counter(pid for _, _, pid in calls(tmp_path)).items() if n >= 4]):
+            time.sleep(0.01)
+        os.kill(often[0], signal.SIGKILL)
+
+    with dask_cluster(tmp_path, workers=2, options=resources) as address:
+        threading.Thread(target=kill_one, daemon=True).start()
+        found = run_suite(SuiteRequest(path=lab.path, record=lab.record, out=tmp_path, cluster=address), measure)
+    assert not [(part.device, part.error) for part in found.made.cells if part.error]
+    assert found.whole and found.made.done == 20 and "d" not in {part.device for part in found.made.cells}
+    ended = (tmp_path / "ended").read_text().split()
+    assert set(ended) == {part.id for part in found.made.cells}
+    assert len({pid for _, _, pid in calls(tmp_path)}) == 3  # one has died, and another one came
+    at_once = Counter(device for _, device, _ in calls(tmp_path))
+    assert set(at_once) == set("abcd")
 
 
 def test_a_device_that_no_worker_offers_gets_no_cells(lab: SuiteRequest, tmp_path: Path) -> None:
