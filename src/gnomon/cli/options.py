@@ -12,6 +12,7 @@ from gnomon.cli.values import (
     Cores,
     EnvironmentValue,
     InputValue,
+    Percent,
     Seconds,
     ShapeValue,
     Threads,
@@ -475,6 +476,43 @@ _NAMES = (
     *("target", "linker", "threads", "wait_s", "fetch"),
     *("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed", "out"),
 )
+
+
+_COMPARING = (
+    click.option(
+        "--fail-slower",
+        type=Percent(),
+        metavar="3%",
+        help="End with status 1 where a configuration is surely slower by more.",
+    ),
+    click.option(
+        "--relevant",
+        type=Percent(),
+        default=0.01,
+        metavar="1%",
+        help="What lies within this is the same.  [default: 1%]",
+    ),
+    click.option(
+        "--alpha",
+        type=click.FloatRange(1e-6, 0.5),
+        default=0.01,
+        show_default=True,
+        help="With this probability at most a verdict is wrong, all that are compared at once together.",
+    ),
+)
+changed_option = click.option(
+    "--changed",
+    multiple=True,
+    type=click.Choice(["machine", "governor", "version", "threads"]),
+    help="What was changed on purpose, and is to be judged. May be repeated.",
+)
+
+
+def comparing_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of comparing runs."""
+    for option in reversed((*_COMPARING, changed_option)):
+        command = option(command)
+    return command
 
 
 shape_option = click.option(

@@ -171,11 +171,12 @@ def test_what_sessions_differ_by_is_learnt_from_earlier_runs() -> None:
         (lambda d: d["fingerprint"].update(cpu_model="another"), "machine"),
         (lambda d: d["fingerprint"].update(governor="powersave"), "governor"),
         (lambda d: d["versions"].update(onert="9.9"), "version"),
+        (lambda d: d.update(threads=[4]), "threads"),
     ],
 )
 def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, change: Any, kind: str) -> None:
     rng = np.random.default_rng(1)
-    before, after = document(rng), document(rng)
+    before, after = document(rng, threads=[1]), document(rng, threads=[1])
     change(after)
     found = pair(tmp_path, before, after)
     assert found.pairs[0].unlike

@@ -84,8 +84,10 @@ def bench(folder: Path, monkeypatch: pytest.MonkeyPatch, search: str, iterations
 def told(found: Pareto | None) -> Any:
     """All that must not depend on whether the search was ended in between."""
     assert found is not None
-    points = tuple(replace(point, measured=None) for point in found.points)  # but for when it ran
-    return found.samples, found.searched.told, found.searched.volume, points, found.certificate
+    points = tuple(replace(point, measured=None) for point in found.points)
+    # All runs of the points too, but for when they were made.
+    runs = [[replace(run, started_at_s=0.0) for run in p.measured.runs] for p in found.points if p.measured]
+    return found.samples, found.searched.told, found.searched.volume, points, runs, found.certificate
 
 
 def twice(device: Pretended) -> dict[str, int]:

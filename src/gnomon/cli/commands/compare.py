@@ -9,7 +9,8 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import write_json, write_report
-from gnomon.cli.values import Percent, complete_run
+from gnomon.cli.options import comparing_options
+from gnomon.cli.values import complete_run
 
 _SLOWER = 1
 _PATH = click.Path(dir_okay=False, path_type=Path)
@@ -17,28 +18,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 
 @command(short_help="Compare runs: what got faster, slower, or stayed the same.")
 @click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True, shell_complete=complete_run)
-@click.option(
-    "--fail-slower",
-    type=Percent(),
-    metavar="3%",
-    help="End with status 1 where a configuration is surely slower by more.",
-)
-@click.option(
-    "--relevant", type=Percent(), default=0.01, metavar="1%", help="What lies within this is the same.  [default: 1%]"
-)
-@click.option(
-    "--alpha",
-    type=click.FloatRange(1e-6, 0.5),
-    default=0.01,
-    show_default=True,
-    help="With this probability at most a verdict is wrong, all of a pair together.",
-)
-@click.option(
-    "--changed",
-    multiple=True,
-    type=click.Choice(["machine", "governor", "version", "threads"]),
-    help="What was changed on purpose, and is to be judged. May be repeated.",
-)
+@comparing_options
 @click.option("--junit", type=_PATH, metavar="FILE", help="Write JUnit XML: a test case a configuration.")
 @click.option("--markdown", type=_PATH, metavar="FILE", help="Write a table in Markdown, for a pull request.")
 @click.option("--action-benchmark", type=_PATH, metavar="FILE", help="Write what github-action-benchmark reads.")

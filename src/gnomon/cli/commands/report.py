@@ -8,6 +8,7 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import write_report
+from gnomon.cli.options import changed_option
 from gnomon.cli.values import complete_run
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
@@ -23,12 +24,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     default=Path("report.html"),
     help="The page, which is replaced where it is there.  [default: report.html]",
 )
-@click.option(
-    "--changed",
-    multiple=True,
-    type=click.Choice(["machine", "governor", "version", "threads"]),
-    help="What was changed on purpose between RUNs, and is to be judged. May be repeated.",
-)
+@changed_option
 @click.option("--record", type=_PATH, metavar="FILE", help="The results database.  [default: the user's own]")
 def report(runs: tuple[str, ...], out: Path, changed: tuple[str, ...], record: Path | None) -> None:
     """Write one page in HTML that shows each RUN, and of several what changed since the first.

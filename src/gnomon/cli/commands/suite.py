@@ -9,7 +9,7 @@ import click
 
 from gnomon.cli.help import command, group
 from gnomon.cli.main import write_json, write_report
-from gnomon.cli.values import Percent
+from gnomon.cli.options import comparing_options
 
 _NOT_ALL, _SLOWER = 1, 1
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -79,28 +79,7 @@ def status(name: str, record: Path | None, as_json: bool) -> None:
 @command(short_help="Compare two runs of a suite, cell by cell.")
 @click.argument("before", metavar="[RUN]", default="last~1")
 @click.argument("after", metavar="[RUN]", default="last")
-@click.option(
-    "--fail-slower",
-    type=Percent(),
-    metavar="3%",
-    help="End with status 1 where a configuration is surely slower by more.",
-)
-@click.option(
-    "--relevant", type=Percent(), default=0.01, metavar="1%", help="What lies within this is the same.  [default: 1%]"
-)
-@click.option(
-    "--alpha",
-    type=click.FloatRange(1e-6, 0.5),
-    default=0.01,
-    show_default=True,
-    help="With this probability at most a verdict is wrong, all of all cells together.",
-)
-@click.option(
-    "--changed",
-    multiple=True,
-    type=click.Choice(["machine", "governor", "version", "threads"]),
-    help="What was changed on purpose, and is to be judged. May be repeated.",
-)
+@comparing_options
 @_record
 @_json
 def compare(before: str, after: str, fail_slower: float | None, as_json: bool, **values: Any) -> int:

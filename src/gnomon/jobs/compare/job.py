@@ -323,6 +323,10 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tup
             found.append(("machine", f"the machines differ in {told}{shown}"))
     if a.get("governor") != b.get("governor"):
         found.append(("governor", f"the frequency governors differ: {a.get('governor')} and {b.get('governor')}"))
+    threads = [document.get("threads") or [] for document in (before, after)]
+    if all(threads) and threads[0] != threads[1]:
+        told = " and ".join(", ".join(map(str, counts)) for counts in threads)
+        found.append(("threads", f"the numbers of threads differ: {told}"))
     for name in sorted(before["versions"].keys() & after["versions"].keys()):
         if before["versions"][name] != after["versions"][name]:
             told = f"{name} is {before['versions'][name]} and {after['versions'][name]}"

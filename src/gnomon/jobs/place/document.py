@@ -165,6 +165,7 @@ class PlaceDocument:
     seconds: float
     waited_s: float
     resolutions_s: Mapping[str, float] = field(default_factory=dict)
+    threads: tuple[int, ...] = ()
 
 
 def place_document(found: Placement) -> dict[str, Any]:
@@ -183,6 +184,7 @@ def placed(found: Placement) -> PlaceDocument:
         device=found.device,
         fingerprint=found.fingerprint,
         versions=found.versions,
+        threads=found.threads,
         clock=found.clock,
         decision=_decision(found),
         contenders=tuple(_contender(found, one) for one in proved),
@@ -481,6 +483,7 @@ class ProfileDocument:
     waited_s: float
     sustained: tuple[SustainedPart, ...] = ()
     resolutions_s: Mapping[str, float] = field(default_factory=dict)
+    threads: tuple[int, ...] = ()
 
 
 def profile_document(found: Profile) -> dict[str, Any]:
@@ -498,6 +501,7 @@ def profile_document(found: Profile) -> dict[str, Any]:
             device=found.device,
             fingerprint=found.fingerprint,
             versions=found.versions,
+            threads=found.threads,
             clock=found.clock,
             fastest=found.fastest.label,
             tied=tuple(c.label for c in columns if c.against_fastest and c.against_fastest.verdict == "tie"),

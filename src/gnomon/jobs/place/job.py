@@ -112,6 +112,7 @@ class Profile(Answer):
     resumed: bool
     seconds: float
     waited_s: float = 0.0
+    threads: tuple[int, ...] = ()
     sustained: tuple[Sustained, ...] = ()
 
     document_by = "gnomon.jobs.place.document:profile_document"
@@ -189,6 +190,7 @@ def _profile(
             device=lab.device.name,
             fingerprint=lab.device.fingerprint,
             versions={name: probe.version for name, probe in lab.probes.items()},
+            threads=request.wish.thread_counts,
             clock=clock,
             columns=columns,
             missing=tuple(lab.missing),
@@ -399,6 +401,7 @@ class Placement(Answer):
     resumed: bool
     seconds: float
     waited_s: float = 0.0
+    threads: tuple[int, ...] = ()
 
     document_by = "gnomon.jobs.place.document:place_document"
     chart_by = "gnomon.jobs.place.chart:configurations_chart"
@@ -475,6 +478,7 @@ def _place(
             device=lab.device.name,
             fingerprint=lab.device.fingerprint,
             versions={name: probe.version for name, probe in lab.probes.items()},
+            threads=request.wish.thread_counts,
             clock=clock,
             verdict=verdict,
             verified=verified,
