@@ -25,8 +25,9 @@ from gnomon.jobs.compare.report import compare_report, headline
 from gnomon.jobs.compare.sides import embedded, read_side
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.place.document import profile_document
-from gnomon.jobs.runs.answers import keep
+from gnomon.jobs.runs.answers import ANSWER, keep
 from gnomon.report.page import Page
+from gnomon.store.base import note
 from gnomon.store.sqlite import SqliteStore
 
 
@@ -256,6 +257,13 @@ def test_a_run_is_named_in_every_way(tmp_path: Path) -> None:
     assert isinstance(read_document(runs.document()), CompareDocument)
     with pytest.raises(RecordError):
         read_side("last~2", record)
+    damaged = Campaign(id="2" * 32, kind="profile", key="k", context=context, started_at_s=2.0)
+    with SqliteStore.open(record) as store:
+        store.open_campaign(damaged)
+        note(store, damaged.id, ANSWER, {"zlib": "!"})
+    assert read_side("last~1", record).document == made[0]  # it is passed over, and told where it is named
+    with pytest.raises(RecordError, match="damaged"):
+        read_side(damaged.id, record)
 
 
 def test_earlier_runs_of_the_record_widen_the_interval(tmp_path: Path) -> None:

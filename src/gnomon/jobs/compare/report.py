@@ -107,8 +107,9 @@ def _pair(
     moved = [row["label"] for row in rows if row["moved"] > 0]
     if moved:
         page.item(
-            f"Warning: the machine's speed moved within a run ({listed(moved)}): intervals are wider for it.",
-            "Let the device settle, or measure longer.",
+            f"Warning: the machine's speed moves within runs, or from one to the next ({listed(moved)}): "
+            "intervals are wider for it.",
+            "Let the device settle, or measure longer; earlier runs in the results database tell how far runs differ.",
         )
     for name, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):
         if labels:

@@ -20,7 +20,7 @@ from gnomon.store.base import CampaignQuery, Store
 _MOST_BYTES = 256 << 20
 _MOST_EARLIER = 30
 _STRICT = Strict(
-    what="the document of a run",
+    what="document of a run",
     hint="Give what --json printed, or a report of gnomon in HTML.",
     most_letters=_MOST_BYTES,
 )
@@ -142,7 +142,10 @@ def _answers(
 ) -> Iterator[dict[str, Any]]:
     """The answers of some formats, the newest first."""
     for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
-        document = answer_of(store, campaign)
+        try:
+            document = answer_of(store, campaign)
+        except RecordError:  # one that is damaged is told where it is named, and no reason to stop here
+            continue
         if document is not None and document.get("format") in formats:
             yield document
 
