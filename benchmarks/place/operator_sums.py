@@ -31,7 +31,7 @@ def written(folder: Path) -> list[Path]:
     import torch
     from torch import nn
 
-    from gnomon.agent.drivers.executorch_lower import lower
+    from gnomon.agent.drivers.executorch.lower import lower
 
     def block(inputs: int, outputs: int, stride: int) -> nn.Module:
         wide = 4 * inputs

@@ -21,7 +21,7 @@ pytest.importorskip("onnx")
 from tests.runtimes.providerskit import NAMES, configured, environment, linked, net, placed, probed, run
 
 from gnomon.agent.driver import Refused
-from gnomon.agent.drivers import onnx_placed
+from gnomon.agent.drivers.onnxruntime.placed import supports
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.load import load
@@ -66,7 +66,7 @@ def test_what_cannot_be_placed_is_refused_with_a_next_step() -> None:
 def test_a_version_that_ignores_rules_loads_no_plan() -> None:
     old = SimpleNamespace(__version__="1.24.4")
     with pytest.raises(Refused, match=r"1\.24\.4 ignores .*needs 1\.25"):
-        onnx_placed.supports(old, lambda: None, {"model": "m.onnx", "options": {"try": "cpu", "accelerators": {}}})
+        supports(old, lambda: None, {"model": "m.onnx", "options": {"try": "cpu", "accelerators": {}}})
 
 
 class Loading:

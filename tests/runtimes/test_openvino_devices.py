@@ -114,7 +114,7 @@ LOAD = """
 import json, sys
 import numpy as np
 from gnomon.agent.driver import Refused, driver_for
-from gnomon.agent.drivers import openvino_hetero as hetero
+from gnomon.agent.drivers.openvino import hetero
 segment, lie = json.loads(sys.argv[1]), sys.argv[2]
 real = hetero.place
 def lying(ov, model, names, backends, places):

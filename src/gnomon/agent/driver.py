@@ -64,14 +64,14 @@ class Driver(Protocol):
 def driver_for(runtime: str) -> Driver:
     """The driver of a runtime by its name; a third party's by its import path ``package.module:Class``."""
     known = {
-        "executorch": ".drivers.executorch:ExecuTorchDriver",
-        "litert": ".drivers.litert:LiteRtDriver",
+        "executorch": ".drivers.executorch.driver:ExecuTorchDriver",
+        "litert": ".drivers.litert.driver:LiteRtDriver",
         "ncnn": ".drivers.ncnn:NcnnDriver",
         "onert": ".drivers.onert:OnertDriver",
-        "onnxruntime": ".drivers.onnxruntime:OnnxRuntimeDriver",
-        "openvino": ".drivers.openvino:OpenVinoDriver",
+        "onnxruntime": ".drivers.onnxruntime.driver:OnnxRuntimeDriver",
+        "openvino": ".drivers.openvino.driver:OpenVinoDriver",
         "pytorch": ".drivers.pytorch:PyTorchDriver",
-        "tvm": ".drivers.tvm:TvmDriver",
+        "tvm": ".drivers.tvm.driver:TvmDriver",
     }
     path = known.get(runtime, runtime)
     module, _, name = path.partition(":")

@@ -17,9 +17,10 @@ import platform
 import py_compile
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Self
 
@@ -196,14 +197,20 @@ def packed_agent(*, compiled: bool = False) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
-        folder = resources.files("gnomon.agent")
-        inside = [("", e) for e in folder.iterdir()] + [("drivers/", e) for e in (folder / "drivers").iterdir()]
-        for path, entry in sorted((f"{under}{e.name}", e) for under, e in inside if e.name.endswith(".py")):
-            source = entry.read_bytes()
+        for path, source in sorted(_modules(resources.files("gnomon.agent"))):
             archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}", _EPOCH), source)
             if compiled:
                 archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}c", _EPOCH), _compiled(source, path))
     return buffer.getvalue()
+
+
+def _modules(folder: Traversable, under: str = "") -> Iterator[tuple[str, bytes]]:
+    """The paths and sources of the modules in a folder, and of those in the folders below it."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _modules(entry, f"{under}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield f"{under}{entry.name}", entry.read_bytes()
 
 
 def _compiled(source: bytes, path: str) -> bytes:

@@ -33,7 +33,9 @@ from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
 
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
-_CPU, _DEVICES, _SCRIPT = "cpu", "devices", "openvino_hetero.py"
+_CPU, _DEVICES = "cpu", "devices"
+#: The name that a package has for the agent's `drivers/openvino/hetero.py`.
+_SCRIPT = "openvino_hetero.py"
 
 
 class OpenVino(WholeModelRuntime):
@@ -142,7 +144,7 @@ class OpenVino(WholeModelRuntime):
         written = super().package(model, configuration, assignment, folder)
         options = _options(model.graph, configuration, assignment)
         if "backends" in options:
-            source = importlib.resources.files("gnomon.agent.drivers").joinpath(_SCRIPT)
+            source = importlib.resources.files("gnomon.agent.drivers.openvino").joinpath("hetero.py")
             try:
                 with importlib.resources.as_file(source) as path:
                     shutil.copyfile(path, folder / _SCRIPT)

@@ -18,9 +18,9 @@ from tests.agent.drivers import tvm_models
 from tests.agent.drivers.tvm_models import needs_tvm
 
 from gnomon.agent.driver import Refused
-from gnomon.agent.drivers import tvm as driver_tvm
-from gnomon.agent.drivers import tvm_library
-from gnomon.agent.drivers.tvm import TvmDriver
+from gnomon.agent.drivers.tvm import driver as driver_tvm
+from gnomon.agent.drivers.tvm import library as tvm_library
+from gnomon.agent.drivers.tvm.driver import TvmDriver
 
 pytestmark = needs_tvm
 
@@ -28,7 +28,7 @@ _SCRIPT = """
 import json, os, sys, time
 import numpy as np
 from gnomon.agent.arrays import make_buffers
-from gnomon.agent.drivers.tvm import TvmDriver
+from gnomon.agent.drivers.tvm.driver import TvmDriver
 asked = json.loads(sys.stdin.readline())
 told = {}
 buffers = make_buffers(asked["tensors"])

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.agent.drivers.litertkit import SHAPE, tflite
 
 from gnomon.agent.driver import Refused
-from gnomon.agent.drivers import litert_c
-from gnomon.agent.drivers.litert import LiteRtDriver
-from gnomon.agent.drivers.litert_c import in_place_like, usable_in_place
-from gnomon.agent.drivers.litert_interpreter import NOTHING_TAKEN
-from gnomon.agent.drivers.litert_kernels import DELEGATE_KERNEL, OPERATOR, Event, match, rows
+from gnomon.agent.drivers.litert import c_api
+from gnomon.agent.drivers.litert.c_api import in_place_like, usable_in_place
+from gnomon.agent.drivers.litert.driver import LiteRtDriver
+from gnomon.agent.drivers.litert.interpreter import NOTHING_TAKEN
+from gnomon.agent.drivers.litert.kernels import DELEGATE_KERNEL, OPERATOR, Event, match, rows
 
 pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
 
@@ -133,12 +133,12 @@ def test_an_open_shape_is_what_is_fed_and_its_output_is_made(tmp_path: Path, ker
 
 def test_a_version_that_would_misread_its_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for old in ("2.1.5", "1.4.0"):
-        monkeypatch.setattr(litert_c, "version", lambda old=old: old)
+        monkeypatch.setattr(c_api, "version", lambda old=old: old)
         with pytest.raises(Refused, match=r"2\.1\.6 or later"):
-            litert_c.load_library()
+            c_api.load_library()
     for new in ("2.1.6", "3.0", "unknown"):
-        monkeypatch.setattr(litert_c, "version", lambda new=new: new)
-        litert_c.load_library()
+        monkeypatch.setattr(c_api, "version", lambda new=new: new)
+        c_api.load_library()
 
 
 def test_unknown_kernels_are_refused(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_threads_are_started(tmp_path: Path) -> None:
     path.write_bytes(tflite("conv", "conv", shape=(1, 64, 64, 64)))
     script = (
         "import json, os, sys, numpy as np\n"
-        "from gnomon.agent.drivers.litert import LiteRtDriver\n"
+        "from gnomon.agent.drivers.litert.driver import LiteRtDriver\n"
         "x, y = np.zeros((1, 64, 64, 64), np.float32), np.zeros((1, 64, 64, 64), np.float32)\n"
         "before = len(os.listdir('/proc/self/task'))\n"
         "m = LiteRtDriver().load(json.loads(sys.argv[1]), {'x': x, 'y': y}, profiled=False)\n"

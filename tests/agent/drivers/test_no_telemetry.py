@@ -45,4 +45,4 @@ def test_nothing_imports_a_runtime_around_that(package: str) -> None:
         for p in folder.rglob("*.py")
         if f"import {package}\n" in p.read_text(encoding="utf-8")
     ]
-    assert found == [f"agent/drivers/{package}.py"]
+    assert found == [f"agent/drivers/{package}/driver.py"]

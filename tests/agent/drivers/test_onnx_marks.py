@@ -13,7 +13,7 @@ from tests.models.modelkit import model, node, value
 
 onnx = pytest.importorskip("onnx")
 
-from gnomon.agent.drivers.onnx_marks import NotOnnx, marked, nodes_of, number_of  # noqa: E402
+from gnomon.agent.drivers.onnxruntime.marks import NotOnnx, marked, nodes_of, number_of  # noqa: E402
 
 
 def made() -> bytes:

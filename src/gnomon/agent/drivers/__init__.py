@@ -1,1 +1,1 @@
-"""One file a runtime: what loads it on the device, times it and says what it ran."""
+"""Runtimes on the device: a file each, or a folder with a `driver.py`; they load models, time them and say what ran."""

@@ -76,7 +76,7 @@ def channels_last(module: Any) -> Any:
     """The network with the channels of its convolutions last, where little else has to be turned for it: of channels
     there are whole vectors also where an image is small.
 
-    The agent's `tvm_nodes` has the same function: records are of the layers that both make.
+    The agent's `drivers.tvm.nodes` has the same function: records are of the layers that both make.
     """
     given = wildcard()
 

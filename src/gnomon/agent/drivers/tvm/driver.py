@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from ..arrays import Buffers
-from ..driver import Refused
-from .tvm_library import Library, compiled, linker
-from .tvm_machine import TvmModel
+from ...arrays import Buffers
+from ...driver import Refused
+from .library import Library, compiled, linker
+from .machine import TvmModel
 
 #: Each version of apache-tvm with those of apache-tvm-ffi that were tried with it. Others crash without a word.
 TRIED = {"0.27.0.post1": ("0.1.14.post0", "0.1.14.post1")}

@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from ..driver import Refused
+from ...driver import Refused
 
 _MARK = "gnomon_node_"
 _SMALL = 64

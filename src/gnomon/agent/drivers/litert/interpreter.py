@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Buffers
-from ..driver import Refused
-from .litert_c import GPU, check_tensor
+from ...arrays import Array, Buffers
+from ...driver import Refused
+from .c_api import GPU, check_tensor
 
 MODES = ("xnnpack", "builtin", "reference")
 #: What a load by XNNPACK reports where the delegate took no operator; no configuration expects it.

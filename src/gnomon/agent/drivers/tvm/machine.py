@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Buffers, output_array
-from ..driver import Refused
-from .tvm_library import Library
+from ...arrays import Buffers, output_array
+from ...driver import Refused
+from .library import Library
 
 _CPU, _POOLED = 1, 2
 _ALIGNMENT = 64

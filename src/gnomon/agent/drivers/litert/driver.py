@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Buffers
-from ..driver import Loaded, Refused
-from ..lifeline import die_with_parent
-from .litert_c import GPU, CompiledModel, check_fixed, load_library, version
-from .litert_interpreter import (
+from ...arrays import Array, Buffers
+from ...driver import Loaded, Refused
+from ...lifeline import die_with_parent
+from .c_api import GPU, CompiledModel, check_fixed, load_library, version
+from .interpreter import (
     MODES,
     NOTHING_TAKEN,
     LiteRtInterpreter,
@@ -39,7 +39,7 @@ from .litert_interpreter import (
     threads_of,
     whole_graph,
 )
-from .litert_kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
+from .kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
 
 _NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
 _TRIAL_S = 60.0

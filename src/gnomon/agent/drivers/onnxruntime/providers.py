@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..driver import Refused
-from .onnx_marks import mark_of, marked
+from ...driver import Refused
+from .marks import mark_of, marked
 
 CPU = "CPUExecutionProvider"
 OLDEST = (1, 25)

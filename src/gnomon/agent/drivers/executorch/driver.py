@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Buffers, output_array
-from ..driver import Refused
-from .executorch_lower import PORTABLE, XNNPACK, lower_once
+from ...arrays import Buffers, output_array
+from ...driver import Refused
+from .lower import PORTABLE, XNNPACK, lower_once
 
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 

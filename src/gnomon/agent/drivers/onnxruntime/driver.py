@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from ..arrays import Buffers
-from ..driver import Refused
-from .onnx_binding import bound_call
-from .onnx_placed import PlacedSession, supports
-from .onnx_providers import ASSIGNED, CPU, built_in, plugins_here
+from ...arrays import Buffers
+from ...driver import Refused
+from .binding import bound_call
+from .placed import PlacedSession, supports
+from .providers import ASSIGNED, CPU, built_in, plugins_here
 
 _arena_registered = False
 
@@ -146,7 +146,7 @@ class OnnxRuntimeDriver:
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
         """Whether the whole model loads: ``{"whole": true}``, or Refused with the reason.
 
-        With the option `try`, a backend of several, which nodes it takes: see `onnx_placed.supports`.
+        With the option `try`, a backend of several, which nodes it takes: see `placed.supports`.
         """
         ort = _onnxruntime()
 

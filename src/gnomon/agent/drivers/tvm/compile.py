@@ -1,4 +1,4 @@
-"""Compiles an ONNX model with TVM, in a process made for it: see `gnomon.agent.drivers.tvm_library`.
+"""Compiles an ONNX model with TVM, in a process made for it: see `gnomon.agent.drivers.tvm.library`.
 
 The steps are those of TVM's pipeline "zero", after which the functions of a model are the layers that a tuner knows:
 legalise, fold constants, fuse. Then records schedule them, and LLVM compiles them for one processor.
@@ -14,10 +14,10 @@ import types
 import zlib
 from typing import Any
 
-from ..driver import Refused
-from ..lifeline import die_with_parent
-from .tvm import without_torch
-from .tvm_library import TOLD
+from ...driver import Refused
+from ...lifeline import die_with_parent
+from .driver import without_torch
+from .library import TOLD
 
 _MOST_RECORDS_BYTES = 256 << 20
 _INTRINSICS = "tvm.s_tir.tensor_intrin"
@@ -39,7 +39,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         import tvm  # noqa: F401 - all of it, while PyTorch is away
         from tvm import relax  # noqa: F401
 
-        from .tvm_nodes import planned_calls, read_onnx
+        from .nodes import planned_calls, read_onnx
 
         traces = _traces(asked["records"])
         try:

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Buffers
-from ..driver import Refused
-from .onnx_binding import bound_call
-from .onnx_marks import Node, NotOnnx, marked, nodes_of, number_of
-from .onnx_providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
+from ...arrays import Buffers
+from ...driver import Refused
+from .binding import bound_call
+from .marks import Node, NotOnnx, marked, nodes_of, number_of
+from .providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
 
 _HOME = "cpu"
 _KERNEL = "_kernel_time"

@@ -1,6 +1,6 @@
 """Lowers an exported PyTorch program for ExecuTorch, with exactly the wished operators tagged for XNNPACK.
 
-    python -m gnomon.agent.drivers.executorch_lower PACKAGE/plan.json model.pte
+    python -m gnomon.agent.drivers.executorch.lower PACKAGE/plan.json model.pte
 
 writes the program of a placement that gnomon packed, for devices where there is no PyTorch.
 """
@@ -14,8 +14,8 @@ import sys
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ..driver import Refused
-from .pt2 import load_program, operators_of
+from ...driver import Refused
+from ..pt2 import load_program, operators_of
 
 PORTABLE, XNNPACK = "portable", "XnnpackBackend"
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from ..driver import Refused
+from ...driver import Refused
 
 if TYPE_CHECKING:
     from typing import Self
@@ -114,7 +114,7 @@ def _compile(asked: dict[str, Any]) -> None:
     root = os.path.abspath(__file__)  # inside the zip application, where this is one
     for _ in __name__.split("."):
         root = os.path.dirname(root)
-    module = f"{__name__.rpartition('.')[0]}.tvm_compile"
+    module = f"{__name__.rpartition('.')[0]}.compile"
     script = "import importlib, sys; sys.path.insert(0, sys.argv[1]); importlib.import_module(sys.argv[2]).main()"
     done = subprocess.run(
         [sys.executable, "-c", script, root, module],

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..arrays import Buffers, as_array
+from ...arrays import Buffers, as_array
 
 
 def bound_call(

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
-from ..driver import Refused
+from ...arrays import Array
+from ...driver import Refused
 
 _OLDEST = (2, 1, 6)
 _STATUS = {

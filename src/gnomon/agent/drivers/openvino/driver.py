@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..arrays import Buffers, output_array
-from ..driver import Refused
-from . import openvino_hetero as hetero
+from ...arrays import Buffers, output_array
+from ...driver import Refused
+from . import hetero
 
 _TWINS = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
 """Precision of a CPU that is registered once more -> the capability that the processor must have."""

@@ -1,0 +1,1 @@
+"""ExecuTorch: its driver, and lowering exported programs."""

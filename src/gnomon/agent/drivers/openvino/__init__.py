@@ -1,0 +1,1 @@
+"""OpenVINO: its driver, and models on several devices."""
