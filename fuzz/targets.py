@@ -99,7 +99,7 @@ from gnomon.models.ncnn.convert import _batch_axes
 from gnomon.models.onnx import graph as onnx_graph
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
-from gnomon.models.pt2 import read_pt2
+from gnomon.models.pytorch.pt2 import read_pt2
 from gnomon.serving.command import timing_command
 from gnomon.serving.models import sent_model
 from gnomon.serving.orders import outcome_of

@@ -16,9 +16,9 @@ from gnomon.core.graph import Graph
 from gnomon.errors import GnomonError, ModelError, UsageError
 from gnomon.models.load import load, plausible_feeds
 from gnomon.models.model import Model
-from gnomon.models.pt2 import read_pt2
-from gnomon.models.pte import read_pte
-from gnomon.models.torch_types import macs
+from gnomon.models.pytorch.pt2 import read_pt2
+from gnomon.models.pytorch.pte import read_pte
+from gnomon.models.pytorch.types import macs
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -99,8 +99,8 @@ def _load_file(path: Path, limits: Limits) -> Model:
 
 def _load_torch(path: Path, head: bytes, limits: Limits) -> Model:
     """What PyTorch's exporters wrote: ExecuTorch's programs and PyTorch's own; never what it pickled."""
-    from gnomon.models.pt2 import read_pt2, refuse_pickle
-    from gnomon.models.pte import read_pte
+    from gnomon.models.pytorch.pt2 import read_pt2, refuse_pickle
+    from gnomon.models.pytorch.pte import read_pte
 
     if head[:2] in PICKLES:
         raise refuse_pickle()

@@ -12,8 +12,8 @@ import math
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError
 from gnomon.models.model import unique_names
+from gnomon.models.pytorch.types import TYPES, macs
 from gnomon.models.tflite.file import Buffer, Table, broken
-from gnomon.models.torch_types import TYPES, macs
 
 _TENSOR, _BOOL, _LISTS = 5, 3, (10, 11)
 _KERNEL, _DELEGATE = 1, 2

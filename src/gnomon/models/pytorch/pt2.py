@@ -18,7 +18,7 @@ from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ModelError, ProblemError
 from gnomon.models.model import unique_names
-from gnomon.models.torch_types import TYPES, macs
+from gnomon.models.pytorch.types import TYPES, macs
 
 _SCHEMA = 8
 _MOST_LETTERS = 256 << 20

@@ -1,0 +1,1 @@
+"""What exporters of PyTorch write: its exported programs, and those of ExecuTorch."""
