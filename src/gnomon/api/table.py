@@ -48,7 +48,7 @@ def build_table(
     from gnomon.jobs.table.job import TableRequest
     from gnomon.jobs.table.job import build_table as build_job
     from gnomon.runtimes.snpe import bench_tools
-    from gnomon.session.tool import tool_of, tool_runtime
+    from gnomon.session.bench.tool import tool_of, tool_runtime
     from gnomon.spaces.fuse import rules
     from gnomon.spaces.loading import load_space
 
@@ -139,7 +139,7 @@ def measure_nets(
     from gnomon.api.place import request_of
     from gnomon.jobs.estimator.job import described, read_samples, save_nets
     from gnomon.jobs.table.nets import measure_nets as measure_job
-    from gnomon.session.tool import tool_of
+    from gnomon.session.bench.tool import tool_of
 
     found = described(Path(table), space)
     assert found.table is not None  # noqa: S101  # a table was given

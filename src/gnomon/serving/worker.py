@@ -32,7 +32,7 @@ from gnomon.serving.models import sent_model
 from gnomon.serving.orders import FAILED, REFUSED, TIMED_OUT, Order, order_of
 
 if TYPE_CHECKING:
-    from gnomon.session.bench import Bench, Placed
+    from gnomon.session.bench.bench import Bench, Placed
 
 _MORE = 2
 """Processes of the reference kernel's first measurement beyond those of models, which all rest on it."""
@@ -174,7 +174,7 @@ def _opened(order: Order, subject: str, question: Mapping[str, Any]) -> Any:
     from gnomon.models.load import reachable
     from gnomon.runtimes.base import Wish
     from gnomon.runtimes.registry import all_runtimes
-    from gnomon.session.bench import open_bench
+    from gnomon.session.bench.bench import open_bench
     from gnomon.session.request import Request
 
     formats = next((runtime.formats for runtime in all_runtimes()[0] if runtime.name == order.runtime), frozenset())
@@ -206,7 +206,7 @@ def _opened(order: Order, subject: str, question: Mapping[str, Any]) -> Any:
 def _measured(order: Order, held: _Held) -> dict[str, Any]:
     from gnomon.measure.environment import worst
     from gnomon.measure.link import KeptLink
-    from gnomon.session.baseline import clock_of, levels_of, timed
+    from gnomon.session.bench.baseline import clock_of, levels_of, timed
     from gnomon.session.request import device_met
     from gnomon.session.targets import describe
 
@@ -288,7 +288,7 @@ def _anchor(bench: Bench) -> Placed:
     """A kernel of some ten microseconds, in the format that the runtime loads: long enough to be timed well."""
     from gnomon.models.load import reachable
     from gnomon.models.tflite.kernel import product_kernel
-    from gnomon.session.baseline import placed_unit
+    from gnomon.session.bench.baseline import placed_unit
     from gnomon.spaces.layers import layer
     from gnomon.spaces.unit import single
 

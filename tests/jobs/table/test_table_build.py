@@ -23,7 +23,7 @@ from gnomon.jobs.table import nets as table_nets
 from gnomon.jobs.table.folder import ROWS, read_table, write_table
 from gnomon.jobs.table.job import Built, build_table
 from gnomon.runtimes.base import Wish
-from gnomon.session.baseline import by_size, placed_unit
+from gnomon.session.bench.baseline import by_size, placed_unit
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table
 

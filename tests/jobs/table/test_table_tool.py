@@ -19,7 +19,7 @@ from gnomon.jobs.table.exchange import export_table, import_table
 from gnomon.jobs.table.folder import read_table
 from gnomon.jobs.table.fusion import layer_groups
 from gnomon.jobs.table.nets import measure_nets
-from gnomon.session.tool import ToolLink, said_of, tool_of, tool_runtime
+from gnomon.session.bench.tool import ToolLink, said_of, tool_of, tool_runtime
 from gnomon.spaces import UNFUSED
 from gnomon.spaces.latency_table import Table, complaints
 from gnomon.spaces.uid import uid
@@ -98,7 +98,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.jobs.table.tool_kit import MadeUp, asked, build_with_tool
-from gnomon.session.tool import ToolLink
+from gnomon.session.bench.tool import ToolLink
 ToolLink.state = lambda self: {}
 tool = MadeUp()
 tool.before = lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == 12 else None

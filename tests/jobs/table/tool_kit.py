@@ -11,8 +11,8 @@ from gnomon.devices.base import Device
 from gnomon.jobs.table.job import Built, TableRequest, build_table
 from gnomon.runtimes.base import Probe, Wish
 from gnomon.runtimes.snpe import Benched, BenchOrder
+from gnomon.session.bench.tool import tool_runtime
 from gnomon.session.request import THIS_MACHINE, Request
-from gnomon.session.tool import tool_runtime
 from gnomon.spaces import BlockSpace, Choice, rules
 from gnomon.spaces.unit import Symbol
 

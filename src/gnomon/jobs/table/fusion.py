@@ -13,8 +13,8 @@ from typing import Any
 from gnomon.errors import DeviceError, GnomonError
 from gnomon.measure.campaign import Measured
 from gnomon.models.units import write_net
-from gnomon.session.baseline import clock_of, placed_unit, timed
-from gnomon.session.bench import Bench, Placed, net_digest
+from gnomon.session.bench.baseline import clock_of, placed_unit, timed
+from gnomon.session.bench.bench import Bench, Placed, net_digest
 from gnomon.session.contender import traced_candidate
 from gnomon.session.kernels import kernels
 from gnomon.spaces.fuse import (

@@ -25,10 +25,10 @@ from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Steps, Watch
 from gnomon.report.answer import Answer
 from gnomon.session import replay as recall
-from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
-from gnomon.session.bench import Bench, Placed, open_bench
+from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
+from gnomon.session.bench.bench import Bench, Placed, open_bench
+from gnomon.session.bench.tool import ToolRuntime
 from gnomon.session.request import Request, patiently
-from gnomon.session.tool import ToolRuntime
 from gnomon.spaces.fuse import UNFUSED, FusionRules
 from gnomon.spaces.latency_table import STABLE, Manifest, Row, Table, complaints, unlike
 from gnomon.spaces.loading import SearchSpace

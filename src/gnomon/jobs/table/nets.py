@@ -22,10 +22,10 @@ from gnomon.measure.progress import Steps, Watch
 from gnomon.models.units import write_net
 from gnomon.report.answer import Answer
 from gnomon.runtimes.snpe import BenchTool
-from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
-from gnomon.session.bench import Bench, Placed, net_digest, open_bench
+from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
+from gnomon.session.bench.bench import Bench, Placed, net_digest, open_bench
+from gnomon.session.bench.tool import ToolRuntime, said_of, tool_runtime
 from gnomon.session.request import Request, patiently
-from gnomon.session.tool import ToolRuntime, said_of, tool_runtime
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table, different
 from gnomon.spaces.loading import SearchSpace, draw

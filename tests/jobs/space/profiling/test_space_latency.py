@@ -24,7 +24,7 @@ from gnomon.models.load import load
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.units import write_net
 from gnomon.runtimes.base import Wish
-from gnomon.session.baseline import Timed
+from gnomon.session.bench.baseline import Timed
 from gnomon.session.request import Request
 from gnomon.spaces.cells.primitives import published_primitives
 from gnomon.spaces.cells.space import CellLayout, tagged_net

@@ -11,7 +11,7 @@ import pytest
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.profiling.predict import Assignment, fit_predictor, latencies, mixed_networks, score
-from gnomon.session.baseline import Timed
+from gnomon.session.bench.baseline import Timed
 from gnomon.spaces.cells.costs import Cells, Latency
 from gnomon.spaces.cells.space import swaps
 

@@ -20,8 +20,8 @@ from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.load import load
 from gnomon.models.onnx.graph import load_outline
-from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge
-from gnomon.session.bench import Bench, Placed, open_bench
+from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge
+from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.request import Request, patiently
 from gnomon.spaces.unit import Trace, Unit
 

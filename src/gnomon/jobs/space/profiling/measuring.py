@@ -41,7 +41,7 @@ from gnomon.measure.progress import Steps, Watch
 from gnomon.models.exported import adopt, written_of
 from gnomon.models.onnx.quantised import Quantised, read_quantised
 from gnomon.models.units import OPSET, write_net
-from gnomon.session.baseline import Timed
+from gnomon.session.bench.baseline import Timed
 from gnomon.session.request import Request
 from gnomon.spaces.cells.space import State, model_weights, shared
 from gnomon.system.files import save_text

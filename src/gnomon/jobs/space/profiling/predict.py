@@ -25,7 +25,7 @@ from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, Unknow
 from gnomon.estimate.document import estimator_document
 from gnomon.estimate.estimator import Estimator, Prediction
 from gnomon.estimate.fit import fit
-from gnomon.session.baseline import Timed
+from gnomon.session.bench.baseline import Timed
 from gnomon.spaces.cells.costs import Cells, Latency, LayerCosts, kendall_tau, layer_costs
 from gnomon.spaces.cells.effects import balanced_design, indicators
 from gnomon.spaces.cells.space import swaps

@@ -15,7 +15,7 @@ from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
 from gnomon.models.units import write_unit
-from gnomon.session.bench import Bench, Placed
+from gnomon.session.bench.bench import Bench, Placed
 from gnomon.session.contender import blocks
 from gnomon.session.targets import describe
 from gnomon.spaces.latency_table import STABLE, Table

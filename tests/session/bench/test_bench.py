@@ -9,7 +9,7 @@ import pytest
 from gnomon.errors import UsageError
 from gnomon.runtimes.base import Probe, Wish
 from gnomon.runtimes.openvino import OpenVino
-from gnomon.session.bench import _configuration
+from gnomon.session.bench.bench import _configuration
 from gnomon.session.request import Request
 
 PROBE = Probe(version="1", backends=("CPU",), details={"precisions": ["FP32", "BF16"]})

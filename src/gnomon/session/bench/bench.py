@@ -29,11 +29,11 @@ from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.session import replay as recall
+from gnomon.session.bench.tool import ToolLink, ToolRuntime
 from gnomon.session.kernels import Sources
 from gnomon.session.model import place_model
 from gnomon.session.request import Request, device_met, link_to, machine_of
 from gnomon.session.targets import Missing, equip
-from gnomon.session.tool import ToolLink, ToolRuntime
 from gnomon.spaces.unit import Net
 from gnomon.store.sqlite import SqliteStore
 from gnomon.system.process import guarded_folder

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.stats import drift
 from gnomon.measure.campaign import Measured
-from gnomon.session.baseline import levels_of, timed
+from gnomon.session.bench.baseline import levels_of, timed
 
 SCALES = st.floats(0.1, 10)
 
