@@ -1,15 +1,16 @@
 """Loading a model of any kind that gnomon reads; the kind is told by the content, not by the name.
 
-Converting a model into the format of a runtime that does not load the user's own.
+Converting a model into the format of a runtime that does not load the user's own, and copying it into a package.
 """
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from gnomon.core.graph import Graph
 from gnomon.core.strict_json import is_text
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, PackageError
 from gnomon.models.model import (
     ARCHIVE,
     FLAT_MAGICS,
@@ -159,3 +160,18 @@ def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
 
         return convert_onnx(model, source, folder)
     raise ValueError(f"nothing converts {model.graph.format} to {wanted}")
+
+
+def copy_model(source: Path, target: Path) -> None:
+    """Copy a model file; for ONNX also the files that hold its weights. PackageError where that fails."""
+    if source.suffix == ".onnx":
+        from gnomon.models.onnx.static import copy_onnx
+
+        return copy_onnx(source, target)
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise PackageError(
+            f"{source} cannot be copied to {target}: {error.strerror}", hint="Check the folder, its rights and space."
+        ) from error
+    return None

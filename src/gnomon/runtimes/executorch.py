@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
-from gnomon.models.copies import copy_model
+from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Ask,

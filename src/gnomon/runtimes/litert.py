@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.sample import Failure
-from gnomon.models.copies import copy_model
+from gnomon.models.load import copy_model
 from gnomon.models.model import Model, is_known
 from gnomon.runtimes.base import (
     Ask,

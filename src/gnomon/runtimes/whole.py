@@ -8,7 +8,7 @@ from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
-from gnomon.models.copies import copy_model
+from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.models.onnx.static import copy_onnx
 from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Support, Wish, whole_segment

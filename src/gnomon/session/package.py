@@ -29,7 +29,7 @@ import gnomon
 from gnomon.core.installing import pip_line
 from gnomon.errors import PackageError
 from gnomon.measure.link import packed_agent
-from gnomon.models.copies import copy_model
+from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.runtimes.base import PlacedModel, whole_segment
 from gnomon.runtimes.onert import Onert
