@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
-from gnomon.core.dominance import nondominated
+from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.front import exact_front
 from gnomon.core.space import Slot, Space
 from gnomon.errors import InfeasibleError

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import model_path, own_record, parser, publish, spread
-from gnomon.core.transfers import Sides
+from gnomon.core.pricing.transfers import Sides
 from gnomon.jobs.place.transfers import TransferPlacer
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish

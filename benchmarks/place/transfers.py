@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import model_path, own_record, publish, spread
-from gnomon.core.transfers import HOME, Sides
+from gnomon.core.pricing.transfers import HOME, Sides
 from gnomon.devices.config import load_devices
 from gnomon.jobs.place.transfers import DRAWN, TransferPlacer, TransferResult
 from gnomon.measure.effort import Clock, Effort

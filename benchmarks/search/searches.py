@@ -22,7 +22,7 @@ from benchmarks.common import parser, publish
 from benchmarks.search.devices import devices
 from benchmarks.search.spaces import Priced, made_up, read_folder
 from gnomon.core.cost import Floats
-from gnomon.core.dominance import hypervolume, nondominated
+from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.search.driver import make_strategy
 
 SEEDS = 10

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
-from gnomon.core.dominance import MOST_OBJECTIVES
+from gnomon.core.front.dominance import MOST_OBJECTIVES
 from gnomon.core.space import Slot, Space
 from gnomon.errors import GnomonError
 from gnomon.formats.pareto.dump import read_dump

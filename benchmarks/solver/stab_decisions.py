@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import publish
+from gnomon.core.pricing.stab import OP_LIST, exact_decision, published_decision
 from gnomon.core.sample import Trace
-from gnomon.core.stab import OP_LIST, exact_decision, published_decision
 from gnomon.errors import ProblemError
 from gnomon.formats.onert.trace import read_trace
 

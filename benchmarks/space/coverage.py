@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.common import parser, publish
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.dominance import hypervolume
+from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median
 from gnomon.errors import UsageError

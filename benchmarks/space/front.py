@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.common import parser, publish, spread
 from benchmarks.space import coverage, truths
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.dominance import hypervolume
+from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median
 from gnomon.errors import UsageError

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.common import parser, publish, spread
 from benchmarks.space.truths import BLOCKS, FAMILIES, GROUPS, Truth, measure, truth
-from gnomon.core.dominance import hypervolume
+from gnomon.core.front.dominance import hypervolume
 from gnomon.errors import ProblemError
 from gnomon.spaces.cells.effects import Evidence, expit, fit_effects
 from gnomon.spaces.cells.space import network_id

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats
-from gnomon.core.dominance import hypervolume
+from gnomon.core.front.dominance import hypervolume
 from gnomon.errors import GnomonError
 from gnomon.spaces.cells.evidence import DrawnNetworks, compare_spaces
 from gnomon.spaces.features import Ints

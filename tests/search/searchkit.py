@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
-from gnomon.core.dominance import nondominated
+from gnomon.core.front.dominance import nondominated
 from gnomon.core.space import Slot, Space
 from gnomon.search.base import Assignment, Cost, Strategy
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.search.searchkit import Priced, space_of
 
-from gnomon.core.dominance import hypervolume
+from gnomon.core.front.dominance import hypervolume
 from gnomon.search.base import Assignment, Cost
 from gnomon.search.surrogate import MOST_RESULTS, Forecast, Guide, Surrogate, expected_gain
 

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from tests.search.searchkit import Priced, distance, drive, space_of
 
-from gnomon.core.dominance import nondominated
+from gnomon.core.front.dominance import nondominated
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.search import hlps

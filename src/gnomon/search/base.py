@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from gnomon.core.dominance import dominates
+from gnomon.core.front.dominance import dominates
 from gnomon.core.space import Space
 from gnomon.errors import ProblemError, UsageError
 

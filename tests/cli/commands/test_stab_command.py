@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from tests.cli.placement_kit import placement
 
 from gnomon.cli.commands.stab import stab
+from gnomon.core.pricing.stab import exact_decision
 from gnomon.core.sample import Origin, Spread, Trace, TraceOperator
-from gnomon.core.stab import exact_decision
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.formats.onert.operators import IR_OPCODES
 from gnomon.jobs.place.document import place_document

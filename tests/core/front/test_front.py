@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.core.solver.placement_problems import random_problem
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
-from gnomon.core.dominance import nondominated
 from gnomon.core.front import labels as front_labels
 from gnomon.core.front import labels as front_trim
 from gnomon.core.front import plane as front_plane
+from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.front import Front, exact_front
 from gnomon.core.front.plan import make_plan
 from gnomon.core.front.search import FrontLimits

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
-from gnomon.core.dominance import nondominated
+from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.front import exact_front
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, best_order

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.stab import StabDecision
+from gnomon.core.pricing.stab import StabDecision
 from gnomon.errors import PackageError
 from gnomon.formats.onert import config as stab_config
 from gnomon.formats.onert.config import ConfigCfg

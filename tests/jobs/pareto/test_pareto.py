@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.bad_days.livekit import add_circle, matmul_onnx
 
-from gnomon.core.dominance import dominates
+from gnomon.core.front.dominance import dominates
 from gnomon.core.space import Slot, Space
 from gnomon.errors import MeasurementError, ProblemError, RuntimeMissingError, UsageError
 from gnomon.formats.pareto.dump import read_dump

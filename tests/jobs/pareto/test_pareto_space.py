@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cli.placement_kit import MODEL, TARGET
 
 from gnomon.core.cost import CostModel, Objective, PairCost
-from gnomon.core.dominance import dominates
+from gnomon.core.front.dominance import dominates
 from gnomon.core.front.front import exact_front
 from gnomon.core.graph import By, grouped
 from gnomon.core.sample import Failure, Run, Samples

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.jobs.place.fleet_kit import INF, device, inside
 
-from gnomon.core.transfers import Carried, TransferPrices, Wiring
+from gnomon.core.pricing.transfers import Carried, TransferPrices, Wiring
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import DeviceError, GnomonError, PackageError, UsageError

@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime")
 
 from tests.runtimes.providerskit import NAMES, environment, net
 
-from gnomon.core.transfers import AWAY, HOME, PlacedRun, TransferPrices, Wiring, fit_transfers
+from gnomon.core.pricing.transfers import AWAY, HOME, PlacedRun, TransferPrices, Wiring, fit_transfers
 from gnomon.jobs.place import transfers as transferring
 from gnomon.jobs.place.job import place
 from gnomon.jobs.place.transfers import TransferPlacer

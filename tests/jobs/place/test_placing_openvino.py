@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.runtimes.openvinokit import net
 
-from gnomon.core.transfers import AWAY, HOME
+from gnomon.core.pricing.transfers import AWAY, HOME
 from gnomon.jobs.place import transfers as transferring
 from gnomon.jobs.place.transfers import TransferPlacer
 from gnomon.measure.effort import Effort

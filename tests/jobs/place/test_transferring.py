@@ -15,7 +15,7 @@ ncnn = pytest.importorskip("ncnn")
 
 from tests.models.modelkit import model, node, save, value  # noqa: E402
 
-from gnomon.core.transfers import AWAY, HOME, PlacedRun, TransferPrices, Wiring, fit_transfers  # noqa: E402
+from gnomon.core.pricing.transfers import AWAY, HOME, PlacedRun, TransferPrices, Wiring, fit_transfers  # noqa: E402
 from gnomon.errors import RuntimeMissingError  # noqa: E402
 from gnomon.jobs.place import transfers as transferring  # noqa: E402
 from gnomon.jobs.place.transfers import TransferPlacer, TransferResult  # noqa: E402

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.formats.onert.tracing_kit import onert_trace, skip_without_onert
 
+from gnomon.core.pricing.stab import published_decision
 from gnomon.core.sample import OperatorSamples, Origin, Run, Samples, Spread, Trace, TraceOperator
-from gnomon.core.stab import published_decision
 from gnomon.errors import ModelError, PackageError, ProblemError
 from gnomon.formats.onert.operators import IR_OPCODES
 from gnomon.formats.onert.trace import read_trace

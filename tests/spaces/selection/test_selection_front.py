@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.spaces.selection.test_selection_kept import EVERY, SPACE, evidence, world
 
-from gnomon.core.dominance import hypervolume, nondominated
+from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.effects import Evidence, expit

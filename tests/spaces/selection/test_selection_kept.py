@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnomon.core.dominance import hypervolume
+from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.spaces.cells.effects import Evidence, expit, learn, shared_pairs
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnomon.core.dominance import dominates, hypervolume
+from gnomon.core.front.dominance import dominates, hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.effects import Evidence, expit

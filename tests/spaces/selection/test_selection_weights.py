@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnomon.core.dominance import hypervolume
+from gnomon.core.front.dominance import hypervolume
 from gnomon.spaces.cells.effects import expit
 from gnomon.spaces.selection.reduce import Resamples, hypervolume_weights
 

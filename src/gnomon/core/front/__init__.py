@@ -1,1 +1,1 @@
-"""The exact Pareto front of two objectives over chains of operators."""
+"""Pareto fronts: dominance, and the exact front of two objectives over chains of operators."""

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.dominance import covered, nondominated
+from gnomon.core.front.dominance import covered, nondominated
 from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, later, minimise_weighted
 from gnomon.core.stop import OutOfTime, Stop
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.dominance import covered, nondominated
+from gnomon.core.front.dominance import covered, nondominated
 from gnomon.core.front.labels import LabelPass, PlaneScreen, Stopped, Trimmer
 from gnomon.core.front.plan import Plan, minimise_weighted
 from gnomon.core.front.regions import (

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.dominance import nondominated
+from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.labels import Stopped
 from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, minimise_weighted, weighed
 

@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 
 from gnomon.core.cost import CostModel, Floats, Ints
-from gnomon.core.dominance import nondominated
+from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.labels import IdealScreen, LabelPass, Stopped
 from gnomon.core.front.plan import Plan, minimise_weighted
 from gnomon.errors import UsageError

@@ -21,7 +21,7 @@ from gnomon.errors import PackageError
 from gnomon.formats.onert.operators import IR_OPCODES
 
 if TYPE_CHECKING:
-    from gnomon.core.stab import StabDecision
+    from gnomon.core.pricing.stab import StabDecision
 
 _BLANKS = " \t"
 

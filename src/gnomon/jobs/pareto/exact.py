@@ -10,8 +10,8 @@ import numpy as np
 
 from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
 from gnomon.core.front.front import Certificate, exact_front
+from gnomon.core.pricing.transfers import transfer_model
 from gnomon.core.space import Slot, Space
-from gnomon.core.transfers import transfer_model
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.pareto.search import Searched, searched
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gnomon.core.dominance import MOST_OBJECTIVES, hypervolume, nondominated
+from gnomon.core.front.dominance import MOST_OBJECTIVES, hypervolume, nondominated
 from gnomon.core.space import Space, decimal
 from gnomon.errors import UsageError
 from gnomon.search.base import Assignment, Cost, Told

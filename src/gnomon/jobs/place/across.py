@@ -21,7 +21,7 @@ import numpy as np
 
 from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Objective, PairCost
-from gnomon.core.price import Array, SegmentPrices, SegmentTime, segment_prices
+from gnomon.core.pricing.price import Array, SegmentPrices, SegmentTime, segment_prices
 from gnomon.core.sample import Run
 from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import Slot, Space

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gnomon.core.cost import CostModel, Objective
+from gnomon.core.pricing.transfers import transfer_model
 from gnomon.core.solver.common import CommonPlan, common_problem, least_total, over_choices
 from gnomon.core.space import Slot, Space
-from gnomon.core.transfers import transfer_model
 from gnomon.errors import InfeasibleError, ProblemError
 from gnomon.jobs.place.inside import InsideResult
 from gnomon.jobs.place.job import Placement

@@ -15,7 +15,7 @@ import numpy as np
 
 from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Objective
-from gnomon.core.price import Array, Observation, operator_prices
+from gnomon.core.pricing.price import Array, Observation, operator_prices
 from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median, quantile, trimmed_mean

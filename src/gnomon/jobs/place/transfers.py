@@ -1,8 +1,8 @@
 """Placement inside one runtime whose backends do not share tensors: operators are slots, crossings are paid.
 
 A few placements are run, whole and step by step: the single backends, for each side away two in which nearly every
-tensor crosses, and some drawn from the request's seed. From them `core.transfers` fits what each operator takes on each
-side and what a crossing costs; the exact solver does the rest. See docs/runtimes/ncnn.md.
+tensor crosses, and some drawn from the request's seed. From them `core.pricing.transfers` fits what each operator takes
+on each side and what a crossing costs; the exact solver does the rest. See docs/runtimes/ncnn.md.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gnomon.core.solver.solve import Solution, solve
-from gnomon.core.stats import median
-from gnomon.core.transfers import (
+from gnomon.core.pricing.transfers import (
     AWAY,
     HOME,
     PlacedRun,
@@ -25,6 +23,8 @@ from gnomon.core.transfers import (
     transfer_model,
     wiring_of,
 )
+from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.stats import median
 from gnomon.errors import MeasurementError
 from gnomon.jobs.place.inside import InsidePlacer, InsideResult, uninterrupted_s
 from gnomon.measure.campaign import Measured

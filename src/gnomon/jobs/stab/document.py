@@ -14,7 +14,7 @@ from gnomon.session import document as parts
 from gnomon.session.document import GraphPart, ModelPart
 
 if TYPE_CHECKING:
-    from gnomon.core.stab import Priced
+    from gnomon.core.pricing.stab import Priced
     from gnomon.jobs.stab.job import Scheduled
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnomon.core.stab import ExactDecision, Priced, StabDecision, exact_decision, published_decision
+from gnomon.core.pricing.stab import ExactDecision, Priced, StabDecision, exact_decision, published_decision
 from gnomon.errors import ModelError, ProblemError
 from gnomon.formats.onert.config import placement_settings, published_settings
 from gnomon.jobs.place.job import Placement, place

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.core.graph import Graph
+from gnomon.core.pricing.stab import OP_LIST, PERMUTE
 from gnomon.core.sample import Origin, Run, Spread, Trace, TraceOperator
-from gnomon.core.stab import OP_LIST, PERMUTE
 from gnomon.errors import ModelError, PackageError, ProblemError
 from gnomon.formats.onert.operators import IR_OPCODES, ir_opcode
 from gnomon.formats.onert.trace import MOST_LETTERS, read_trace, write_trace

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.dominance import hypervolume, nondominated
+from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.space import Space
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError, UsageError

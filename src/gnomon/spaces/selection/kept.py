@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.dominance import hypervolume
+from gnomon.core.front.dominance import hypervolume
 from gnomon.spaces.cells.effects import Learned, expit
 from gnomon.spaces.selection.reduce import Resamples
 

@@ -22,7 +22,7 @@ The Pareto front over all networks of cell groups whose prices add up, and what 
 
 Group by group: the front of sums has none but sums of fronts, so that each group adds its own undominated choices to
 the front so far and the dominated sums go (dynamic programming over Pareto sets: Nemhauser and Ullmann, "Discrete
-dynamic programming and capital allocation", 1969). Exact; dominance is that of `gnomon.core.dominance`.
+dynamic programming and capital allocation", 1969). Exact; dominance is that of `gnomon.core.front.dominance`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.dominance import hypervolume, nondominated
+from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.spaces.cells.effects import expit
 
 

@@ -15,7 +15,7 @@ from tests.jobs.space.kits.studykit import LAYERS, made, study, synthetic, timed
 from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 
 from gnomon.api import space as api
-from gnomon.core.dominance import nondominated
+from gnomon.core.front.dominance import nondominated
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.choosing.front import FRONT
 from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of

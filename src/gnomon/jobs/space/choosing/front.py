@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.core.cost import Floats
-from gnomon.core.dominance import hypervolume, nondominated
+from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.devices.http import DpuServer
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of

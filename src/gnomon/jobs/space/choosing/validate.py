@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.core.cost import Ints
-from gnomon.core.dominance import hypervolume
+from gnomon.core.front.dominance import hypervolume
 from gnomon.core.strict_json import Strict
 from gnomon.devices.http import DpuServer
 from gnomon.errors import ProblemError, UsageError

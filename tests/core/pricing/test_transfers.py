@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnomon.core.graph import Graph, Operator, Tensor
-from gnomon.core.solver.solve import solve
-from gnomon.core.transfers import (
+from gnomon.core.pricing.transfers import (
     AWAY,
     HOME,
     PlacedRun,
@@ -26,6 +25,7 @@ from gnomon.core.transfers import (
     transfer_model,
     wiring_of,
 )
+from gnomon.core.solver.solve import solve
 
 
 def network(count: int, seed: int) -> Graph:

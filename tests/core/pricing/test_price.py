@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear, nnls
 
-from gnomon.core.price import (
+from gnomon.core.pricing.price import (
     Observation,
     SegmentTime,
     _bounded_least_squares,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.dominance import covered, dominates, nondominated
+from gnomon.core.front.dominance import covered, dominates, nondominated
 from gnomon.errors import ProblemError
 
 

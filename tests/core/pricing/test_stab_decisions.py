@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnomon.core.pricing.stab import (
+    OP_LIST,
+    Transfer,
+    exact_decision,
+    published_decision,
+    published_index,
+    published_type,
+)
 from gnomon.core.sample import Spread, Trace, TraceOperator
-from gnomon.core.stab import OP_LIST, Transfer, exact_decision, published_decision, published_index, published_type
 from gnomon.errors import ProblemError
 
 TYPES = ["Conv2D", "DepthwiseConv2D", "FullyConnected", "Add", "Reshape"]
