@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 from tests.store.postgreskit import Server, running_server, why_not
 
+import gnomon
 from gnomon.core.sample import FINISHED, Event
 from gnomon.errors import RecordError
 from gnomon.store.address import PostgresAddress
-from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store, latest_unfinished
+from gnomon.store.base import COMMAND, CampaignQuery, EventQuery, RunQuery, Store, latest_unfinished
 from gnomon.store.postgres import PostgresStore
 from gnomon.store.postgres_schema import STEPS, TABLES
+from gnomon.store.sqlite import SqliteStore
 from gnomon.testing.store import StoreContract, failed_run, sample_campaign, sample_run
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
@@ -129,6 +131,7 @@ def test_what_another_holds_is_not_taken_up(address: PostgresAddress) -> None:
         with pytest.raises(RecordError, match="another gnomon"):
             store.open_campaign(sample_campaign("a"))
         holder.kill()
+        holder.wait()
         assert latest_unfinished(store, "k") == sample_campaign("a")
         store.open_campaign(sample_campaign("a"))
 
@@ -282,3 +285,75 @@ def test_samples_are_read_by_sql(server: Server, database: str, address: Postgre
     assert [row[0] for row in rows] == [0, 1, 2]
     assert [row[1] for row in rows] == pytest.approx([(10**12 + 1) * 1e-9 / 5, 7e-9 / 5, 0])
     assert [row[2] for row in rows] == pytest.approx([1e-9 / 5, 2e-9 / 5, 3e-9 / 5])
+
+
+def record_of(path: Path, count: int) -> Path:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        store.append("c1", failed_run())
+        for block in range(count):
+            store.append("c1", sample_run(block=block))
+        store.append("c1", Event(name=COMMAND, at_s=1.0, data={"arguments": ["place"], "folder": "/"}))
+        store.append("c1", Event(name=FINISHED, at_s=2.0))
+    return path
+
+
+def test_records_are_joined_both_ways_and_nothing_comes_twice(address: PostgresAddress, tmp_path: Path) -> None:
+    file = record_of(tmp_path / "there.sqlite", 3)
+    first, again = (gnomon.import_runs(file, record=address) for _ in range(2))
+    assert [(part.campaigns, part.runs, part.events) for part in (*first.files, *again.files)] == [(1, 4, 1), (0, 0, 0)]
+    assert gnomon.read_document(first.document()).record == address.url
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("".join(f"{line}\n" for line in gnomon.export_run("c1", record=file)))
+    assert [part.runs for part in gnomon.import_runs(lines, record=address.url).files] == [0]
+    new = tmp_path / "new.sqlite"
+    assert [part.runs for part in gnomon.merge_runs(address.url, file, out=new).files] == [4, 0]
+    with PostgresStore.read(address) as there, SqliteStore.read(new) as here:
+        for query in (RunQuery(campaign="c1"), EventQuery(campaign="c1", name=FINISHED)):
+            assert list(here.query(query)) == list(there.query(query))
+    with pytest.raises(RecordError, match="is the record itself"):
+        gnomon.import_runs(address, record=address)
+    with pytest.raises(RecordError, match="is not a file") as refused:
+        gnomon.merge_runs(file, out=address)
+    assert "gnomon runs import" in refused.value.hint
+
+
+def test_a_file_comes_whole_or_not_at_all(address: PostgresAddress) -> None:
+    with PostgresStore.open(address) as store:
+        store.open_campaign(sample_campaign())
+        with pytest.raises(RecordError), store.whole():
+            store.append("c1", sample_run(block=0))
+            store.append("c1", replace(sample_run(block=1), candidate="nul\0"))
+        assert list(store.query(RunQuery(campaign="c1"))) == []
+        with store.whole():
+            store.append("c1", sample_run(block=0))
+            assert blocks(address, "c1") == []
+        assert blocks(address, "c1") == [0]
+
+
+def test_two_import_the_same_at_once_and_one_is_killed(address: PostgresAddress, tmp_path: Path) -> None:
+    file = record_of(tmp_path / "there.sqlite", 400)
+    told = "import sys, gnomon; print('begins', flush=True); gnomon.import_runs(sys.argv[1], record=sys.argv[2])"
+    with subprocess.Popen([sys.executable, "-c", told, file, address.url], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        killed.stdout.readline()
+        while killed.poll() is None and not _locked(address):
+            pass
+        killed.kill()
+    before = blocks(address, "c1") if _campaigns(address) else []
+    assert len(before) in (0, 401)
+    gnomon.import_runs(file, record=address)
+    assert sorted(blocks(address, "c1")) == sorted([failed_run().block, *range(400)])
+
+
+def _locked(address: PostgresAddress) -> bool:
+    import psycopg
+
+    with psycopg.connect(address.url) as db:
+        found = db.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
+    return found is not None and bool(found[0])
+
+
+def _campaigns(address: PostgresAddress) -> list[str]:
+    with PostgresStore.read(address) as store:
+        return [campaign.id for campaign in store.query(CampaignQuery())]

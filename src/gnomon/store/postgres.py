@@ -19,7 +19,7 @@ from gnomon.system.locks import held_elsewhere, is_alive
 _CONNECT_S = 10
 _IDLE_S, _ASKED_EACH_S, _UNANSWERED = 30, 10, 3
 """A connection whose other end vanished is given up after a minute: its campaigns are free again."""
-_PATIENCE_S = 2.0
+_PATIENCE_S = 20.0
 """What a killed process held is free once the server has seen that its connection ended."""
 _ASKED_AGAIN_S = 0.01
 

@@ -77,7 +77,7 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> Brought:
     RecordError where it is there already or cannot be written: then there is none.
     """
     if isinstance(out, PostgresAddress):
-        raise RecordError(f"{out} is no file", hint=f"To add to a database: gnomon runs import FILE --record {out}")
+        raise RecordError(f"{out} is not a file", hint=f"To add to a database: gnomon runs import FILE --record {out}")
     if out.exists():
         raise RecordError(f"{out} is there already", hint=f"To add to it: gnomon runs import FILE --record {out}")
     try:
