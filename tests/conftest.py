@@ -63,6 +63,7 @@ def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What is started once for several tests waits for no other gnomon of this machine, and has its own record."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GNOMON_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.delenv("GNOMON_RECORD", raising=False)
         patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
         yield
 
@@ -128,6 +129,7 @@ def own_home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypat
     """Each test has a record and leases of its own, so that it neither sees nor waits for anybody else's."""
     home = tmp_path / "home"
     monkeypatch.setenv("GNOMON_HOME", str(home))
+    monkeypatch.delenv("GNOMON_RECORD", raising=False)
     # By the test's own name, which is there once: for another number the folders of all tests would be listed.
     leases = tmp_path_factory.mktemp(f"{tmp_path.name}-leases", numbered=False)
     monkeypatch.setenv("GNOMON_LEASES", str(leases))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gnomon.jobs.compare.job import Compared
+    from gnomon.store.address import RecordLike
 
 
 def compare(
     first: str | PathLike[str],
     *others: str | PathLike[str],
-    record: str | PathLike[str] | None = None,
+    record: RecordLike | None = None,
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: Iterable[str] = (),
@@ -26,8 +26,13 @@ def compare(
     says what was changed on purpose: "machine", "governor", "version". Raises GnomonError.
     """
     from gnomon.jobs.compare.job import compare as compare_job
+    from gnomon.store.address import record_address
 
     names = [str(one) for one in (first, *others)]
     return compare_job(
-        names, record=None if record is None else Path(record), alpha=alpha, relevant=relevant, changed=tuple(changed)
+        names,
+        record=None if record is None else record_address(record),
+        alpha=alpha,
+        relevant=relevant,
+        changed=tuple(changed),
     )

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gnomon.store.address import RecordLike
 
 
 def write_report(
     *runs: str | PathLike[str],
     out: str | PathLike[str] = "report.html",
-    record: str | PathLike[str] | None = None,
+    record: RecordLike | None = None,
     changed: Iterable[str] = (),
 ) -> int:
     """Write one page in HTML that shows runs and needs nothing else; returns how many bytes it has.
@@ -21,9 +24,11 @@ def write_report(
     GnomonError.
     """
     from gnomon.jobs.html.job import write_report as write
+    from gnomon.store.address import record_address
 
     names = [str(one) for one in runs]
-    return write(names, Path(out), record=None if record is None else Path(record), changed=tuple(changed))
+    found = None if record is None else record_address(record)
+    return write(names, Path(out), record=found, changed=tuple(changed))
 
 
 def write_page(document: Mapping[str, Any], out: Path) -> int:

@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.store.address import RecordAddress, RecordLike, record_address
 
 if TYPE_CHECKING:
     from gnomon.core.front.front import Front
@@ -72,7 +73,7 @@ class Options(TypedDict, total=False):
     budget_s: float
     timeout_s: float
     seed: int
-    record: PathLike | None
+    record: RecordLike | None
     fresh: bool
     device: str
     fetch: bool
@@ -124,7 +125,7 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limit
         feeds={name: Path(path) for name, path in options.get("inputs", {}).items()},
         effort=Effort(**effort),
         seed=options.get("seed", 0),
-        record=None if record is None else Path(record),
+        record=_record(record),
         fresh=options.get("fresh", False),
         wait_s=options.get("wait_s", WAIT_S),
         max_time_s=options.get("max_time_s"),
@@ -471,25 +472,25 @@ def _problem_text(problem: str | bytes | Path | Mapping[str, Any]) -> str | byte
     return problem
 
 
-def runs(*, record: PathLike | None = None, limit: int | None = None) -> tuple[CampaignRow, ...]:
+def runs(*, record: RecordLike | None = None, limit: int | None = None) -> tuple[CampaignRow, ...]:
     """The campaigns in the record of runs, the newest first, at most `limit`. RecordError where it is not there."""
     from gnomon.jobs.runs.job import list_campaigns, open_record
 
-    with open_record(_path(record)) as store:
+    with open_record(_record(record)) as store:
         return tuple(islice(list_campaigns(store), limit))
 
 
 def show_run(
-    campaign: str = "last", *, record: PathLike | None = None, clock: Literal["wall", "cpu"] = "wall"
+    campaign: str = "last", *, record: RecordLike | None = None, clock: Literal["wall", "cpu"] = "wall"
 ) -> CampaignDetail:
     """The campaign whose id begins so ("last": the newest), with its candidates summed up by a clock. RecordError."""
     from gnomon.jobs.runs.job import find_campaign, open_record, show_campaign
 
-    with open_record(_path(record)) as store:
+    with open_record(_record(record)) as store:
         return show_campaign(store, find_campaign(store, campaign), clock=clock)
 
 
-def answer_of_run(campaign: str = "last", *, record: PathLike | None = None) -> dict[str, Any] | None:
+def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -> dict[str, Any] | None:
     """The document that the campaign's job answered with, as its command prints it with --json; None if it has none.
 
     RecordError where the record or the campaign is not there.
@@ -497,22 +498,22 @@ def answer_of_run(campaign: str = "last", *, record: PathLike | None = None) -> 
     from gnomon.jobs.runs.answers import answer_of
     from gnomon.jobs.runs.job import find_campaign, open_record
 
-    with open_record(_path(record)) as store:
+    with open_record(_record(record)) as store:
         return answer_of(store, find_campaign(store, campaign))
 
 
 def placed_before(
-    model: PathLike, words: Sequence[str], *, record: PathLike | None = None, kind: str = "place"
+    model: PathLike, words: Sequence[str], *, record: RecordLike | None = None, kind: str = "place"
 ) -> dict[str, Any] | None:
     """The answer to the same words of a command line, given in this folder about the same model; None without one."""
     from gnomon.jobs.runs.answers import asked_before
     from gnomon.models.load import load
 
-    return asked_before(_path(record), kind, words, Path.cwd(), load(Path(model)).graph.digest)
+    return asked_before(_record(record), kind, words, Path.cwd(), load(Path(model)).graph.digest)
 
 
 def export_run(
-    campaign: str = "last", *, record: PathLike | None = None, form: Literal["jsonl", "csv"] = "jsonl"
+    campaign: str = "last", *, record: RecordLike | None = None, form: Literal["jsonl", "csv"] = "jsonl"
 ) -> Iterator[str]:
     """The lines of all that the record holds of a campaign: a JSON object each, or as csv a sample each.
 
@@ -521,18 +522,18 @@ def export_run(
     from gnomon.jobs.runs.job import export_csv, find_campaign, open_record
     from gnomon.store.lines import write_lines
 
-    with open_record(_path(record)) as store:
+    with open_record(_record(record)) as store:
         yield from (export_csv if form == "csv" else write_lines)(store, [find_campaign(store, campaign)])
 
 
-def export_run_files(campaign: str = "last", *, out: PathLike, record: PathLike | None = None) -> tuple[Path, ...]:
+def export_run_files(campaign: str = "last", *, out: PathLike, record: RecordLike | None = None) -> tuple[Path, ...]:
     """Write the files of a campaign's job into the folder `out`, as they were when it ended; returns their paths.
 
     RecordError where the job wrote none, or one is gone or was changed since.
     """
     from gnomon.jobs.runs.job import export_files, find_campaign, open_record
 
-    with open_record(_path(record)) as store:
+    with open_record(_record(record)) as store:
         return tuple(export_files(store, find_campaign(store, campaign), Path(out)))
 
 
@@ -542,7 +543,7 @@ def export_run_as(
     *,
     out: PathLike,
     model: PathLike | None = None,
-    record: PathLike | None = None,
+    record: RecordLike | None = None,
 ) -> tuple[Path, ...]:
     """Write a campaign for another tool to `out`, which is a folder for Model Explorer and else a file; the paths.
 
@@ -559,7 +560,7 @@ def export_run_as(
     )
 
     path = Path(out)
-    with open_record(_path(record)) as store:
+    with open_record(_record(record)) as store:
         found = find_campaign(store, campaign)
         if form == "parquet":
             export_parquet(store, [found], path)
@@ -570,7 +571,7 @@ def export_run_as(
     if form == "model-explorer":
         return tuple(export_node_data(document, path))
     if form == "netron":
-        export_netron(document, _path(model), path)
+        export_netron(document, None if model is None else Path(model), path)
     else:
         export_trace(document, path)
     return (path,)
@@ -583,7 +584,7 @@ def no_answer() -> RecordError:
     )
 
 
-def import_runs(*files: PathLike, record: PathLike | None = None) -> Brought:
+def import_runs(*files: RecordLike, record: RecordLike | None = None) -> Brought:
     """Add what the record (None: the user's own) lacks of files: records, or JSON lines of `export_run`.
 
     Each comes whole or not at all, and nothing twice. How its campaigns were asked for stays behind: that was another
@@ -591,29 +592,29 @@ def import_runs(*files: PathLike, record: PathLike | None = None) -> Brought:
     """
     from gnomon.jobs.runs.joining import import_runs as bring
 
-    return bring([Path(file) for file in files], _path(record))
+    return bring([record_address(file) for file in files], _record(record))
 
 
-def merge_runs(*files: PathLike, out: PathLike) -> Brought:
+def merge_runs(*files: RecordLike, out: RecordLike) -> Brought:
     """Write a new record of all that several such files hold. RecordError if `out` is there already."""
     from gnomon.jobs.runs.joining import merge_runs as merge
 
-    return merge([Path(file) for file in files], Path(out))
+    return merge([record_address(file) for file in files], record_address(out))
 
 
-def command_of_run(campaign: str = "last", *, record: PathLike | None = None) -> tuple[tuple[str, ...], Path]:
+def command_of_run(campaign: str = "last", *, record: RecordLike | None = None) -> tuple[tuple[str, ...], Path]:
     """The words of the command that goes on with an interrupted campaign, and the folder to give it in.
 
     RecordError for one that is finished or running, or that was asked from Python.
     """
     from gnomon.jobs.runs.job import command_of, find_campaign, open_record
 
-    with open_record(_path(record)) as store:
+    with open_record(_record(record)) as store:
         return command_of(store, find_campaign(store, campaign))
 
 
-def _path(path: PathLike | None) -> Path | None:
-    return None if path is None else Path(path)
+def _record(record: RecordLike | None) -> RecordAddress | None:
+    return None if record is None else record_address(record)
 
 
 def list_devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:

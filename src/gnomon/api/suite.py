@@ -14,12 +14,13 @@ from gnomon.errors import DeviceError, GnomonError
 if TYPE_CHECKING:
     from gnomon.jobs.suite.job import SuiteCompared, SuiteRun
     from gnomon.jobs.suite.plan import Cell
+    from gnomon.store.address import RecordAddress, RecordLike
 
 
 def run_suite(
     suite: str | PathLike[str],
     *,
-    record: str | PathLike[str] | None = None,
+    record: RecordLike | None = None,
     out: str | PathLike[str] | None = None,
     cluster: str | None = None,
     wait_s: float = 600.0,
@@ -37,7 +38,7 @@ def run_suite(
 
     asked = SuiteRequest(
         path=Path(suite),
-        record=_path(record),
+        record=_record(record),
         out=None if out is None else Path(out).absolute(),
         cluster=cluster,
         fresh=fresh,
@@ -46,18 +47,18 @@ def run_suite(
     return run_job(asked, measure_cell, tell=on_message)
 
 
-def suite_status(run: str = "last", *, record: str | PathLike[str] | None = None) -> SuiteRun:
+def suite_status(run: str = "last", *, record: RecordLike | None = None) -> SuiteRun:
     """How far a run of a suite is: by its id or how that begins, "last", or "last~1". Raises GnomonError."""
     from gnomon.jobs.suite.job import suite_status as status_job
 
-    return status_job(run, record=_path(record))
+    return status_job(run, record=_record(record))
 
 
 def compare_suites(
     before: str = "last~1",
     after: str = "last",
     *,
-    record: str | PathLike[str] | None = None,
+    record: RecordLike | None = None,
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: Iterable[str] = (),
@@ -65,7 +66,7 @@ def compare_suites(
     """Compare two runs of a suite cell by cell, as `compare` does; all verdicts hold together. Raises GnomonError."""
     from gnomon.jobs.suite.job import compare_suites as compare_job
 
-    return compare_job(before, after, record=_path(record), alpha=alpha, relevant=relevant, changed=tuple(changed))
+    return compare_job(before, after, record=_record(record), alpha=alpha, relevant=relevant, changed=tuple(changed))
 
 
 def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,19 +77,20 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     from gnomon.core import codec
     from gnomon.jobs.runs.answers import answered_cell
     from gnomon.jobs.suite.plan import Cell
+    from gnomon.store.address import record_address
     from gnomon.store.base import ASKING_CELL
-    from gnomon.store.sqlite import SqliteStore, default_path
+    from gnomon.store.opening import default_record, open_store
 
     began_s = time.monotonic()
     cell = codec.from_json(Cell, task["cell"])
-    record = default_path() if task["record"] is None else Path(task["record"])
+    record = default_record() if task["record"] is None else record_address(task["record"])
     asking = {"suite": task["suite"], "cell": cell.id}
     told: dict[str, Any] = {"host": socket.gethostname(), "record": str(record), "document": None, "error": None}
     token = ASKING_CELL.set(asking)
     try:
         finished, document = False, None
         if task["again"]:
-            with SqliteStore.open(record) as store:
+            with open_store(record) as store:
                 finished, document = answered_cell(store, cell.job, asking)
         if document is None:
             document = _measured(cell, task, record, decide=finished)
@@ -102,7 +104,7 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     return {**told, "seconds": time.monotonic() - began_s}
 
 
-def _measured(cell: Cell, task: Mapping[str, Any], record: Path, *, decide: bool) -> dict[str, Any]:
+def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, decide: bool) -> dict[str, Any]:
     """The document of the cell's job. With `decide` its campaign is finished, and its answer alone lacks."""
     from gnomon.api import place as api
 
@@ -135,5 +137,8 @@ def _answer(document: Mapping[str, Any]) -> str:
     return "done"
 
 
-def _path(path: str | PathLike[str] | None) -> Path | None:
-    return None if path is None else Path(path).absolute()
+def _record(record: RecordLike | None) -> RecordAddress | None:
+    from gnomon.store.address import record_address
+
+    found = None if record is None else record_address(record)
+    return found.absolute() if isinstance(found, Path) else found

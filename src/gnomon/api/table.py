@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from gnomon.errors import UsageError
+from gnomon.store.address import RecordLike, record_address
 
 if TYPE_CHECKING:
     from gnomon.api.place import Options, PathLike
@@ -280,7 +281,7 @@ def predict_model(
     device: str = "local",
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     coverage: float = 0.9,
-    record: PathLike | None = None,
+    record: RecordLike | None = None,
 ) -> ModelPrediction:
     """What an ONNX model that was never measured is expected to take, with an interval that says how that is known.
 
@@ -290,7 +291,7 @@ def predict_model(
     from gnomon.jobs.estimator.models import predict_model as predict_job
     from gnomon.jobs.estimator.models import tables_of
 
-    chosen = [Path(table) for table in tables] or tables_of(device, _path(record))
+    chosen = [Path(table) for table in tables] or tables_of(device, None if record is None else record_address(record))
     return predict_job(Path(model), chosen, shapes=shapes, coverage=coverage)
 
 

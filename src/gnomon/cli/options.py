@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from gnomon.cli.values import (
+    RECORD,
     Cores,
     EnvironmentValue,
     InputValue,
@@ -167,12 +168,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         show_default=True,
         help="Seed of random inputs and orders.",
     ),
-    _option(
-        "--record",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="The results database.  [default: the user's own]",
-    ),
+    ("record", RECORD),
     _option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on."),
     _option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
     _option("--quiet", is_flag=True, help="No progress."),

@@ -51,6 +51,29 @@ class InputValue(click.ParamType[tuple[str, Path]]):
         return name, Path(file)
 
 
+class RecordValue(click.Path):
+    """A results database: a file, or a database of a PostgreSQL server."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A path, or what `gnomon.store.address` makes of an address. RecordError for one with a password."""
+        from gnomon.store.address import PostgresAddress, record_address
+
+        if isinstance(value, str) and isinstance(address := record_address(value), PostgresAddress):
+            return address
+        return super().convert(value, param, ctx)
+
+
+RECORD = click.option(
+    "--record",
+    type=RecordValue(),
+    metavar="FILE|URL",
+    help="The results database: a file, or postgresql://USER@HOST/DATABASE.  [default: the user's own]",
+)
+
+
 class EnvironmentValue(click.ParamType[dict[str, str]]):
     """Environment variables of one variant."""
 

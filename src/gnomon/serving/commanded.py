@@ -24,7 +24,7 @@ from gnomon.measure.campaign import Question, open_campaign
 from gnomon.serving.command import Command
 from gnomon.serving.orders import Order
 from gnomon.store.base import Store, note
-from gnomon.store.sqlite import SqliteStore
+from gnomon.store.opening import open_store
 from gnomon.system.process import Completed
 
 _CHECK_S = 60.0
@@ -50,7 +50,7 @@ def measure_by_command(order: Order, config: DeviceConfig, tell: Callable[[str],
     if order.model is None:
         _check_soon(config, command)
     with ExitStack() as stack:
-        store = stack.enter_context(SqliteStore.open(order.record_path))
+        store = stack.enter_context(open_store(order.record_path))
         device = stack.enter_context(opened(config, on_wait=tell))
         info = device.describe()
         if order.model is None:

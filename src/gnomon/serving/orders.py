@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from gnomon.core.codec import decode, from_json, to_json
@@ -13,6 +12,7 @@ from gnomon.core.strict_json import Complaints, Strict
 from gnomon.devices.address import LOCAL
 from gnomon.errors import ProblemError
 from gnomon.serving.command import Command
+from gnomon.store.address import RecordAddress, record_address
 
 _MOST_LETTERS = 1 << 20
 _ANSWER = Strict(what="answer of the measuring program", hint="Please report this.", most_letters=_MOST_LETTERS)
@@ -51,9 +51,9 @@ class Order:
         return json.dumps(to_json(self)).encode() + b"\n"
 
     @property
-    def record_path(self) -> Path | None:
+    def record_path(self) -> RecordAddress | None:
         """The record of runs; None: the user's own."""
-        return None if self.record is None else Path(self.record)
+        return None if self.record is None else record_address(self.record)
 
 
 def order_of(line: bytes) -> Order:

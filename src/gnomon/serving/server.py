@@ -34,6 +34,7 @@ from gnomon.serving.program import Program
 from gnomon.serving.queue import Desk, Lane
 from gnomon.serving.requests import Answer, Asked, Reception, error_answer
 from gnomon.serving.settings import COMMAND_S, JOB_S, Limits, ServeSettings, checked
+from gnomon.store.address import whole
 from gnomon.system.limits import allow_files
 from gnomon.system.process import Guard
 
@@ -345,7 +346,7 @@ def _order(settings: ServeSettings, device: str) -> Order:
         processes=measuring.processes or _FRESH,
         warm=measuring.processes is None and measuring.command is None and here,
         seed=measuring.seed,
-        record=None if measuring.record is None else str(measuring.record.absolute()),
+        record=None if measuring.record is None else str(whole(measuring.record)),
         job_s=limits.job_s or (JOB_S if measuring.command is None else COMMAND_S),
         memory_bytes=limits.memory_bytes,
         # The record of runs is written by the same processes, and grows.

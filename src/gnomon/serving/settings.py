@@ -15,6 +15,7 @@ from gnomon.devices.address import LOCAL
 from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
 from gnomon.serving.command import Command
+from gnomon.store.address import RecordAddress
 
 TOKEN_VARIABLE = "GNOMON_SERVE_TOKEN"  # noqa: S105 - the variable's name
 PUBLISHED_PATH = "/test_latency/test_latency/"
@@ -45,7 +46,7 @@ class Measuring:
     precision: str | None = None
     processes: int | None = None
     seed: int = 0
-    record: Path | None = None
+    record: RecordAddress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

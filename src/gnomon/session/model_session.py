@@ -41,7 +41,7 @@ from gnomon.session.targets import (
     support_key,
     with_counters,
 )
-from gnomon.store.sqlite import SqliteStore
+from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
 
 _TWO_STEPS = 2 / 127
@@ -190,7 +190,7 @@ def _drawn_text(name: str) -> Doubt:
 def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
     """A lab on the device itself."""
     model, source = read.model, read.source
-    store = stack.enter_context(SqliteStore.open(request.record))
+    store = stack.enter_context(open_store(request.record))
     device = stack.enter_context(_opened(request, asked.tell))
     machine = machine_of(request.device)
     link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
@@ -321,7 +321,7 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     model, source = read.model, read.source
     placed = place_model(model, source, _nowhere)
     check_feeds(request, placed)
-    store = stack.enter_context(SqliteStore.open(request.record))
+    store = stack.enter_context(open_store(request.record))
     recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request))
     if asked.tell is not None:
         taken = time.strftime("%Y-%m-%d %H:%M", time.localtime(recalled.campaign.started_at_s))

@@ -27,8 +27,9 @@ from gnomon.measure.link import AgentLink, KeptLink
 from gnomon.measure.program import ProgramLink
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.onert import OnertProgram
+from gnomon.store.address import RecordAddress
 from gnomon.store.base import FAILED
-from gnomon.store.sqlite import default_path
+from gnomon.store.opening import default_record
 from gnomon.system.stopping import pause
 
 WAIT_S = 600.0
@@ -56,7 +57,7 @@ class Request:
     feeds: Mapping[str, Path] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
-    record: Path | None = None
+    record: RecordAddress | None = None
     fresh: bool = False
     measure: bool = True
     wait_s: float = WAIT_S
@@ -73,9 +74,9 @@ class Request:
             raise UsageError(f"seed is {self.seed}", hint=f"Give a whole number from 0 to {MOST_SEED - 1}.")
 
     @property
-    def database(self) -> Path:
-        """The file of the results database."""
-        return self.record or default_path()
+    def database(self) -> RecordAddress:
+        """Where the results database is."""
+        return self.record or default_record()
 
     @property
     def used_s(self) -> float:

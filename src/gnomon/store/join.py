@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from gnomon.core import codec
 from gnomon.core.sample import Campaign, Event
 from gnomon.errors import RecordError
 from gnomon.formats.json_lines import MOST_LETTERS
+from gnomon.store.address import PostgresAddress, RecordAddress
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
 from gnomon.store.lines import read_lines
+from gnomon.store.opening import read_store
+from gnomon.store.sql import SqlStore
 from gnomon.store.sqlite import SqliteStore, is_record
 from gnomon.system.files import read_at_most
 from gnomon.system.process import guarded_folder
@@ -35,7 +37,7 @@ Told = Callable[[Event], Event | None]
 """How an event of another record is told in this one; None leaves it out."""
 
 
-def join_records(source: Store, target: SqliteStore, told: Told = lambda event: event) -> Joined:
+def join_records(source: Store, target: SqlStore, told: Told = lambda event: event) -> Joined:
     """Add what `target` lacks of `source`, at once: all of it or, where this raises or is killed, nothing.
 
     A visit that both have sampled stays as the target has it: each may have gone on with the campaign by itself. To be
@@ -79,27 +81,27 @@ def _add_events(source: Store, target: Store, campaign: Campaign, told: Told) ->
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Store]:
-    """A record to be joined to another: an SQLite file, or JSON lines as `write_lines` writes them.
+def opened(source: RecordAddress) -> Iterator[Store]:
+    """A record to be joined to another: a database, or a file of JSON lines as `write_lines` writes them.
 
     Everything in it was read when this yields. RecordError or ProblemError, with the place, for what is damaged.
     """
-    if is_record(path):
-        with SqliteStore.read(path) as store:
-            _check(store, path)
+    if isinstance(source, PostgresAddress) or is_record(source):
+        with read_store(source) as store:
+            _check(store, source)
             yield store
         return
     try:
-        with path.open("rb") as file:
+        with source.open("rb") as file:
             text = read_at_most(file, MOST_LETTERS)
     except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror}", hint="Give a file of runs.") from error
-    with guarded_folder("gnomon-runs-") as folder, SqliteStore.open(folder / "record.sqlite") as store:
-        read_lines(text, store)
-        yield store
+        raise RecordError(f"{source} cannot be read: {error.strerror}", hint="Give a file of runs.") from error
+    with guarded_folder("gnomon-runs-") as folder, SqliteStore.open(folder / "record.sqlite") as own:
+        read_lines(text, own)
+        yield own
 
 
-def _check(store: Store, path: Path) -> None:
+def _check(store: Store, source: RecordAddress) -> None:
     """Read all of a record; RecordError, with the place, for what is damaged."""
     place = "the campaigns"
     try:
@@ -110,4 +112,4 @@ def _check(store: Store, path: Path) -> None:
                     place = f"{what} {number} of the campaign {campaign.id}"
             place = f"what is before the campaign {campaign.id}"
     except RecordError as error:
-        raise RecordError(f"{path}, {place}: {error.message}", hint=error.hint) from error
+        raise RecordError(f"{source}, {place}: {error.message}", hint=error.hint) from error

@@ -5,32 +5,19 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import Any, Self
 
-from gnomon.core.sample import FINISHED, REOPENED, Campaign, Event, Run
 from gnomon.errors import RecordError
-from gnomon.store import rows, schema
-from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
+from gnomon.store import schema
+from gnomon.store.sql import SqlStore
 from gnomon.system.locks import HeldCampaigns
 
-if TYPE_CHECKING:
-    from gnomon.store.base import Store
-
-T = TypeVar("T")
-
 _BUSY_TIMEOUT_S = 30.0
-_PAGE_ROWS = 256
 _MAGIC = b"SQLite format 3\0"
 _UNWRITABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)
-_IS_FINISHED = (
-    f"COALESCE((SELECT e.name = '{FINISHED}' FROM events e WHERE e.campaign = t.seq"  # noqa: S608
-    f" AND e.name IN ('{FINISHED}', '{REOPENED}') ORDER BY e.seq DESC LIMIT 1), 0) = ?"
-)
-
 _HINTS = {
     sqlite3.SQLITE_CONSTRAINT_TRIGGER: "Another gnomon writes to the same campaign: end one of them, then start again.",
     sqlite3.SQLITE_FULL: "Free space on that disk and start again: what was recorded is kept and resumed.",
@@ -54,13 +41,14 @@ def default_path() -> Path:
     return Path(data) / "gnomon" / "record.sqlite"
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
     """A `Store` in one SQLite file. Make it by `open`; it is a context manager that closes it."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db = db
         self.path = path
-        self._held = HeldCampaigns(path)
+        self._locks = HeldCampaigns(path)
+        super().__init__(path, self._locks)
 
     @classmethod
     def open(cls, path: Path | None = None) -> Self:
@@ -105,48 +93,17 @@ class SqliteStore:
                 raise
         return cls(db, path)
 
-    def open_campaign(self, campaign: Campaign) -> None:
-        """Add the campaign, unless it is there, and hold it; see `Store`."""
-        row = rows.from_campaign(campaign)
-        fresh = self._held.take(campaign.id)  # before it is in the record, where another may find it
-        try:
-            self._add(campaign, row)
-        except BaseException:
-            if fresh:
-                self._held.give_up(campaign.id)
-            raise
-
-    def _add(self, campaign: Campaign, row: dict[str, Any]) -> None:
+    def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with _translated(self.path):
-            added = self._db.execute(
-                f"INSERT INTO campaigns ({', '.join(row)}) VALUES ({_marks(row)})"  # noqa: S608
-                " ON CONFLICT (id) DO NOTHING",
-                tuple(row.values()),
-            ).rowcount
-        if not added and next(self.query(CampaignQuery(id=campaign.id))) != campaign:
-            raise RecordError(
-                f"the record holds another campaign of the id {campaign.id!r}",
-                hint="Give the campaign a fresh id, such as uuid.uuid4().hex.",
-            )
+            return self._db.execute(statement, values).fetchall()
 
-    def append(self, campaign: str, item: Run | Event) -> None:
-        """Add a run or an event, on the disk when this returns; see `Store`."""
-        table, row = ("runs", rows.from_run(item)) if isinstance(item, Run) else ("events", rows.from_event(item))
+    def _insert(self, statement: str, values: Sequence[Any]) -> int:
         with _translated(self.path):
-            added = self._db.execute(
-                f"INSERT INTO {table} (campaign, {', '.join(row)})"  # noqa: S608
-                f" SELECT seq, {_marks(row)} FROM campaigns WHERE id = ?",
-                (*row.values(), campaign),
-            ).rowcount
-        if not added:
-            raise self._no_campaign(campaign)
+            return self._db.execute(statement, values).rowcount
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """What is added within the block is in the record at its end; nothing of it where it raises or is killed.
-
-        Who else writes to the record waits meanwhile.
-        """
+        """What is added within the block is in the record at its end; see `SqlStore`. Who else writes waits."""
         with _translated(self.path):
             self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -157,103 +114,13 @@ class SqliteStore:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
-    @overload
-    def query(self, query: CampaignQuery) -> Iterator[Campaign]: ...
-    @overload
-    def query(self, query: RunQuery) -> Iterator[Run]: ...
-    @overload
-    def query(self, query: EventQuery) -> Iterator[Event]: ...
-    @overload
-    def query(self, query: TallyQuery) -> Iterator[Tally]: ...
-    def query(
-        self, query: CampaignQuery | RunQuery | EventQuery | TallyQuery
-    ) -> Iterator[Campaign] | Iterator[Run] | Iterator[Event] | Iterator[Tally]:
-        """What the query asks for, lazily; see `Store`."""
-        if isinstance(query, CampaignQuery):
-            wanted: dict[str, Any] = {
-                "id = ?": query.id,
-                "key = ?": query.key,
-                "kind = ?": query.kind,
-                "model_digest = ?": query.model_digest,
-                _IS_FINISHED: query.finished,
-            }
-            found = self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
-            held = query.held
-            return found if held is None else (c for c in found if self._held.by_another(c.id) is held)
-        seq = self._seq(query.campaign)
-        if isinstance(query, RunQuery):
-            wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": query.profiled}
-            return self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
-        if isinstance(query, EventQuery):
-            wanted = {"campaign = ?": seq, "name = ?": query.name}
-            return self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
-        return self._tallies(seq)
-
     def close(self) -> None:
         """Release the file, and the campaigns that it holds. Safe to call twice."""
         try:
             with _translated(self.path):
                 self._db.close()
         finally:
-            self._held.give_up_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _seq(self, campaign: str) -> int:
-        with _translated(self.path):
-            row = self._db.execute("SELECT seq FROM campaigns WHERE id = ?", (campaign,)).fetchone()
-        if row is None:
-            raise self._no_campaign(campaign)
-        return int(row[0])
-
-    def _no_campaign(self, campaign: str) -> RecordError:
-        known = [c.id for _, c in zip(range(3), self.query(CampaignQuery()), strict=False)]
-        hint = f"The newest are: {', '.join(known)}." if known else "The record is empty: measure something first."
-        return RecordError(f"{self.path} has no campaign {campaign!r}", hint=hint)
-
-    def _tallies(self, seq: int) -> Iterator[Tally]:
-        with _translated(self.path):
-            counted = self._db.execute(
-                "SELECT candidate, count(*), count(failure) FROM runs WHERE campaign = ?"
-                " GROUP BY candidate ORDER BY min(seq)",
-                (seq,),
-            ).fetchall()
-        return (Tally(candidate=name, runs=runs, failures=failures) for name, runs, failures in counted)
-
-    def _pages(
-        self,
-        table: str,
-        columns: tuple[str, ...],
-        wanted: dict[str, Any],
-        build: Callable[[tuple[Any, ...]], T],
-        newest_first: bool = False,
-    ) -> Iterator[T]:
-        """Read in pages by sequence number, so that no read transaction stays open between items."""
-        given = {clause: value for clause, value in wanted.items() if value is not None}
-        clauses = " AND ".join((*given, "t.seq < ?" if newest_first else "t.seq > ?"))
-        statement = (
-            f"SELECT t.seq, {', '.join('t.' + c for c in columns)} FROM {table} t WHERE {clauses}"  # noqa: S608
-            f" ORDER BY t.seq {'DESC' if newest_first else 'ASC'} LIMIT {_PAGE_ROWS}"
-        )
-        last = 2**62 if newest_first else 0
-        while True:
-            with _translated(self.path):
-                page = self._db.execute(statement, (*given.values(), last)).fetchall()
-            for row in page:
-                yield build(row[1:])
-            if len(page) < _PAGE_ROWS:
-                return
-            last = page[-1][0]
-
-
-def _marks(row: dict[str, Any]) -> str:
-    return ", ".join("?" * len(row))
+            self._locks.give_up_all()
 
 
 def _use_write_ahead_log(db: sqlite3.Connection) -> None:
@@ -351,9 +218,3 @@ def _translated(path: Path) -> Iterator[None]:
             f"the record {path} cannot hold a value: {error}",
             hint="Integers have 64 bits and texts are Unicode.",
         ) from error
-
-
-if TYPE_CHECKING:
-
-    def _conforms(store: SqliteStore) -> Store:
-        return store

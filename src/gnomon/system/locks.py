@@ -67,10 +67,7 @@ class HeldCampaigns:
             os.truncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         except BlockingIOError as error:
-            raise RecordError(
-                f"another gnomon that is running measures for the campaign {campaign!r}",
-                hint="Wait for it to end, or end it, then start again.",
-            ) from error
+            raise held_elsewhere(campaign) from error
         except OSError as error:
             if campaign in self._handles:
                 self.give_up(campaign)
@@ -93,7 +90,7 @@ class HeldCampaigns:
         deadline = time.monotonic() + _PATIENCE_S
         try:
             while not _is_free(handle):
-                if _is_alive(os.pread(handle, 20, 0)) or time.monotonic() > deadline:
+                if is_alive(os.pread(handle, 20, 0)) or time.monotonic() > deadline:
                     return True
                 time.sleep(_ASKED_AGAIN_S)
         finally:
@@ -126,6 +123,14 @@ class HeldCampaigns:
         return self._record.with_name(f"{self._record.name}.{digest}.lock")
 
 
+def held_elsewhere(campaign: str) -> RecordError:
+    """What whoever wants a campaign that another open store holds is told."""
+    return RecordError(
+        f"another gnomon that is running measures for the campaign {campaign!r}",
+        hint="Wait for it to end, or end it, then start again.",
+    )
+
+
 def _is_at(handle: int, path: Path) -> bool:
     """Whether the open file is still the one of that name: its last holder removes it."""
     try:
@@ -156,7 +161,7 @@ def _is_free(handle: int) -> bool:
     return True
 
 
-def _is_alive(number: bytes) -> bool:
+def is_alive(number: bytes) -> bool:
     """Whether the process of that number lives. One that nobody can tell of (no number, another user's) does."""
     try:
         os.kill(int(number), 0)

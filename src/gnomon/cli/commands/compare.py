@@ -10,7 +10,7 @@ import click
 from gnomon.cli.help import command
 from gnomon.cli.main import write_json, write_report
 from gnomon.cli.options import comparing_options
-from gnomon.cli.values import complete_run
+from gnomon.cli.values import RECORD, complete_run
 
 _SLOWER = 1
 _PATH = click.Path(dir_okay=False, path_type=Path)
@@ -23,7 +23,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option("--markdown", type=_PATH, metavar="FILE", help="Write a table in Markdown, for a pull request.")
 @click.option("--action-benchmark", type=_PATH, metavar="FILE", help="Write what github-action-benchmark reads.")
 @click.option("--bencher", type=_PATH, metavar="FILE", help="Write Bencher's metrics.")
-@click.option("--record", type=_PATH, metavar="FILE", help="The results database.  [default: the user's own]")
+@RECORD
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def compare(
     runs: tuple[str, ...], fail_slower: float | None, changed: tuple[str, ...], as_json: bool, **values: Any

@@ -11,7 +11,7 @@ import click
 from gnomon.cli.help import group
 from gnomon.cli.main import report_page, write_json, write_report
 from gnomon.cli.options import bench_options, options_of, unique
-from gnomon.cli.values import Latency, ShapeValue, complete_space
+from gnomon.cli.values import RECORD, Latency, ShapeValue, complete_space
 from gnomon.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -150,7 +150,7 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
 @click.option(
     "--shape", "shapes", type=ShapeValue(), multiple=True, metavar="NAME=1,3,224,224", help="Of MODEL's input."
 )
-@click.option("--record", type=_PATH, metavar="PATH", help="The results database that knows the tables.")
+@RECORD
 @_JSON
 def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, **values: Any) -> None:
     """Predict the latency of the nets of CSV by ESTIMATOR, or that of an ONNX MODEL by tables, with intervals."""

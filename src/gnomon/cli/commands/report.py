@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import write_report
 from gnomon.cli.options import changed_option
-from gnomon.cli.values import complete_run
+from gnomon.cli.values import RECORD, complete_run
+
+if TYPE_CHECKING:
+    from gnomon.store.address import RecordAddress
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -25,8 +29,8 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     help="The page, which is replaced where it is there.  [default: report.html]",
 )
 @changed_option
-@click.option("--record", type=_PATH, metavar="FILE", help="The results database.  [default: the user's own]")
-def report(runs: tuple[str, ...], out: Path, changed: tuple[str, ...], record: Path | None) -> None:
+@RECORD
+def report(runs: tuple[str, ...], out: Path, changed: tuple[str, ...], record: RecordAddress | None) -> None:
     """Write one page in HTML that shows each RUN, and of several what changed since the first.
 
     A RUN is named as for gnomon compare. The page needs no network and no other file, and holds the documents of the

@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnomon.cli.help import group
 from gnomon.cli.main import end_report, report_page, write_json, write_lines, write_report
-from gnomon.cli.values import complete_run
+from gnomon.cli.values import RECORD, RecordValue, complete_run
 from gnomon.errors import RecordError
 from gnomon.report.plain import clean
 
-_RECORD = click.option(
-    "--record",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The results database.  [default: the user's own]",
-)
+if TYPE_CHECKING:
+    from gnomon.store.address import RecordAddress
+
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _FILE_EACH = ("parquet", "perfetto", "netron")
 _WRITTEN = ("files", *_FILE_EACH, "model-explorer")
 """The forms that are written to a path."""
-_FILES = click.argument(
-    "files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.."
-)
+_FILES = click.argument("files", nargs=-1, required=True, type=RecordValue(), metavar="FILE..")
 _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 
 @group(invoke_without_command=True, short_help="List, show, export, join and resume what was measured.")
-@_RECORD
+@RECORD
 @_JSON
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
 )
 @click.pass_context
-def runs(ctx: click.Context, record: Path | None, as_json: bool, limit: int) -> None:
+def runs(ctx: click.Context, record: RecordAddress | None, as_json: bool, limit: int) -> None:
     """List, show, export, join and resume what was measured. Without a subcommand: list.
 
     Nothing in the record is ever changed or removed; docs/record.md describes the file.
@@ -47,26 +42,26 @@ def runs(ctx: click.Context, record: Path | None, as_json: bool, limit: int) -> 
 
 
 @runs.command("list", short_help="List the campaigns, the newest first.")
-@_RECORD
+@RECORD
 @_JSON
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
 )
 @click.pass_obj
-def list_(above: dict[str, Any], record: Path | None, as_json: bool, limit: int) -> None:
+def list_(above: dict[str, Any], record: RecordAddress | None, as_json: bool, limit: int) -> None:
     """List the campaigns in the record, the newest first."""
     _list(record or above["record"], as_json or above["json"], limit)
 
 
 @runs.command(short_help="Show one campaign.")
 @_ID
-@_RECORD
+@RECORD
 @_JSON
 @click.option(
     "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="Which times to sum up."
 )
 @click.pass_obj
-def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: bool, clock: Any) -> None:
+def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
     """Show the campaign whose id begins with ID ("last": the newest): what it answered, and with -v all its runs."""
     from gnomon.api.place import answer_of_run, show_run
 
@@ -92,7 +87,7 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
 
 @runs.command(short_help="Write one campaign in full, for other tools.")
 @_ID
-@_RECORD
+@RECORD
 @click.option(
     "--format",
     "form",
@@ -117,7 +112,12 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
 )
 @click.pass_obj
 def export(
-    above: dict[str, Any], campaign: str, record: Path | None, form: Any, out: Path | None, model: Path | None
+    above: dict[str, Any],
+    campaign: str,
+    record: RecordAddress | None,
+    form: Any,
+    out: Path | None,
+    model: Path | None,
 ) -> None:
     """Write the campaign whose id begins with ID ("last": the newest) to the standard output, or to PATH.
 
@@ -148,13 +148,15 @@ def export(
 
 @runs.command("import", short_help="Add the runs of other files to the record.")
 @_FILES
-@_RECORD
+@RECORD
 @_JSON
 @click.pass_obj
-def import_(above: dict[str, Any], files: tuple[Path, ...], record: Path | None, as_json: bool) -> None:
-    """Add what the record lacks of each FILE: a record, or JSON lines as `runs export` writes them.
+def import_(
+    above: dict[str, Any], files: tuple[RecordAddress, ...], record: RecordAddress | None, as_json: bool
+) -> None:
+    """Add what the record lacks of each FILE: a record (or its URL), or JSON lines as `runs export` writes them.
 
-    A file comes whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
+    Each comes whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
     that asked for its campaigns stay behind: `runs resume` gives none that was not given here.
     """
     from gnomon.api.place import import_runs
@@ -164,13 +166,11 @@ def import_(above: dict[str, Any], files: tuple[Path, ...], record: Path | None,
 
 @runs.command(short_help="Join records to a new one.")
 @_FILES
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="The new record."
-)
+@click.option("--out", type=RecordValue(), required=True, metavar="FILE", help="The new record.")
 @_JSON
 @click.pass_obj
-def merge(above: dict[str, Any], files: tuple[Path, ...], out: Path, as_json: bool) -> None:
-    """Write a new record of all that each FILE holds: records, or JSON lines as `runs export` writes them."""
+def merge(above: dict[str, Any], files: tuple[RecordAddress, ...], out: RecordAddress, as_json: bool) -> None:
+    """Write a new record of all that each FILE holds: a record (or its URL), or JSON lines of `runs export`."""
     from gnomon.api.place import merge_runs
 
     _brought(merge_runs(*files, out=out).document(), as_json or above["json"])
@@ -187,9 +187,9 @@ def _brought(document: dict[str, Any], as_json: bool) -> None:
 
 @runs.command(short_help="Go on with one that was interrupted.")
 @_ID
-@_RECORD
+@RECORD
 @click.pass_obj
-def resume(above: dict[str, Any], campaign: str, record: Path | None) -> int:
+def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -> int:
     """Give the command again that asked for the campaign whose id begins with ID ("last": the newest).
 
     It runs in the folder in which it was given, with the same options but --fresh: what was measured is not measured
@@ -212,12 +212,12 @@ def resume(above: dict[str, Any], campaign: str, record: Path | None) -> int:
     return run(words)
 
 
-def _list(record: Path | None, as_json: bool, limit: int) -> None:
+def _list(record: RecordAddress | None, as_json: bool, limit: int) -> None:
     from gnomon.api.place import runs as list_runs
-    from gnomon.store.sqlite import default_path
+    from gnomon.store.opening import default_record
 
     rows = [row.document() for row in list_runs(record=record, limit=limit + 1)]
-    document = {"record": str(record or default_path()), "campaigns": rows[:limit], "more": len(rows) > limit}
+    document = {"record": str(record or default_record()), "campaigns": rows[:limit], "more": len(rows) > limit}
     if as_json:
         write_json(document)
     else:

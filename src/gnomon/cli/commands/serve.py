@@ -11,7 +11,7 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import write_json
-from gnomon.cli.values import Seconds, complete_device, complete_runtime
+from gnomon.cli.values import RECORD, Seconds, complete_device, complete_runtime
 
 if TYPE_CHECKING:
     from gnomon.serving.server import Listening
@@ -70,7 +70,7 @@ _PATH = click.Path(path_type=Path)
     "--idle-timeout", type=Seconds(), default=20.0, show_default=True, help="Seconds that a client may pause."
 )
 @click.option("--memory-mb", type=_NUMBER, default=8192, show_default=True, help="MiB of addresses of each process.")
-@click.option("--record", type=_PATH, metavar="FILE", help="The results database.  [default: the user's own]")
+@RECORD
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No line for each request.")
 def serve(as_json: bool, quiet: bool, **values: Any) -> int:

@@ -9,7 +9,7 @@ import click
 
 from gnomon.cli.help import command, note_verbose
 from gnomon.cli.main import write_json, write_report
-from gnomon.cli.values import Seconds
+from gnomon.cli.values import RECORD, Seconds
 
 
 @command(short_help="Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.")
@@ -69,12 +69,7 @@ from gnomon.cli.values import Seconds
     show_default=True,
     help="Seconds after which a stage starts no processes beyond the least number.",
 )
-@click.option(
-    "--record",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The results database.  [default: the user's own]",
-)
+@RECORD
 @click.option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")

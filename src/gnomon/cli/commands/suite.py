@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnomon.cli.help import command, group
 from gnomon.cli.main import write_json, write_report
 from gnomon.cli.options import comparing_options
+from gnomon.cli.values import RECORD
+
+if TYPE_CHECKING:
+    from gnomon.store.address import RecordAddress
 
 _NOT_ALL, _SLOWER = 1, 1
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_record = click.option("--record", type=_FILE, metavar="FILE", help="The results database.  [default: the user's own]")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 
 
@@ -44,7 +47,7 @@ def suite() -> None:
     metavar="S",
     help="How long a device may be without a worker of the cluster that has it.  [default: 600]",
 )
-@_record
+@RECORD
 @click.option("--fresh", is_flag=True, help="Start a new run, also where one was interrupted.")
 @_json
 @click.option("--quiet", is_flag=True, help="Say nothing while it runs.")
@@ -67,9 +70,9 @@ def run(file: Path, as_json: bool, quiet: bool, **values: Any) -> int:
 
 @command(short_help="How far the run of a suite is.")
 @click.argument("name", metavar="[RUN]", default="last")
-@_record
+@RECORD
 @_json
-def status(name: str, record: Path | None, as_json: bool) -> None:
+def status(name: str, record: RecordAddress | None, as_json: bool) -> None:
     """Show the cells of a RUN: its id or how that begins, last, or last~1. It may be running."""
     from gnomon.api.suite import suite_status
 
@@ -80,7 +83,7 @@ def status(name: str, record: Path | None, as_json: bool) -> None:
 @click.argument("before", metavar="[RUN]", default="last~1")
 @click.argument("after", metavar="[RUN]", default="last")
 @comparing_options
-@_record
+@RECORD
 @_json
 def compare(before: str, after: str, fail_slower: float | None, as_json: bool, **values: Any) -> int:
     """Compare the cells of place and profile that two RUNs of a suite have in common, as gnomon compare does."""

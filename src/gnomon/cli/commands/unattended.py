@@ -22,10 +22,11 @@ import click
 
 from gnomon.cli.help import group
 from gnomon.cli.main import report_page, write_json, write_report
-from gnomon.cli.values import complete_device
+from gnomon.cli.values import RecordValue, complete_device
 
 if TYPE_CHECKING:
     from gnomon.api.unattended import Carried, Job
+    from gnomon.store.address import RecordAddress
 
 _FAILED = 7
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
@@ -85,13 +86,13 @@ def status(job: str, device: str, as_json: bool) -> int:
 )
 @click.option(
     "--record",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    type=RecordValue(),
+    metavar="FILE|URL",
     help="The results database that its runs are added to.  [default: the user's own]",
 )
 @_JSON
 @click.option("--quiet", is_flag=True, help="No messages.")
-def fetch(job: str, device: str, out: Path | None, record: Path | None, as_json: bool, quiet: bool) -> None:
+def fetch(job: str, device: str, out: Path | None, record: RecordAddress | None, as_json: bool, quiet: bool) -> None:
     """Bring what the job ID has written so far into a folder, and its runs into the record. The job is left as it is.
 
     At its end that is the JSON document, the dump, the package and the picture that were asked for, and the log; before

@@ -21,6 +21,7 @@ from gnomon.jobs.compare.sides import earlier_runs, read_side
 from gnomon.measure.effort import QUANTILE, Clock
 from gnomon.report.answer import Answer
 from gnomon.report.plain import json_text
+from gnomon.store.address import RecordAddress
 from gnomon.system.files import write_whole
 
 CHANGES = ("machine", "governor", "version", "threads")
@@ -92,7 +93,7 @@ class Compared(Answer):
 def compare(
     names: Sequence[str],
     *,
-    record: Path | None = None,
+    record: RecordAddress | None = None,
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: Iterable[str] = (),
@@ -112,7 +113,7 @@ def compare(
 def compare_sides(
     sides: Sequence[Named],
     *,
-    record: Path | None = None,
+    record: RecordAddress | None = None,
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: Iterable[str] = (),

@@ -15,6 +15,7 @@ from gnomon.core.strict_json import Strict
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.runs.answers import answer_of
 from gnomon.jobs.runs.job import find_campaign, open_record
+from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, Store
 
 _MOST_BYTES = 256 << 20
@@ -47,7 +48,7 @@ class Side:
         return {row["label"]: row for row in rows if row["runs"]["samples"]["process"]}
 
 
-def read_side(named: str, record: Path | None) -> Side:
+def read_side(named: str, record: RecordAddress | None) -> Side:
     """The side that a word names, as `read_run` does it.
 
     GnomonError where there is none, or it is no document that has configurations with samples.
@@ -61,7 +62,7 @@ def read_side(named: str, record: Path | None) -> Side:
     return Side(name=named, document=document)
 
 
-def read_run(named: str, record: Path | None, formats: Collection[str] = CONFIGURATIONS) -> Mapping[str, Any]:
+def read_run(named: str, record: RecordAddress | None, formats: Collection[str] = CONFIGURATIONS) -> Mapping[str, Any]:
     """The document that a word names: a run's id (or how it begins, or last, or last~1: the one before), a file that
     --json wrote, a report in HTML (report.html#2: the second run in it), a package, or a results database (its newest
     run). Of the last ones those of `formats` are counted.
@@ -105,7 +106,7 @@ def _of_file(path: Path, formats: Collection[str], number: int = 1) -> Mapping[s
     return _STRICT.object(_STRICT.parse(text), "$")
 
 
-def _of_package(path: Path, record: Path | None) -> Mapping[str, Any]:
+def _of_package(path: Path, record: RecordAddress | None) -> Mapping[str, Any]:
     if not (path / "plan.json").is_file():
         raise UsageError(f"{path} is no package of gnomon: it has no plan.json")
     whole = path.resolve()
@@ -118,7 +119,7 @@ def _of_package(path: Path, record: Path | None) -> Mapping[str, Any]:
     )
 
 
-def _of_record(named: str, record: Path | None, formats: Collection[str]) -> Mapping[str, Any]:
+def _of_record(named: str, record: RecordAddress | None, formats: Collection[str]) -> Mapping[str, Any]:
     with open_record(record) as store:
         if back := re.fullmatch(r"last~(\d{1,4})", named):
             for number, document in enumerate(_answers(store, formats)):
@@ -150,7 +151,7 @@ def _answers(
             yield document
 
 
-def earlier_runs(sides: Sequence[Side], record: Path | None) -> list[Side]:
+def earlier_runs(sides: Sequence[Side], record: RecordAddress | None) -> list[Side]:
     """The newest runs of the sides' models that the results database has, without the sides themselves."""
     own = {side.document["campaign"] for side in sides}
     read = {(side.document["format"], side.document["version"]) for side in sides}

@@ -33,8 +33,9 @@ from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
 from gnomon.spaces.models import NAME, ModelSpace
 from gnomon.spaces.unit import Net, Unit
 from gnomon.spaces.work import WORK, families, features, work
+from gnomon.store.address import RecordAddress
 from gnomon.store.base import FILES, CampaignQuery, last_note
-from gnomon.store.sqlite import SqliteStore
+from gnomon.store.opening import read_store
 
 Source = Literal["measured", "like measured ones", "unlike any measured one"]
 
@@ -164,13 +165,13 @@ class ModelPrediction(Answer):
 _SOURCES: tuple[Source, ...] = ("measured", "like measured ones", "unlike any measured one")
 
 
-def tables_of(device: str, record: Path | None) -> tuple[Path, ...]:
+def tables_of(device: str, record: RecordAddress | None) -> tuple[Path, ...]:
     """The tables that were built on a device, the newest and those alike, as the results database knows them.
 
     `device` is its name or its address. UsageError where there is none any more.
     """
     found: dict[Path, Manifest] = {}
-    with SqliteStore.read(record) as store:
+    with read_store(record) as store:
         for campaign in store.query(CampaignQuery(kind="table")):
             where = last_note(store, campaign.id, LAB) or {}
             files = (last_note(store, campaign.id, FILES) or {}).get("files", [])

@@ -11,12 +11,15 @@ from gnomon.jobs.compare.job import compare_sides
 from gnomon.jobs.compare.sides import CONFIGURATIONS, Side, read_run
 from gnomon.jobs.documents import DOCUMENTS
 from gnomon.jobs.html.page import page
+from gnomon.store.address import RecordAddress
 from gnomon.system.files import write_whole
 
 _FORMATS = frozenset(f"gnomon-{name}" for name in DOCUMENTS)
 
 
-def write_report(names: Sequence[str], out: Path, *, record: Path | None = None, changed: Iterable[str] = ()) -> int:
+def write_report(
+    names: Sequence[str], out: Path, *, record: RecordAddress | None = None, changed: Iterable[str] = ()
+) -> int:
     """Write the page of the runs that words name, as `read_run` takes them; returns how many bytes it has.
 
     Of several, later ones are compared with the first, where all of them have configurations; `changed` as in

@@ -20,6 +20,7 @@ from gnomon.session.objectives import LATENCY, MEMORY
 from gnomon.session.prove import Verified
 from gnomon.session.request import Request
 from gnomon.session.targets import Missing
+from gnomon.store.address import RecordAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Lived:
     sensitivity: float
     environments: tuple[Mapping[str, Any], ...]
     campaign: str
-    record: Path
+    record: RecordAddress
     resumed: bool
 
     __repr__ = brief

@@ -36,6 +36,7 @@ from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import reference
 from gnomon.session.request import Request, patiently
 from gnomon.session.targets import describe
+from gnomon.store.address import RecordAddress
 from gnomon.system.limits import allow_files, open_files
 from gnomon.system.process import guarded_folder
 from gnomon.system.stopping import Stopped, stop_at
@@ -185,7 +186,7 @@ class Fleet(Answer):
     """
 
     model: Path
-    record: Path
+    record: RecordAddress
     results: tuple[DeviceResult, ...]
     common: Common
     seconds: float

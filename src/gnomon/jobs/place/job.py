@@ -48,6 +48,7 @@ from gnomon.session.prove import Verdict, Verified, prove, verify
 from gnomon.session.reference import Sensitivity, doubts, drift, reference
 from gnomon.session.request import Request, patiently, timed
 from gnomon.session.targets import Missing, describe
+from gnomon.store.address import RecordAddress
 from gnomon.system.process import guarded_folder
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Profile(Answer):
     doubts: tuple[Doubt, ...]
     environments: tuple[Mapping[str, Any], ...]
     campaign: str
-    record: Path
+    record: RecordAddress
     resumed: bool
     seconds: float
     waited_s: float = 0.0
@@ -397,7 +398,7 @@ class Placement(Answer):
     environments: tuple[Mapping[str, Any], ...]
     package: Path | None
     campaign: str
-    record: Path
+    record: RecordAddress
     resumed: bool
     seconds: float
     waited_s: float = 0.0

@@ -16,8 +16,9 @@ from typing import Any
 
 from gnomon.core.sample import Campaign
 from gnomon.errors import GnomonError, RecordError
+from gnomon.store.address import RecordAddress, record_address
 from gnomon.store.base import CELL, COMMAND, CampaignQuery, Store, last_note, note
-from gnomon.store.sqlite import SqliteStore
+from gnomon.store.opening import is_missing, open_store, read_store
 
 ANSWER = "answer"
 """The name of the event that holds a job's document."""
@@ -29,11 +30,11 @@ _SHOWN_ONLY = frozenset({"--json", "--quiet", "-v", "--verbose", "--no-picture"}
 
 def keep(document: Mapping[str, Any], tell: Callable[[str], None] | None) -> None:
     """Note a job's document in the campaign that it names. What cannot be written is told, and the answer stands."""
-    record = Path(document["record"])
-    if not record.exists():  # a result that was made by hand
+    record = record_address(document["record"])
+    if is_missing(record):  # a result that was made by hand
         return
     try:
-        with SqliteStore.open(record) as store:
+        with open_store(record) as store:
             note(store, document["campaign"], ANSWER, packed(document))
     except GnomonError as error:
         if tell is not None:
@@ -80,13 +81,13 @@ def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[boo
 
 
 def asked_before(
-    record: Path | None, kind: str, words: Sequence[str], folder: Path, digest: str
+    record: RecordAddress | None, kind: str, words: Sequence[str], folder: Path, digest: str
 ) -> dict[str, Any] | None:
     """The answer to the same command, given in the same folder about the same model's content; None without one."""
     asked = [word for word in words if word not in _SHOWN_ONLY]
-    if record is not None and not record.exists():
+    if record is not None and is_missing(record):
         return None
-    with SqliteStore.read(record) as store:
+    with read_store(record) as store:
         for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest, finished=True)):
             before = last_note(store, campaign.id, COMMAND) or {"arguments": [], "folder": ""}
             if [w for w in before["arguments"] if w not in _SHOWN_ONLY] == asked and before["folder"] == str(folder):

@@ -23,8 +23,10 @@ from gnomon.report.answer import Answer
 from gnomon.report.frame import write_parquet
 from gnomon.report.plain import clean
 from gnomon.session.document import SummaryPart, summary_part
+from gnomon.store.address import RecordAddress, whole
 from gnomon.store.base import COMMAND, FAILED, FILES, CampaignQuery, EventQuery, RunQuery, Store, TallyQuery, last_note
-from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.store.opening import default_record, is_missing, read_store
+from gnomon.store.sql import SqlStore
 from gnomon.system.files import write_whole
 
 DECISION = "decision"
@@ -153,14 +155,14 @@ class CampaignDetail(Answer):
 
 
 @contextmanager
-def open_record(path: Path | None) -> Iterator[SqliteStore]:
-    """The record at a path, which must be there, opened to be read; None: the user's own.
+def open_record(record: RecordAddress | None) -> Iterator[SqlStore]:
+    """The record of that address, which must be there if it is a file, opened to be read; None: the user's own.
 
     RecordError where it is not there or cannot be read.
     """
-    if path is not None and not path.exists():
-        raise RecordError(f"there is no record {path}", hint="Give the file that --record of a measurement named.")
-    with SqliteStore.read(path) as store:
+    if record is not None and is_missing(record):
+        raise RecordError(f"there is no record {record}", hint="Give the file that --record of a measurement named.")
+    with read_store(record) as store:
         yield store
 
 
@@ -329,7 +331,7 @@ def _content(file: Mapping[str, Any]) -> bytes:
     return content
 
 
-def command_of(store: SqliteStore, campaign: Campaign) -> tuple[tuple[str, ...], Path]:
+def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Path]:
     """The words that go on with a campaign that was interrupted, and the folder in which they were given.
 
     RecordError for one that is finished or running, that no command line asked for, or of another record than the
@@ -347,10 +349,10 @@ def command_of(store: SqliteStore, campaign: Campaign) -> tuple[tuple[str, ...],
         )
     words = tuple(word for word in asked["arguments"] if word != "--fresh")  # which would begin again
     own = any(word.partition("=")[0] == "--record" for word in words)
-    if not own and store.path.resolve() != default_path().resolve():
+    if not own and whole(store.address) != whole(default_record()):
         raise RecordError(
-            f"{store.path} is not the results database that the command would go on with",
-            hint=f"Set GNOMON_HOME to {store.path.resolve().parent}, as it was when the command was given.",
+            f"{store.address} is not the results database that the command would go on with",
+            hint=f"Set GNOMON_RECORD to {whole(store.address)}.",
         )
     return words, Path(asked["folder"])
 

@@ -13,9 +13,10 @@ from gnomon.core import codec
 from gnomon.core.sample import Event
 from gnomon.errors import RecordError
 from gnomon.report.answer import Answer
+from gnomon.store.address import PostgresAddress, RecordAddress, whole
 from gnomon.store.base import COMMAND, FILES
 from gnomon.store.join import Told, join_records, opened
-from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.store.opening import default_record, is_missing, open_store
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class BroughtDocument:
 class Brought(Answer):
     """What came of each file into the record at `record`."""
 
-    record: Path
+    record: RecordAddress
     files: tuple[BroughtPart, ...]
 
     __repr__ = Answer.__repr__
@@ -59,22 +60,24 @@ class Brought(Answer):
         )
 
 
-def import_runs(paths: Sequence[Path], record: Path | None) -> Brought:
-    """Add what a record lacks of files: SQLite records, or JSON lines of `gnomon runs export`; None: the user's own.
+def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) -> Brought:
+    """Add what a record lacks of others: records, or JSON lines of `gnomon runs export`; None: the user's own.
 
-    Each file comes whole, or not at all. How its campaigns were asked for and which files they wrote stays behind: it
-    is of the machine that they come from, and nobody gave those commands here. RecordError or ProblemError for a file
+    Each comes whole, or not at all. How its campaigns were asked for and which files they wrote stays behind: it
+    is of the machine that they come from, and nobody gave those commands here. RecordError or ProblemError for one
     that is damaged or not there; those before it stay.
     """
-    into = default_path() if record is None else record
-    return Brought(record=into, files=tuple(_brought(path, into, _without_commands) for path in paths))
+    into = default_record() if record is None else record
+    return Brought(record=into, files=tuple(_brought(source, into, _without_commands) for source in sources))
 
 
-def merge_runs(paths: Sequence[Path], out: Path) -> Brought:
-    """Write a new record of all that several hold, in their order; the files as for `import_runs`.
+def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> Brought:
+    """Write a new record, a file, of all that several hold, in their order; they are as for `import_runs`.
 
     RecordError where it is there already or cannot be written: then there is none.
     """
+    if isinstance(out, PostgresAddress):
+        raise RecordError(f"{out} is not a file", hint=f"To add to a database: gnomon runs import FILE --record {out}")
     if out.exists():
         raise RecordError(f"{out} is there already", hint=f"To add to it: gnomon runs import FILE --record {out}")
     try:
@@ -82,7 +85,7 @@ def merge_runs(paths: Sequence[Path], out: Path) -> Brought:
         staging = Path(tempfile.mkdtemp(prefix=f".{out.name[:64]}-", dir=out.parent))
         try:
             made = staging / "record.sqlite"
-            files = tuple(_brought(path, made, lambda event: event) for path in paths)
+            files = tuple(_brought(source, made, lambda event: event) for source in sources)
             made.rename(out)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -91,14 +94,14 @@ def merge_runs(paths: Sequence[Path], out: Path) -> Brought:
     return Brought(record=out, files=files)
 
 
-def _brought(path: Path, into: Path, told: Told) -> BroughtPart:
-    if not path.exists():
-        raise RecordError(f"there is no file {path}", hint="Give a record, or what gnomon runs export wrote.")
-    if into.exists() and path.samefile(into):
-        raise RecordError(f"{path} is the record itself", hint="Give another file.")
-    with opened(path) as source, SqliteStore.open(into) as target:
-        joined = join_records(source, target, told)
-    return BroughtPart(path=str(path), campaigns=joined.campaigns, runs=joined.runs, events=joined.events)
+def _brought(source: RecordAddress, into: RecordAddress, told: Told) -> BroughtPart:
+    if is_missing(source):
+        raise RecordError(f"there is no file {source}", hint="Give a record, or what gnomon runs export wrote.")
+    if whole(source) == whole(into):
+        raise RecordError(f"{source} is the record itself", hint="Give another file.")
+    with opened(source) as found, open_store(into) as target:
+        joined = join_records(found, target, told)
+    return BroughtPart(path=str(source), campaigns=joined.campaigns, runs=joined.runs, events=joined.events)
 
 
 def _without_commands(event: Event) -> Event | None:

@@ -23,7 +23,7 @@ from gnomon.models.model import Model
 from gnomon.report.answer import Answer
 from gnomon.session.package import Schedule, adopt, check_scheduled, write_scheduled
 from gnomon.session.request import Request
-from gnomon.store.sqlite import SqliteStore
+from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
 
 RUNTIME = "onert"
@@ -128,7 +128,7 @@ def _package(path: Path) -> Model:
 def _kept_traces(request: StabRequest, placement: Placement, say: Tell) -> TraceSet:
     """The traces of the single backends, under the old names in the folder of traces."""
     threads = request.measuring.wish.threads
-    with SqliteStore.open(request.measuring.record) as store:
+    with open_store(request.measuring.record) as store:
         traces = traces_of(placement, store, threads)
     if not traces:
         raise ProblemError("the campaign holds no trace of a single backend", hint="Measure again with --fresh.")

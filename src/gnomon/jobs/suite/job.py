@@ -41,8 +41,9 @@ from gnomon.jobs.suite.waiting import Waiting
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.report.answer import Answer
 from gnomon.report.plain import json_text
+from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, EventQuery, Store, note
-from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.store.opening import default_record, open_store
 from gnomon.system.cluster import connected
 
 KIND = "suite"
@@ -68,7 +69,7 @@ class SuiteRequest:
     """
 
     path: Path
-    record: Path | None = None
+    record: RecordAddress | None = None
     out: Path | None = None
     cluster: str | None = None
     fresh: bool = False
@@ -111,7 +112,7 @@ def run_suite(asked: SuiteRequest, measure: Measure, *, tell: TellOf | None = No
     cells = cells_of(suite, asked.path.absolute().parent, devices)
     for name in {name for cell in cells for name in cell.devices} - devices.keys():
         resolve(name)
-    with SqliteStore.open(asked.record) as store:
+    with open_store(asked.record) as store:
         return measure_cells(asked, suite, cells, measure, store, tell=tell)
 
 
@@ -208,7 +209,7 @@ class _Run:
             self._tell(device, f"{cell.label}: {error['message'] if error else told.get('answer')}")
         return True
 
-    def _task(self, cell: Cell, device: str, record: Path | None) -> dict[str, Any]:
+    def _task(self, cell: Cell, device: str, record: RecordAddress | None) -> dict[str, Any]:
         return {
             "suite": self._campaign.id,
             "cell": codec.to_json(replace(cell, devices=())),  # these may be many, and it is sent
@@ -226,7 +227,7 @@ class _Run:
             while not self.over() and (cell := self.waiting.take(name)) is not None:
                 told = self._measure(self._task(cell, name, record))
                 if self._settled(cell, name, told):
-                    with SqliteStore.open(record) as store:
+                    with open_store(record) as store:
                         self.write(store, cell, name, {**told, "document": None})
 
         # A cell that one device gave back may be for another, whose lane has ended.
@@ -332,7 +333,7 @@ def _ended(store: Store, campaign: str) -> dict[str, CellPart]:
     return {part.id: part for part in parts}
 
 
-def _shown(store: Store, campaign: Campaign, record: Path | None, *, out: set[str] | None = None) -> SuiteRun:
+def _shown(store: Store, campaign: Campaign, record: RecordAddress | None, *, out: set[str] | None = None) -> SuiteRun:
     ended = _ended(store, campaign.id)
     event = next(store.query(EventQuery(campaign=campaign.id, name=_CELLS)), None)
     cells = [] if event is None else [codec.from_json(Cell, cell) for cell in event.data["cells"]]
@@ -350,7 +351,7 @@ def _shown(store: Store, campaign: Campaign, record: Path | None, *, out: set[st
             version=1,
             suite=campaign.context.model_name,
             run=campaign.id,
-            record=str(record or default_path()),
+            record=str(record or default_record()),
             finished=next(store.query(CampaignQuery(id=campaign.id, finished=True)), None) is not None,
             done=states.count("done"),
             failed=states.count("failed"),
@@ -380,7 +381,7 @@ def _find(store: Store, named: str) -> Campaign:
     )
 
 
-def suite_status(named: str = "last", *, record: Path | None = None) -> SuiteRun:
+def suite_status(named: str = "last", *, record: RecordAddress | None = None) -> SuiteRun:
     """How far a run is, from the record alone; also while it runs. RecordError where there is no such run."""
     with open_record(record) as store:
         return _shown(store, _find(store, named), record)
@@ -425,7 +426,7 @@ def compare_suites(
     before: str = "last~1",
     after: str = "last",
     *,
-    record: Path | None = None,
+    record: RecordAddress | None = None,
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: tuple[str, ...] = (),

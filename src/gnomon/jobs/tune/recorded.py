@@ -16,7 +16,7 @@ from gnomon.core.sample import FINISHED, Context, Run, Samples
 from gnomon.jobs.tune.records import RecordFile
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.store.base import RunQuery, note, note_files
-from gnomon.store.sqlite import SqliteStore
+from gnomon.store.opening import open_store
 
 
 class Recorded:
@@ -43,7 +43,7 @@ class Recorded:
             gnomon_version=gnomon.__version__,
         )
         question = Question(kind="tune", context=context, details={"records": str(file.path.resolve())}, goes_on=True)
-        self._store = SqliteStore.open()
+        self._store = open_store(None)
         try:
             campaign, _ = open_campaign(self._store, question, fresh=fresh)
             self.campaign = campaign.id

@@ -15,6 +15,7 @@ from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.measure.effort import Effort
 from gnomon.session.request import Request
+from gnomon.store.address import RecordAddress
 
 _CARRIED = frozenset(
     {
@@ -212,7 +213,7 @@ class Fetched:
     files: tuple[str, ...]
     document: Mapping[str, Any] | None
     picture: Path
-    record: Path
+    record: RecordAddress
     campaigns: int
     runs: int
 

@@ -28,8 +28,10 @@ from gnomon.errors import DeviceError, PackageError, UsageError
 from gnomon.jobs.unattended.command import Fetched, Job, job_of
 from gnomon.session import replay as recall
 from gnomon.session.package import check_destination
+from gnomon.store.address import RecordAddress, RecordLike, record_address
 from gnomon.store.join import Joined, join_records
-from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.store.opening import default_record, open_store
+from gnomon.store.sqlite import SqliteStore
 from gnomon.system.process import guarded_folder
 
 _TIMEOUT_S = 600.0
@@ -134,7 +136,7 @@ _MOST_DOCUMENT_BYTES = 256 << 20
 PathLike = str | os.PathLike[str]
 
 
-def fetch_unattended(id: str, *, device: str, out: PathLike | None = None, record: PathLike | None = None) -> Fetched:
+def fetch_unattended(id: str, *, device: str, out: PathLike | None = None, record: RecordLike | None = None) -> Fetched:
     """Bring what a job has written so far into a folder (None: ./ID), and its runs into the record (None: the user's).
 
     Each file comes whole or not at all, and takes the place of an older one of its name; the job goes on. To be done
@@ -145,7 +147,7 @@ def fetch_unattended(id: str, *, device: str, out: PathLike | None = None, recor
         answer = keep.ask("collect", id=id)
         job = keep.job(answer)
         place = Path(job.id if out is None else out)
-        into = default_path() if record is None else Path(record)
+        into = default_record() if record is None else record_address(record)
         fetcher = _Fetcher(keep=keep, job=job, place=place, out=str(answer.get("out")))
         files = fetcher.files(_checked(answer.get("files"), job))
         joined = Joined(campaigns=0, runs=0, events=0)
@@ -166,9 +168,9 @@ def fetch_unattended(id: str, *, device: str, out: PathLike | None = None, recor
         )
 
 
-def _joined(copy: Path, record: Path, keep: Keep) -> Joined:
+def _joined(copy: Path, record: RecordAddress, keep: Keep) -> Joined:
     lab = {"device": keep.config.name, "address": str(keep.config.address), "python": keep.python}
-    with SqliteStore.open(copy) as source, SqliteStore.open(record) as target:
+    with SqliteStore.open(copy) as source, open_store(record) as target:
         return join_records(source, target, lambda event: _renamed(event, lab))
 
 
@@ -223,7 +225,7 @@ class _Fetcher:
             found.append(LOG)
         return sorted(found)
 
-    def document(self, notes: Mapping[str, Any], record: Path) -> dict[str, Any] | None:
+    def document(self, notes: Mapping[str, Any], record: RecordAddress) -> dict[str, Any] | None:
         """The document with this machine's paths in place of the device's; None where there is none of a search."""
         path = self.place / DOCUMENT
         if not path.is_file() or self.job.alive:

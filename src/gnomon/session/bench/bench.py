@@ -35,7 +35,7 @@ from gnomon.session.model import place_model
 from gnomon.session.request import Request, device_met, link_to, machine_of
 from gnomon.session.targets import Missing, equip
 from gnomon.spaces.unit import Net
-from gnomon.store.sqlite import SqliteStore
+from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
 
 
@@ -151,7 +151,7 @@ def open_bench(
     """
     with ExitStack() as stack:
         runtimes = () if tool else chosen_runtimes(request.runtimes, loads)
-        store = stack.enter_context(SqliteStore.open(request.record))
+        store = stack.enter_context(open_store(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         link = stack.enter_context(
             ToolLink(device, tool)

@@ -1,0 +1,61 @@
+"""Where a record is: a file of SQLite, or a database of a PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from gnomon.errors import RecordError
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresAddress:
+    """A database of a PostgreSQL server, as `postgresql://USER@HOST:PORT/DATABASE`; it never holds a password."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+
+RecordAddress = Path | PostgresAddress
+"""Where a record is."""
+
+
+RecordLike = str | os.PathLike[str] | PostgresAddress
+"""What a caller may name a record by."""
+
+
+def whole(record: RecordAddress) -> RecordAddress:
+    """The record as it is named in every folder, by whichever link it is reached."""
+    return record.resolve() if isinstance(record, Path) else record
+
+
+def record_address(text: RecordLike) -> RecordAddress:
+    """What `--record` and `GNOMON_RECORD` name: `postgresql://..`, or the path of a file.
+
+    RecordError for an address with a password, which every list of processes would show, or one that cannot be read.
+    """
+    if isinstance(text, PostgresAddress):
+        return text
+    told = os.fspath(text)
+    if not told.startswith(_SCHEMES):
+        return Path(told)
+    try:
+        parts = urlsplit(told)
+        secret = parts.password is not None or any("password" in key for key, _ in parse_qsl(parts.query))
+    except ValueError:
+        # Not told again: what cannot be read may hold a password.
+        raise RecordError(
+            "the address of the PostgreSQL database cannot be read", hint="Give postgresql://USER@HOST:PORT/DATABASE."
+        ) from None
+    if secret:
+        raise RecordError(
+            "the address of the PostgreSQL database holds a password",
+            hint="Put the password into ~/.pgpass (or the file that PGPASSFILE names), and leave it out here.",
+        )
+    return PostgresAddress(url=told)

@@ -1,0 +1,198 @@
+"""What the stores in databases of SQL share: the statements of a record, read in pages."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
+
+from gnomon.core.sample import FINISHED, REOPENED, Campaign, Event, Run
+from gnomon.errors import RecordError
+from gnomon.store import rows
+from gnomon.store.address import RecordAddress
+from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
+
+if TYPE_CHECKING:
+    from gnomon.store.base import Store
+
+T = TypeVar("T")
+
+_PAGE_ROWS = 256
+_IS_FINISHED = (
+    f"COALESCE((SELECT CASE e.name WHEN '{FINISHED}' THEN 1 ELSE 0 END FROM events e WHERE e.campaign = t.seq"  # noqa: S608
+    f" AND e.name IN ('{FINISHED}', '{REOPENED}') ORDER BY e.seq DESC LIMIT 1), 0) = ?"
+)
+
+
+class Held(Protocol):
+    """Which campaigns a store holds, so that no two measure for the same one."""
+
+    def take(self, campaign: str) -> bool:
+        """Hold the campaign; returns whether that is new. RecordError if another store holds it."""
+        ...
+
+    def by_another(self, campaign: str) -> bool:
+        """Whether another open store holds the campaign."""
+        ...
+
+    def give_up(self, campaign: str) -> None:
+        """Hold the campaign no more."""
+        ...
+
+
+class SqlStore(ABC):
+    """A `Store` in a database; it is a context manager that closes it."""
+
+    def __init__(self, address: RecordAddress, held: Held) -> None:
+        self.address = address
+        self._held = held
+
+    @abstractmethod
+    def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """What a question answers; `?` stand for the values. RecordError."""
+
+    @abstractmethod
+    def _insert(self, statement: str, values: Sequence[Any]) -> int:
+        """How many rows were added, which are safe when this returns. RecordError."""
+
+    @abstractmethod
+    def whole(self) -> AbstractContextManager[None]:
+        """What is added within the block is in the record at its end; nothing of it where it raises or is killed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the database, and the campaigns that the store holds. Safe to call twice."""
+
+    def open_campaign(self, campaign: Campaign) -> None:
+        """Add the campaign, unless it is there, and hold it; see `Store`."""
+        row = rows.from_campaign(campaign)
+        fresh = self._held.take(campaign.id)  # before it is in the record, where another may find it
+        try:
+            self._add(campaign, row)
+        except BaseException:
+            if fresh:
+                self._held.give_up(campaign.id)
+            raise
+
+    def _add(self, campaign: Campaign, row: dict[str, Any]) -> None:
+        added = self._insert(
+            f"INSERT INTO campaigns ({_names(row)}) VALUES ({_marks(row)}) ON CONFLICT (id) DO NOTHING",  # noqa: S608
+            tuple(row.values()),
+        )
+        if not added and next(self.query(CampaignQuery(id=campaign.id))) != campaign:
+            raise RecordError(
+                f"the record holds another campaign of the id {campaign.id!r}",
+                hint="Give the campaign a fresh id, such as uuid.uuid4().hex.",
+            )
+
+    def append(self, campaign: str, item: Run | Event) -> None:
+        """Add a run or an event, which is safe when this returns; see `Store`."""
+        table, row = ("runs", rows.from_run(item)) if isinstance(item, Run) else ("events", rows.from_event(item))
+        added = self._insert(
+            f"INSERT INTO {table} (campaign, {_names(row)})"  # noqa: S608
+            f" SELECT seq, {_marks(row)} FROM campaigns WHERE id = ?",
+            (*row.values(), campaign),
+        )
+        if not added:
+            raise self._no_campaign(campaign)
+
+    @overload
+    def query(self, query: CampaignQuery) -> Iterator[Campaign]: ...
+    @overload
+    def query(self, query: RunQuery) -> Iterator[Run]: ...
+    @overload
+    def query(self, query: EventQuery) -> Iterator[Event]: ...
+    @overload
+    def query(self, query: TallyQuery) -> Iterator[Tally]: ...
+    def query(
+        self, query: CampaignQuery | RunQuery | EventQuery | TallyQuery
+    ) -> Iterator[Campaign] | Iterator[Run] | Iterator[Event] | Iterator[Tally]:
+        """What the query asks for, lazily; see `Store`."""
+        if isinstance(query, CampaignQuery):
+            wanted: dict[str, Any] = {
+                "id = ?": query.id,
+                "key = ?": query.key,
+                "kind = ?": query.kind,
+                "model_digest = ?": query.model_digest,
+                _IS_FINISHED: None if query.finished is None else int(query.finished),
+            }
+            found = self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
+            held = query.held
+            return found if held is None else (c for c in found if self._held.by_another(c.id) is held)
+        seq = self._seq(query.campaign)
+        if isinstance(query, RunQuery):
+            profiled = None if query.profiled is None else int(query.profiled)
+            wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": profiled}
+            return self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
+        if isinstance(query, EventQuery):
+            wanted = {"campaign = ?": seq, "name = ?": query.name}
+            return self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
+        return self._tallies(seq)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _seq(self, campaign: str) -> int:
+        found = self._rows("SELECT seq FROM campaigns WHERE id = ?", (campaign,))
+        if not found:
+            raise self._no_campaign(campaign)
+        return int(found[0][0])
+
+    def _no_campaign(self, campaign: str) -> RecordError:
+        known = [c.id for _, c in zip(range(3), self.query(CampaignQuery()), strict=False)]
+        hint = f"The newest are: {', '.join(known)}." if known else "The record is empty: measure something first."
+        return RecordError(f"{self.address} has no campaign {campaign!r}", hint=hint)
+
+    def _tallies(self, seq: int) -> Iterator[Tally]:
+        counted = self._rows(
+            "SELECT candidate, count(*), count(failure) FROM runs WHERE campaign = ?"
+            " GROUP BY candidate ORDER BY min(seq)",
+            (seq,),
+        )
+        return (Tally(candidate=name, runs=runs, failures=failures) for name, runs, failures in counted)
+
+    def _pages(
+        self,
+        table: str,
+        columns: tuple[str, ...],
+        wanted: dict[str, Any],
+        build: Callable[[tuple[Any, ...]], T],
+        newest_first: bool = False,
+    ) -> Iterator[T]:
+        """Read in pages by sequence number, so that no read transaction stays open between items."""
+        given = {clause: value for clause, value in wanted.items() if value is not None}
+        clauses = " AND ".join((*given, "t.seq < ?" if newest_first else "t.seq > ?"))
+        statement = (
+            f"SELECT t.seq, {_names(columns)} FROM {table} t WHERE {clauses}"  # noqa: S608
+            f" ORDER BY t.seq {'DESC' if newest_first else 'ASC'} LIMIT {_PAGE_ROWS}"
+        )
+        last = 2**62 if newest_first else 0
+        while True:
+            page = self._rows(statement, (*given.values(), last))
+            for row in page:
+                yield build(row[1:])
+            if len(page) < _PAGE_ROWS:
+                return
+            last = page[-1][0]
+
+
+def _names(columns: Iterable[str]) -> str:
+    """Quoted: `inner` is a word of SQL."""
+    return ", ".join(f'"{column}"' for column in columns)
+
+
+def _marks(row: dict[str, Any]) -> str:
+    return ", ".join("?" * len(row))
+
+
+if TYPE_CHECKING:
+
+    def _conforms(store: SqlStore) -> Store:
+        return store
