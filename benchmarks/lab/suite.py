@@ -28,7 +28,7 @@ from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.jobs.suite.job import SuiteRequest, measure_cells
 from gnomon.jobs.suite.plan import Block, Suite, cells_of
-from gnomon.store.sqlite import SqliteStore
+from gnomon.store.opening import open_store
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -117,7 +117,7 @@ def lab(devices: int, jobs: int, workers: int, tags: int) -> dict[str, Any]:
             watched.start()
             began_s = time.monotonic()
             asked = SuiteRequest(path=out, record=Path(made) / "record.sqlite", out=out, cluster=address)
-            with SqliteStore.open(asked.record) as store:
+            with open_store(asked.record) as store:
                 found = measure_cells(asked, suite, cells, simulate, store)
             seconds = time.monotonic() - began_s
             cpu_s = watched.end()

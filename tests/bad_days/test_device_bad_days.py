@@ -254,7 +254,7 @@ def interrupted(request: Request) -> Counter[tuple[str, str, int, int]]:
 
     with pytest.raises(KeyboardInterrupt):
         profile(request, watch=Once("profile", 1, stop))
-    assert request.record is not None
+    assert isinstance(request.record, Path)
     return recorded(request.record)
 
 

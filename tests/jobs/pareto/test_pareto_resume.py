@@ -56,7 +56,7 @@ class Bench:
     @property
     def record(self) -> Path:
         assert self.asked.request is not None
-        assert self.asked.request.record is not None
+        assert isinstance(self.asked.request.record, Path)
         return self.asked.request.record
 
     def run(self, visits: int | None = None, *, dies_after: bool = False, **change: Any) -> Pareto | None:
