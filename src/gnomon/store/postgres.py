@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
+from gnomon.core.installing import install_line
 from gnomon.errors import RecordError, RuntimeMissingError
 from gnomon.store.address import PostgresAddress
 from gnomon.store.postgres_schema import STEPS
@@ -177,7 +179,7 @@ def _connected(address: PostgresAddress) -> Any:
     except ImportError as error:
         raise RuntimeMissingError(
             "a record in PostgreSQL needs psycopg, which is not installed",
-            hint="Install it: pip install 'gnomon[postgres]'",
+            hint=install_line("postgres", python=sys.executable),
         ) from error
     with _translated(address):
         db = psycopg.connect(
