@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,12 @@ def onert(*backends: str) -> Configuration:
 def test_onerts_default_backend_comes_first() -> None:
     assert onert().backends == ("cpu", "ruy", "train")
     assert onert("ruy").backends == ("ruy",)
+
+
+def test_onerts_gpu_computes_beside_the_processor() -> None:
+    (found,) = Onert().configurations(replace(PROBE, backends=("acl_cl", "cpu")), Wish())
+    assert [a.backend for a in found.accelerators] == ["acl_cl"]
+    assert not onert().accelerators
 
 
 def test_onerts_own_keys_for_an_assignment() -> None:

@@ -66,6 +66,12 @@ def test_devices_are_placed_on_where_they_are_wished_or_real() -> None:
     whole, devices = adapter.configurations(real, Wish())
     assert (whole.backends, devices.backends) == (("openvino",), ("cpu", "gpu.0", "npu"))
     assert devices.precision == "float16"  # what an NPU computes in
+    assert not mixed.accelerators and not devices.accelerators
+    cards = [{"backend": name, "name": name.upper(), "software": False} for name in ("gpu.0", "gpu.1")]
+    _, devices = adapter.configurations(replace(real, details={**PRECISIONS, "devices": cards}), Wish())
+    assert [a.name for a in devices.accelerators] == ["GPU.0"]  # so that wall time decides
+    named = replace(real, details={**PRECISIONS, "devices": {"cpu": "CPU", "gpu.0": "GPU"}})  # of an older record
+    assert not adapter.configurations(named, Wish())[1].accelerators
     for backends, told in ((("cpu-bf16",), "needs the backend 'cpu'"), (("cpu", "gpu"), "no backend 'gpu'")):
         with pytest.raises(UsageError, match=told) as refused:
             adapter.configurations(PROBE, Wish(backends=backends))

@@ -45,7 +45,8 @@ class Probe:
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
         """What backends compute on beside the processor."""
-        return tuple(Accelerator(**found) for found in self.details.get("devices", ()))
+        # In older records OpenVINO told names alone, by backend: those are no accelerators that anything rested on.
+        return tuple(Accelerator(**found) for found in self.details.get("devices", ()) if isinstance(found, Mapping))
 
     def refused(self, runtime: str, backend: str) -> UsageError:
         """The error for a backend that is wished and not there."""

@@ -19,6 +19,7 @@ from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, Progr
 from gnomon.errors import ProblemError, UsageError
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
+    Accelerator,
     Ask,
     Assignment,
     Configuration,
@@ -43,6 +44,9 @@ def _set(key: str) -> Change:
 
     return change
 
+
+_BESIDE = {"acl_cl": "a GPU by OpenCL", "gpu_cl": "a GPU by OpenCL", "trix": "an NPU"}
+"""Backends that compute beside the processor."""
 
 _PLANNERS = ("WIC", "FirstFit", "Bump")
 _EXECUTORS = ("Linear", "Dataflow", "Parallel")
@@ -79,6 +83,9 @@ class Onert:
                 backends=backends,
                 options={"threads": wish.threads},
                 environment=environment,
+                accelerators=tuple(
+                    Accelerator(backend=b, name=_BESIDE[b], software=False) for b in backends if b in _BESIDE
+                ),
             )
             for label, environment in environment_variants(wish)
         )

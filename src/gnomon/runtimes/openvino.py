@@ -60,7 +60,7 @@ class OpenVino(WholeModelRuntime):
         devices = _devices(probe, wish)
         whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
         made = list(self._whole(probe, wish)) if whole else []
-        return (*made, *(self._placed(devices, wish) if len(devices) > 1 else ()))
+        return (*made, *(self._placed(probe, devices, wish) if len(devices) > 1 else ()))
 
     def _whole(self, probe: Probe, wish: Wish) -> Iterator[Configuration]:
         for precision in dict.fromkeys(("float32", *wish.precisions)):
@@ -84,7 +84,7 @@ class OpenVino(WholeModelRuntime):
                     reported={"CPU": self.name},
                 )
 
-    def _placed(self, devices: tuple[str, ...], wish: Wish) -> Iterator[Configuration]:
+    def _placed(self, probe: Probe, devices: tuple[str, ...], wish: Wish) -> Iterator[Configuration]:
         # Of several precisions in one process the loosest says how far outputs may be off.
         precision = max((_precision(device) for device in devices), key=lambda name: TOLERANCE[name])
         for label, environment in environment_variants(wish):
@@ -99,6 +99,7 @@ class OpenVino(WholeModelRuntime):
                 reported={device: device for device in devices},
                 transfers=True,
                 steps_within=True,
+                accelerators=tuple(a for a in probe.accelerators if a.backend in devices),
             )
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:

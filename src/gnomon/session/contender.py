@@ -143,11 +143,17 @@ def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
     """The clock to decide by: CPU time where one thread was asked for and it tells all, else wall time.
 
     The CPU time of one thread is stable beside busy neighbours, which wall time is not; it means nothing where
-    several threads (some runtimes start them unasked) or another processor do the work.
+    several threads (some runtimes start them unasked) or another processor do the work. So an accelerator that takes
+    any operator makes wall time decide, whatever its driver's own waiting looks like in CPU time.
     """
-    if lab.request.wish.thread_counts != (1,) or any(t.configuration.accelerators for t in lab.targets):
+    if lab.request.wish.thread_counts != (1,) or any(map(_takes_beside, lab.targets)):
         return "wall"
     return "cpu" if all(cpu_tells(known.runs) for known in measured if known.ok) else "wall"
+
+
+def _takes_beside(target: Target) -> bool:
+    """Whether something beside the processor takes any operator of the target."""
+    return any(target.support.operators.get(a.backend) for a in target.configuration.accelerators)
 
 
 def trace_of(contender: Contender) -> Candidate:

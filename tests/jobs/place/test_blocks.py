@@ -29,7 +29,7 @@ from gnomon.jobs.place.across import (
 )
 from gnomon.measure.campaign import Measured
 from gnomon.models.onnx.cut import OnnxCutter
-from gnomon.runtimes.base import PlacedModel, Wish
+from gnomon.runtimes.base import Accelerator, Configuration, PlacedModel, Support, Wish
 from gnomon.session.contender import choose_clock
 from gnomon.session.kernels import Kernel
 from gnomon.session.model_session import Lab
@@ -220,3 +220,16 @@ def measured(wall: int, cpu: int, *, waits: int = 0) -> Measured:
 def test_the_clock_is_the_one_that_tells_the_whole_story(threads: int, field: list[Measured], clock: str) -> None:
     lab = cast(Lab, SimpleNamespace(request=SimpleNamespace(wish=Wish(threads=threads)), targets=()))
     assert choose_clock(lab, field) == clock
+
+
+@pytest.mark.parametrize(("takes", "clock"), [({0, 1}, "wall"), (set[int](), "cpu")])
+def test_wall_time_decides_where_an_accelerator_takes_anything(takes: set[int], clock: str) -> None:
+    # A driver that waits by spinning looks in CPU time like a processor that works.
+    card = Accelerator(backend="gpu", name="Card", software=False)
+    configuration = Configuration(
+        runtime="r", name="r", backends=("cpu", "gpu"), options={}, transfers=True, accelerators=(card,)
+    )
+    support = Support(operators={"cpu": frozenset({0, 1}), "gpu": frozenset(takes)})
+    target = SimpleNamespace(configuration=configuration, support=support)
+    lab = cast(Lab, SimpleNamespace(request=SimpleNamespace(wish=Wish()), targets=(target,)))
+    assert choose_clock(lab, [measured(1000, 990)]) == clock

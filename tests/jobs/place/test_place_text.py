@@ -156,6 +156,14 @@ def test_what_reports_no_operators_has_no_times_of_them() -> None:
     assert "most expensive" not in place_text(found, 100)
 
 
+def test_an_accelerator_is_the_told_reason_for_the_clock() -> None:
+    why = "wall time decides, as gpu computes beside the processor"
+    found = document(clock="wall")
+    assert why not in " ".join(place_text(found, 100).split())
+    found["contenders"][0]["accelerators"] = [{"backend": "gpu", "name": "Card", "software": False}]
+    assert why in " ".join(place_text(found, 100).split())
+
+
 def test_what_is_computed_with_another_operator_has_no_time_of_its_own() -> None:
     found = document()
     found["operators"][1]["times_s"]["ruy"] = None

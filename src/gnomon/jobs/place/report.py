@@ -87,6 +87,7 @@ def _contenders(document: dict[str, Any], page: Page) -> None:
     if "greedy" in kinds:
         notes.append("greedy: each part where it alone is fastest")
     if clock == "wall":
+        notes += _why_wall(document["contenders"])
         notes.append("order and ratio are of the fastest 20 % of calls, which nothing else interrupted")
     notes.append(counted([c[main] for c in alive]))
     page.line("; ".join(notes) + ".", indent=1, style="dim")
@@ -98,6 +99,13 @@ def _contenders(document: dict[str, Any], page: Page) -> None:
     restless = [c["label"] for c in alive if c[main]["trend"]]
     if restless:
         page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+
+
+def _why_wall(contenders: list[dict[str, Any]]) -> list[str]:
+    """Why wall time decides, where something computes beside the processor."""
+    beside = dict.fromkeys(a["backend"] for c in contenders for a in c["accelerators"])
+    told = f"{' and '.join(beside)} compute{'s' if len(beside) == 1 else ''} beside the processor"
+    return [f"wall time decides, as {told}: CPU time does not tell what a caller waits for"] if beside else []
 
 
 def _row(contender: dict[str, Any], document: dict[str, Any]) -> list[str]:

@@ -329,18 +329,21 @@ class OpenVinoDriver:
     def probe(self) -> dict[str, Any]:
         """Version, devices, and the precisions that the processor computes in natively.
 
-        The CPU's plugin may be registered once more in each of these: `cpu-bf16`. `devices` has their full names.
+        The CPU's plugin may be registered once more in each of these: `cpu-bf16`. `devices` are those beside the CPU,
+        by their full names; `processor` is the CPU's.
         """
         ov = _openvino()
 
         core = ov.Core()
         precisions = list(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
         own = [hint for hint, capability in _TWINS.items() if capability in precisions]
+        names = {d.lower(): str(core.get_property(d, "FULL_DEVICE_NAME")) for d in core.available_devices}
         return {
             "version": ov.__version__.partition("-")[0],
             "backends": [*(d.lower() for d in core.available_devices), *(f"cpu-{hint}" for hint in own)],
             "precisions": precisions,
-            "devices": {d.lower(): str(core.get_property(d, "FULL_DEVICE_NAME")) for d in core.available_devices},
+            "processor": names.pop("cpu", ""),
+            "devices": [{"backend": backend, "name": name, "software": False} for backend, name in names.items()],
         }
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
