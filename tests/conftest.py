@@ -68,6 +68,19 @@ def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """No test leaves a file in the root of the repository; what begins with a dot is the caches of the gates."""
+    root = Path(__file__).parent.parent
+
+    def found() -> set[str]:
+        return {path.name for path in root.iterdir() if not path.name.startswith((".", "__"))}
+
+    before = found()
+    yield
+    assert not (left := found() - before), f"tests, or what ran beside them, left {', '.join(sorted(left))} in {root}"
+
+
 @pytest.fixture(scope="session")
 def zoo_model() -> Callable[[str], Path]:
     """A function from the name of a model of the zoo to its path; the test skips where a wheel cannot be had."""

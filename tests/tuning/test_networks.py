@@ -9,6 +9,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.agent.drivers.tvm_models import deep_net, small_net, two_ends, write_records
+from tests.agent.drivers.tvm_models import deep_net, norm_net, small_net, two_ends, write_records
 from tests.tuning.conftest import TARGET, Kit
 
 from gnomon.core.overlay.records import TunedDevice
@@ -330,6 +331,47 @@ def test_a_network_with_channels_last_has_the_layers_that_the_runtime_knows(kit:
     assert not isinstance(made, Failure), made
     assert not isinstance(network.reference(inputs, reference), Failure)
     assert run(kit, library, inputs, reference)["error"] < 1e-5
+
+
+def test_what_is_rewritten_is_so_for_the_runtime_too() -> None:
+    package = resources.files("gnomon")
+    texts = [package / "children" / "tvm" / "rewrites.py", package / "agent" / "drivers" / "tvm" / "rewrites.py"]
+    assert len({text.read_text(encoding="utf-8") for text in texts}) == 1
+
+
+@needs_ort
+def test_batch_norms_are_no_layers(kit: Kit) -> None:
+    path, records = saved(kit, norm_net()), kit.path(".json")
+    network = kit.network(Source(path=path))
+    layers = network.layers(TARGET)
+    assert not [layer.name for layer in layers if "norm" in layer.name] and len(layers) == 6
+    write_records(path, records)
+    known = {json.loads(line).get("layer") for line in records.read_text().splitlines()[1:]}
+    assert {layer.layer for layer in layers} == known
+    for dtype, most in (("float32", 1e-5), ("float16", 1e-2)):
+        _, facts = whole(kit, Source(path=path, dtype=dtype), tolerance=most)
+        assert facts["error"] < most
+
+
+@needs_torch
+def test_batch_norms_of_an_exported_program(kit: Kit) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, bias=False),
+        torch.nn.BatchNorm2d(4),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(36, 5),
+        torch.nn.BatchNorm1d(5),
+    )
+    net.train()(torch.randn(64, 3, 5, 5))  # for statistics that are not 0 and 1
+    path = kit.path(".pt2")
+    torch.export.save(torch.export.export(net.eval(), (torch.randn(1, 3, 5, 5),)), path)
+    by, facts = whole(kit, Source(path=path))
+    assert by.startswith("PyTorch") and facts["error"] < 1e-5
+    assert not [one.name for one in kit.network(Source(path=path)).layers(TARGET) if "norm" in one.name]
 
 
 def test_records_of_another_network_are_refused(kit: Kit) -> None:

@@ -187,6 +187,15 @@ def test_channels_last_where_that_turns_little(tmp_path: Path, alpha: float) -> 
     assert found == ([[0], *pairs, [16], [17], [18]] if alpha < 1 else [*pairs, [16], [17], [18]])
 
 
+def test_batch_norms_are_no_kernels_of_their_own(tmp_path: Path) -> None:
+    path = written(tmp_path, tvm_models.norm_net())
+    told = ask(path, {"threads": 1})
+    check(path, told)
+    found = [row["sources"] for row in told["operators"]]
+    # In the weights of what is before them, but for one of what is read twice and one of a sum: these are fused.
+    assert found == [[0, 1, 2], [3, 4], [5, 6, 7, 8, 9], [10], [11], [12, 13]]
+
+
 def test_two_threads(tmp_path: Path) -> None:
     check_threads(ask(written(tmp_path, tvm_models.layer_norm_net()), {"threads": 2}), 2)
 

@@ -84,6 +84,42 @@ def deep_net(alpha: float = 0.25) -> bytes:
     return model_bytes(nodes, held, {"x": (1, 3, 6, 6)}, {"y": (TensorProto.FLOAT, (1, 5))})
 
 
+def norm_net() -> bytes:
+    """Batch norms: behind convolutions without and with a bias, a depthwise one, one that is read twice, a sum, and a
+    dense layer.
+    """
+    rng = np.random.default_rng(_RNG)
+    held: dict[str, np.ndarray[Any, Any]] = {}
+
+    def weights(name: str, *shape: int) -> str:
+        held[name] = (rng.standard_normal(shape) * 0.5).astype(np.float32)
+        return name
+
+    def norm(x: str, y: str, channels: int) -> Any:
+        names = [weights(f"{y}_{part}", channels) for part in ("scale", "shift", "mean", "variance")]
+        held[names[-1]] = np.abs(held[names[-1]]) + np.float32(0.1)
+        return helper.make_node("BatchNormalization", [x, *names], [y], epsilon=1e-3)
+
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", weights("w1", 4, 3, 3, 3)], ["c1"], pads=[1, 1, 1, 1]),
+        norm("c1", "n1", 4),
+        node("Relu", ["n1"], ["r1"]),
+        node("Conv", ["r1", weights("w2", 4, 1, 3, 3), weights("b2", 4)], ["c2"], pads=[1, 1, 1, 1], group=4),
+        norm("c2", "n2", 4),
+        node("Conv", ["n2", weights("w3", 4, 4, 1, 1), weights("b3", 4)], ["c3"]),
+        norm("c3", "n3", 4),
+        node("Add", ["n3", "c3"], ["s1"]),
+        norm("s1", "n4", 4),
+        node("Relu", ["n4"], ["r4"]),
+        node("GlobalAveragePool", ["r4"], ["pooled"]),
+        node("Flatten", ["pooled"], ["flat"]),
+        node("Gemm", ["flat", weights("w4", 5, 4), weights("b4", 5)], ["scores"], transB=1),
+        norm("scores", "y", 5),
+    ]
+    return model_bytes(nodes, held, {"x": (1, 3, 5, 5)}, {"y": (TensorProto.FLOAT, (1, 5))})
+
+
 def layer_norm_net() -> bytes:
     """A layer normalisation between two matrix products; what TVM reads it as names nothing by itself."""
     rng = np.random.default_rng(_RNG)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.analysis import estimate_tir_flops
 
@@ -20,11 +19,9 @@ from ..frame import Job, Refused, Work
 from ..torch_program import load_program
 from . import workload as tvm_workload
 from .half import HALF, in_half
+from .rewrites import rewritten
 
 _PIP = f"{shlex.quote(sys.executable)} -m pip install"
-_CONVOLUTIONS_A_TURN = 4
-"""Turning a whole tensor costs time: so many convolutions have to gain by it."""
-
 _INNER = ("block", "body", "then_case", "else_case")
 
 
@@ -61,56 +58,15 @@ def _open(opened: Opened, job: Job) -> dict[str, Any]:
         raise Refused(f"there is no file {path}")
     if dtype not in ("float32", HALF):
         raise Refused(f"networks are tuned in float32 or float16, and not in {dtype!r}")
-    module = _READERS.get(path.suffix.lower(), _unknown)(path, job.get("shapes") or {})
+    module = rewritten(_READERS.get(path.suffix.lower(), _unknown)(path, job.get("shapes") or {}))
     if dtype == HALF:
         module = in_half(module)
     inputs = _inputs(module)
     with tvm.transform.PassContext(opt_level=3):
-        module = relax.get_pipeline("zero")(channels_last(module))
+        module = relax.get_pipeline("zero")(module)
     opened.module, opened.inputs = module, inputs
     functions = sum(1 for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
     return {"inputs": [list(one) for one in inputs], "functions": functions}
-
-
-def channels_last(module: Any) -> Any:
-    """The network with the channels of its convolutions last, where little else has to be turned for it: of channels
-    there are whole vectors also where an image is small.
-
-    The agent's `drivers.tvm.nodes` has the same function: records are of the layers that both make.
-    """
-    given = wildcard()
-
-    def leaky(call: Any, matched: Any) -> Any:
-        # TVM does not know that this operator takes axes in any order, and would turn them before and behind it.
-        alpha, x = float(call.attrs.alpha), matched[given]
-        if not 0 <= alpha <= 1:
-            return call
-        return relax.op.maximum(x, relax.op.multiply(x, relax.const(np.array(alpha, str(x.ty.dtype)))))
-
-    made = tvm.IRModule(dict(module.functions.items()))
-    try:
-        made["main"] = rewrite_call(is_op("relax.nn.leakyrelu")(given), leaky, module["main"])
-        made = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]})(made)
-    except Exception:  # what this pass of TVM does not take stays as it is
-        return module
-    (convolutions, turned), (_, before) = _counts(made["main"]), _counts(module["main"])
-    return made if convolutions and turned - before <= convolutions // _CONVOLUTIONS_A_TURN else module
-
-
-def _counts(function: Any) -> tuple[int, int]:
-    """How many convolutions there are, and how many values that depend on the input are turned."""
-    convolutions, turned = 0, 0
-    varying = set(function.params)
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            used = relax.analysis.free_vars(binding.value)
-            if varying.isdisjoint(used):
-                continue
-            varying.add(binding.var)
-            name = getattr(getattr(binding.value, "op", None), "name", "")
-            convolutions += name == "relax.nn.conv2d"
-            turned += name == "relax.permute_dims"
-    return convolutions, turned
 
 
 def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:

@@ -8,20 +8,17 @@ calls before fusing, by the function and its arguments. Where one is not found n
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ...driver import Refused
+from .rewrites import bindings, is_call, rewritten
 
 _MARK = "gnomon_node_"
 _SMALL = 64
-_CONVOLUTIONS_A_TURN = 4
 
 
 class _Builder(relax.BlockBuilder):  # type: ignore[misc]
@@ -34,7 +31,8 @@ class _Builder(relax.BlockBuilder):  # type: ignore[misc]
 
     def normalize(self, expr: Any) -> Any:
         if isinstance(expr, relax.Tuple):  # what it binds by itself it names as it likes
-            expr = relax.Tuple([self.emit(one) if isinstance(one, relax.Call) else one for one in expr.fields])
+            made = (relax.Call, relax.TupleGetItem)
+            expr = relax.Tuple([self.emit(one) if isinstance(one, made) else one for one in expr.fields])
         return super().normalize(expr)
 
 
@@ -97,14 +95,14 @@ def _check_fixed(kind: Any) -> None:
 def planned_calls(module: Any) -> tuple[Any, list[tuple[str, list[int] | None]]]:
     """The fused module, and its functions in the order of their calls, each with the nodes that it computes."""
     marks = _marks(module["main"])
-    module = channels_last(module)
+    module = rewritten(module)
     with tvm.transform.PassContext(opt_level=3):
         plain = tvm.transform.Sequential(
             [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant()]
         )(module)
         fused = relax.transform.FuseOps()(plain)
         made = relax.transform.FuseTIR()(fused)
-    names = [str(b.value.args[0].name_hint) for b in _bindings(made["main"]) if _is(b.value, "relax.call_tir")]
+    names = [str(b.value.args[0].name_hint) for b in bindings(made["main"]) if is_call(b.value, "relax.call_tir")]
     try:
         found = _Followed(plain["main"], marks).through(fused)
     except LookupError:
@@ -114,56 +112,9 @@ def planned_calls(module: Any) -> tuple[Any, list[tuple[str, list[int] | None]]]
     return made, [(name, sorted(nodes)) for name, nodes in found]
 
 
-def channels_last(module: Any) -> Any:
-    """The network with the channels of its convolutions last, where little else has to be turned for it: of channels
-    there are whole vectors also where an image is small.
-
-    The program of `gnomon tune` that reads networks has the same function: records are of the layers that both make.
-    """
-    given = wildcard()
-
-    def leaky(call: Any, matched: Any) -> Any:
-        # TVM does not know that this operator takes axes in any order, and would turn them before and behind it.
-        alpha, x = float(call.attrs.alpha), matched[given]
-        if not 0 <= alpha <= 1:
-            return call
-        return relax.op.maximum(x, relax.op.multiply(x, relax.const(np.array(alpha, str(x.ty.dtype)))))
-
-    made = tvm.IRModule(dict(module.functions.items()))
-    try:
-        made["main"] = rewrite_call(is_op("relax.nn.leakyrelu")(given), leaky, module["main"])
-        made = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]})(made)
-    except Exception:  # what this pass of TVM does not take stays as it is
-        return module
-    (convolutions, turned), (_, before) = _counts(made["main"]), _counts(module["main"])
-    return made if convolutions and turned - before <= convolutions // _CONVOLUTIONS_A_TURN else module
-
-
-def _counts(function: Any) -> tuple[int, int]:
-    """How many convolutions there are, and how many values that depend on the input are turned."""
-    convolutions, turned = 0, 0
-    varying = set(function.params)
-    for binding in _bindings(function):
-        if varying.isdisjoint(relax.analysis.free_vars(binding.value)):
-            continue
-        varying.add(binding.var)
-        convolutions += _is(binding.value, "relax.nn.conv2d")
-        turned += _is(binding.value, "relax.permute_dims")
-    return convolutions, turned
-
-
-def _bindings(function: Any) -> Iterator[Any]:
-    for block in function.body.blocks:
-        yield from block.bindings
-
-
-def _is(value: Any, operator: str) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == operator
-
-
 def _marks(function: Any) -> list[int]:
     """The nodes whose results are marked, in order."""
-    return sorted({node for binding in _bindings(function) if (node := _marked(binding.var)) is not None})
+    return sorted({node for binding in bindings(function) if (node := _marked(binding.var)) is not None})
 
 
 def _marked(variable: Any) -> int | None:
@@ -180,7 +131,7 @@ def _homes(function: Any, marks: list[int]) -> dict[Any, int]:
         raise LookupError("a mark is lost")
     homes: dict[Any, int] = {}
     waiting: list[Any] = []
-    for binding in _bindings(function):
+    for binding in bindings(function):
         waiting.append(binding.var)
         if (node := _marked(binding.var)) is not None:
             homes.update(dict.fromkeys(waiting, node))
@@ -204,8 +155,8 @@ class _Followed:
         homes = _homes(plain, marks)
         self._waiting: dict[_Token, list[tuple[_Token, int | None]]] = {}
         known = self._parameters(plain)
-        for serial, binding in enumerate(_bindings(plain)):
-            if _is(binding.value, "relax.call_tir"):
+        for serial, binding in enumerate(bindings(plain)):
+            if is_call(binding.value, "relax.call_tir"):
                 key = self._key(binding.value, known)
                 self._waiting.setdefault(key, []).append((("made", serial), homes.get(binding.var)))
                 known[binding.var] = ("made", serial)
@@ -216,14 +167,14 @@ class _Followed:
         """The calls of the fused module's main function, and the nodes of each."""
         found: list[tuple[str, set[int]]] = []
         known = self._parameters(fused["main"])
-        for binding in _bindings(fused["main"]):
+        for binding in bindings(fused["main"]):
             value = binding.value
             if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
                 inner = fused[value.op]
                 given = dict(zip(inner.params, (self._token(a, known) for a in value.args), strict=True))
                 known[binding.var], nodes = self._inside(inner, given)
                 found.append((str(value.op.name_hint), nodes))
-            elif _is(value, "relax.call_tir"):
+            elif is_call(value, "relax.call_tir"):
                 known[binding.var], node = self._taken(value, known)
                 found.append((str(value.args[0].name_hint), set() if node is None else {node}))
             else:
@@ -233,8 +184,8 @@ class _Followed:
     def _inside(self, function: Any, known: dict[Any, _Token]) -> tuple[_Token, set[int]]:
         """What a fused function returns, and the nodes that it computes."""
         nodes: set[int] = set()
-        for binding in _bindings(function):
-            if _is(binding.value, "relax.call_tir"):
+        for binding in bindings(function):
+            if is_call(binding.value, "relax.call_tir"):
                 known[binding.var], node = self._taken(binding.value, known)
                 nodes |= set() if node is None else {node}
             else:

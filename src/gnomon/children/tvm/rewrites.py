@@ -1,0 +1,206 @@
+"""What is done to every network before its layers are told apart: batch norms go into weights, channels go last.
+
+The agent's runtime does the same by a file of the same text, as records are of the layers that both make.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.dpl import is_op, rewrite_call, wildcard
+
+_CONVOLUTIONS_A_TURN = 4
+"""Turning a whole tensor costs time: so many convolutions have to gain by it."""
+
+_NORM, _ADD, _MATMUL = "relax.nn.batch_norm", "relax.add", "relax.matmul"
+_CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
+
+
+def rewritten(module: Any) -> Any:
+    """The network as its layers are taken from it."""
+    return channels_last(norms_folded(module))
+
+
+def bindings(function: Any) -> Iterator[Any]:
+    """What a function binds, in order."""
+    for block in function.body.blocks:
+        yield from block.bindings
+
+
+def is_call(value: Any, *operators: str) -> bool:
+    """Whether a value calls one of these operators."""
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in operators
+
+
+def norms_folded(module: Any) -> Any:
+    """The network without batch norms by constants, which TVM would make functions of their own.
+
+    One behind a convolution or a product with constant weights, which nothing else reads, goes into weights and bias.
+    Any other is a multiplication and an addition, which are fused to what stands beside them.
+    """
+    if not any(is_call(one.value, _NORM) for one in bindings(module["main"])):
+        return module
+    module = relax.transform.DeadCodeElimination()(module)  # statistics that nothing reads
+    plan = _Plan.of(module["main"])
+    made = tvm.IRModule(dict(module.functions.items()))
+    made["main"] = _Folding(plan).visit_expr(module["main"])
+    return relax.transform.DeadCodeElimination()(made)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Plan:
+    """By what is bound: the weights that a call has instead of its own, and the name of what it makes then; the value
+    that stands for a bias's sum; and the value that a norm is of, with its factors (None: in the weights) and summands.
+    """
+
+    weights: dict[Any, tuple[Any, str]] = field(default_factory=dict)
+    sums: dict[Any, Any] = field(default_factory=dict)
+    norms: dict[Any, tuple[Any, Any, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, function: Any) -> _Plan:
+        values = {one.var: one.value for one in bindings(function)}
+        uses = Counter(var for value in values.values() for var in relax.analysis.free_vars(value))
+        uses.update(relax.analysis.free_vars(function.body.body))
+        plan = cls()
+        for var, value in values.items():
+            if not isinstance(value, relax.TupleGetItem) or value.index != 0:
+                continue
+            norm: Any = values.get(value.tuple_value)
+            if is_call(norm, _NORM) and uses[value.tuple_value] == 1 and not norm.attrs.training:
+                plan._add(var, norm, values, uses)
+        return plan
+
+    def _add(self, var: Any, norm: Any, values: Mapping[Any, Any], uses: Mapping[Any, int]) -> None:
+        """Plan a norm; nothing where it depends on what is no constant."""
+        given = [_constant(one, values) for one in norm.args[1:]]
+        if any(one is None for one in given):
+            return
+        factor, summand, mean, variance = (one.astype("float64") for one in given)
+        attrs, rank = norm.attrs, len(var.ty.shape)
+        axis = int(attrs.axis) % rank
+        factor = (factor if attrs.scale else 1.0) / np.sqrt(variance + float(attrs.epsilon))
+        summand = (summand if attrs.center else 0.0) - mean * factor
+        data = norm.args[0]
+        source, bias = data, 0.0
+        of: Any = values.get(data)
+        if is_call(of, _ADD) and uses[data] == 1:
+            added = _constant(of.args[1], values)
+            if added is not None and _along(added, axis, rank):
+                source, bias = of.args[0], added.astype("float64").reshape(-1)
+        weights = None if uses[source] != 1 else _scaled(values.get(source), factor, axis, rank, values)
+        dtype = str(var.ty.dtype)
+        shape = [-1 if place == axis else 1 for place in range(rank)]
+        if weights is None:
+            self.norms[var] = (data, *(relax.const(one.reshape(shape).astype(dtype)) for one in (factor, summand)))
+            return
+        self.weights[source] = relax.const(weights.astype(dtype)), str(data.name)
+        if source is not data:
+            self.sums[data] = source
+        self.norms[var] = (source, None, relax.const((bias * factor + summand).reshape(shape).astype(dtype)))
+
+
+def _scaled(call: Any, factor: Any, axis: int, rank: int, values: Mapping[Any, Any]) -> Any:
+    """The weights of a call with a factor for each channel of what it makes; None for any other call."""
+    if not is_call(call, *_CONVOLUTIONS, _MATMUL):
+        return None
+    weights = _constant(call.args[1], values)
+    if weights is None:
+        return None
+    if is_call(call, _MATMUL):
+        return weights * factor if weights.ndim == 2 and axis == rank - 1 else None
+    if axis != 1 or not (call.attrs.data_layout.startswith("NC") and call.attrs.kernel_layout.startswith("OI")):
+        return None
+    return weights * factor.reshape(-1, *[1] * (rank - 1))
+
+
+def _along(value: Any, axis: int, rank: int) -> bool:
+    """Whether a value that is added has one size along an axis, and 1 along all others."""
+    shape = [1] * (rank - value.ndim) + list(value.shape)
+    return len(shape) == rank and all(size == 1 for place, size in enumerate(shape) if place != axis)
+
+
+def _constant(value: Any, values: Mapping[Any, Any]) -> Any:
+    """The numbers of a constant, also of one that is only reshaped or turned; None where it is none."""
+    value = values.get(value, value) if isinstance(value, relax.Var) else value
+    if isinstance(value, tvm.ir.expr.GenericConst):
+        return value.value.numpy()
+    if is_call(value, "relax.reshape", "relax.permute_dims"):
+        inner = _constant(value.args[0], values)
+        if inner is None:
+            return None
+        if is_call(value, "relax.reshape"):
+            return inner.reshape([int(dim) for dim in value.ty.shape])
+        return inner.transpose(None if value.attrs.axes is None else [int(one) for one in value.attrs.axes])
+    return None
+
+
+@relax.expr_functor.mutator
+class _Folding(relax.PyExprMutator):  # type: ignore[misc]
+    """Carries out a plan. What it binds keeps its names, by which the agent knows the operators of a model."""
+
+    def __init__(self, plan: _Plan) -> None:
+        super().__init__()
+        self._plan = plan
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        var, value, plan = binding.var, binding.value, self._plan
+        name = str(var.name)
+        if var in plan.sums:
+            self.set_var_remap(var, self.visit_expr(plan.sums[var]))
+            return
+        if var in plan.weights:
+            weights, name = plan.weights[var]
+            value = relax.Call(value.op, [value.args[0], weights], value.attrs)
+        elif var in plan.norms:
+            source, factor, summand = plan.norms[var]
+            if factor is not None:
+                source = self.builder_.emit(self.visit_expr(relax.op.multiply(source, factor)), name)
+            value = relax.op.add(source, summand)
+        else:
+            super().visit_var_binding_(binding)
+            return
+        emit = self.builder_.emit if isinstance(var, relax.DataflowVar) else self.builder_.emit_output
+        self.set_var_remap(var, emit(self.visit_expr(value), name))
+
+
+def channels_last(module: Any) -> Any:
+    """The network with the channels of its convolutions last, where little else has to be turned for it: of channels
+    there are whole vectors also where an image is small.
+    """
+    given = wildcard()
+
+    def leaky(call: Any, matched: Any) -> Any:
+        # TVM does not know that this operator takes axes in any order, and would turn them before and behind it.
+        alpha, x = float(call.attrs.alpha), matched[given]
+        if not 0 <= alpha <= 1:
+            return call
+        return relax.op.maximum(x, relax.op.multiply(x, relax.const(np.array(alpha, str(x.ty.dtype)))))
+
+    made = tvm.IRModule(dict(module.functions.items()))
+    try:
+        made["main"] = rewrite_call(is_op("relax.nn.leakyrelu")(given), leaky, module["main"])
+        made = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]})(made)
+    except Exception:  # what this pass of TVM does not take stays as it is
+        return module
+    (convolutions, turned), (_, before) = _counts(made["main"]), _counts(module["main"])
+    return made if convolutions and turned - before <= convolutions // _CONVOLUTIONS_A_TURN else module
+
+
+def _counts(function: Any) -> tuple[int, int]:
+    """How many convolutions there are, and how many values that depend on the input are turned."""
+    convolutions, turned = 0, 0
+    varying = set(function.params)
+    for binding in bindings(function):
+        if varying.isdisjoint(relax.analysis.free_vars(binding.value)):
+            continue
+        varying.add(binding.var)
+        convolutions += is_call(binding.value, "relax.nn.conv2d")
+        turned += is_call(binding.value, "relax.permute_dims")
+    return convolutions, turned
