@@ -38,6 +38,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "quantise": (*_ONNXRUNTIME, "openvino>=2025.3", "nncf>=3.4"),
     "http": ("aiohttp>=3.14",),
     "cluster": ("distributed>=2024.8",),
+    "labgrid": ("labgrid>=26",),
     "tvm": (
         *_ONNXRUNTIME,
         "apache-tvm==0.27.0.post1",
