@@ -27,8 +27,18 @@ TRACKED = st.builds(
     key=st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,30}", fullmatch=True),
 ) | st.builds(Address, kind=st.just("tvm"), host=NAMES, port=st.integers(1, 65535), key=st.just("phone"))
 
+PLACED = st.builds(
+    Address,
+    kind=st.just("labgrid"),
+    host=NAMES | st.ip_addresses(v=6).map(str) | st.just(""),
+    key=st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,30}", fullmatch=True)
+    | st.lists(st.from_regex(r"[a-z][a-z0-9_]{1,9}=[A-Za-z0-9_.-]{1,9}", fullmatch=True), min_size=1, max_size=3).map(
+        lambda tags: "@" + ",".join(tags)
+    ),
+)
 
-@given(ADDRESSES | TRACKED)
+
+@given(ADDRESSES | TRACKED | PLACED)
 def test_an_address_reads_as_it_is_written(address: Address) -> None:
     assert parse_address(str(address)) == address
     assert is_address(str(address))
@@ -38,6 +48,7 @@ def test_an_address_reads_as_it_is_written(address: Address) -> None:
     st.text(max_size=80)
     | st.text("ssh:/@[]-.%a1", max_size=40).map("ssh://{}".format)
     | st.text("tvm:/@[]-.%a1", max_size=40).map("tvm://{}".format)
+    | st.text("labgrid:/@[]-.,=%a1", max_size=40).map("labgrid:{}".format)
 )
 def test_any_text_is_an_address_or_a_usage_error(text: str) -> None:
     try:
@@ -76,6 +87,16 @@ def test_the_scheme_has_no_case_and_a_last_slash_says_nothing() -> None:
         ("tvm://host:1/a/b", "no device of a tracker"),
         ("tvm://me@host:1/a", "invalid host"),
         ("tvm://host:0/a", "not a number"),
+        ("labgrid:", "no place"),
+        ("labgrid:a b", "no place"),
+        ("labgrid:-p", "no place"),
+        ("labgrid:a/b", "no place"),
+        ("labgrid:@board", "no place"),
+        ("labgrid:@=a", "no place"),
+        ("labgrid:@board=a,", "no place"),
+        ("labgrid://host:20408", "no place"),
+        ("labgrid:///p1", "invalid host"),
+        ("labgrid://host:0/p1", "65535"),
         ("ssh://host:0", "65535"),
         ("ssh://host:65536", "65535"),
         ("ssh://host:", "65535"),
@@ -126,3 +147,10 @@ def test_sdb_needs_no_serial_where_there_is_one_device() -> None:
     assert parse_address("sdb://emulator-26101").host == "emulator-26101"
     with pytest.raises(UsageError):
         parse_address("ssh://")
+
+
+def test_a_place_of_labgrid_is_named_or_has_tags() -> None:
+    assert parse_address("labgrid:p1") == Address(kind="labgrid", key="p1")
+    assert parse_address("LABGRID:@board=rk3588,rack=2") == Address(kind="labgrid", key="@board=rk3588,rack=2")
+    assert parse_address("labgrid://lab:20408/p1") == Address(kind="labgrid", host="lab", port=20408, key="p1")
+    assert parse_address("labgrid:p1").machine != parse_address("labgrid:p2").machine

@@ -128,7 +128,7 @@ def test_others_add_kinds_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> N
 def test_unknown_and_broken_kinds_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no kind of device 'foo'") as told:
         resolve("foo://here")
-    assert told.value.hint == "Known kinds: adb, local, sdb, ssh."
+    assert told.value.hint == "Known kinds: adb, labgrid, local, sdb, ssh."
     add_kinds(monkeypatch, foo="no_such_module:factory")
     with pytest.raises(UsageError, match="no_such_module"), opened(resolve("foo://here")):
         pass

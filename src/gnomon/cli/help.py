@@ -201,6 +201,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "devices add": (
         "gnomon devices add board ssh://pi@10.0.0.7",
         "gnomon devices add phone adb://SERIAL --threads 4",
+        "gnomon devices add bench3 labgrid:bench3",
     ),
     "devices check": ("gnomon devices check board",),
     "devices clean": ("gnomon devices clean board",),

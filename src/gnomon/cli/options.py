@@ -72,8 +72,8 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         multiple=True,
         metavar="NAME",
         shell_complete=complete_device,
-        help="Where it runs: a name of the file of devices or ssh://[user@]host[:port]. place takes several, side by "
-        "side.  [default: local]",
+        help="Where it runs: a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL or labgrid:PLACE. "
+        "place takes several, side by side.  [default: local]",
     ),
     _option(
         "--fetch",

@@ -39,6 +39,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "http": ("aiohttp>=3.14",),
     "cluster": ("distributed>=2024.8",),
     "postgres": ("psycopg[binary]>=3.2",),
+    "labgrid": ("labgrid>=26",),
     "tvm": (
         *_ONNXRUNTIME,
         "apache-tvm==0.27.0.post1",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnomon.devices.address import LOCAL, Address, parse_address
+from gnomon.devices.address import LABGRID, LOCAL, Address, parse_address
 from gnomon.errors import UsageError
 from gnomon.system.files import write_whole
 
@@ -130,7 +130,7 @@ def _unfit(where: str, name: str, values: Mapping[str, Any]) -> Iterator[Problem
     kind = values["address"].kind
     if name == LOCAL and kind != LOCAL:
         yield f"{where}.address", "the device named local is this machine; give another name to another one"
-    if kind != "ssh" and values.get("ssh_options"):
+    if kind not in ("ssh", LABGRID) and values.get("ssh_options"):
         yield f"{where}.ssh_options", f"a device of the kind {kind!r} is not reached by ssh"
     if kind == LOCAL and values.get("folder") is not None:
         yield f"{where}.folder", "nothing is pushed to this machine, so it has no cache of pushed files"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
@@ -29,8 +29,11 @@ GROUP = "gnomon.devices"
 class Factory(Protocol):
     """Makes a device of one kind. Entering the device takes its lease, so that nobody else measures on it."""
 
-    def __call__(self, config: DeviceConfig, on_wait: OnWait | None) -> Device:
-        """The device that a configuration describes, not yet entered; UsageError if it is invalid."""
+    def __call__(self, config: DeviceConfig, on_wait: OnWait | None) -> AbstractContextManager[Device]:
+        """The device that a configuration describes, not yet entered; UsageError if it is invalid.
+
+        A `Device` is such a context manager; what must be had before there is one may be another that yields it.
+        """
         ...
 
 

@@ -91,6 +91,8 @@ class BridgeSettings:
     """After so long without a word of the other side, the device is lost, and cleans up by itself."""
     program: str = ""
     """The program's path; empty for the one on the PATH."""
+    server: tuple[str, ...] = ()
+    """Words before each call that lead to another machine's server: -H HOST -P PORT."""
 
     @property
     def destination(self) -> str:
@@ -109,7 +111,7 @@ def begin(settings: BridgeSettings, words: Sequence[str | bytes], *, stdout: int
     try:
         # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
         return subprocess.Popen(
-            [program, *words],
+            [program, *settings.server, *words],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.STDOUT if stdout == subprocess.PIPE else stdout,

@@ -1,0 +1,121 @@
+"""A real lab of labgrid on loopback: its coordinator and an exporter, whose places have SSH servers of the tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.devices.shell import sshkit
+from tests.devices.shell.sshkit import SshServer, user
+
+_START_S = 120.0
+
+
+def missing() -> str | None:
+    """What this machine lacks for a lab, if anything."""
+    if importlib.util.find_spec("labgrid") is None:
+        return "labgrid is not installed: pip install '.[labgrid]'"
+    return sshkit.missing()
+
+
+class Lab:
+    """A running lab; `address` is its coordinator's."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def client(self, *words: str, name: str = "desk/bob", check: bool = True) -> str:
+        """What labgrid's own client prints, as somebody calls it."""
+        host, user = name.split("/")
+        env = {**os.environ, "LG_HOSTNAME": host, "LG_USERNAME": user}
+        argv = [sys.executable, "-m", "labgrid.remote.client", "-x", self.address, *words]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
+
+    def held(self) -> list[str]:
+        """Who has which place: "USER HOST PLACE", sorted."""
+        return sorted(" ".join(line.split()[:3]) for line in self.client("who").splitlines()[1:])
+
+
+def service(server: SshServer) -> dict[str, Any]:
+    """The resource of a board that a server stands for."""
+    return {"NetworkService": {"address": server.address, "port": server.port, "username": user()}}
+
+
+def options(server: SshServer) -> tuple[str, ...]:
+    """What ssh needs to know of a server of the tests."""
+    root = server.root
+    return (
+        f"IdentityFile={root}/user_key",
+        "IdentitiesOnly=yes",
+        f"UserKnownHostsFile={root}/known_hosts",
+        "StrictHostKeyChecking=yes",
+    )
+
+
+@contextmanager
+def lab(
+    folder: Path,
+    places: Mapping[str, Mapping[str, Any]],
+    tags: Mapping[str, Mapping[str, str]] | None = None,
+    more: Sequence[str] = (),
+) -> Iterator[Lab]:
+    """A lab with these places, each with its resources; `more` are options of the exporter."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = {
+        name: {
+            "aliases": [],
+            "comment": "",
+            "tags": dict((tags or {}).get(name, {})),
+            "matches": [{"exporter": "*", "group": name, "cls": "*", "name": None, "rename": None}],
+            "created": 0.0,
+            "changed": 0.0,
+        }
+        for name in places
+    }
+    (folder / "places.yaml").write_text(json.dumps(known))  # JSON is YAML
+    (folder / "exporter.yaml").write_text(json.dumps(places))
+    with ExitStack() as stack:
+        address = stack.enter_context(_program(folder, "coordinator", "-l", "127.0.0.1:0", ready="listening on "))
+        words = ("-c", address, "-n", "host", "--hostname", "127.0.0.1", *more, str(folder / "exporter.yaml"))
+        stack.enter_context(_program(folder, "exporter", *words, ready="Exporter ready"))
+        found = Lab(address)
+        deadline_s = time.monotonic() + _START_S
+        wanted = sum(map(len, places.values()))
+        while len(found.client("resources").splitlines()) < wanted:
+            assert time.monotonic() < deadline_s, (folder / "exporter.log").read_text()
+        yield found
+
+
+@contextmanager
+def _program(folder: Path, name: str, *words: str, ready: str) -> Iterator[str]:
+    """A program of labgrid's, once it has printed that it is ready; what it printed behind that."""
+    log = folder / f"{name}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"labgrid.remote.{name}", *words],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        deadline_s = time.monotonic() + _START_S
+        while ready not in (printed := log.read_text(errors="replace")):
+            assert process.poll() is None and time.monotonic() < deadline_s, printed
+            time.sleep(0.05)
+        yield printed.partition(ready)[2].split("\n")[0]
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

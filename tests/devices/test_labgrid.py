@@ -1,0 +1,319 @@
+"""Places of a real labgrid are taken, switched on, used and given back, however the visit ends."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.devices import labgridkit
+from tests.devices.labgridkit import Lab, options, service
+from tests.devices.shell import adbkit
+from tests.devices.shell.sshkit import SshServer, becomes, ssh_server
+
+from gnomon.devices import labgrid
+from gnomon.devices.config import DeviceConfig, device_from
+from gnomon.devices.opening import opened, resolve
+from gnomon.errors import DeviceError, RuntimeMissingError
+from gnomon.testing.device import DeviceContract
+
+pytestmark = [pytest.mark.devices]
+ME = f"{getpass.getuser()} {socket.gethostname()}"
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    if what := labgridkit.missing():
+        pytest.skip(what)
+    with ssh_server(tmp_path_factory.mktemp("lab") / "board") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def running(board: SshServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """p1 and p2 are one board, p3 has nothing that gnomon can reach, p4 what its exporter cannot give."""
+    places = {
+        "p1": service(board),
+        "p2": service(board),
+        "p3": {"HTTPVideoStream": {"url": "http://camera"}},
+        "p4": {"RawSerialPort": {"port": "/dev/none"}},
+    }
+    tags = {"p1": {"board": "a", "rack": "1"}, "p2": {"board": "b", "rack": "1"}}
+    with labgridkit.lab(tmp_path_factory.mktemp("lab") / "lab", places, tags) as lab:
+        yield lab
+
+
+@pytest.fixture(autouse=True)
+def here(running: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("LG_COORDINATOR", running.address)
+    monkeypatch.setattr(labgrid, "_chosen", {})
+    yield
+    assert running.held() == []
+
+
+def config(address: str, board: SshServer) -> DeviceConfig:
+    return device_from("board", {"address": address, "ssh_options": list(options(board))})
+
+
+def no(sentence: str) -> None:
+    """Waiting is an error."""
+    raise DeviceError(sentence)
+
+
+@pytest.fixture(scope="class")
+def held(board: SshServer, running: Lab) -> Iterator[Any]:
+    """p2, held for all tests of a class."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LG_COORDINATOR", running.address)
+        with opened(config("labgrid:p2", board)) as device:
+            yield device
+
+
+class TestLabgridDevice(DeviceContract):
+    @pytest.fixture
+    def device(self, held: Any) -> Any:
+        return held
+
+    @pytest.fixture(autouse=True)
+    def here(self) -> None:
+        """The place is held all the time."""
+
+
+def test_a_place_is_taken_used_and_given_back(board: SshServer, running: Lab) -> None:
+    with opened(config("labgrid:p1", board)) as device:
+        assert device.run(["echo", "there"], env={}, timeout_s=60).stdout == "there\n"
+        assert device.describe().name == "board"
+        (held,) = running.held()
+        name, host, place = held.split()
+        assert (name, place) == (getpass.getuser(), "p1")
+        assert host.startswith(f"gnomon-{os.getpid()}-") and host.endswith(f"@{socket.gethostname()}")
+    assert running.held() == [] and board.private_folders() == []
+    with pytest.raises(ZeroDivisionError), opened(config("labgrid:p1", board)):
+        raise ZeroDivisionError
+
+
+def test_tags_choose_a_place_and_the_process_stays_with_it(board: SshServer, running: Lab) -> None:
+    with opened(config("labgrid:@board=b,rack=1", board)):
+        assert [line.split()[2] for line in running.held()] == ["p2"]
+    either = config("labgrid:@rack=1", board)
+    running.client("-p", "p1", "acquire")
+    with opened(either):
+        assert {line.split()[2] for line in running.held()} == {"p1", "p2"}
+    running.client("-p", "p1", "release")
+    running.client("-p", "p2", "acquire")
+    try:
+        with (
+            pytest.raises(DeviceError, match="desk/bob has p2 in labgrid"),
+            opened(either, on_wait=no),
+        ):
+            raise AssertionError
+    finally:
+        running.client("-p", "p2", "release")
+
+
+def test_who_has_the_place_is_told_and_waited_for(board: SshServer, running: Lab) -> None:
+    running.client("-p", "p1", "acquire")
+    told: list[str] = []
+
+    def on_wait(sentence: str) -> None:
+        told.append(sentence)
+        running.client("-p", "p1", "release")
+
+    with opened(config("labgrid:p1", board), on_wait=on_wait):
+        assert told == ["desk/bob has p1 in labgrid: waiting for it to end"]
+
+
+def test_the_wait_has_an_end(board: SshServer, running: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    running.client("-p", "p1", "acquire")
+    monkeypatch.setattr(labgrid, "_WAIT_S", 0.1)
+    try:
+        with (
+            pytest.raises(DeviceError, match="labgrid:p1 is not free: desk/bob has p1") as told,
+            opened(config("labgrid:p1", board)),
+        ):
+            raise AssertionError
+        assert told.value.transient
+    finally:
+        running.client("-p", "p1", "release")
+    assert running.client("reservations") == ""
+
+
+def test_a_place_that_the_user_has_taken_is_used_and_stays_theirs(board: SshServer, running: Lab) -> None:
+    me = f"{socket.gethostname()}/{getpass.getuser()}"
+    running.client("-p", "p1", "acquire", name=me)
+    with opened(config("labgrid:p1", board)) as device:
+        assert device.run(["true"], env={}, timeout_s=60).ok
+    assert running.held() == [f"{ME} p1"]
+    running.client("-p", "p1", "release", name=me)
+
+
+VISIT = """
+import sys
+from gnomon.devices.config import device_from
+from gnomon.devices.opening import opened
+with opened(device_from("board", {"address": "labgrid:p1", "ssh_options": sys.argv[1:]})):
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def another(board: SshServer) -> Iterator[subprocess.Popen[str]]:
+    """Another gnomon, which has the place."""
+    argv = [sys.executable, "-c", VISIT, *options(board)]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout.readline() == "in\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def keepers() -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"labgrid_child" in words and b"-c" in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_a_killed_gnomon_leaves_no_place_behind(board: SshServer, running: Lab) -> None:
+    with another(board) as process:
+        process.send_signal(signal.SIGKILL)
+        assert becomes(lambda: running.held() == [])
+
+
+def test_what_was_killed_with_all_it_started_is_cleaned_by_the_next_visit(board: SshServer, running: Lab) -> None:
+    before = set(keepers())
+    with another(board) as process:
+        (keeper,) = set(keepers()) - before
+        with pytest.raises(DeviceError, match=r"has p1 in labgrid"), opened(config("labgrid:p1", board), on_wait=no):
+            raise AssertionError
+        os.kill(keeper, signal.SIGKILL)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert [line.split()[2] for line in running.held()] == ["p1"]
+    with opened(config("labgrid:p2", board)):
+        assert [line.split()[2] for line in running.held()] == ["p2"]
+
+
+def test_what_is_wrong_is_told_with_what_to_do(board: SshServer, running: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(address: str) -> DeviceError:
+        with pytest.raises(DeviceError) as told, opened(config(address, board)):
+            raise AssertionError
+        return told.value
+
+    assert "has no place 'p9'" in refused("labgrid:p9").message
+    assert "Its places: p1, p2, p3, p4." in refused("labgrid:p9").hint
+    assert "has no place with board=z" in refused("labgrid:@board=z").message
+    assert "has no resource that gnomon can reach; it has HTTPVideoStream" in refused("labgrid:p3").message
+    assert "refuses (acquire): Failed to acquire resources for place p4" in refused("labgrid:p4").message
+    away = refused("labgrid://127.0.0.1:1/p1")
+    assert away.message.startswith("no coordinator of labgrid answers at 127.0.0.1:1") and away.transient
+    assert "LG_COORDINATOR" in away.hint
+    monkeypatch.setattr(labgrid, "_PROGRAM", "no_such_program")
+    assert "ended: ModuleNotFoundError" in refused("labgrid:p1").message
+
+
+def test_without_labgrid_it_is_told_how_to_install_it(
+    board: SshServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "labgrid.py").write_text("raise ImportError('not here')")
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        with pytest.raises(RuntimeMissingError, match="not here") as told, opened(config("labgrid:p1", board)):
+            raise AssertionError
+    assert "pip install 'labgrid" in told.value.hint
+
+
+def test_an_address_alone_is_called_by_its_place() -> None:
+    found = resolve("labgrid:@board=a")
+    resources = [{"cls": "NetworkService", "params": {"address": "fe80::1", "username": "root"}, "extra": {}}]
+    way = labgrid._way(found, "p1", resources)
+    assert (str(way.config.address), way.config.name, way.port) == (
+        "ssh://root@[fe80::1]:22",
+        "labgrid:p1",
+        ("fe80::1", 22),
+    )
+
+
+def test_a_board_behind_its_exporter_is_reached_through_it() -> None:
+    extra = {"proxy": "lab7", "proxy_required": True}
+    found = {
+        "cls": "NetworkService",
+        "params": {"address": "10.0.0.2", "username": "root", "port": 2222},
+        "extra": extra,
+    }
+    way = labgrid._way(resolve("labgrid:p1"), "p1", [found, {"cls": "NetworkPowerPort", "params": {}, "extra": {}}])
+    assert way.config.ssh_options == ("ProxyJump=lab7",) and way.port is None and way.power
+    with pytest.raises(DeviceError, match="has 2 resources of the kind NetworkService"):
+        labgrid._way(resolve("labgrid:p1"), "p1", [found, found])
+
+
+class Switch(BaseHTTPRequestHandler):
+    """Switches the power of a board, in the words of labgrid's model simplerest."""
+
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        """Nothing."""
+
+
+def test_a_board_that_is_off_is_switched_on_and_off_and_on_where_it_hangs(
+    board: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    # It hangs the first time.
+    monkeypatch.setattr(labgrid, "_answers", lambda port: asked.count("/0/1") == 2)
+    monkeypatch.setattr(labgrid, "BOOT_S", 1.0)
+    handler = type("Handler", (Switch,), {"asked": asked})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"http://127.0.0.1:{server.server_address[1]}/{{index}}/{{value}}"
+        power = {"NetworkPowerPort": {"model": "simplerest", "host": host, "index": 0}}
+        with labgridkit.lab(tmp_path / "lab", {"p1": {**service(board), **power}}) as lab:
+            monkeypatch.setenv("LG_COORDINATOR", lab.address)
+            with opened(config("labgrid:p1", board)) as device:
+                assert device.run(["true"], env={}, timeout_s=60).ok
+            assert lab.held() == []
+        server.shutdown()
+    assert asked == ["/0/1", "/0/0", "/0/1"]
+
+
+def test_a_phone_of_a_place_is_reached_by_adb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with adbkit.adb_server(), adbkit.phone(tmp_path / "phone") as phone:
+        far = {"host": "127.0.0.1", "port": int(os.environ["ANDROID_ADB_SERVER_PORT"]), "serialno": phone.serial}
+        near = {"host": "127.0.0.1", "port": phone.port}
+        places = {"near": {"RemoteADBDevice": near}, "far": {"NetworkADBDevice": far}}
+        with labgridkit.lab(tmp_path / "lab", places) as lab:
+            monkeypatch.setenv("LG_COORDINATOR", lab.address)
+            with opened(resolve("labgrid:near")) as device:
+                assert device.describe().name == "labgrid:near"
+            monkeypatch.delenv("ANDROID_ADB_SERVER_PORT")  # the place says where the server is
+            with opened(resolve("labgrid:far")) as device:
+                assert device.run(["echo", "there"], env={}, timeout_s=60).stdout == "there\n"
+            assert lab.held() == []
+            monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(far["port"]))
+        assert phone.private_folders() == []
