@@ -210,7 +210,11 @@ def said(text: str, folder: Path) -> Any:
 def _without(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: "FREE" if key in FREE else "VERSION" if key in {"gnomon", "gnomon_version"} else _without(one)
+            key: "FREE"
+            if key in FREE and not isinstance(one, dict)
+            else "VERSION"
+            if key in {"gnomon", "gnomon_version"}
+            else _without(one)
             for key, one in value.items()
         }
     return [_without(one) for one in value] if isinstance(value, list) else value

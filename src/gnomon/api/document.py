@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -28,3 +28,10 @@ def read_document(document: Mapping[str, Any]) -> Any:
     from gnomon.jobs.documents import read_document as read
 
     return read(document)
+
+
+def report_of(document: Mapping[str, Any]) -> Callable[..., None] | None:
+    """What writes the report of a document: report(document, page); None where its format has none."""
+    from gnomon.jobs.documents import report_of as of
+
+    return of(document)

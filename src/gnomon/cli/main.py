@@ -91,6 +91,18 @@ def write_html(document: Mapping[str, Any], out: Path | None) -> None:
         click.echo(f"gnomon: the page is {out} ({size:,} bytes)", err=True)
 
 
+def write_answer(document: dict[str, Any], *, as_json: bool, html: Path | None = None) -> None:
+    """Write a document as --json asks for it, or as its report; and its page where --html names a file."""
+    from gnomon.api.document import report_of
+
+    write_html(document, html)
+    report = report_of(document)
+    if as_json or report is None:
+        write_json(document)
+    else:
+        write_report(report, document)
+
+
 def report_page() -> Page:
     """The page that a report is written on: a short one, but where -v asks for the whole."""
     from gnomon.report.page import Page

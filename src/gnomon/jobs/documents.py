@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -29,14 +29,98 @@ DOCUMENTS: Mapping[str, str] = {
     "tune": "gnomon.jobs.tune.document:TuneDocument",
     "exec": "gnomon.jobs.tune.document:ExecDocument",
     "overlay-collect": "gnomon.jobs.overlay.document:CollectDocument",
+    "overlay-collected": "gnomon.jobs.overlay.document:CollectedDocument",
+    "overlay-analyze": "gnomon.jobs.overlay.document:AnalyzeDocument",
+    "space": "gnomon.jobs.space.document:SpaceDocument",
+    "space-select": "gnomon.jobs.space.document:SelectionDocument",
+    "space-front": "gnomon.jobs.space.document:SpaceFrontDocument",
+    "space-validate": "gnomon.jobs.space.document:ValidationDocument",
+    "space-export": "gnomon.jobs.space.document:SpaceExportDocument",
+    "space-primitives": "gnomon.jobs.space.document:PrimitivesDocument",
+    "space-toolchains": "gnomon.jobs.space.document:ToolchainsDocument",
     "solve": "gnomon.jobs.solve.job:SolveDocument",
     "front": "gnomon.jobs.solve.job:FrontDocument",
     "stab": "gnomon.jobs.stab.document:StabDocument",
     "compare": "gnomon.jobs.compare.document:CompareDocument",
+    "runs": "gnomon.jobs.runs.job:RunsDocument",
+    "tables": "gnomon.jobs.table.document:TablesDocument",
+    "table-diff": "gnomon.jobs.table.document:TableDiffDocument",
+    "table-spaces": "gnomon.jobs.table.document:SpacesDocument",
+    "table-export": "gnomon.jobs.table.document:TableExportDocument",
+    "table-blocks": "gnomon.jobs.table.document:BlocksDocument",
+    "estimator-export": "gnomon.jobs.estimator.document:ExportDocument",
+    "estimator-suggest": "gnomon.jobs.estimator.document:SuggestDocument",
+    "estimator-import": "gnomon.jobs.estimator.document:ImportDocument",
+    "estimator-count": "gnomon.jobs.estimator.document:CountDocument",
+    "tuned": "gnomon.jobs.tune.document:TunedDocument",
+    "tuned-files": "gnomon.jobs.tune.document:TunedFilesDocument",
+    "devices": "gnomon.jobs.devices.document:DevicesDocument",
+    "device-added": "gnomon.jobs.devices.document:DeviceAddedDocument",
+    "device-removed": "gnomon.jobs.devices.document:DeviceRemovedDocument",
+    "device-cleaned": "gnomon.jobs.devices.document:DeviceCleanedDocument",
+    "runtimes": "gnomon.jobs.devices.document:RuntimesDocument",
+    "serve": "gnomon.jobs.devices.document:ServeDocument",
+    "unattended-jobs": "gnomon.jobs.unattended.document:JobsDocument",
+    "unattended-job": "gnomon.jobs.unattended.document:JobDocument",
+    "unattended-carried": "gnomon.jobs.unattended.document:CarriedDocument",
+    "unattended-removed": "gnomon.jobs.unattended.document:JobRemovedDocument",
+    "unattended-fetched": "gnomon.jobs.unattended.document:FetchedDocument",
     "suite": "gnomon.jobs.suite.document:SuiteDocument",
     "suite-compare": "gnomon.jobs.suite.document:SuiteCompareDocument",
 }
 """The record of each document, by what follows "gnomon-" in its `format`."""
+
+
+REPORTS: Mapping[str, str] = {
+    "place": "gnomon.jobs.place.report:place_report",
+    "profile": "gnomon.jobs.place.report:profile_report",
+    "fleet": "gnomon.jobs.place.report:fleet_report",
+    "pareto": "gnomon.jobs.pareto.report:pareto_report",
+    "stab": "gnomon.jobs.stab.report:stab_report",
+    "table": "gnomon.jobs.table.report:table_report",
+    "tables": "gnomon.jobs.table.report:tables_report",
+    "table-diff": "gnomon.jobs.table.report:difference_report",
+    "table-spaces": "gnomon.jobs.table.report:spaces_report",
+    "table-blocks": "gnomon.jobs.table.report:blocks_report",
+    "nets": "gnomon.jobs.estimator.report:measured_report",
+    "estimator-fit": "gnomon.jobs.estimator.report:estimator_report",
+    "estimator-evaluation": "gnomon.jobs.estimator.report:estimator_report",
+    "estimator-predictions": "gnomon.jobs.estimator.report:predictions_report",
+    "estimator-explanation": "gnomon.jobs.estimator.report:explanation_report",
+    "estimator-search": "gnomon.jobs.estimator.report:search_report",
+    "model-prediction": "gnomon.jobs.estimator.report:model_report",
+    "oplist": "gnomon.jobs.pareto.report:oplist_report",
+    "space": "gnomon.jobs.space.report:profile_report",
+    "space-select": "gnomon.jobs.space.report:selection_report",
+    "space-front": "gnomon.jobs.space.report:front_report",
+    "space-validate": "gnomon.jobs.space.report:validation_report",
+    "space-export": "gnomon.jobs.space.report:exported_report",
+    "space-primitives": "gnomon.jobs.space.report:primitives_report",
+    "space-toolchains": "gnomon.jobs.space.report:toolchains_report",
+    "tune": "gnomon.jobs.tune.report:tune_report",
+    "exec": "gnomon.jobs.tune.report:exec_report",
+    "overlay-analyze": "gnomon.jobs.overlay.report:analyze_report",
+    "overlay-collect": "gnomon.jobs.overlay.report:collect_report",
+    "solve": "gnomon.jobs.solve.report:solve_report",
+    "front": "gnomon.jobs.solve.report:front_report",
+    "compare": "gnomon.jobs.compare.report:compare_report",
+    "runtimes": "gnomon.jobs.devices.report:runtimes_report",
+    "devices": "gnomon.jobs.devices.report:devices_report",
+    "runs": "gnomon.jobs.runs.report:runs_report",
+    "suite": "gnomon.jobs.suite.report:suite_report",
+    "suite-compare": "gnomon.jobs.suite.report:suite_compare_report",
+}
+"""What writes the report of each document that is told by it alone."""
+
+
+def report_of(document: Mapping[str, Any]) -> Callable[..., None] | None:
+    """What writes the report of a document: report(document, page); None where there is none for its format."""
+    place = REPORTS.get(str(document.get("format")).removeprefix("gnomon-"))
+    if place is None:
+        return None
+    module, _, name = place.partition(":")
+    found: Callable[..., None] = getattr(import_module(module), name)
+    return found
 
 
 def document_record(name: str) -> type[Any]:

@@ -10,9 +10,9 @@ from tests.cli.placement_kit import placement
 
 from gnomon.core.sample import Campaign, Context
 from gnomon.errors import RecordError
+from gnomon.jobs.documents import report_of
 from gnomon.jobs.place.document import place_document
 from gnomon.jobs.runs.answers import ANSWER, answer_of, keep
-from gnomon.jobs.runs.report import report_of
 from gnomon.report.page import Page
 from gnomon.store.base import note
 from gnomon.store.sqlite import SqliteStore

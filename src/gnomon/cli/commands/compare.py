@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_json, write_report
-from gnomon.cli.options import comparing_options
+from gnomon.cli.main import write_answer
+from gnomon.cli.options import comparing_options, html_option
 from gnomon.cli.values import RECORD, complete_run
 
 _SLOWER = 1
@@ -25,8 +25,14 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option("--bencher", type=_PATH, metavar="FILE", help="Write Bencher's metrics.")
 @RECORD
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@html_option
 def compare(
-    runs: tuple[str, ...], fail_slower: float | None, changed: tuple[str, ...], as_json: bool, **values: Any
+    runs: tuple[str, ...],
+    fail_slower: float | None,
+    changed: tuple[str, ...],
+    as_json: bool,
+    html: Path | None,
+    **values: Any,
 ) -> int:
     """Compare each later RUN with the first: every configuration, and every kernel that the runtime reports.
 
@@ -40,11 +46,6 @@ def compare(
     found = compare_runs(*runs, changed=changed, **values)
     document = found.document()
     found.write(files, fail_slower=fail_slower)
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.compare.report import compare_report
-
-        write_report(compare_report, document)
+    write_answer(document, as_json=as_json, html=html)
     slowest = found.slowest()
     return _SLOWER if fail_slower is not None and slowest is not None and slowest.ratio - 1 > fail_slower else 0

@@ -105,7 +105,8 @@ def add(
     table = {key: _plain(key, value) for key, value in values.items() if value}
     row = add_device(name, address, check=not no_check, **({**table, "keep": False} if no_keep else table))
     if as_json or above["json"]:
-        write_json({"file": str(devices_path()), "added": name, "device": row.document() if row else None})
+        added = {"file": str(devices_path()), "added": name, "device": row.document() if row else None}
+        write_json({"format": "gnomon-device-added", "version": 1, **added})
         return
     from gnomon.jobs.devices.report import device_report
 
@@ -127,7 +128,7 @@ def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
 
     path = remove_device(name)
     if as_json or above["json"]:
-        write_json({"file": str(path), "removed": name})
+        write_json({"format": "gnomon-device-removed", "version": 1, "file": str(path), "removed": name})
         return
 
     page = report_page()
@@ -145,7 +146,8 @@ def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
-        found = asdict(clean_device(name, on_message=show.tell))
+        cleaned = clean_device(name, on_message=show.tell)
+        found = {"format": "gnomon-device-cleaned", "version": 1, **asdict(cleaned)}
     if as_json or above["json"]:
         write_json(found)
         return
@@ -172,6 +174,8 @@ def _show(rows: Sequence[DeviceRow], *, as_json: bool, named: bool) -> None:
 
     path = devices_path()
     document = {
+        "format": "gnomon-devices",
+        "version": 1,
         "file": str(path),
         "file_exists": path.exists(),
         "named": named,

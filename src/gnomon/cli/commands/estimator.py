@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import report_page, write_json, write_report
-from gnomon.cli.options import bench_options, options_of, unique
+from gnomon.cli.main import report_page, write_answer, write_json
+from gnomon.cli.options import bench_options, html_option, options_of, unique
 from gnomon.cli.values import RECORD, Latency, ShapeValue, complete_space
 from gnomon.errors import UsageError
 
@@ -62,7 +62,8 @@ def suggest_(out: Path, as_json: bool, **values: Any) -> None:
     from gnomon.api import table as api
 
     found, nets = api.suggest_nets(out=out, **values)
-    _files(out, as_json, {"nets": [list(found.space.space.names(net)) for net in nets]}, "gnomon estimator measure")
+    told = {"nets": [list(found.space.space.names(net)) for net in nets]}
+    _files("suggest", out, as_json, told, "gnomon estimator measure")
 
 
 @estimator.command("measure", short_help="Measure whole nets as the table was measured.")
@@ -73,7 +74,8 @@ def suggest_(out: Path, as_json: bool, **values: Any) -> None:
     "--out", type=_PATH, default=Path("measured.csv"), show_default=True, metavar="CSV", help="Nets and latencies."
 )
 @bench_options
-def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: Any) -> None:
+@html_option
+def measure_(nets: Path, table: Path, space: str | None, out: Path, html: Path | None, **values: Any) -> None:
     """Measure the nets of CSV beside the table's reference kernel. After an interruption it resumes."""
     from gnomon.api import table as api
     from gnomon.cli.progress import Show
@@ -83,13 +85,7 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
         _, told = api.measure_nets(
             nets, table=table, space=space, out=out, on_progress=show.watch, on_message=show.tell, **options_of(values)
         )
-    document = told.document() | {"file": str(out)}
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.estimator.report import measured_report
-
-    write_report(measured_report, document)
+    write_answer(told.document() | {"file": str(out)}, as_json=as_json, html=html)
 
 
 @estimator.command("fit", short_help="Fit to measured nets.")
@@ -105,7 +101,8 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
     "--picture", type=_PATH, metavar="PATH", help="Write PATH.svg and PATH.png: what it predicts of nets held out."
 )
 @_JSON
-def fit_(out: Path, picture: Path | None, as_json: bool, **values: Any) -> None:
+@html_option
+def fit_(out: Path, picture: Path | None, as_json: bool, html: Path | None, **values: Any) -> None:
     """Fit an estimator to a table and the measured nets of --samples, and say how good it is on nets held out."""
     from gnomon.api import table as api
 
@@ -117,7 +114,7 @@ def fit_(out: Path, picture: Path | None, as_json: bool, **values: Any) -> None:
                 hint=f"The estimator is written to {out}. Measure 4 nets or more, and give them with --samples.",
             )
         _draw(document, picture)
-    _report(document, as_json)
+    write_answer(document, as_json=as_json, html=html)
 
 
 @estimator.command("eval", short_help="Compare predictions with nets held out.")
@@ -126,14 +123,15 @@ def fit_(out: Path, picture: Path | None, as_json: bool, **values: Any) -> None:
 @_SPACE
 @click.option("--picture", type=_PATH, metavar="PATH", help="Write PATH.svg and PATH.png.")
 @_JSON
-def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as_json: bool) -> None:
+@html_option
+def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as_json: bool, html: Path | None) -> None:
     """Compare what ESTIMATOR predicts of the nets of CSV with what was measured, beside the noise's own ceiling."""
     from gnomon.api import table as api
 
     document = api.evaluation_document(path, samples, space=space)
     if picture is not None:
         _draw(document, picture)
-    _report(document, as_json)
+    write_answer(document, as_json=as_json, html=html)
 
 
 @estimator.command("predict", short_help="Predict nets of a csv, or any model.")
@@ -152,7 +150,8 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
 )
 @RECORD
 @_JSON
-def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, **values: Any) -> None:
+@html_option
+def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, html: Path | None, **values: Any) -> None:
     """Predict the latency of the nets of CSV by ESTIMATOR, or that of an ONNX MODEL by tables, with intervals."""
     from gnomon.api import table as api
 
@@ -165,12 +164,7 @@ def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, **v
         raise click.UsageError("Missing argument 'CSV': the nets that ESTIMATOR predicts")
     else:
         _, _, document = api.predictions(path=path, nets=nets, out=out, **values)
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.estimator.report import model_report, predictions_report
-
-    write_report(model_report if nets is None else predictions_report, document)
+    write_answer(document, as_json=as_json, html=html)
 
 
 @estimator.command("explain", short_help="Show which units a net's time and its uncertainty come from.")
@@ -178,17 +172,12 @@ def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, **v
 @click.argument("nets", type=_PATH, metavar="CSV")
 @_SPACE
 @_JSON
-def explain_(path: Path, nets: Path, space: str | None, as_json: bool) -> None:
+@html_option
+def explain_(path: Path, nets: Path, space: str | None, as_json: bool, html: Path | None) -> None:
     """Show what each unit adds to the time of the first net of CSV, and which units its uncertainty comes from."""
     from gnomon.api import table as api
 
-    document = api.explanation(path, nets, space=space)
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.estimator.report import explanation_report
-
-    write_report(explanation_report, document)
+    write_answer(api.explanation(path, nets, space=space), as_json=as_json, html=html)
 
 
 @estimator.command("search", short_help="Find the best nets within a latency bound.")
@@ -230,7 +219,8 @@ def explain_(path: Path, nets: Path, space: str | None, as_json: bool) -> None:
 @_SEED
 @click.option("--out", type=_PATH, metavar="CSV", help="Write the nets, for estimator measure.")
 @_JSON
-def search_(path: Path, score: str, as_json: bool, **values: Any) -> None:
+@html_option
+def search_(path: Path, score: str, as_json: bool, html: Path | None, **values: Any) -> None:
     """Find the nets that a score likes best among those that ESTIMATOR expects to meet the bound.
 
     A FILE.py is run. Evolution looks at all nets where the space has no more than N.
@@ -238,12 +228,7 @@ def search_(path: Path, score: str, as_json: bool, **values: Any) -> None:
     from gnomon.api import table as api
 
     _, document = api.search_nets(path, score, **values)
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.estimator.report import search_report
-
-    write_report(search_report, document)
+    write_answer(document, as_json=as_json, html=html)
 
 
 @estimator.command("export", short_help="Write it as a Python file that needs numpy alone.")
@@ -260,7 +245,7 @@ def export_(path: Path, space: str | None, out: Path, overwrite: bool, as_json: 
     from gnomon.api import table as api
 
     api.export_estimator(path, space=space, out=out, overwrite=overwrite)
-    _files(out, as_json, {}, "")
+    _files("export", out, as_json, {}, "")
 
 
 @estimator.command("import", short_help="Make a csv of nets of another tool's files.")
@@ -286,7 +271,7 @@ def import_(space: str, out: Path, as_json: bool, **values: Any) -> None:
     measured = sum(row.latency_s is not None for row in rows)
     document = {"space": space, "nets": len(rows), "measured": measured, "left_out": list(told)}
     if as_json:
-        write_json({"file": str(out), **document})
+        write_json({"format": "gnomon-estimator-import", "version": 1, "file": str(out), **document})
         return
 
     page = report_page()
@@ -312,12 +297,12 @@ def count_(out: Path, as_json: bool, **values: Any) -> None:
     from gnomon.api import table as api
 
     rows = api.count_units(out=out, **values)
-    _files(out, as_json, {"counts": [dataclasses.asdict(row) for row in rows]}, "")
+    _files("count", out, as_json, {"counts": [dataclasses.asdict(row) for row in rows]}, "")
 
 
-def _files(out: Path, as_json: bool, document: dict[str, Any], follow: str) -> None:
+def _files(what: str, out: Path, as_json: bool, document: dict[str, Any], follow: str) -> None:
     if as_json:
-        write_json({"file": str(out), **document})
+        write_json({"format": f"gnomon-estimator-{what}", "version": 1, "file": str(out), **document})
         return
 
     page = report_page()
@@ -333,12 +318,3 @@ def _draw(document: dict[str, Any], picture: Path) -> None:
         click.echo(f"gnomon: {message}", err=True)
 
     document["pictures"] = draw_evaluation(document["evaluation"], picture, tell)
-
-
-def _report(document: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.estimator.report import estimator_report
-
-    write_report(estimator_report, document)

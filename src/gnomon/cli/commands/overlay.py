@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import write_json, write_report
-from gnomon.cli.options import device_options, ferules, gone, proof_options, shape_option, tune_options
+from gnomon.cli.main import write_answer, write_html, write_json, write_report
+from gnomon.cli.options import device_options, ferules, gone, html_option, proof_options, shape_option, tune_options
 from gnomon.errors import InfeasibleError
 
 _PATH = click.Path(path_type=Path)
@@ -36,8 +36,9 @@ def overlay() -> None:
 )
 @click.option("--fresh", is_flag=True, help="Measure again; records that are there are put aside.")
 @device_options
+@html_option
 @ferules(b="Give --best N.", l="Give --layer N.", m=_OF_RECORDS, t=_OF_RECORDS)
-def collect(logs: tuple[Path, ...], **values: Any) -> None:
+def collect(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
     """Measure the configurations of LOGs on each --device.
 
     All configurations of a layer are measured side by side, in fresh processes and random order.
@@ -62,8 +63,10 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
         for device in devices:
             options["device"] = device
             documents += api.overlay_collect(logs, **rest, **options)
+    whole = {"format": "gnomon-overlay-collected", "version": 1, "collected": documents}
+    write_html(whole, html)
     if as_json:
-        write_json({"collected": documents})
+        write_json(whole)
         return
     from gnomon.jobs.overlay.report import collect_report, collected_next, nothing_close
 
@@ -89,9 +92,10 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
 @shape_option
 @click.option("--resamples", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N")
 @proof_options
+@html_option
 @gone("--log-device", hint="--device KEY=FILE says of which device a file is, --device KEY that there is one.")
 @ferules(l="Give --layer N.")
-def analyze(logs: tuple[Path, ...], **values: Any) -> None:
+def analyze(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
     """Choose for each layer the configuration whose sum of relative regrets over the devices of LOGs (M) is least.
 
     Logs that do not say themselves of which device they are say it by their names, <device>_<found on>.<model>..,
@@ -118,13 +122,11 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
             **chosen,
         )
         document = analysis.document()
-        nothing: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
-        parts: dict[str, Any] = {"written": nothing, "network": [], "notes": []}
         if write and analysis.chosen():
             options = tune_options(values)
             options |= {"on_progress": show.watch, "on_message": show.tell}
             parts = api.overlay_deploy(analysis, prove=prove, devices=devices, **rest, **options)
-    document |= {**parts, "notes": [*document["notes"], *parts["notes"]]}
+            document |= {**parts, "notes": [*document["notes"], *parts["notes"]]}
     if plot is not None:
         from gnomon.jobs.overlay.picture import layer_pictures, network_picture
 
@@ -133,11 +135,6 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
             for kind in ("svg", "png"):
                 network_picture(document, plot / f"network.{kind}")
                 document["pictures"].append(str(plot / f"network.{kind}"))
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.overlay.report import analyze_report
-
-        write_report(analyze_report, document)
+    write_answer(document, as_json=as_json, html=html)
     if not document["layers"]:
         click.get_current_context().exit(InfeasibleError.exit_code)

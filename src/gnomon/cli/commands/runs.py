@@ -70,7 +70,8 @@ def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_
     if as_json or above["json"]:
         write_json(detail)
         return
-    from gnomon.jobs.runs.report import report_of, run_report
+    from gnomon.api.document import report_of
+    from gnomon.jobs.runs.report import run_report
 
     answer = answer_of_run(detail["row"]["campaign"]["id"], record=record)
     report = report_of(answer) if answer else None
@@ -217,7 +218,8 @@ def _list(record: RecordAddress | None, as_json: bool, limit: int) -> None:
     from gnomon.store.opening import default_record
 
     rows = [row.document() for row in list_runs(record=record, limit=limit + 1)]
-    document = {"record": str(record or default_record()), "campaigns": rows[:limit], "more": len(rows) > limit}
+    told = {"record": str(record or default_record()), "campaigns": rows[:limit], "more": len(rows) > limit}
+    document = {"format": "gnomon-runs", "version": 1, **told}
     if as_json:
         write_json(document)
     else:

@@ -92,8 +92,12 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
         if as_json:
             write_json(
                 {
+                    "format": "gnomon-serve",
+                    "version": 1,
                     **{name: getattr(listening, name) for name in ("url", "host", "port", "path")},
-                    **{name: facts[name] for name in ("runtime", "version", "configuration", "device")},
+                    "runtime": facts["runtime"],
+                    "runtime_version": facts["version"],
+                    **{name: facts[name] for name in ("configuration", "device")},
                     "token": settings.token is not None,
                     "process": os.getpid(),
                 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_json, write_report
+from gnomon.cli.main import write_answer
+from gnomon.cli.options import html_option
 from gnomon.cli.values import Seconds, WeightsValue, read_problem_bytes
 
 if TYPE_CHECKING:
@@ -38,17 +40,20 @@ if TYPE_CHECKING:
     help="Seconds after which it ends with the best found and what is proved of it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-def solve(problem: str, weights: dict[str, float] | None, method: str, time_limit_s: float, as_json: bool) -> None:
+@html_option
+def solve(
+    problem: str,
+    weights: dict[str, float] | None,
+    method: str,
+    time_limit_s: float,
+    as_json: bool,
+    html: Path | None,
+) -> None:
     """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin."""
     from gnomon.api import place as api
 
     report = api.solve(read_problem_bytes(problem), weights, method=method, time_limit_s=time_limit_s)
-    if as_json:
-        write_json(report.document())
-    else:
-        from gnomon.jobs.solve.report import solve_report
-
-        write_report(solve_report, report.document())
+    write_answer(report.document(), as_json=as_json, html=html)
 
 
 @command(short_help="Find the Pareto front of a placement problem that is given as JSON.")
@@ -69,18 +74,14 @@ def solve(problem: str, weights: dict[str, float] | None, method: str, time_limi
     help="Seconds after which the search ends with what is found and proved.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool) -> None:
+@html_option
+def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool, html: Path | None) -> None:
     """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin."""
     from gnomon.api import place as api
 
     watch = _shown() if sys.stderr.isatty() else None
     report = api.front(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, on_progress=watch)
-    if as_json:
-        write_json(report.document())
-    else:
-        from gnomon.jobs.solve.report import front_report
-
-        write_report(front_report, report.document())
+    write_answer(report.document(), as_json=as_json, html=html)
 
 
 def _shown() -> Callable[[Front], None]:

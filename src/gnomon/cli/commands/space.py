@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import write_json, write_report
+from gnomon.cli.main import write_answer
 from gnomon.cli.options import (
     KNOWN,
     TRAINING,
     bench_options,
     chosen_toolchains,
     gone,
+    html_option,
     http_options,
     options_of,
     place_options,
@@ -86,9 +87,10 @@ def space() -> None:
 @click.option("--mixed", type=click.IntRange(0), default=12, show_default=True, help="Mixed networks of each family.")
 @http_options
 @bench_options
+@html_option
 @gone("--gpu", hint="Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU that is.")
 @gone("--arch-file", hint="Give --toolchain vitis --set vitis.arch=FILE.")
-def profile(config: Path, profile_dir: Path, **values: Any) -> None:
+def profile(config: Path, profile_dir: Path, html: Path | None, **values: Any) -> None:
     """Train and measure the networks of CONFIG, a search space in the layout of aw_nas.
 
     What is done is written down at once: the same command goes on where it was interrupted.
@@ -116,7 +118,7 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
             hooks=api.Hooks(server=server, on_progress=show.watch, on_message=show.tell),
             **options_of(values),
         )
-    _told(done.document(), as_json)
+    write_answer(done.document(), as_json=as_json, html=html)
 
 
 @space.command(short_help="Choose primitives from a profile, without measuring anything.")
@@ -162,7 +164,8 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     "--threshold", hint="Give --max-fraction; how often each primitive is on the front is in the report and in --json."
 )
 @_JSON
-def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any) -> None:
+@html_option
+def select(profile_dir: Path, as_json: bool, picture: Path | None, html: Path | None, **values: Any) -> None:
     """Choose the primitives worth searching from PROFILE; again and again, nothing is measured."""
     from gnomon.api import space as api
     from gnomon.spaces.selection.pareto import pareto_options
@@ -179,12 +182,7 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
         blocks=values["blocks"],
     )
     document = chosen.document()
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.space.report import selection_report
-
-        write_report(selection_report, document)
+    write_answer(document, as_json=as_json, html=html)
     if picture is not None:
         from gnomon.jobs.space.picture import selection_picture
 
@@ -223,7 +221,8 @@ _PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_de
 @place_options
 @http_options
 @bench_options
-def front(profile_dir: Path, picture: Path | None, **values: Any) -> None:
+@html_option
+def front(profile_dir: Path, picture: Path | None, html: Path | None, **values: Any) -> None:
     """Find the best networks of PROFILE's full space by predicted accuracy and latency, then train and measure them.
 
     The same command goes on where it was interrupted, and measures nothing twice.
@@ -248,12 +247,7 @@ def front(profile_dir: Path, picture: Path | None, **values: Any) -> None:
         from gnomon.jobs.space.picture import front_picture
 
         front_picture(document, picture)
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.space.report import front_report
-
-    write_report(front_report, document)
+    write_answer(document, as_json=as_json, html=html)
 
 
 @space.command(short_help="Build, train and measure mixed networks that the choice implies.")
@@ -279,7 +273,8 @@ def front(profile_dir: Path, picture: Path | None, **values: Any) -> None:
 @place_options
 @http_options
 @bench_options
-def validate(profile_dir: Path, front: int, **values: Any) -> None:
+@html_option
+def validate(profile_dir: Path, front: int, html: Path | None, **values: Any) -> None:
     """Hold what PROFILE's choice promises against mixed networks that were never seen."""
     from gnomon.api import space as api
     from gnomon.cli.progress import Show
@@ -297,12 +292,7 @@ def validate(profile_dir: Path, front: int, **values: Any) -> None:
             hooks=api.Hooks(server=server, on_progress=show.watch, on_message=show.tell),
             **options_of(values),
         )
-    if as_json:
-        write_json(done.document())
-        return
-    from gnomon.jobs.space.report import validation_report
-
-    write_report(validation_report, done.document())
+    write_answer(done.document(), as_json=as_json, html=html)
 
 
 @space.command(short_help="What a profile says.")
@@ -311,11 +301,20 @@ def validate(profile_dir: Path, front: int, **values: Any) -> None:
 @click.option("--pictures", type=_PATH, metavar="DIR", help="Draw what there is to see into this folder.")
 @_OWN_BLOCKS
 @_JSON
-def show(profile_dir: Path, method: str | None, pictures: Path | None, blocks: tuple[str, ...], as_json: bool) -> None:
+@html_option
+def show(
+    profile_dir: Path,
+    method: str | None,
+    pictures: Path | None,
+    blocks: tuple[str, ...],
+    as_json: bool,
+    html: Path | None,
+) -> None:
     """Say what PROFILE holds: rankings with their noise, latencies, and how well both can be believed."""
     from gnomon.api import space as api
 
-    _told(api.show_space(profile_dir, method=method, pictures=pictures, blocks=blocks), as_json)
+    document = api.show_space(profile_dir, method=method, pictures=pictures, blocks=blocks)
+    write_answer(document, as_json=as_json, html=html)
 
 
 @space.command("import", short_help="Bring accuracies and latencies from elsewhere into a profile.")
@@ -345,14 +344,15 @@ def show(profile_dir: Path, method: str | None, pictures: Path | None, blocks: t
 )
 @_OWN_BLOCKS
 @_JSON
-def import_(files: tuple[Path, ...], profile_dir: Path, as_json: bool, **values: Any) -> None:
+@html_option
+def import_(files: tuple[Path, ...], profile_dir: Path, as_json: bool, html: Path | None, **values: Any) -> None:
     """Bring networks into a profile: tables of ssprofile (accuracy_table.yaml, latency_table.yaml), or csv.
 
     Latencies of a table are in milliseconds. A csv is what gnomon space export writes.
     """
     from gnomon.api import space as api
 
-    _told(api.import_networks(files, profile_dir, **values).document(), as_json)
+    write_answer(api.import_networks(files, profile_dir, **values).document(), as_json=as_json, html=html)
 
 
 @space.command(short_help="Write a profile's networks as csv.")
@@ -368,17 +368,14 @@ def export(profile_dir: Path, out: Path, as_json: bool, **values: Any) -> None:
 
     rows = api.export_networks(profile_dir, out, **values)
     document = {
+        "format": "gnomon-space-export",
+        "version": 1,
         "file": str(out),
         "rows": len(rows),
         "accuracies": sum(row.accuracy is not None for row in rows),
         "latencies": sum(row.latency_s is not None for row in rows),
     }
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.space.report import exported_report
-
-    write_report(exported_report, document)
+    write_answer(document, as_json=as_json)
 
 
 @space.command(short_help="The primitives that are known, and what they are made of.")
@@ -393,12 +390,8 @@ def primitives(numbering: str, blocks: tuple[str, ...], as_json: bool) -> None:
         {"name": one.name, "family": one.family, "meaning": one.meaning, "digest": one.digest}
         for one in known_blocks(numbering, blocks).values()
     ]
-    if as_json:
-        write_json({"numbering": numbering, "primitives": rows})
-        return
-    from gnomon.jobs.space.report import primitives_report
-
-    write_report(primitives_report, {"numbering": numbering, "primitives": rows})
+    document = {"format": "gnomon-space-primitives", "version": 1, "numbering": numbering, "primitives": rows}
+    write_answer(document, as_json=as_json)
 
 
 @space.command(short_help="The toolchains, and what is missing for them here.")
@@ -412,18 +405,5 @@ def toolchains(as_json: bool) -> None:
         one = chosen_toolchain(name)
         missing = [{"what": m.what, "hint": m.hint} for m in one.check()]
         rows.append({"name": name, "measured_by": one.runtime, "missing": missing})
-    if as_json:
-        write_json({"toolchains": rows})
-        return
-    from gnomon.jobs.space.report import toolchains_report
-
-    write_report(toolchains_report, {"toolchains": rows})
-
-
-def _told(document: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.space.report import profile_report
-
-    write_report(profile_report, document)
+    document = {"format": "gnomon-space-toolchains", "version": 1, "toolchains": rows}
+    write_answer(document, as_json=as_json)

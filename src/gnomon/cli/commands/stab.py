@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command, note_verbose
-from gnomon.cli.main import write_json, write_report
+from gnomon.cli.main import write_answer
+from gnomon.cli.options import html_option
 from gnomon.cli.values import RECORD, Seconds
 
 
@@ -73,7 +74,8 @@ from gnomon.cli.values import RECORD, Seconds
 @click.option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
-def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:
+@html_option
+def stab(as_json: bool, quiet: bool, verbose: bool, html: Path | None, **values: Any) -> None:
     """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it.
 
     Each backend is profiled on the device, the placement is solved for exactly, measured against the best single
@@ -92,12 +94,7 @@ def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:
             measure=measure, on_progress=show.watch, on_message=show.tell, step=show.tell if verbose else None, **values
         )
         document = stab_document(found)
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.stab.report import stab_report
-
-        write_report(stab_report, document)
+    write_answer(document, as_json=as_json, html=html)
 
 
 def _device(ip: str | None, user: str | None, port: int | None, device: str | None, profile: bool) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import command, group
-from gnomon.cli.main import write_json, write_report
-from gnomon.cli.options import comparing_options
+from gnomon.cli.main import write_answer
+from gnomon.cli.options import comparing_options, html_option
 from gnomon.cli.values import RECORD
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def suite() -> None:
 @click.option("--fresh", is_flag=True, help="Start a new run, also where one was interrupted.")
 @_json
 @click.option("--quiet", is_flag=True, help="Say nothing while it runs.")
-def run(file: Path, as_json: bool, quiet: bool, **values: Any) -> int:
+@html_option
+def run(file: Path, as_json: bool, quiet: bool, html: Path | None, **values: Any) -> int:
     """Run the SUITE of a file: each model on each device by each job, one cell at a time on a device.
 
     Interrupted in whatever way, the same command goes on from there, and measures nothing twice. The exit code is 0
@@ -64,7 +65,7 @@ def run(file: Path, as_json: bool, quiet: bool, **values: Any) -> int:
             click.echo(f"{device}: {sentence}", err=True)
 
     found = run_suite(file, on_message=tell, **values)
-    _show(found.document(), as_json)
+    write_answer(found.document(), as_json=as_json, html=html)
     return 0 if found.whole else _NOT_ALL
 
 
@@ -72,11 +73,12 @@ def run(file: Path, as_json: bool, quiet: bool, **values: Any) -> int:
 @click.argument("name", metavar="[RUN]", default="last")
 @RECORD
 @_json
-def status(name: str, record: RecordAddress | None, as_json: bool) -> None:
+@html_option
+def status(name: str, record: RecordAddress | None, as_json: bool, html: Path | None) -> None:
     """Show the cells of a RUN: its id or how that begins, last, or last~1. It may be running."""
     from gnomon.api.suite import suite_status
 
-    _show(suite_status(name, record=record).document(), as_json)
+    write_answer(suite_status(name, record=record).document(), as_json=as_json, html=html)
 
 
 @command(short_help="Compare two runs of a suite, cell by cell.")
@@ -85,28 +87,14 @@ def status(name: str, record: RecordAddress | None, as_json: bool) -> None:
 @comparing_options
 @RECORD
 @_json
-def compare(before: str, after: str, fail_slower: float | None, as_json: bool, **values: Any) -> int:
+@html_option
+def compare(before: str, after: str, fail_slower: float | None, as_json: bool, html: Path | None, **values: Any) -> int:
     """Compare the cells of place and profile that two RUNs of a suite have in common, as gnomon compare does."""
     from gnomon.api.suite import compare_suites
 
     found = compare_suites(before, after, **values)
-    document = found.document()
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.suite.report import suite_compare_report
-
-        write_report(suite_compare_report, document)
+    write_answer(found.document(), as_json=as_json, html=html)
     return _SLOWER if fail_slower is not None and found.slowest() - 1 > fail_slower else 0
-
-
-def _show(document: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.suite.report import suite_report
-
-    write_report(suite_report, document)
 
 
 for one in (run, status, compare):

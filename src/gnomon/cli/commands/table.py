@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import report_page, write_json, write_report
-from gnomon.cli.options import bench_options, options_of
+from gnomon.cli.main import report_page, write_answer, write_json
+from gnomon.cli.options import bench_options, html_option, options_of
 from gnomon.cli.values import SettingValue, ShapeValue, complete_runtime, complete_space
 
 _NOT_GOOD = 7
@@ -47,6 +47,7 @@ def table() -> None:
     help="A setting of a tool that measures by itself, such as perf_profile=burst or runs=20 of snpe. May be repeated.",
 )
 @bench_options
+@html_option
 def build(
     what: tuple[str, ...],
     from_models: bool,
@@ -55,6 +56,7 @@ def build(
     chains: tuple[str, ...],
     again: bool,
     settings: tuple[tuple[str, str], ...],
+    html: Path | None,
     **values: Any,
 ) -> None:
     """Measure every unit of SPACE once: a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
@@ -85,7 +87,7 @@ def build(
             on_message=show.tell,
             **options_of({**values, "shapes": shapes}),
         )
-    _told(built.document(), as_json)
+    write_answer(built.document(), as_json=as_json, html=html)
 
 
 @table.command(short_help="The search spaces that are known by name.")
@@ -99,12 +101,7 @@ def spaces(as_json: bool) -> None:
     for name in known_spaces():
         tables = load_space(name).tables(UNFUSED)
         rows.append({"name": name, "nets": str(tables.nets()), "units": len(tables.units)})
-    if as_json:
-        write_json({"spaces": rows})
-        return
-    from gnomon.jobs.table.report import spaces_report
-
-    write_report(spaces_report, {"spaces": rows})
+    write_answer({"format": "gnomon-table-spaces", "version": 1, "spaces": rows}, as_json=as_json)
 
 
 @table.command(short_help="Say whether a table can be trusted.")
@@ -113,7 +110,8 @@ def spaces(as_json: bool) -> None:
     "--space", shell_complete=complete_space, metavar="SPACE", help="The space it is for.  [default: the one it names]"
 )
 @_JSON
-def check(path: Path, space: str | None, as_json: bool) -> int:
+@html_option
+def check(path: Path, space: str | None, as_json: bool, html: Path | None) -> int:
     """Say what TABLE holds and what speaks against it: units without a row, failed or unstable ones.
 
     Exits with 7 if anything does.
@@ -121,7 +119,7 @@ def check(path: Path, space: str | None, as_json: bool) -> int:
     from gnomon.api import table as api
 
     found = api.check_table(path, space=space)
-    _told(found, as_json)
+    write_answer(found, as_json=as_json, html=html)
     return _NOT_GOOD if found["complaints"] else 0
 
 
@@ -129,17 +127,12 @@ def check(path: Path, space: str | None, as_json: bool) -> int:
 @click.argument("first", type=_PATH, metavar="TABLE")
 @click.argument("second", type=_PATH, metavar="TABLE")
 @_JSON
-def diff(first: Path, second: Path, as_json: bool) -> None:
+@html_option
+def diff(first: Path, second: Path, as_json: bool, html: Path | None) -> None:
     """Compare two tables: what differs in how they were measured, and each unit's times."""
     from gnomon.api import table as api
 
-    found = api.compare_tables(first, second)
-    if as_json:
-        write_json(found)
-        return
-    from gnomon.jobs.table.report import difference_report
-
-    write_report(difference_report, found)
+    write_answer(api.compare_tables(first, second), as_json=as_json, html=html)
 
 
 @table.command(short_help="Join two tables that were measured alike.")
@@ -147,12 +140,13 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
 @click.argument("second", type=_PATH, metavar="TABLE")
 @click.option("--out", type=_PATH, required=True, metavar="DIR", help="The new table.")
 @_JSON
-def merge(first: Path, second: Path, out: Path, as_json: bool) -> None:
+@html_option
+def merge(first: Path, second: Path, out: Path, as_json: bool, html: Path | None) -> None:
     """Join two tables of one context: of a unit that both hold, what was measured last."""
     from gnomon.api import table as api
 
     api.merge_tables(first, second, out=out)
-    _looked(out, as_json)
+    write_answer(api.check_table(out), as_json=as_json, html=html)
 
 
 @table.command("import", short_help="Make a table of another tool's file.")
@@ -166,7 +160,8 @@ def merge(first: Path, second: Path, out: Path, as_json: bool) -> None:
 @click.option("--key", metavar="NAME", default="Layers Time", show_default=True, help="Which time of the file.")
 @click.option("--out", type=_PATH, required=True, metavar="DIR", help="The new table.")
 @_JSON
-def import_(file: Path, out: Path, as_json: bool, **values: Any) -> None:
+@html_option
+def import_(file: Path, out: Path, as_json: bool, html: Path | None, **values: Any) -> None:
     """Make a table of FILE, a csv or json of nnabla-nas's SNPE profiler (its .meta beside it is kept).
 
     A file with several runtimes makes a table of each, DIR/RUNTIME, unless one is named.
@@ -176,16 +171,9 @@ def import_(file: Path, out: Path, as_json: bool, **values: Any) -> None:
     tables, left_out = api.import_tables(file, out=out, **values)
     for told in left_out:
         click.echo(f"skipped: {told}", err=True)
-    if tables == (out,):
-        _looked(out, as_json)
-        return
     found = [api.check_table(table) for table in tables]
-    if as_json:
-        write_json({"tables": found})
-        return
-    from gnomon.jobs.table.report import tables_report
-
-    write_report(tables_report, found)
+    several = {"format": "gnomon-tables", "version": 1, "tables": found}
+    write_answer(found[0] if tables == (out,) else several, as_json=as_json, html=html)
 
 
 @table.command(short_help="Write a table as another tool's file.")
@@ -208,12 +196,13 @@ def export(path: tuple[Path, ...], out: Path, nets: Path | None, space: str | No
     for told in left_out:
         click.echo(f"skipped: {told}", err=True)
     if as_json:
-        write_json({"files": [str(f) for f in files], "left_out": list(left_out)})
+        written = {"files": [str(f) for f in files], "left_out": list(left_out)}
+        write_json({"format": "gnomon-table-export", "version": 1, **written})
         return
 
     page = report_page()
-    for written in files:
-        page.path("file", str(written))
+    for made in files:
+        page.path("file", str(made))
 
 
 @table.command(short_help="List a table of blocks, and add up a net's.")
@@ -225,24 +214,4 @@ def blocks(file: Path, names: tuple[str, ...], as_json: bool) -> None:
     from gnomon.api import table as api
 
     document = api.sum_blocks(file, [name.strip() for text in names for name in text.split(",") if name.strip()])
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.table.report import blocks_report
-
-    write_report(blocks_report, document)
-
-
-def _looked(out: Path, as_json: bool) -> None:
-    from gnomon.api import table as api
-
-    _told(api.check_table(out), as_json)
-
-
-def _told(document: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.table.report import table_report
-
-    write_report(table_report, document)
+    write_answer(document, as_json=as_json)

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import report_page, write_json, write_report
-from gnomon.cli.options import device_options, ferules, only_device, shape_option, tune_options
+from gnomon.cli.main import report_page, write_answer, write_html, write_json, write_report
+from gnomon.cli.options import device_options, ferules, html_option, only_device, shape_option, tune_options
 from gnomon.cli.values import Seconds
 from gnomon.errors import MeasurementError, UsageError
 
@@ -84,9 +84,10 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
     help="Measure other runtimes beside the tuned network. Default: yes, unless there is a --budget.",
 )
 @device_options
+@html_option
 @ferules(m="Give --search.", t="Give --dtype.")
 @click.argument("more", nargs=-1, metavar="", callback=_no_tuner, expose_value=False)
-def tune(model: Path, **values: Any) -> None:
+def tune(model: Path, html: Path | None, **values: Any) -> None:
     """Tune the layers of MODEL (.onnx, .pt2, .tflite) on a device, compile it, and prove it there.
 
     Several devices are tuned for one after the other. Every trial is written down at once: the same command goes on
@@ -112,8 +113,10 @@ def tune(model: Path, **values: Any) -> None:
         for device in devices:
             options["device"] = device
             documents.append(api.tune(model, search=search, shapes=shapes, **rest, **options).document())
+    whole = documents[0] if len(documents) == 1 else {"format": "gnomon-tuned", "version": 1, "tuned": documents}
+    write_html(whole, html)
     if as_json:
-        write_json(documents[0] if len(documents) == 1 else {"tuned": documents})
+        write_json(whole)
     else:
         from gnomon.jobs.tune.report import tune_report, tuned_next
 
@@ -130,8 +133,9 @@ def tune(model: Path, **values: Any) -> None:
 @shape_option
 @click.option("--no-layers", is_flag=True, help="Measure the whole network only.")
 @device_options
+@html_option
 @ferules()
-def exec_(source: Path, **values: Any) -> None:
+def exec_(source: Path, html: Path | None, **values: Any) -> None:
     """Measure a compiled network, or the best of a record file compiled for a device, and compare its outputs."""
     from gnomon.api import tune as api
     from gnomon.cli.progress import Show
@@ -143,13 +147,7 @@ def exec_(source: Path, **values: Any) -> None:
         options = tune_options(values)
         options |= {"device": device, "on_progress": show.watch, "on_message": show.tell}
         document = api.execute(source, model=model, shapes=shapes, layers=layers, **options)
-    if as_json:
-        write_json(document)
-        _end(document["failure"])
-        return
-    from gnomon.jobs.tune.report import exec_report
-
-    write_report(exec_report, document)
+    write_answer(document, as_json=as_json, html=html)
     _end(document["failure"])
 
 
@@ -175,5 +173,5 @@ def list_(out: Path | None, as_json: bool) -> None:
     page = report_page()
     view_report(document, page)
     for row in (*document["records"], *document["libraries"]):
-        if "problem" in row:
+        if row["problem"] is not None:
             page.item(f"{row['path']}: {row['problem']}")

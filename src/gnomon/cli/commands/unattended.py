@@ -56,7 +56,12 @@ def list_(device: str, as_json: bool) -> None:
     from gnomon.api.unattended import unattended_jobs
 
     jobs = unattended_jobs(device)
-    document = {"device": device, "jobs": [job.document() for job in jobs]}
+    document = {
+        "format": "gnomon-unattended-jobs",
+        "version": 1,
+        "device": device,
+        "jobs": [job.document() for job in jobs],
+    }
     if as_json:
         write_json(document)
         return
@@ -108,6 +113,8 @@ def fetch(job: str, device: str, out: Path | None, record: RecordAddress | None,
         if told is not None:
             told["pictures"] = draw_pareto(told, found.picture, show.tell)
     document = {
+        "format": "gnomon-unattended-fetched",
+        "version": 1,
         "job": found.job.document(),
         "folder": str(found.folder),
         "files": list(found.files),
@@ -162,7 +169,8 @@ def remove(job: str, device: str, as_json: bool) -> None:
 
     found = remove_unattended(job, device=device)
     if as_json:
-        write_json({"removed": found.id, "device": found.device, "folder": found.folder})
+        told = {"removed": found.id, "device": found.device, "folder": found.folder}
+        write_json({"format": "gnomon-unattended-removed", "version": 1, **told})
         return
 
     report_page().headline(f"Removed {found.id} from {found.device}.")
@@ -170,7 +178,8 @@ def remove(job: str, device: str, as_json: bool) -> None:
 
 def show_carried(found: Carried, *, as_json: bool) -> int:
     """What `gnomon pareto --unattended` says at its end."""
-    document = {"job": found.job.document(), "started": found.started, "made": found.made}
+    told = {"job": found.job.document(), "started": found.started, "made": found.made}
+    document = {"format": "gnomon-unattended-carried", "version": 1, **told}
     if as_json:
         write_json(document)
         return 0
@@ -186,7 +195,7 @@ def _do(deed: Callable[..., Job], job: str, device: str, as_json: bool) -> None:
 
 def _show(job: Job, as_json: bool) -> None:
     if as_json:
-        write_json({"job": job.document()})
+        write_json({"format": "gnomon-unattended-job", "version": 1, "job": job.document()})
         return
     from gnomon.jobs.unattended.report import job_report
 

@@ -39,6 +39,8 @@ def runtimes_document() -> dict[str, Any]:
             row["details"] = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
         rows.append(row)
     return {
+        "format": "gnomon-runtimes",
+        "version": 1,
         "gnomon": __version__,
         "device": {"name": name, "interpreter": python, "fingerprint": dict(fingerprint)},
         "runtimes": sorted(rows, key=lambda row: (not row["installed"], row["name"])),

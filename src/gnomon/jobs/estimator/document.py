@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon estimator fit`, `eval`, `predict`, `explain` and `search`."""
+"""The JSON documents of `gnomon estimator`, but for that of nets that were measured."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core import codec
+from gnomon.formats.nets_csv import UnitCount
 
 if TYPE_CHECKING:
     from gnomon.jobs.estimator.evaluation import Evaluation
@@ -184,6 +185,48 @@ class SearchDocument:
     most_score: float | None
     nets: tuple[FoundNetPart, ...]
     file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportDocument:
+    """The Python file that an estimator was written as: `gnomon estimator export`."""
+
+    format: Literal["gnomon-estimator-export"]
+    version: Literal[1]
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuggestDocument:
+    """The nets to measure, as choices slot by slot, and their csv: `gnomon estimator suggest`."""
+
+    format: Literal["gnomon-estimator-suggest"]
+    version: Literal[1]
+    file: str
+    nets: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportDocument:
+    """The csv of another tool's nets, how many were measured, and what was left out: `gnomon estimator import`."""
+
+    format: Literal["gnomon-estimator-import"]
+    version: Literal[1]
+    file: str
+    space: str
+    nets: int
+    measured: int
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountDocument:
+    """How often each unit occurs in each net, and the csv of that: `gnomon estimator count`."""
+
+    format: Literal["gnomon-estimator-count"]
+    version: Literal[1]
+    file: str
+    counts: tuple[UnitCount, ...]
 
 
 def evaluation_part(found: Evaluation) -> EvaluationPart:

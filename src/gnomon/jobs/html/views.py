@@ -3,117 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.jobs.compare.report import headline as compare_headline
 from gnomon.jobs.compare.report import interval as ratio_interval
 from gnomon.jobs.compare.report import verdict_words
+from gnomon.jobs.documents import report_of
+from gnomon.jobs.html.blocks import (
+    MOST_ROWS,
+    Chart,
+    Column,
+    Point,
+    Section,
+    Table,
+    View,
+    Warned,
+    in_rows,
+    scattered,
+    table,
+    timed,
+    told_time,
+)
+from gnomon.jobs.html.pictures import pictures, sustained
+from gnomon.jobs.html.recorded import recorded
 from gnomon.jobs.pareto.report import headline as pareto_headline
 from gnomon.jobs.pareto.report import interval as estimate_interval
 from gnomon.jobs.pareto.report import note as dominance
 from gnomon.jobs.pareto.report import value as estimate_value
 from gnomon.jobs.place.report import profile_headline
 from gnomon.report import units
-from gnomon.report.charts import Axis, Drawn, Value, axis
+from gnomon.report.charts import Value
 from gnomon.report.frame import tables_of
 from gnomon.report.parts import CLOCKS, bounds, failure_text, model_line
 
 Document = Mapping[str, Any]
 
-_WIDTH = 940
-_ROW = 26
-_MOST_ROWS = 500
 _MOST_COLUMNS = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A heading; numbers are aligned to the right."""
-
-    title: str
-    number: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows of texts under headings: the first cell of each names it. `chosen` are the rows that stand out."""
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-    chosen: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """A point of a chart: what it is called, where it is, and what it is told apart by.
-
-    `name` is what stands at the end of its row, `left` says that there is room for the label only left of it.
-    """
-
-    label: str
-    told: str
-    x: Drawn
-    y: Drawn
-    kind: str
-    name: str = ""
-    left: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """Points with intervals over axes; in one of `rows` each has a row of its own, in place of a second axis."""
-
-    title: str
-    width: int
-    height: int
-    x: Axis
-    x_title: str
-    marks: tuple[Mark, ...]
-    y: Axis | None = None
-    y_title: str = ""
-    line: tuple[float, float, float, float] | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A part of the page: its anchor and heading, and what is in it, in order."""
-
-    id: str
-    title: str
-    parts: tuple[Chart | Table, ...] = ()
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
-    """What speaks against the figures, and the next step."""
-
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What is shown of one document; `after` stands below what the script draws of it."""
-
-    title: str
-    answer: str
-    subject: str
-    warnings: tuple[Warned, ...]
-    sections: tuple[Section, ...]
-    after: tuple[Section, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
 
 
 def view(document: Document) -> View:
     """What is shown of a document: of a format that has no view of its own, its lists as tables."""
-    made = _VIEWS.get(document.get("format", ""), _others)
-    return made(document)
+    made = _VIEWS.get(document.get("format", ""))
+    if made is not None:
+        return made(document)
+    report = report_of(document)
+    return _others(document) if report is None else _told(document, report)
 
 
 def _warnings(document: Document) -> tuple[Warned, ...]:
@@ -221,42 +156,25 @@ def _configurations(
         *(Column(title=title) for title in more),
     )
     marked = frozenset(k for k, row in enumerate(rows) if row[0] == chosen)
-    table = Table(title="Configurations", columns=columns, rows=tuple(rows), chosen=marked, note=_ABOUT)
-    return _intervals(measured, chosen, clock), table
+    listed = Table(title="Configurations", columns=columns, rows=tuple(rows), chosen=marked, note=_ABOUT)
+    return _intervals(measured, chosen, clock), listed
 
 
 def _intervals(rows: Sequence[tuple[str, Document]], chosen: str, clock: str) -> Chart:
-    values = [Value(value=s["median_s"] * 1e3, low=_ms(s["low_s"]), high=_ms(s["high_s"])) for _, s in rows]
-    height = 44 + _ROW * len(rows)
-    scale = axis(values, 290, _WIDTH - 110)
-    marks = []
-    for k, ((label, found), at) in enumerate(zip(rows, values, strict=True)):
-        middle = 18.0 + _ROW * k
-        told = units.interval(found["low_s"], found["high_s"], found["median_s"])
-        marks.append(
-            Mark(
-                label=label,
-                name=units.time(found["median_s"]),
-                told=f"{label}: {units.time(found['median_s'])} {told}, p10 {units.time(found['p10_s'])}, "
+    return in_rows(
+        "Median time of one inference, with its 95 % interval",
+        f"{CLOCKS[clock]}, ms",
+        [
+            (
+                label,
+                timed(found["median_s"], found["low_s"], found["high_s"]),
+                f"{told_time(found['median_s'], found['low_s'], found['high_s'])}, p10 {units.time(found['p10_s'])}, "
                 f"p90 {units.time(found['p90_s'])}",
-                x=scale.drawn(at),
-                y=Drawn(at=middle, low=middle, high=middle),
-                kind="chosen" if label == chosen else "other",
+                "chosen" if label == chosen else "other",
             )
-        )
-    shown = " (logarithmic)" if scale.logarithmic else ""
-    return Chart(
-        title="Median time of one inference, with its 95 % interval",
-        width=_WIDTH,
-        height=height,
-        x=scale,
-        x_title=f"{CLOCKS[clock]}, ms{shown}",
-        marks=tuple(marks),
+            for label, found in rows
+        ],
     )
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e3
 
 
 def _profiled(document: Document) -> View:
@@ -271,7 +189,7 @@ def _profiled(document: Document) -> View:
         answer=profile_headline(columns, clock),
         subject=model_line(dict(document)),
         warnings=_warnings(document),
-        sections=(Section(id="configurations", title="Configurations", parts=parts),),
+        sections=(Section(id="configurations", title="Configurations", parts=parts), *sustained(document)),
         after=_environment(document),
         facts=_facts(document),
     )
@@ -283,38 +201,26 @@ def _predicted(document: Document) -> list[Section]:
     if not rows:
         return []
     main = "cpu" if document["clock"] == "cpu" else "measured"
-    values = [Value(value=c["predicted_s"] * 1e3) for c in rows]
-    took = [_level(c, main) for c in rows]
-    both = [*values, *took]
-    x, y = axis(both, 80, 520), axis(both, 330, 20)
-    marks = tuple(
-        Mark(
-            label=str(k + 1),
-            told=f"{c['label']}: predicted {units.time(c['predicted_s'])}, took {units.time(c['level_s'])}",
-            x=x.drawn(a),
-            y=y.drawn(b),
-            kind="chosen" if c["label"] == document["decision"]["chosen"] else "other",
-        )
-        for k, (c, a, b) in enumerate(zip(rows, values, took, strict=True))
-    )
-    chart = Chart(
-        title="Predicted against measured: on the line they are equal",
+    chart = scattered(
+        "Predicted against measured: on the line they are equal",
+        ("predicted, ms", "measured, ms"),
+        [
+            Point(
+                label=str(k + 1),
+                told=f"{c['label']}: predicted {units.time(c['predicted_s'])}, took {units.time(c['level_s'])}",
+                x=timed(c["predicted_s"]),
+                y=_level(c, main),
+                kind="chosen" if c["label"] == document["decision"]["chosen"] else "other",
+            )
+            for k, c in enumerate(rows)
+        ],
+        equal=True,
         width=640,
-        height=380,
-        x=x,
-        x_title="predicted, ms",
-        y=y,
-        y_title="measured, ms",
-        marks=_apart(marks),
-        line=(80, 330, 520, 20),
     )
-    table = Table(
-        title="Predicted and measured",
-        columns=(
-            Column(title="configuration", number=False),
-            *(Column(title=title) for title in ("point", "predicted", "measured", "prediction off by")),
-        ),
-        rows=tuple(
+    side = table(
+        "Predicted and measured",
+        ("configuration", "point", "predicted", "measured", "prediction off by"),
+        (
             (
                 c["label"],
                 str(k + 1),
@@ -326,18 +232,7 @@ def _predicted(document: Document) -> list[Section]:
         ),
         note="Measured is the level that decides: by wall time that of the fastest 20 % of the calls.",
     )
-    return [Section(id="predicted", title="Predicted against measured", parts=(chart, table))]
-
-
-def _apart(marks: Sequence[Mark]) -> tuple[Mark, ...]:
-    """The marks, with labels to the left where another mark stands close to the right."""
-
-    def crowded(one: Mark) -> bool:
-        return any(
-            other is not one and 0 <= other.x.at - one.x.at < 20 and abs(other.y.at - one.y.at) < 16 for other in marks
-        )
-
-    return tuple(replace(mark, left=crowded(mark)) for mark in marks)
+    return [Section(id="predicted", title="Predicted against measured", parts=(chart, side))]
 
 
 def _level(row: Document, main: str) -> Value:
@@ -367,13 +262,13 @@ def _environment(document: Document) -> tuple[Section, ...]:
     if not rows:
         return ()
     titles = ("configurations", "took", "load average", "others' share", "stolen", "frequency", "temperature")
-    table = Table(
+    listed = Table(
         title="The device before and after each session",
         columns=(Column(title="process"), *(Column(title=t, number=t != "configurations") for t in titles)),
         rows=tuple(rows),
         note="Frequencies are means of the cores, temperatures those of the hottest zone; - is what is not told.",
     )
-    return (Section(id="environment", title="The device meanwhile", parts=(table,)),)
+    return (Section(id="environment", title="The device meanwhile", parts=(listed,)),)
 
 
 def _from_to(before: float | None, after: float | None, form: str) -> str:
@@ -410,7 +305,7 @@ def _front(document: Document) -> View:
     chosen = frozenset(
         k for k, p in enumerate(ordered) if p["number"] is not None and p["number"] == document["chosen"]
     )
-    table = Table(
+    listed = Table(
         title="Points",
         columns=tuple(heads),
         rows=tuple(rows),
@@ -431,7 +326,7 @@ def _front(document: Document) -> View:
         answer=pareto_headline(dict(document)),
         subject=subject,
         warnings=_warnings(document),
-        sections=(Section(id="front", title="The front", parts=(*parts, table), lines=tuple(lines)),),
+        sections=(Section(id="front", title="The front", parts=(*parts, listed), lines=tuple(lines)),),
         after=_environment(document),
         facts=_facts(document),
     )
@@ -447,34 +342,26 @@ _SCALES: Mapping[str, tuple[float, str]] = {"s": (1e3, "ms"), "B": (2.0**-20, "M
 
 def _scatter(document: Document, points: Sequence[Document]) -> Chart:
     first, second = document["objectives"][:2]
-    values = [[_scaled(p["estimates"][k], o["unit"]) for p in points] for k, o in enumerate((first, second))]
-    x, y = axis(values[0], 90, _WIDTH - 40), axis(values[1], 350, 20)
-    marks = [
-        Mark(
+    made = [
+        Point(
             label="" if p["number"] is None else str(p["number"]),
             told=f"{p['label']}: {estimate_value(p['estimates'][0]['value'], first)}, "
             f"{estimate_value(p['estimates'][1]['value'], second)}"
             f"{f'; {told}' if (told := dominance(document, p)) else ''}",
-            x=x.drawn(a),
-            y=y.drawn(b),
+            x=_scaled(p["estimates"][0], first["unit"]),
+            y=_scaled(p["estimates"][1], second["unit"]),
             kind="behind" if p["number"] is None else "chosen" if p["number"] == document["chosen"] else "other",
         )
-        for p, a, b in zip(points, *values, strict=True)
+        for p in points
     ]
     titles = [
         f"{o['name'].replace('-', ' ')}, {_SCALES.get(o['unit'], (1.0, o['unit'] or 'relative'))[1]}"
-        f"{' (logarithmic)' if scale.logarithmic else ''}"
-        for o, scale in ((first, x), (second, y))
+        for o in (first, second)
     ]
-    return Chart(
-        title=f"{titles[0]} and {titles[1]}: lower and further left is better",
-        width=_WIDTH,
-        height=400,
-        x=x,
-        x_title=titles[0],
-        y=y,
-        y_title=titles[1],
-        marks=_apart(marks),
+    return scattered(
+        f"{titles[0]} and {titles[1]}: lower and further left is better",
+        (titles[0], titles[1]),
+        made,
         note="Filled circles are on the front, with the number of the table; hollow squares are dominated.",
     )
 
@@ -512,14 +399,10 @@ def comparison(document: Document) -> Section:
 
 
 def _verdicts(title: str, what: str, rows: Sequence[Document], interval: str) -> Table:
-    return Table(
-        title=title,
-        columns=(
-            Column(title=what, number=False),
-            *(Column(title=t) for t in ("before", "after", "ratio", interval)),
-            Column(title="verdict", number=False),
-        ),
-        rows=tuple(
+    return table(
+        title,
+        (what, "before", "after", "ratio", interval, "verdict"),
+        (
             (
                 row["label"],
                 units.time(row["before_s"]),
@@ -528,8 +411,9 @@ def _verdicts(title: str, what: str, rows: Sequence[Document], interval: str) ->
                 ratio_interval(row),
                 verdict_words(row),
             )
-            for row in rows[:_MOST_ROWS]
+            for row in rows
         ),
+        words=(0, 5),
     )
 
 
@@ -543,37 +427,61 @@ def _compared(document: Document) -> View:
     )
 
 
+def _told(document: Document, report: Callable[..., None]) -> View:
+    """A document whose report is known: the report, between a picture of it and all rows of its lists."""
+    answer, warnings, told = recorded(document, report)
+    drawn = pictures(document)
+    proof = document.get("proof")
+    proved = view(proof) if proof else None
+    return View(
+        title=_title(document),
+        answer=answer,
+        subject="" if proved is None else proved.subject,
+        warnings=(*warnings, *(() if proved is None else proved.warnings)),
+        sections=(*drawn, *(() if proved is None else proved.sections), *told),
+        after=() if proved is None else proved.after,
+        facts=_plain_facts(document),
+    )
+
+
 def _others(document: Document) -> View:
     """A document of any format: its plain values, and its lists as tables."""
     sections: list[Section] = []
     for name, rows in tables_of(document).items():
-        names = dict.fromkeys(key for row in rows[:_MOST_ROWS] for key in row)
-        plain = [n for n in names if not any(isinstance(row.get(n), list | dict) for row in rows[:_MOST_ROWS])]
+        names = dict.fromkeys(key for row in rows[:MOST_ROWS] for key in row)
+        plain = [n for n in names if not any(isinstance(row.get(n), list | dict) for row in rows[:MOST_ROWS])]
         shown = plain[:_MOST_COLUMNS]
         if not shown or name in ("doubts", "missing"):
             continue
-        numeric = {n: all(isinstance(row.get(n), int | float | None) for row in rows[:_MOST_ROWS]) for n in shown}
-        left = len(rows) - _MOST_ROWS
-        table = Table(
-            title=name.replace("_", " "),
-            columns=tuple(Column(title=n.replace("_", " "), number=numeric[n]) for n in shown),
-            rows=tuple(tuple(_cell(row.get(n)) for n in shown) for row in rows[:_MOST_ROWS]),
-            note=f"and {left} more, which the embedded document has" if left > 0 else "",
+        words = [k for k, n in enumerate(shown) if any(isinstance(row.get(n), str) for row in rows[:MOST_ROWS])]
+        title = name.replace("_", " ")
+        part = table(
+            title,
+            (n.replace("_", " ") for n in shown),
+            (tuple(_cell(row.get(n)) for n in shown) for row in rows),
+            words=words,
         )
-        sections.append(Section(id=f"table-{len(sections)}", title=name.replace("_", " ").capitalize(), parts=(table,)))
-    facts = tuple(
-        (key.replace("_", " "), _cell(value))
-        for key, value in document.items()
-        if isinstance(value, str | int | float) and key not in ("format", "version")
-    )
-    kind = str(document.get("format", "found")).removeprefix("gnomon-")
+        sections.append(Section(id=f"table-{len(sections)}", title=title.capitalize(), parts=(part,)))
     return View(
-        title=kind.capitalize(),
+        title=_title(document),
         answer="",
         subject="",
         warnings=_warnings(document),
         sections=tuple(sections),
-        facts=facts,
+        facts=_plain_facts(document),
+    )
+
+
+def _title(document: Document) -> str:
+    kind = str(document.get("format", "found")).removeprefix("gnomon-")
+    return kind.replace("-", " ").capitalize()
+
+
+def _plain_facts(document: Document) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (key.replace("_", " "), _cell(value))
+        for key, value in document.items()
+        if isinstance(value, str | int | float) and key not in ("format", "version")
     )
 
 

@@ -1,11 +1,24 @@
-"""The JSON document of `gnomon overlay collect`."""
+"""The JSON documents of `gnomon overlay collect` and `analyze`.
+
+Regrets are shares: what is lost against the fastest configuration of a device. M is their sum over the devices.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from gnomon.jobs.tune.document import FailureCount, TunedDevicePart, TunedModelPart
+from gnomon.jobs.tune.document import (
+    FailureCount,
+    FailurePart,
+    RatioPart,
+    TimesPart,
+    TunedDevicePart,
+    TunedModelPart,
+)
+
+ByDevice = Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +52,205 @@ class CollectDocument:
     failures: tuple[FailureCount, ...]
     seconds: float
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectedDocument:
+    """What `gnomon overlay collect` measured of all logs on all devices."""
+
+    format: Literal["gnomon-overlay-collected"]
+    version: Literal[1]
+    collected: tuple[CollectDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerUp:
+    """The configuration of next least M."""
+
+    configuration: str
+    M: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerOption:
+    """A configuration of a layer, the devices that found it, its M, and what it loses on each device."""
+
+    configuration: str
+    host: str
+    M: float | None
+    regret: ByDevice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastWorst:
+    """The configuration that loses least on its worst device, where that is not the choice."""
+
+    configuration: str
+    host: str
+    M: float | None
+    mean_regret: float | None
+    regret: ByDevice
+    worst_regret: float | None
+    worst_device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncompletePart:
+    """A configuration that was not timed on all devices."""
+
+    configuration: str
+    host: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTrialPart:
+    """A configuration that failed on a device, and how."""
+
+    configuration: str
+    device: str
+    stage: str
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenLayer:
+    """A layer and its choice. `times` and `theta` are its seconds and the least there are, by device.
+
+    `estimate` is where the choice lies on a device between its best and the others' (0 and 1); `confidence` how often
+    it is chosen again from resampled times, with bounds of M; `close` are configurations that it is not sure against.
+    `options` are the 12 of least M, the choice among them.
+    """
+
+    name: str
+    layer: str
+    weight: int
+    share: float
+    M: float | None
+    mean_regret: float | None
+    host: str
+    configuration: str
+    times: ByDevice
+    theta: ByDevice
+    regret: ByDevice
+    estimate: ByDevice
+    worst_regret: float | None
+    worst_device: str
+    confidence: float | None
+    M_low: float | None
+    M_high: float | None
+    runner_up: RunnerUp | None
+    close: tuple[str, ...]
+    configurations: int
+    options: tuple[LayerOption, ...]
+    incomplete: tuple[IncompletePart, ...]
+    failed: tuple[FailedTrialPart, ...]
+    minimax: LeastWorst | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndecidedLayer:
+    """A layer without a choice, and why."""
+
+    name: str
+    layer: str
+    reason: str
+    incomplete: tuple[IncompletePart, ...]
+    failed: tuple[FailedTrialPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossPart:
+    """What the network loses: by M, on average and at worst over devices, and on each."""
+
+    M: float | None
+    mean_regret: float | None
+    worst_regret: float | None
+    regret: ByDevice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalPart:
+    """What the network loses under the choice, and under what loses least at worst; `layers` are those decided."""
+
+    M: float | None
+    mean_regret: float | None
+    worst_regret: float | None
+    regret: ByDevice
+    minimax: LossPart
+    layers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPart:
+    """What one device's own best loses where it is used on all; null where it was not measured on all."""
+
+    M: float | None
+    worst_regret: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortfolioLayer:
+    """The best few configurations of a layer, and which serves which device."""
+
+    name: str
+    configurations: tuple[str, ...]
+    M: float | None
+    proven: bool
+    serves: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortfolioPart:
+    """The best `size` configurations of each layer."""
+
+    size: int
+    layers: tuple[PortfolioLayer, ...]
+    M: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPart:
+    """The files that were written, by device."""
+
+    records: Mapping[str, str]
+    databases: Mapping[str, str]
+    libraries: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredChoice:
+    """The whole network on a device under a choice: "overlay", "untuned", "own:<host>"; ratios are paired by process.
+
+    `to_own` is over the time of the device's own best, `to_overlay` over that of the overlay.
+    """
+
+    device: str
+    choice: str
+    time: TimesPart | None
+    to_own: RatioPart | None
+    to_overlay: RatioPart | None
+    max_error: float | None
+    failure: FailurePart | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeDocument:
+    """One configuration a layer that is good on all devices: `gnomon overlay analyze`."""
+
+    format: Literal["gnomon-overlay-analyze"]
+    version: Literal[1]
+    model: TunedModelPart
+    devices: tuple[str, ...]
+    hosts: tuple[str, ...]
+    replayable: bool
+    layers: tuple[ChosenLayer, ...]
+    undecided: tuple[UndecidedLayer, ...]
+    total: TotalPart
+    own: Mapping[str, OwnPart]
+    portfolio: PortfolioPart | None
+    notes: tuple[str, ...]
+    written: WrittenPart
+    network: tuple[MeasuredChoice, ...]
+    pictures: tuple[str, ...]

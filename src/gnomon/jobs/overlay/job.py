@@ -99,7 +99,7 @@ class Analysis(Answer):
     __repr__ = Answer.__repr__
 
     def document(self) -> dict[str, Any]:
-        """What `gnomon overlay analyze --json` prints, but for what is written and measured."""
+        """What `gnomon overlay analyze --json` prints; nothing is written, measured and drawn yet."""
         return self.told
 
     def chosen(self) -> dict[str, str]:
@@ -164,6 +164,8 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         meter.step()
     decided = [choice for choice in choices if choice.chosen is not None]
     document = {
+        "format": "gnomon-overlay-analyze",
+        "version": 1,
         "model": {"name": records[0].model.name, "sha256": records[0].model.sha256, "dtype": records[0].model.dtype},
         "devices": list(pooled.devices),
         "hosts": sorted({one.host for one in records}),
@@ -174,6 +176,9 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         "own": _own_totals(layers, network),
         "portfolio": _portfolio(layers, choices, network.shares, request) if request.portfolio else None,
         "notes": _notes(records, pooled),
+        "written": {"records": {}, "databases": {}, "libraries": {}},
+        "network": [],
+        "pictures": [],
     }
     return Analysis(
         records=records,
@@ -241,9 +246,30 @@ def _row(
         "runner_up": {"configuration": second, "M": _number(metric[second])} if second else None,
         "close": list(sure.close) if sure else [],
         "configurations": choice.complete,
+        "options": _options(times, choice),
         "incomplete": _incomplete(times, choice),
         "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
     }
+
+
+_MOST_OPTIONS = 12
+
+
+def _options(times: LayerTimes, choice: LayerChoice) -> list[dict[str, Any]]:
+    """The configurations of least M, the chosen one among them, with what each loses on each device."""
+    regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
+    known = np.flatnonzero(np.isfinite(choice.metric))
+    best = known[np.argsort(choice.metric[known], kind="stable")][:_MOST_OPTIONS].tolist()
+    kept = best if choice.chosen in best else [*best[:-1], choice.chosen]
+    return [
+        {
+            "configuration": times.configurations[k],
+            "host": ", ".join(times.hosts[k]),
+            "M": _number(choice.metric[k]),
+            "regret": _by_device(times.devices, regrets[k].tolist()),
+        }
+        for k in kept
+    ]
 
 
 def _minimax(other: LayerChoice) -> dict[str, Any]:

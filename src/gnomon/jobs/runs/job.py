@@ -104,6 +104,17 @@ class CandidatePart:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunsDocument:
+    """The newest campaigns of a record, and whether it has `more`: `gnomon runs` and `runs list`."""
+
+    format: Literal["gnomon-runs"]
+    version: Literal[1]
+    record: str
+    campaigns: tuple[CampaignRow, ...]
+    more: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunDocument:
     """What `gnomon runs show` prints of a campaign: docs/record.md describes its fields."""
 

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import datetime
-from importlib import import_module
 from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import failure_text
-
-REPORTS: Mapping[str, str] = {
-    "gnomon-place": "gnomon.jobs.place.report:place_report",
-    "gnomon-profile": "gnomon.jobs.place.report:profile_report",
-    "gnomon-pareto": "gnomon.jobs.pareto.report:pareto_report",
-    "gnomon-stab": "gnomon.jobs.stab.report:stab_report",
-}
-"""What writes the report of a document that is kept, by its `format`."""
-
-
-def report_of(document: Mapping[str, Any]) -> Callable[..., None] | None:
-    """What writes the report of a document: report(document, page); None where there is none for its format."""
-    place = REPORTS.get(str(document.get("format")))
-    if place is None:
-        return None
-    module, _, name = place.partition(":")
-    found: Callable[..., None] = getattr(import_module(module), name)
-    return found
 
 
 def runs_report(document: dict[str, Any], page: Page) -> None:

@@ -52,11 +52,11 @@ def selection_report(document: Mapping[str, Any], page: Page) -> None:
         f"{networks(before)} networks are left ({part(after, before)}).",
         answer=True,
     )
-    if "share_kept" in document:
+    if document.get("share_kept") is not None:
         kept, low, high = document["share_kept"]
         told = f"{percent(kept)} [{points(low)}, {points(high)}]"
         say(page, f"They keep {told} of the expected hypervolume of accuracy and latency.")
-    if "stability" in document:
+    if document.get("stability") is not None:
         say(
             page,
             f"From networks measured again the choice is expected to be {units.share(document['stability'])} the same.",
@@ -97,7 +97,7 @@ def _family(document: Mapping[str, Any], page: Page) -> None:
     with page.details("the families beside each other"):
         _families(contenders, page)
     if walked:
-        counted = ", ".join(f"{name} {count}" for name, count in document.get("counts", {}).items())
+        counted = ", ".join(f"{name} {count}" for name, count in (document.get("counts") or {}).items())
         page.line(f"Why {document['family']}: it was first to have enough cheap networks ({counted}).")
         _kind(document["accuracies"], page)
         with page.details("the networks that decided"):
@@ -138,7 +138,7 @@ def _group(document: Mapping[str, Any], number: int, names: Sequence[str], page:
     """The primitives that a cell group keeps, with how often each is on the front; then the dropped ones."""
     page.heading(f"Cell group {number}")
     meanings = document["meanings"]
-    known = {one["name"]: one for one in document.get("primitives", ())[number : number + 1] for one in one}
+    known = {one["name"]: one for group in (document.get("primitives") or ())[number : number + 1] for one in group}
     columns = [Column(title="kept", number=False), Column(title="made of", number=False)]
     if known:
         columns[1:1] = [Column(title="on the front"), Column(title="95 % interval")]
@@ -163,7 +163,7 @@ def _interval(one: Mapping[str, Any]) -> str:
 def _rare(document: Mapping[str, Any], page: Page) -> None:
     """Says why primitives stay that are on the front less often than one that goes."""
     rare = []
-    for group in document.get("primitives", ()):
+    for group in document.get("primitives") or ():
         most = max((one["frequency"] for one in group if not one["stays"]), default=0.0)
         rare += [one for one in group if one["stays"] and one["frequency"] < most]
     kept = sum(map(len, document["groups"]))

@@ -113,3 +113,97 @@ def _blocks(row: Row) -> list[Block]:
         if process.isdecimal() and block.isdecimal():
             made.append(Block(process=int(process), block=int(block), values_s=tuple(values_s)))
     return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesDocument:
+    """Tables of one file, one a runtime: `gnomon table import`."""
+
+    format: Literal["gnomon-tables"]
+    version: Literal[1]
+    tables: tuple[TableDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferingUnit:
+    """A unit in both tables: its seconds in each, the second over the first, and whether that is more than noise."""
+
+    id: str
+    label: str
+    times_s: tuple[float, float]
+    ratio: float
+    apart: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDiffDocument:
+    """How two tables differ: `gnomon table diff`. `only` are the units of one alone; `ratio` is the geometric mean."""
+
+    format: Literal["gnomon-table-diff"]
+    version: Literal[1]
+    tables: tuple[str, str]
+    unlike: tuple[str, ...]
+    only: tuple[tuple[str, ...], tuple[str, ...]]
+    ratio: float | None
+    apart: int
+    units: tuple[DifferingUnit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSpace:
+    """A search space: how many nets it has, in digits, and how many units."""
+
+    name: str
+    nets: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpacesDocument:
+    """The search spaces that are known by name: `gnomon table spaces`."""
+
+    format: Literal["gnomon-table-spaces"]
+    version: Literal[1]
+    spaces: tuple[KnownSpace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableExportDocument:
+    """The files that a table was written as, and what was left out: `gnomon table export`."""
+
+    format: Literal["gnomon-table-export"]
+    version: Literal[1]
+    files: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockPart:
+    """A block of a YAML table: its kind and attributes by its name, seconds, and how often it was measured."""
+
+    name: str
+    kind: str
+    attributes: Mapping[str, str]
+    mean_s: float
+    std_s: float | None
+    count: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockSum:
+    """The sum of blocks that were named."""
+
+    blocks: int
+    mean_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlocksDocument:
+    """A YAML table of blocks: `gnomon table blocks`. `left_out` is what of the file is wrong."""
+
+    format: Literal["gnomon-table-blocks"]
+    version: Literal[1]
+    file: str
+    blocks: tuple[BlockPart, ...]
+    left_out: tuple[str, ...]
+    sum: BlockSum | None

@@ -45,6 +45,8 @@ def compare(first: Path, second: Path) -> dict[str, Any]:
     units = [{row.unit for row in table.rows} for table in (ones, others)]
     logs = [math.log(d.ratio) for d in found]
     return {
+        "format": "gnomon-table-diff",
+        "version": 1,
         "tables": [str(first), str(second)],
         "unlike": unlike(ones.manifest, others.manifest),
         "only": [
@@ -84,6 +86,8 @@ def blocks_document(file: Path, names: Sequence[str] = ()) -> dict[str, Any]:
         complaints.raise_any()
     chosen = [_block(table, name) for name in names]
     return {
+        "format": "gnomon-table-blocks",
+        "version": 1,
         "file": str(file),
         "blocks": [_document(block) for block in table.blocks.values()],
         "left_out": list(complaints.told),

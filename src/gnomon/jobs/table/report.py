@@ -47,14 +47,15 @@ def table_report(document: dict[str, Any], page: Page) -> None:
     page.path("table", document["table"])
 
 
-def tables_report(documents: list[dict[str, Any]], page: Page) -> None:
+def tables_report(document: dict[str, Any], page: Page) -> None:
     """Tables of one file, one a runtime: first where each is, then what each holds."""
+    documents = document["tables"]
     page.headline(f"{len(documents)} tables, one a runtime.")
-    for document in documents:
-        page.path(document["context"]["runtime"], document["table"])
-    for document in documents:
+    for one in documents:
+        page.path(one["context"]["runtime"], one["table"])
+    for one in documents:
         page.line("")
-        table_report(document, page)
+        table_report(one, page)
 
 
 def _measured_with(context: dict[str, Any], clock: str) -> str:

@@ -144,6 +144,61 @@ class TuneDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TunedDocument:
+    """What `gnomon tune` found on several devices, one after the other."""
+
+    format: Literal["gnomon-tuned"]
+    version: Literal[1]
+    tuned: tuple[TuneDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFile:
+    """A copy of a model that tuning kept."""
+
+    name: str
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFile:
+    """A record file: its device, and where its configurations were found. `problem`: why it cannot be read."""
+
+    path: str
+    device: str
+    found_on: str
+    model: str
+    dtype: str
+    layers: int
+    trials: int
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryFile:
+    """A compiled network. `problem`: why its description cannot be read."""
+
+    path: str
+    bytes: int
+    device: str
+    model: str
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedFilesDocument:
+    """What tuning has made in a folder: `gnomon tune list`."""
+
+    format: Literal["gnomon-tuned-files"]
+    version: Literal[1]
+    folder: str
+    models: tuple[ModelFile, ...]
+    records: tuple[RecordFile, ...]
+    libraries: tuple[LibraryFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunLayerPart:
     """A layer that was timed by itself, and its share of the network."""
 

@@ -222,6 +222,8 @@ def view(out: Path | None = None) -> dict[str, Any]:
     """What there is: a document of `gnomon tune list`. Files that cannot be read are in it with the `problem`."""
     folder = tune_folder(out)
     return {
+        "format": "gnomon-tuned-files",
+        "version": 1,
         "folder": str(folder.root),
         "models": [
             {"name": str(path.relative_to(folder.models)), "path": str(path), "bytes": _size(path)}
@@ -257,11 +259,12 @@ def _record(path: Path) -> dict[str, Any]:
         "dtype": found.model.dtype,
         "layers": len(found.layers),
         "trials": len(found.trials),
+        "problem": None,
     }
 
 
 def _library(path: Path) -> dict[str, Any]:
-    made = {"path": str(path), "bytes": _size(path), "device": "unknown", "model": "unknown"}
+    made = {"path": str(path), "bytes": _size(path), "device": "unknown", "model": "unknown", "problem": None}
     try:
         told = read_description(path)
     except GnomonError as error:

@@ -117,6 +117,8 @@ def find_front(
     exact = {network.id for network in networks_of(study, front)}
     told = [one for number, some in enumerate(rounds, 1) for one in _predicted(study, some, number, exact)]
     found: dict[str, Any] = {
+        "format": "gnomon-space-front",
+        "version": 1,
         "profile": str(asked.profile),
         "method": method,
         "toolchain": toolchain,

@@ -95,6 +95,8 @@ class Selected(Answer):
         counts = [len(one.primitives) for name, one in families.items() if self.family in (None, name)]
         before = sum(counts) ** self.study.layout.group_count
         return {
+            "format": "gnomon-space-select",
+            "version": 1,
             "profile": str(self.asked.profile),
             "rule": self.asked.rule,
             "method": self.method,
@@ -113,6 +115,7 @@ class Selected(Answer):
             "lookup": None if self.lookup is None else str(self.lookup),
             "lookup_model": None if self.model is None else self.model.document(),
             "latency_file": self.lookup is not None and self.study.document.names_latency_file,
+            **dict.fromkeys(_DETAILS),
             **self.details,
         }
 
@@ -221,6 +224,10 @@ def _by_published_rule(
         "networks": len(known.values),
     }
     return found.groups, found.family, {"networks": walked, "counts": found.counts, "accuracies": accuracies}
+
+
+_DETAILS = ("why", "share_kept", "stability", "primitives", "contenders", "networks", "counts", "accuracies")
+"""What rules tell of themselves; null where another decided."""
 
 
 def _pareto_details(found: ParetoSelection) -> dict[str, Any]:

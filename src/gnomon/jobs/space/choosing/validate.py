@@ -101,6 +101,8 @@ def validate_selection(
     seen = {name: proofs[0][name] for name in drawn if name in proofs[0]}
     timed = {name: proofs[1][name] for name in drawn if name in proofs[1]}
     found = {
+        "format": "gnomon-space-validate",
+        "version": 1,
         "profile": str(asked.profile),
         "toolchain": toolchain,
         "networks": len(drawn),

@@ -132,6 +132,8 @@ def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = (
     accuracy, latency = read_rows(path, study)
     question = read_question(path)
     return {
+        "format": "gnomon-space",
+        "version": 1,
         "profile": str(path),
         "numbering": study.numbering,
         "data": question["data"]["name"],
@@ -147,6 +149,9 @@ def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = (
         },
         "accuracy": _accuracy(study, accuracy, method),
         "latency": [_toolchain(study, latency, name) for name in toolchains_of(latency)],
+        "seconds": {},
+        "notes": [],
+        "pictures": [],
     }
 
 
@@ -251,9 +256,10 @@ def _selection_faults(selection: Mapping[str, Any]) -> list[str]:
     ]
     if not _lists(selection.get("groups"), lambda name: isinstance(name, str)):
         wrong.append("$.groups: a list of lists of names expected")
-    if not _lists(selection.get("primitives", []), _is_kept):
+    kept = selection.get("primitives")
+    if kept is not None and not _lists(kept, _is_kept):
         wrong.append("$.primitives: a list of lists of a name and a frequency each expected")
-    if "share_kept" in selection and not _numbers(selection["share_kept"], 3):
+    if selection.get("share_kept") is not None and not _numbers(selection["share_kept"], 3):
         wrong.append("$.share_kept: three shares expected")
     return [f"{_FILES['selection']}: {told}" for told in wrong]
 

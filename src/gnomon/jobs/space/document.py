@@ -1,0 +1,501 @@
+"""The JSON documents of `gnomon space`, as records: their schemas are made from these, and they are read by these.
+
+What makes each document stands beside its job. Shares are of 1; three numbers in a list are a value and the ends of its
+95 % interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Three = tuple[float, float, float]
+"""A value and the ends of its 95 % interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimitivePart:
+    """A primitive, and what it is made of in words."""
+
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyPart:
+    """A family of primitives: the default one, how many one-change variants and networks there are (in digits)."""
+
+    primitives: tuple[PrimitivePart, ...]
+    default: str
+    swaps: int
+    networks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedNetwork:
+    """A network that could not be trained or measured, and why."""
+
+    network: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedPart:
+    """A trained network: the share of images that it gets right, and the standard error of that."""
+
+    id: str
+    family: str
+    accuracy: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedPart:
+    """A one-change variant with the accuracy that is believed of it, and its 95 % interval."""
+
+    id: str
+    primitives: tuple[str, ...]
+    accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingPart:
+    """A family's one-change variants, the best first.
+
+    `repeatability` is the Kendall's tau that is expected of two such rankings; `noise` the standard deviation of one
+    training after another, null where no network was trained twice.
+    """
+
+    family: str
+    method: str
+    repeatability: float
+    noise: float | None
+    trainings: int
+    networks: tuple[RankedPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyPart:
+    """What trainings by a method told; `imported` are how many came from each file, `cpu_seconds` what they took."""
+
+    method: str
+    trainings: int
+    failed: tuple[FailedNetwork, ...]
+    images: int
+    noise: float | None
+    cpu_seconds: float
+    imported: Mapping[str, int]
+    without_error: int
+    trained: tuple[TrainedPart, ...]
+    rankings: tuple[RankingPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredNetwork:
+    """A network that a toolchain made and a runtime ran: seconds of a call with the 95 % interval.
+
+    `correct` is the share of images that it got right there, `quantised` that of its convolutions in 8 bits.
+    """
+
+    id: str
+    primitives: tuple[str, ...]
+    latency_s: float | None
+    low_s: float | None
+    high_s: float | None
+    correct: float | None
+    quantised: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPart:
+    """A quantised toolchain against its twin in float32: the median ratio of times, and the loss of accuracy."""
+
+    toolchain: str
+    twin: str
+    networks: int
+    ratio: float
+    low: float
+    high: float
+    faster: int
+    drop: float | None
+    worst_drop: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutPart:
+    """How far a way of predicting is off, relative, on networks that it was not fitted to."""
+
+    networks: int
+    mean: float
+    median: float
+    p90: float
+    tau: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictorPart:
+    """How a family's latencies are predicted, why so, and what was found out on mixed networks."""
+
+    way: str
+    why: str
+    held_out: Mapping[str, HeldOutPart]
+    noise: float | None
+    width: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolchainPart:
+    """All networks that a toolchain made, and how well others can be predicted from them, by family."""
+
+    toolchain: str
+    clock: str
+    networks: tuple[MeasuredNetwork, ...]
+    failed: tuple[FailedNetwork, ...]
+    imported: Mapping[str, int]
+    compared: ComparedPart | None
+    least_quantised: float | None
+    predictors: Mapping[str, PredictorPart]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceDocument:
+    """What a profile holds: `gnomon space profile`, `show` and `import`.
+
+    `seconds` are those of the wall by part of the work, this time; `pictures` are files that were drawn.
+    """
+
+    format: Literal["gnomon-space"]
+    version: Literal[1]
+    profile: str
+    numbering: str
+    data: str
+    groups: int
+    families: Mapping[str, FamilyPart]
+    accuracy: AccuracyPart | None
+    latency: tuple[ToolchainPart, ...]
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...]
+    pictures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupErrorPart:
+    """How far sums of a lookup table are off on networks that it was not made of, relative."""
+
+    networks: int
+    mean: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupPart:
+    """What the lookup table is a model of, why of that, and the errors of each that could be tested."""
+
+    model: str
+    why: str
+    held_out: Mapping[str, LookupErrorPart]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrequencyPart:
+    """How often a primitive is on the front over posterior samples, with bounds; whether it stays, and would again."""
+
+    name: str
+    frequency: float
+    low: float
+    high: float
+    stays: bool
+    again: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContenderPart:
+    """A family beside the others: the hypervolume expected of its front, and that of its measured networks."""
+
+    family: str
+    expected: float
+    measured: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkedPart:
+    """A network that the published rule walked, and its cost."""
+
+    id: str
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleAccuracies:
+    """Whether the published rule saw accuracies as measured or as believed, and how many were trained."""
+
+    kind: Literal["measured", "believed"]
+    trained: int
+    networks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionDocument:
+    """The primitives that each cell group keeps: `gnomon space select`.
+
+    `why`, `share_kept`, `stability`, `primitives` and `contenders` are the rule pareto's, `networks`, `counts` and
+    `accuracies` those of the published rules; each is null where the other decided.
+    """
+
+    format: Literal["gnomon-space-select"]
+    version: Literal[1]
+    profile: str
+    rule: str
+    method: str
+    toolchain: str
+    imported: Mapping[str, Mapping[str, int]]
+    images_known: bool
+    proofs: tuple[str, ...]
+    numbering: str
+    family: str | None
+    groups: tuple[tuple[str, ...], ...]
+    meanings: Mapping[str, str]
+    unlike_aw_nas: tuple[str, ...]
+    networks_before: str
+    networks_after: str
+    output: str
+    lookup: str | None
+    lookup_model: LookupPart | None
+    latency_file: bool
+    why: str | None
+    share_kept: Three | None
+    stability: float | None
+    primitives: tuple[tuple[FrequencyPart, ...], ...] | None
+    contenders: tuple[ContenderPart, ...] | None
+    networks: tuple[WalkedPart, ...] | None
+    counts: Mapping[str, int] | None
+    accuracies: RuleAccuracies | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedPoint:
+    """What is predicted of a network: the share of images, and seconds."""
+
+    accuracy: Three
+    latency_s: Three
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPoint:
+    """What was measured of a network, null where it was not, and why."""
+
+    accuracy: Three | None
+    latency_s: Three | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontNetwork:
+    """A network of a front: whether it is exactly on the predicted one, and among the best as measured.
+
+    `chance` is that it is on the true front, `meets` that it meets the bound.
+    """
+
+    id: str
+    primitives: tuple[str, ...]
+    on_front: bool
+    round: int
+    chance: float
+    meets: float
+    predicted: PredictedPoint
+    measured: MeasuredPoint | None
+    best: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontVolumes:
+    """The hypervolume of the measured networks by what was predicted of them, and as measured."""
+
+    predicted: float
+    measured: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldAccuracies:
+    """Accuracies predicted against measured: shares of images, how many lay in the 95 % interval, and the rank."""
+
+    mean_error: float
+    inside: float
+    tau: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLatencies:
+    """Latencies predicted against measured, relative; how many lay in the 95 % interval, and the rank."""
+
+    mean_error: float
+    worst_error: float
+    inside: float
+    tau: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldFront:
+    """What measuring a front told: how many are best, and what share of all networks' hypervolume they reach."""
+
+    networks: int
+    best: int
+    hypervolume: FrontVolumes
+    share: Three
+    accuracy: HeldAccuracies
+    latency: HeldLatencies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceFrontDocument:
+    """The best networks of the full space, predicted and measured: `gnomon space front`."""
+
+    format: Literal["gnomon-space-front"]
+    version: Literal[1]
+    profile: str
+    method: str
+    toolchain: str
+    latency_bound_s: float | None
+    measure: bool
+    proofs: bool
+    space: str
+    on_front: int
+    rounds: int
+    share: Three
+    latency_model: LookupErrorPart | None
+    networks: tuple[FrontNetwork, ...]
+    measured: HeldFront | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAccuracies:
+    """Accuracies of new networks predicted before and measured now, as in `HeldAccuracies`, and of how many."""
+
+    networks: int
+    mean_error: float
+    inside: float
+    tau: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLatencies:
+    """Latencies of new networks predicted before and measured now, relative, and of how many."""
+
+    networks: int
+    mean_error: float
+    worst_error: float
+    tau: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpacesPart:
+    """Networks of the reduced space against those of the full one at equal latency.
+
+    `statistic` is how far their distributions are apart at most, with the probabilities of that by chance. At each of
+    the `thresholds` of the error stands the share of networks below it.
+    """
+
+    statistic: float
+    p_value: float
+    p_ahead: float
+    median_full: Three
+    median_reduced: Three
+    thresholds: tuple[float, ...]
+    full: tuple[float, ...]
+    reduced: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontsVolumes:
+    """The hypervolume of the fronts of both spaces as measured."""
+
+    reduced: float
+    full: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontsPart:
+    """What the front of the reduced space reaches of that of the full one: their networks, and the ratio."""
+
+    networks: tuple[int, int]
+    in_both: int
+    hypervolume: FrontsVolumes
+    measured_ratio: float | None
+    ratio: Three
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationDocument:
+    """What a selection promised against new networks: `gnomon space validate`."""
+
+    format: Literal["gnomon-space-validate"]
+    version: Literal[1]
+    profile: str
+    toolchain: str
+    networks: int
+    accuracy: NewAccuracies | None
+    latency: NewLatencies | None
+    spaces: SpacesPart | None
+    fronts: FrontsPart | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceExportDocument:
+    """A csv of networks: `gnomon space export`."""
+
+    format: Literal["gnomon-space-export"]
+    version: Literal[1]
+    file: str
+    rows: int
+    accuracies: int
+    latencies: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPrimitive:
+    """A primitive by its name; equal digests are equal blocks, whatever their numbers."""
+
+    name: str
+    family: str
+    meaning: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimitivesDocument:
+    """The primitives of a numbering: `gnomon space primitives`."""
+
+    format: Literal["gnomon-space-primitives"]
+    version: Literal[1]
+    numbering: str
+    primitives: tuple[KnownPrimitive, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingTool:
+    """What a toolchain lacks here, and how to get it."""
+
+    what: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownToolchain:
+    """A toolchain, the runtime that measures what it makes, and what is missing for it here."""
+
+    name: str
+    measured_by: str
+    missing: tuple[MissingTool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolchainsDocument:
+    """The toolchains: `gnomon space toolchains`."""
+
+    format: Literal["gnomon-space-toolchains"]
+    version: Literal[1]
+    toolchains: tuple[KnownToolchain, ...]
