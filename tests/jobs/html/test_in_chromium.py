@@ -11,7 +11,7 @@ import pytest
 from tests.cli.placement_kit import placement
 from tests.jobs.html.browser import Page, chromium, needs_chromium
 from tests.jobs.html.kit import HOSTILE, hostile
-from tests.jobs.test_job_documents import OPERATORS, large
+from tests.jobs.test_job_documents import FOUND, OPERATORS, large
 
 from gnomon.jobs.html.page import page
 from gnomon.jobs.place.document import place_document
@@ -34,6 +34,34 @@ def opened(browser: Page, folder: Path, *documents: dict[str, Any]) -> Page:
     assert browser.said() == []
     assert browser.value("document.documentElement.dataset.errors") == "0"
     return browser
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_every_document_is_drawn_without_a_word(browser: Page, tmp_path: Path, name: str) -> None:
+    found = opened(browser, tmp_path, FOUND[name])
+    assert found.value("document.querySelectorAll('h1').length") == 1
+    ids = "[...document.querySelectorAll('[id]')].map((one) => one.id)"
+    assert found.value(f"(() => {{ const all = {ids}; return all.length - new Set(all).size; }})()") == 0
+    links = "[...document.querySelectorAll('nav a')].filter((one) => !document.getElementById(one.hash.slice(1)))"
+    assert found.value(f"{links}.length") == 0
+    torn = "[...document.querySelectorAll('svg.chart path')].filter((one) => /NaN|undefined|None/.test(one.outerHTML))"
+    assert found.value(f"{torn}.length") == 0
+
+
+def test_what_traces_tell_is_drawn_where_nothing_was_run(browser: Page, tmp_path: Path) -> None:
+    name = next(name for name in FOUND if name.startswith("stab"))
+    found = opened(browser, tmp_path, FOUND[name])
+    heads = "[...document.querySelectorAll('#operators-table thead th')].map((one) => one.textContent.trim())"
+    assert found.value(heads)[-2:] == ["cpu", "ruy"]
+
+
+def test_a_heat_map_is_darker_where_more_is_lost(browser: Page, tmp_path: Path) -> None:
+    found = opened(browser, tmp_path, FOUND["analyze by hand"])
+    cells = "[...document.querySelectorAll('td[class*=\" h\"]')].map((one) => [one.textContent, one.className])"
+    told = found.value(cells)
+    shades = {int(kind.rpartition("h")[2]) for _, kind in told}
+    assert len(told) >= 4 and len(shades) > 1
+    assert all(kind.endswith(" h0") for text, kind in told if text == "0")
 
 
 def test_operators_sort_and_are_searched(browser: Page, tmp_path: Path) -> None:

@@ -58,10 +58,17 @@
   // ---- what is shown of a run
 
   const drawn = JSON.parse(byId("gnomon-drawn").textContent);
+  // A schedule that nothing proved has a time of each operator on each backend, and no runs.
+  const NO_RUNS = { samples: { process: [], block: [], wall_us: [], cpu_us: null }, profile: null };
+  const traced = (operators) => [...new Set(operators.flatMap((op) => Object.keys(op.times_us || {})))].map((label) => ({
+    label, runs: NO_RUNS, assignment: operators.map((op) => (op.times_us[label] === undefined ? null : op.exact)),
+    operators_s: operators.map((op) => (op.times_us[label] === undefined ? null : op.times_us[label] * 1e-6)),
+  }));
   const load = (number) => {
-    const whole = JSON.parse(byId("gnomon-document" + (number ? "-" + (number + 1) : "")).textContent);
+    const told = JSON.parse(byId("gnomon-document" + (number ? "-" + (number + 1) : "")).textContent);
+    const whole = told.proof || told;
     const operators = whole.operators || [];
-    const rows = whole.contenders || whole.columns || whole.points || [];
+    const rows = whole.contenders || whole.columns || whole.points || traced(operators);
     const places = new Map(operators.map((row, place) => [row.index, place]));
     const configurations = rows.filter((row) => row.runs && !row.failure).map((row) => {
       const own = row.operators_s && row.operators_s.length ? row.operators_s : null;
@@ -833,6 +840,6 @@
     buildTimeline();
     buildSamples();
     choose(useful[0][0]);
-  }
+  } else root.dataset.drawn = String(Math.round(performance.now()));
   root.dataset.ready = String(Math.round(performance.now()));
 })();
