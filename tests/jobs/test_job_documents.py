@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from tests.cli.placement_kit import TARGET, contender, graph, placement, profiled, proved
+from tests.jobs.space.kits import space_kit
+from tests.report import tuning_kit
 
 import gnomon
 from gnomon.core import codec
@@ -26,12 +28,28 @@ from gnomon.session.document import runs_of
 from gnomon.session.kernels import divided
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cli" / "golden"
+KITS = {
+    "space": space_kit.profile(),
+    "selection": space_kit.selection(),
+    "published selection": space_kit.published(),
+    "validation": space_kit.validation(),
+    "front": space_kit.front(),
+    "predicted front": space_kit.front(measured=False),
+    "tune": tuning_kit.tune(),
+    "exec": tuning_kit.ran(),
+    "tune list": tuning_kit.view(),
+    "collect": tuning_kit.collect(),
+    "analyze": tuning_kit.analyze(),
+}
+"""Documents of jobs that take long, as the tests of their reports have them."""
 
 
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     """Documents that commands printed, and some made by hand."""
     yield "place by hand", json.loads(json_text(place_document(placement())))
     yield "profile by hand", json.loads(json_text(profile_document(profiled())))
+    for name, made in KITS.items():
+        yield f"{name} by hand", json.loads(json_text(made))
     for file in sorted(GOLDEN.glob("*.json")):
         for command, answer in json.loads(file.read_text(encoding="utf-8")).items():
             found = answer.get("out") if isinstance(answer, dict) else None
@@ -180,3 +198,87 @@ def profile_of(names: tuple[tuple[str, str], ...], key: str) -> Measured:
 
 def test_a_document_of_a_large_model_stays_small() -> None:
     assert len(json_text(large())) < 4 << 20
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "place": ("place", "fleet"),
+    "profile": ("profile",),
+    "pareto": ("pareto", "unattended-carried"),
+    "unattended fetch": ("unattended-fetched",),
+    "unattended list": ("unattended-jobs",),
+    "unattended remove": ("unattended-removed",),
+    "unattended start": ("unattended-job",),
+    "unattended status": ("unattended-job",),
+    "unattended stop": ("unattended-job",),
+    "stab": ("stab",),
+    "oplist": ("oplist",),
+    "solve": ("solve",),
+    "front": ("front",),
+    "table blocks": ("table-blocks",),
+    "table build": ("table",),
+    "table check": ("table",),
+    "table diff": ("table-diff",),
+    "table export": ("table-export",),
+    "table import": ("table", "tables"),
+    "table merge": ("table",),
+    "table spaces": ("table-spaces",),
+    "estimator count": ("estimator-count",),
+    "estimator eval": ("estimator-evaluation",),
+    "estimator explain": ("estimator-explanation",),
+    "estimator export": ("estimator-export",),
+    "estimator fit": ("estimator-fit",),
+    "estimator import": ("estimator-import",),
+    "estimator measure": ("nets",),
+    "estimator predict": ("estimator-predictions", "model-prediction"),
+    "estimator search": ("estimator-search",),
+    "estimator suggest": ("estimator-suggest",),
+    "space export": ("space-export",),
+    "space front": ("space-front",),
+    "space import": ("space",),
+    "space primitives": ("space-primitives",),
+    "space profile": ("space",),
+    "space select": ("space-select",),
+    "space show": ("space",),
+    "space toolchains": ("space-toolchains",),
+    "space validate": ("space-validate",),
+    "tune": ("tune", "tuned"),
+    "tune list": ("tuned-files",),
+    "exec": ("exec",),
+    "overlay analyze": ("overlay-analyze",),
+    "overlay collect": ("overlay-collected",),
+    "runs": ("runs",),
+    "runs import": ("brought",),
+    "runs list": ("runs",),
+    "runs merge": ("brought",),
+    "runs show": ("run",),
+    "compare": ("compare",),
+    "suite compare": ("suite-compare",),
+    "suite run": ("suite",),
+    "suite status": ("suite",),
+    "runtimes": ("runtimes",),
+    "devices": ("devices",),
+    "devices add": ("device-added",),
+    "devices check": ("devices",),
+    "devices clean": ("device-cleaned",),
+    "devices list": ("devices",),
+    "devices remove": ("device-removed",),
+    "serve": ("serve",),
+}
+"""What each command prints with --json."""
+
+
+def test_what_every_command_prints_has_a_schema() -> None:
+    options = json.loads((GOLDEN / "options.json").read_text(encoding="utf-8"))
+    assert {name.removeprefix("gnomon ") for name, known in options.items() if "--json" in known} == set(COMMANDS)
+    printed = {name for names in COMMANDS.values() for name in names}
+    assert printed | {"overlay-collect"} == set(DOCUMENTS)
+
+
+@pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.json")), ids=lambda file: file.stem)
+def test_a_command_prints_what_it_is_said_to(file: Path) -> None:
+    for command, answer in json.loads(file.read_text(encoding="utf-8")).items():
+        found = answer.get("out") if isinstance(answer, dict) else None
+        if isinstance(found, dict) and "error" not in found:
+            words = command.split()
+            name = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
+            assert found["format"].removeprefix("gnomon-") in COMMANDS[name], command

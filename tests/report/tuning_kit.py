@@ -11,27 +11,30 @@ from gnomon.report.page import Page
 
 Report = Callable[[Mapping[str, Any], Page], None]
 HOSTILE = "a\x1b[31m\u202e<b>$x_1$</b>\n\x07"
-PHONE = {"key": "phone", "target": {"kind": "llvm", "mcpu": "cortex-a72"}, "threads": 4, "linker": ""}
-TABLET = {**PHONE, "key": "tablet"}
+PHONE = {"key": "phone", "target": {"kind": "llvm", "mcpu": "cortex-a72"}, "threads": 4, "linker": "", "name": "phone"}
+TABLET = {**PHONE, "key": "tablet", "name": "tablet"}
 MODEL = {"name": "mobile", "sha256": "ab" * 32, "dtype": "float32"}
 
 
 def summary(median_s: float, spread: float | None = 0.03) -> dict[str, Any]:
     """A summary; without a spread its interval is unknown."""
     low, high = (None, None) if spread is None else (median_s * (1 - spread), median_s * (1 + spread))
-    return {"median_s": median_s, "low_s": low, "high_s": high, "samples": 300, "processes": 3}
+    ends = {"low_s": low, "high_s": high, "p90_s": 1.1 * median_s, "p99_s": 1.3 * median_s}
+    return {"median_s": median_s, **ends, "samples": 300, "processes": 3, "blocks": None}
 
 
 def tune(**changes: Any) -> dict[str, Any]:
     """A network of three layers, of which one could not be tuned and one came out no faster."""
     found = {
+        "format": "gnomon-tune",
+        "version": 1,
         "model": MODEL,
         "device": PHONE,
         "records": "my tunes/phone.mobile.float32.json",
         "library": "my tunes/phone.mobile.float32.so",
         "seconds": 754.0,
         "stopped": "trials",
-        "trials": {"asked": 1024, "measured": 1003, "failed": 21, "before": 64},
+        "trials": {"asked": 1024, "measured": 1003, "failed": 21, "before": 64, "relevant": 2},
         "layers": [
             _tuned("fused_dense", 1, 0.02, (2.3e-4, 2.5e-4), "exhausted"),
             _tuned("fused_conv2d_add_relu", 13, 0.94, (8.4e-4, 3.1e-5), "trials"),
@@ -46,10 +49,13 @@ def tune(**changes: Any) -> dict[str, Any]:
             "tuned": summary(6.01e-4),
             "ratio": {"ratio": 19.3, "low": 18.1, "high": 20.2},
             "max_error": 1.49e-8,
+            "compared_with": None,
             "scheduled": 2,
             "functions": 3,
             "failure": None,
+            "untuned_failure": None,
         },
+        "beside": None,
         "notes": ["the tracker was started for this run"],
     }
     return {**found, **changes}
@@ -82,6 +88,8 @@ def network(**changes: Any) -> dict[str, Any]:
 def ran(**changes: Any) -> dict[str, Any]:
     """A compiled network that was run, one of whose layers failed."""
     found = {
+        "format": "gnomon-exec",
+        "version": 1,
         "model": MODEL,
         "device": PHONE,
         "source": "phone.mobile.float32.so",
@@ -104,20 +112,24 @@ def ran(**changes: Any) -> dict[str, Any]:
 
 def failure(stage: str, kind: str, message: str) -> dict[str, Any]:
     """A failure as documents hold one."""
-    return {"stage": stage, "kind": kind, "message": message}
+    return {"stage": stage, "kind": kind, "transient": False, "message": message}
 
 
 def view(**changes: Any) -> dict[str, Any]:
     """A folder with a model, two record files and a compiled network."""
-    record = {"device": "phone", "model": "mobile", "dtype": "float32", "layers": 12, "trials": 1003}
+    record = {"device": "phone", "model": "mobile", "dtype": "float32", "layers": 12, "trials": 1003, "problem": None}
     found = {
+        "format": "gnomon-tuned-files",
+        "version": 1,
         "folder": "tunes",
         "models": [{"name": "mobile", "path": "tunes/mobile.onnx", "bytes": 4_500_000}],
         "records": [
             {**record, "path": "tunes/phone.mobile.float32.json", "found_on": "phone"},
             {**record, "path": "tunes/tablet_phone.mobile.float32.json", "device": "tablet", "found_on": "phone"},
         ],
-        "libraries": [{"path": "tunes/a b.so", "device": "phone", "model": "mobile", "bytes": 2_000_000}],
+        "libraries": [
+            {"path": "tunes/a b.so", "device": "phone", "model": "mobile", "bytes": 2_000_000, "problem": None}
+        ],
     }
     return {**found, **changes}
 
@@ -125,6 +137,8 @@ def view(**changes: Any) -> dict[str, Any]:
 def collect(**changes: Any) -> dict[str, Any]:
     """The phone's configurations on the tablet; a layer's failed there."""
     found = {
+        "format": "gnomon-overlay-collect",
+        "version": 1,
         "model": MODEL,
         "device": TABLET,
         "host": "phone",
@@ -175,9 +189,21 @@ def chosen(name: str, weight: int, share: float, times: dict[str, float], theta:
         "minimax": None,
         "close": [],
         "configurations": 40,
+        "options": [
+            {"configuration": "5f0c9a7b1d2e3f40", "host": "phone", "M": total, "regret": regret},
+            {
+                "configuration": "77aa9a7b1d2e3f40",
+                "host": "tablet",
+                "M": 1.5 * total + 0.01,
+                "regret": {device: 1.5 * one + 0.005 for device, one in regret.items()},
+            },
+        ],
         "incomplete": [],
         "failed": [],
     }
+
+
+LATE = {"stage": "run", "kind": "hang", "message": "took longer than 20 s"}
 
 
 def analyze(**changes: Any) -> dict[str, Any]:
@@ -186,7 +212,7 @@ def analyze(**changes: Any) -> dict[str, Any]:
         "fused_conv2d", 13, 0.85, {"phone": 3.1e-5, "tablet": 2.2e-5}, {"phone": 2.967e-5, "tablet": 2.189e-5}
     )
     conv["incomplete"] = [{"configuration": "c1", "host": "phone", "missing": ["tablet"]}]
-    conv["failed"] = [{"configuration": "c1", "device": "tablet", **failure("run", "hang", "took longer than 20 s")}]
+    conv["failed"] = [{"configuration": "c1", "device": "tablet", **LATE}]
     conv["minimax"] = {
         "configuration": "77aa9a7b1d2e3f40",
         "host": "tablet",
@@ -206,17 +232,28 @@ def analyze(**changes: Any) -> dict[str, Any]:
         "host": "tablet",
     }
     found = {
+        "format": "gnomon-overlay-analyze",
+        "version": 1,
         "devices": ["phone", "tablet"],
         "hosts": ["phone", "tablet"],
         "replayable": True,
         "model": MODEL,
         "layers": [dense, conv],
-        "undecided": [{"name": "odd", "reason": "no configuration has a time on every device"}],
+        "undecided": [
+            {
+                "name": "odd",
+                "layer": "3",
+                "reason": "no configuration has a time on every device",
+                "incomplete": [],
+                "failed": [],
+            }
+        ],
         "total": {
             "M": 0.08,
             "mean_regret": 0.04,
             "worst_regret": 0.25,
             "regret": {"phone": 0.038, "tablet": 0.042},
+            "layers": 2,
             "minimax": {
                 "M": 0.09,
                 "mean_regret": 0.045,
@@ -249,6 +286,7 @@ def analyze(**changes: Any) -> dict[str, Any]:
             *proved("phone", {"own:tablet": None}, dead=failure("build", "error", "no linker")),
         ],
         "notes": [],
+        "pictures": [],
     }
     return {**found, **changes}
 

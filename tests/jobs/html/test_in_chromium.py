@@ -11,7 +11,7 @@ import pytest
 from tests.cli.placement_kit import placement
 from tests.jobs.html.browser import Page, chromium, needs_chromium
 from tests.jobs.html.kit import HOSTILE, hostile
-from tests.jobs.test_job_documents import OPERATORS, large
+from tests.jobs.test_job_documents import FOUND, OPERATORS, large
 
 from gnomon.jobs.html.page import page
 from gnomon.jobs.place.document import place_document
@@ -36,9 +36,36 @@ def opened(browser: Page, folder: Path, *documents: dict[str, Any]) -> Page:
     return browser
 
 
+@pytest.mark.parametrize("name", FOUND)
+def test_every_document_is_drawn_without_a_word(browser: Page, tmp_path: Path, name: str) -> None:
+    found = opened(browser, tmp_path, FOUND[name])
+    assert found.value("document.querySelectorAll('h1').length") == 1
+    ids = "[...document.querySelectorAll('[id]')].map((one) => one.id)"
+    assert found.value(f"(() => {{ const all = {ids}; return all.length - new Set(all).size; }})()") == 0
+    links = "[...document.querySelectorAll('nav a')].filter((one) => !document.getElementById(one.hash.slice(1)))"
+    assert found.value(f"{links}.length") == 0
+    torn = "[...document.querySelectorAll('svg.chart path')].filter((one) => /NaN|undefined|None/.test(one.outerHTML))"
+    assert found.value(f"{torn}.length") == 0
+
+
+def test_what_traces_tell_is_drawn_where_nothing_was_run(browser: Page, tmp_path: Path) -> None:
+    name = next(name for name in FOUND if name.startswith("stab"))
+    found = opened(browser, tmp_path, FOUND[name])
+    heads = "[...document.querySelectorAll('#operators-table thead th')].map((one) => one.textContent.trim())"
+    assert found.value(heads)[-2:] == ["cpu", "ruy"]
+
+
+def test_a_heat_map_is_darker_where_more_is_lost(browser: Page, tmp_path: Path) -> None:
+    found = opened(browser, tmp_path, FOUND["analyze by hand"])
+    cells = "[...document.querySelectorAll('td[class*=\" h\"]')].map((one) => [one.textContent, one.className])"
+    told = found.value(cells)
+    shades = {int(kind.rpartition("h")[2]) for _, kind in told}
+    assert len(told) >= 4 and len(shades) > 1
+    assert all(kind.endswith(" h0") for text, kind in told if text == "0")
+
+
 def test_operators_sort_and_are_searched(browser: Page, tmp_path: Path) -> None:
     found = opened(browser, tmp_path, large())
-    assert found.value("document.querySelectorAll('#graph-view .node').length") == OPERATORS
     rows = "document.querySelectorAll('#operators-table tbody tr')"
     assert found.value(f"{rows}.length") < OPERATORS
     assert found.value(
@@ -53,14 +80,33 @@ def test_operators_sort_and_are_searched(browser: Page, tmp_path: Path) -> None:
     ) == [f"/model/layers.{k}/block/Conv_{k}" for k in (779, 778, 777, 776, 775, 774, 773, 772, 771, 770, 77)]
 
 
+def test_what_comes_into_view_is_drawn(browser: Page, tmp_path: Path) -> None:
+    found = opened(browser, tmp_path, large())
+    nodes = "document.querySelectorAll('#graph-view .node').length"
+    assert 0 < found.value(nodes) < OPERATORS / 4
+    found.value("[...document.querySelectorAll('#graph button')].find((one) => one.textContent === 'Whole').click()")
+    assert found.value(nodes) == OPERATORS
+    inked = (
+        "(() => { const view = document.querySelector('#samples canvas');"
+        "const drawn = view.getContext('2d').getImageData(0, 0, view.width, view.height).data;"
+        "return drawn.some((one) => one); })()"
+    )
+    assert found.value(inked) is False
+    found.value(
+        "new Promise((done) => { document.querySelector('#samples').scrollIntoView();"
+        f"(function look() {{ {inked} ? done() : setTimeout(look, 20); }})(); }})"
+    )
+    assert found.value(inked) is True
+
+
 def test_a_click_joins_row_and_node(browser: Page, tmp_path: Path) -> None:
     found = opened(browser, tmp_path, large())
     chosen = "document.querySelector('#operators-table [aria-selected=true]')?.dataset.k"
     node = "document.querySelector('#graph-view .selected')?.dataset.k"
     press = "dispatchEvent(new MouseEvent('click', {bubbles: true}))"
     assert found.value(f"{chosen} ?? null") is None
-    found.value(f"document.querySelector('#graph-view [data-k=\"1500\"]').{press}")
-    assert (found.value(chosen), found.value(node)) == ("1500", "1500")
+    found.value(f"document.querySelector('#graph-view [data-k=\"3\"]').{press}")
+    assert (found.value(chosen), found.value(node)) == ("3", "3")
     found.value("document.querySelector('#operators-table tbody tr').click()")
     assert (found.value(chosen), found.value(node)) == ("0", "0")
     found.value(
@@ -100,9 +146,12 @@ def test_of_several_runs_one_is_chosen(browser: Page, tmp_path: Path) -> None:
     found = opened(browser, tmp_path, first, second)
     count = "document.querySelectorAll('#graph-view .node').length"
     assert found.value(count) == 4
+    rows = "document.querySelectorAll('#operators-table tbody tr').length"
+    assert found.value(rows) == 4
     found.value(
         "(() => { const one = document.querySelector('#live select'); one.value = '1';"
         "delete document.documentElement.dataset.drawn; one.dispatchEvent(new Event('change')); })()"
     )
     found.wait_drawn()
-    assert found.value(count) == OPERATORS
+    assert found.value(rows) > 4
+    assert 4 < found.value(count) < OPERATORS

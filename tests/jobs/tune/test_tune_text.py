@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.tuning_kit import PHONE, Report, failure, network, ran, summary, text_of, tune, view, words_of
+from tests.report.tuning_kit import PHONE, TABLET, Report, failure, network, ran, summary, text_of, tune, view, words_of
 
 from gnomon.jobs.tune.report import (
     device_words,
@@ -162,7 +162,7 @@ def test_layers_that_were_not_tried_have_no_row() -> None:
 
 def test_the_next_step_after_several_devices_names_all_files() -> None:
     assert text_of(lambda one, page: tuned_next([one], page), tune()) == ""
-    other = tune(device={**PHONE, "key": "tablet"}, records="my tunes/tablet.json")
+    other = tune(device=TABLET, records="my tunes/tablet.json")
     told = text_of(lambda one, page: tuned_next([one, other], page), tune())
     assert told.split(maxsplit=1)[1].strip() == (
         "gnomon overlay collect 'my tunes/phone.mobile.float32.json' 'my tunes/tablet.json' "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -98,6 +99,11 @@ class Section:
     parts: tuple[Part, ...] = ()
     lines: tuple[str, ...] = ()
 
+    @property
+    def short(self) -> str:
+        """The title without what it says more closely, for a list of sections."""
+        return re.split(r"[,:(]", self.title)[0].strip()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
@@ -109,7 +115,7 @@ class Warned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is shown of one document; `after` stands below what the script draws of it."""
+    """What is shown of one document: `lead` under the answer, `after` below what the script draws of it."""
 
     title: str
     answer: str
@@ -117,6 +123,7 @@ class View:
     warnings: tuple[Warned, ...]
     sections: tuple[Section, ...]
     after: tuple[Section, ...] = ()
+    lead: tuple[Line, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
 
 

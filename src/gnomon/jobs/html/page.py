@@ -76,6 +76,7 @@ def _digest(text: str) -> bytes:
 
 def _layout(document: Document) -> dict[str, Any] | None:
     """Where the operators of a document stand in the picture of its graph; None where it has no graph."""
+    document = document.get("proof") or document  # as the script does
     graph, operators = document.get("graph"), document.get("operators")
     if not graph or not operators:
         return None

@@ -28,6 +28,8 @@ Parts = Iterable[tuple[str, Sequence[Part]]]
 
 _MOST_LAYERS = 24
 """Layers whose configurations are shown one by one, and cell groups, and rankings: the largest or first."""
+_IN_REPORT = 40
+"""Layers that the report of `gnomon tune` has at most."""
 _FULL_SHADE = 0.2
 """A regret from which a heat map is darkest."""
 
@@ -402,7 +404,7 @@ def _space_front(document: Document) -> Parts:
                 kind="chosen" if one["best"] else "other" if whole else "behind",
             )
         )
-    note = "Hollow: predicted; filled: measured; dark: of those measured no other is better in both."
+    note = "Hollow: predicted; filled: measured; strongest: of those measured no other is better in both."
     chart = scattered("Accuracy and latency", ("latency, ms", "accuracy, % of images"), points, note=note)
     titles = ("network", "accuracy", "predicted", "latency", "predicted", "on the front by chance of", "primitives")
     every = table(
@@ -504,7 +506,8 @@ def _tune(document: Document) -> Parts:
         words=(0, 9),
     )
     chart = _kinds("The best time of each layer, the largest share of the network first", found)
-    yield "Layers", [chart, every] if found else [every] if layers else []
+    # The report has a table of layers too, of as many as a terminal has room for.
+    yield "Layers drawn", [*([chart] if found else []), *([every] if len(layers) > _IN_REPORT else [])]
 
 
 def _exec(document: Document) -> Parts:

@@ -6,23 +6,28 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gnomon.jobs.html.blocks import Column, Line, Part, Section, Table, Warned
+from gnomon.jobs.html.blocks import Line, Part, Section, Warned, table
 from gnomon.report import page as terminal
 
 _WARNINGS = frozenset({"Warnings", "Skipped"})
-_ANSWER = "The answer"
+_SUMMARY = "Summary"
 
 
 def recorded(
     document: Mapping[str, Any], report: Callable[..., None]
-) -> tuple[str, tuple[Warned, ...], tuple[Section, ...]]:
-    """The report's answer, what it warns of, and all else in sections, in its order."""
+) -> tuple[str, tuple[Line, ...], tuple[Warned, ...], tuple[Section, ...]]:
+    """The report's answer, the lines under it, what it warns of, and all else in sections, in its order."""
     found = _Recorder()
     report(document, found)
+    first = found.sections[0][1]
+    count = next((k for k, part in enumerate(first) if not isinstance(part, Line)), len(first))
+    lead = tuple(part for part in first[:count] if isinstance(part, Line))
+    del first[:count]
     sections = [(title, parts) for title, parts in found.sections if parts]
     warned = [part for title, parts in sections if title in _WARNINGS for part in parts if isinstance(part, Line)]
     return (
         found.answer,
+        lead,
         tuple(Warned(message=one.text, hint=one.advice) for one in warned),
         tuple(
             Section(id=f"told-{number}", title=title, parts=tuple(parts))
@@ -38,7 +43,7 @@ class _Recorder(terminal.Page):
     def __init__(self) -> None:
         self.width, self.brief, self.omitted = 1 << 16, False, []
         self.answer = ""
-        self.sections: list[tuple[str, list[Part]]] = [(_ANSWER, [])]
+        self.sections: list[tuple[str, list[Part]]] = [(_SUMMARY, [])]
 
     @contextlib.contextmanager
     def details(self, what: str) -> Iterator[None]:
@@ -72,14 +77,9 @@ class _Recorder(terminal.Page):
         bold: frozenset[int] = frozenset(),
     ) -> None:
         if rows:
-            self._add(
-                Table(
-                    title=self.sections[-1][0],
-                    columns=tuple(Column(title=one.title, number=one.number) for one in columns),
-                    rows=tuple(map(tuple, rows)),
-                    chosen=bold,
-                )
-            )
+            words = [k for k, one in enumerate(columns) if not one.number]
+            titles = [one.title for one in columns]
+            self._add(table(self.sections[-1][0], titles, map(tuple, rows), words=words, chosen=bold))
 
     def _add(self, part: Part) -> None:
         self.sections[-1][1].append(part)

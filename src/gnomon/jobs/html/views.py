@@ -429,7 +429,7 @@ def _compared(document: Document) -> View:
 
 def _told(document: Document, report: Callable[..., None]) -> View:
     """A document whose report is known: the report, between a picture of it and all rows of its lists."""
-    answer, warnings, told = recorded(document, report)
+    answer, lead, warnings, told = recorded(document, report)
     drawn = pictures(document)
     proof = document.get("proof")
     proved = view(proof) if proof else None
@@ -440,6 +440,7 @@ def _told(document: Document, report: Callable[..., None]) -> View:
         warnings=(*warnings, *(() if proved is None else proved.warnings)),
         sections=(*drawn, *(() if proved is None else proved.sections), *told),
         after=() if proved is None else proved.after,
+        lead=lead,
         facts=_plain_facts(document),
     )
 
@@ -473,8 +474,16 @@ def _others(document: Document) -> View:
 
 
 def _title(document: Document) -> str:
-    kind = str(document.get("format", "found")).removeprefix("gnomon-")
-    return kind.replace("-", " ").capitalize()
+    kind = str(document.get("format", "found")).removeprefix("gnomon-").replace("-", " ").capitalize()
+    of = next((document[key] for key in _SUBJECTS if document.get(key)), "")
+    if isinstance(of, Mapping):
+        of = of.get("path") or of.get("name") or ""
+    name = Path(str(of)).name
+    return f"{kind} of {name}" if name else kind
+
+
+_SUBJECTS = ("model", "nnpackage", "profile", "table", "space", "suite", "source")
+"""What a document is of, by the first of these that it has."""
 
 
 def _plain_facts(document: Document) -> tuple[tuple[str, str], ...]:

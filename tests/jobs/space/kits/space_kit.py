@@ -11,6 +11,8 @@ HOSTILE = "Res\x1b[31m\u202e<b>$x_1$</b>"
 def profile(**changes: Any) -> dict[str, Any]:
     """A look at a profile of two families, two cell groups and two toolchains; a network failed in each part."""
     found = {
+        "format": "gnomon-space",
+        "version": 1,
         "profile": "p",
         "numbering": "ssprofile",
         "data": "digits",
@@ -23,6 +25,8 @@ def profile(**changes: Any) -> dict[str, Any]:
             "images": 360,
             "noise": 0.0123,
             "cpu_seconds": 754.0,
+            "imported": {},
+            "without_error": 0,
             "trained": [
                 {"id": "VGG_0_0", "family": "VGG", "accuracy": 0.9, "error": 0.01},
                 {"id": "Res_0_0", "family": "Res", "accuracy": 0.95, "error": 0.008},
@@ -31,6 +35,9 @@ def profile(**changes: Any) -> dict[str, Any]:
             "rankings": [_ranking("VGG", 0.12, 0.88), _ranking("Res", 0.71, 0.94)],
         },
         "latency": [_toolchain("ort", 1.0), {**_toolchain("ort-int8", 0.5), **_quantised()}],
+        "seconds": {},
+        "notes": [],
+        "pictures": [],
     }
     return {**found, **changes}
 
@@ -90,11 +97,24 @@ def _toolchain(name: str, factor: float) -> dict[str, Any]:
         "clock": "cpu",
         "networks": rows,
         "failed": [{"network": "Res_1_0", "reason": "no kernel"}],
+        "imported": {},
         "compared": None,
         "least_quantised": None,
         "predictors": {
-            "VGG": {"way": "additive", "why": "it is better", "held_out": {"additive": errors}, "noise": None},
-            "Res": {"way": "additive", "why": "no mixed network was measured", "held_out": {}, "noise": None},
+            "VGG": {
+                "way": "additive",
+                "why": "it is better",
+                "held_out": {"additive": errors},
+                "noise": None,
+                "width": None,
+            },
+            "Res": {
+                "way": "additive",
+                "why": "no mixed network was measured",
+                "held_out": {},
+                "noise": None,
+                "width": None,
+            },
         },
     }
 
@@ -113,10 +133,15 @@ def selection(**changes: Any) -> dict[str, Any]:
     often = ((0.02, 0.0, 0.95, 0.4), (0.6, 0.1, 1.0, 0.05))
     groups = [["VGGblock_0", "Resblock_0"], ["VGGblock_0", "Resblock_0", "Resblock_1"]]
     found = {
+        "format": "gnomon-space-select",
+        "version": 1,
         "profile": "p",
         "rule": "pareto",
         "method": "balanced",
         "toolchain": "ort",
+        "imported": {},
+        "images_known": True,
+        "proofs": [],
         "numbering": "ssprofile",
         "family": None,
         "groups": groups,
@@ -150,6 +175,7 @@ def selection(**changes: Any) -> dict[str, Any]:
             for g in (0, 1)
         ],
         "contenders": [],
+        **dict.fromkeys(("networks", "counts", "accuracies")),
     }
     return {**found, **changes}
 
@@ -157,8 +183,7 @@ def selection(**changes: Any) -> dict[str, Any]:
 def published(**changes: Any) -> dict[str, Any]:
     """A selection by the published rule, which knows no frequencies."""
     found = selection(rule="published", family="Res", groups=[["Resblock_0"], ["Resblock_0", "Resblock_1"]])
-    for name in ("why", "share_kept", "stability", "primitives", "contenders"):
-        del found[name]
+    found |= dict.fromkeys(("why", "share_kept", "stability", "primitives", "contenders"))
     walked = [{"id": f"Res_{k}", "cost": 0.9 + 0.01 * k} for k in range(10)]
     return {
         **found,
@@ -173,6 +198,8 @@ def published(**changes: Any) -> dict[str, Any]:
 def validation(**changes: Any) -> dict[str, Any]:
     """A validation in which the reduced space is clearly ahead."""
     found = {
+        "format": "gnomon-space-validate",
+        "version": 1,
         "profile": "p",
         "toolchain": "ort",
         "networks": 24,
@@ -236,6 +263,8 @@ def front(*, measured: bool = True, **changes: Any) -> dict[str, Any]:
         "latency": {"mean_error": 0.01, "worst_error": 0.02, "inside": 0.667, "tau": 1.0},
     }
     found = {
+        "format": "gnomon-space-front",
+        "version": 1,
         "profile": "p",
         "method": "balanced",
         "toolchain": "ort",

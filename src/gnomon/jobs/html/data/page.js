@@ -58,10 +58,17 @@
   // ---- what is shown of a run
 
   const drawn = JSON.parse(byId("gnomon-drawn").textContent);
+  // A schedule that nothing proved has a time of each operator on each backend, and no runs.
+  const NO_RUNS = { samples: { process: [], block: [], wall_us: [], cpu_us: null }, profile: null };
+  const traced = (operators) => [...new Set(operators.flatMap((op) => Object.keys(op.times_us || {})))].map((label) => ({
+    label, runs: NO_RUNS, assignment: operators.map((op) => (op.times_us[label] === undefined ? null : op.exact)),
+    operators_s: operators.map((op) => (op.times_us[label] === undefined ? null : op.times_us[label] * 1e-6)),
+  }));
   const load = (number) => {
-    const whole = JSON.parse(byId("gnomon-document" + (number ? "-" + (number + 1) : "")).textContent);
+    const told = JSON.parse(byId("gnomon-document" + (number ? "-" + (number + 1) : "")).textContent);
+    const whole = told.proof || told;
     const operators = whole.operators || [];
-    const rows = whole.contenders || whole.columns || whole.points || [];
+    const rows = whole.contenders || whole.columns || whole.points || traced(operators);
     const places = new Map(operators.map((row, place) => [row.index, place]));
     const configurations = rows.filter((row) => row.runs && !row.failure).map((row) => {
       const own = row.operators_s && row.operators_s.length ? row.operators_s : null;
@@ -281,19 +288,39 @@
     svg.append(world);
     const legend = make("ul", { class: "legend" });
     const told = make("p", { id: "told", class: "told", role: "status" }, "Click an operator, here or in the table.");
-    let nodes = [], at = { x: 0, y: 0, scale: 1 }, groups = null;
+    let nodes = [], at = { x: 0, y: 0, scale: 1 }, groups = null, tint = null;
+    // Nodes are made when they first come into view: of thousands one sees a few.
+    const bring = () => {
+      const { x, y, node } = state.run.layout;
+      const [left, up] = [-at.x / at.scale - node[0], -at.y / at.scale - node[1]];
+      const [right, down] = [(svg.clientWidth - at.x) / at.scale, (svg.clientHeight - at.y) / at.scale];
+      const fresh = [];
+      for (let k = 0; k < x.length; k++) {
+        if (nodes[k] || x[k] < left || x[k] > right || y[k] < up || y[k] > down) continue;
+        nodes[k] = draw("g", { class: k === state.selected ? "node selected" : "node", "data-k": k, transform: "translate(" + x[k] + " " + y[k] + ")" });
+        nodes[k].append(draw("rect", { class: "box", width: node[0], height: node[1], rx: 4 }), draw("text", { x: 7, y: node[1] / 2 + 4 }));
+        tint(k);
+        fresh.push(nodes[k]);
+      }
+      groups.before(...fresh);
+    };
     const show = () => {
       world.setAttribute("transform", "translate(" + at.x.toFixed(1) + " " + at.y.toFixed(1) + ") scale(" + at.scale.toFixed(4) + ")");
       svg.classList.toggle("far", at.scale < 0.4);
+      bring();
     };
     const zoom = (factor, x = svg.clientWidth / 2, y = svg.clientHeight / 2) => {
       const scale = Math.max(0.02, Math.min(4, at.scale * factor));
       at = { x: x - (x - at.x) * scale / at.scale, y: y - (y - at.y) * scale / at.scale, scale };
       show();
     };
+    const whole = () => {
+      const [width, height] = state.run.layout.size;
+      return Math.min(1.2, svg.clientWidth / (width + 20), svg.clientHeight / (height + 20));
+    };
     const fit = () => {
       const [width, height] = state.run.layout.size;
-      const scale = Math.min(1.2, svg.clientWidth / (width + 20), svg.clientHeight / (height + 20));
+      const scale = whole();
       at = { x: (svg.clientWidth - width * scale) / 2, y: Math.max(8, (svg.clientHeight - height * scale) / 2), scale };
       show();
     };
@@ -309,7 +336,8 @@
       const kinds = state.by === "backend" ? backendsOf(run) : [...new Set(run.operators.map((op) => op.type))];
       const most = one ? Math.max(...one.times.map((t) => t || 0)) : 0;
       const letters = new Map(kinds.map((kind, k) => [kind, k]));
-      run.operators.forEach((op, k) => {
+      tint = (k) => {
+        const op = run.operators[k];
         const [box, text] = nodes[k].childNodes;
         const took = one?.times[k] ?? null;
         let fill = "var(--node)", mark = "";
@@ -328,7 +356,8 @@
           nodes[k].append(draw("rect", { class: "part", y: run.layout.node[1] - 3, height: 3, width: (took / most * run.layout.node[0]).toFixed(1) }));
         }
         text.textContent = mark + op.index + " " + shorten(op.type, 21 - mark.length);
-      });
+      };
+      nodes.forEach((_, k) => tint(k));
       legend.replaceChildren();
       const key = (told, fill) => {
         const swatch = make("i");
@@ -408,19 +437,13 @@
         return "M" + ax + " " + ay + "C" + ax + " " + (ay + bend) + " " + bx + " " + (by_ - bend) + " " + bx + " " + by_;
       });
       groups = draw("g", {});
-      nodes = run.operators.map((op, k) => {
-        const group = draw("g", { class: "node", "data-k": k, transform: "translate(" + x[k] + " " + y[k] + ")" });
-        group.append(draw("rect", { class: "box", width: node[0], height: node[1], rx: 4 }),
-          draw("text", { x: 7, y: node[1] / 2 + 4 }));
-        return group;
-      });
-      world.replaceChildren(draw("path", { class: "edge", d: path.join("") }), ...nodes, groups);
+      nodes = [];
+      world.replaceChildren(draw("path", { class: "edge", d: path.join("") }), groups);
       paint();
-      fit();
-      if (at.scale < 0.5) {  // begin where it can be read
+      if (whole() < 0.5) {  // begin where it can be read
         at = { x: 12, y: 12, scale: 0.8 };
         show();
-      }
+      } else fit();
     };
     svg.addEventListener("click", (event) => {
       const node = event.target.closest(".node");
@@ -463,7 +486,7 @@
       else if (event.key === "+") zoom(1.25);
       else if (event.key === "-") zoom(0.8);
       else if (event.key === "0") fit();
-      else if (event.key === "n" || event.key === "p") select(Math.max(0, Math.min(nodes.length - 1, (state.selected ?? -1) + (event.key === "n" ? 1 : -1))), "keys");
+      else if (event.key === "n" || event.key === "p") select(Math.max(0, Math.min(state.run.operators.length - 1, (state.selected ?? -1) + (event.key === "n" ? 1 : -1))), "keys");
       else return;
       event.preventDefault();
       show();
@@ -477,20 +500,24 @@
       })), legend, svg, told, make("p", { class: "note" }, keys));
     parts.push({ change, selected: (k, from) => {
       world.querySelector(".selected")?.classList.remove("selected");
-      if (!nodes[k]) return;
-      nodes[k].classList.add("selected");
+      if (!state.run.layout) return;
+      nodes[k]?.classList.add("selected");
       if (from !== "graph") centre(k);
     } });
   };
 
-  // ---- canvases: as sharp as the screen, drawn again when size or theme change
+  // ---- canvases: as sharp as the screen, drawn when they are near the view, again when size or theme change
 
+  let printing = false;
   const canvas = (label, draws) => {
     const made = make("canvas", { role: "img", tabindex: "0", "aria-label": label });
+    let near = false, due = false;
     const redraw = () => {
       const height = draws(null, made.clientWidth);
       const sharp = devicePixelRatio || 1;
       made.style.height = height + "px";
+      due = !near && !printing;
+      if (due) return;
       made.width = Math.round(made.clientWidth * sharp);
       made.height = Math.round(height * sharp);
       const pen = made.getContext("2d");
@@ -498,6 +525,10 @@
       pen.font = "12px system-ui, sans-serif";
       draws(pen, made.clientWidth);
     };
+    new IntersectionObserver(([found]) => {
+      near = found.isIntersecting;
+      if (near && due) redraw();
+    }, { rootMargin: "300px" }).observe(made);
     return [made, redraw];
   };
   const ticks = (low, high, most) => {
@@ -791,9 +822,13 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   addEventListener("beforeprint", () => {
     document.querySelectorAll("details").forEach((one) => { one.open = true; });
+    printing = true;
     paintTheme("light");
   });
-  addEventListener("afterprint", () => paintTheme(THEMES[theme][0]));
+  addEventListener("afterprint", () => {
+    printing = false;
+    paintTheme(THEMES[theme][0]);
+  });
   let width = 0;
   addEventListener("resize", () => {
     if (innerWidth !== width) redraw();
@@ -833,6 +868,6 @@
     buildTimeline();
     buildSamples();
     choose(useful[0][0]);
-  }
+  } else root.dataset.drawn = String(Math.round(performance.now()));
   root.dataset.ready = String(Math.round(performance.now()));
 })();
