@@ -44,7 +44,7 @@ from gnomon.report.plain import json_text
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, EventQuery, Store, note
 from gnomon.store.opening import default_record, open_store
-from gnomon.system.cluster import connected
+from gnomon.system.cluster import connected, profiled
 
 KIND = "suite"
 _CELLS, _ENDED = "suite-cells", "suite-cell"
@@ -245,6 +245,8 @@ class _Run:
         missing_since_s: dict[str, float] = {}
         idle = set(self.waiting.wanted())
         looked_s = time.monotonic()
+        if costs := profiled(client):
+            self._tell("cluster", costs)
 
         def hear(device: str, future: Any) -> None:
             future.add_done_callback(lambda done: answers.put((device, done)))
