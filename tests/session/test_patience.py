@@ -14,7 +14,7 @@ from gnomon.devices.address import Address
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import DeviceError, MeasurementError
 from gnomon.session import request as patience
-from gnomon.session.request import Request, device_met, patiently
+from gnomon.session.request import Request, device_met, patiently, patiently_begun
 
 BOARD = DeviceConfig(name="board", address=Address(kind="ssh", user=None, host="board.local", port=None))
 
@@ -91,6 +91,28 @@ def test_a_device_that_was_never_reached_is_not_waited_for(world: World) -> None
     with pytest.raises(DeviceError, match="was lost"):
         world.run([vanished(met=False)], request())
     assert (world.told, world.now_s) == ([], 0.0)
+
+
+def test_a_device_that_is_known_to_be_one_is_waited_for_when_a_job_begins(world: World) -> None:
+    outcomes: list[DeviceError | str] = [vanished(met=False), vanished(met=False), "done"]
+
+    def job() -> str:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, DeviceError):
+            raise outcome
+        return outcome
+
+    world.openings = [vanished(met=False)]
+    assert patiently_begun(job, BOARD, 100.0) == "done"
+    assert world.opened_at_s == [1.0, 3.0, 4.0]
+    for error, wait_s in ((vanished(), 100.0), (refused(), 100.0), (vanished(met=False), 0.0)):
+        outcomes[:] = [error]
+        with pytest.raises(DeviceError):
+            patiently_begun(job, BOARD, wait_s)
+    world.openings = [vanished(met=False)] * 100
+    outcomes[:] = [vanished(met=False)]
+    with pytest.raises(DeviceError, match="board did not come back within 100 s"):
+        patiently_begun(job, BOARD, 100.0)
 
 
 def test_an_error_of_a_device_that_was_met_says_so() -> None:

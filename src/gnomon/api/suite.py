@@ -93,7 +93,7 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
             with open_store(record) as store:
                 finished, document = answered_cell(store, cell.job, asking)
         if document is None:
-            document = _measured(cell, task, record, decide=finished)
+            document = _awaited(task, lambda: _measured(cell, task, record, decide=finished))
         told |= {"document": document, "campaign": document.get("campaign"), "answer": _answer(document)}
     except GnomonError as error:
         kind = type(error).__name__.removesuffix("Error").lower()
@@ -102,6 +102,15 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     finally:
         ASKING_CELL.reset(token)
     return {**told, "seconds": time.monotonic() - began_s}
+
+
+def _awaited(task: Mapping[str, Any], measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What is measured; where no other device can take the cell, its own is waited for, as in the middle of a job."""
+    from gnomon.devices.opening import resolve
+    from gnomon.session.request import WAIT_S, patiently_begun
+
+    wait_s = task["cell"]["options"].get("wait_s", WAIT_S) if task["only"] else 0.0
+    return patiently_begun(measured, resolve(task["device"]), wait_s)
 
 
 def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, decide: bool) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[
                 raise
             say(f"{error.message}; waiting up to {request.wait_s:.0f} s for it to come back")
             began_s = time.monotonic()
-            _wait_for(request, error, say)
+            _wait_for(request.device, request.wait_s, error, say)
             if request.time is not None:
                 request.time.waited_s += time.monotonic() - began_s
             say(f"{request.device.name} is back: going on from the results database")
@@ -163,33 +163,48 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[
     return job(request)
 
 
-def _wait_for(request: Request, lost: DeviceError, say: Callable[[str], None]) -> None:
+def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: float) -> Found:
+    """Do a job that may not reach its device at first: it is waited for as one that vanishes in the middle of a job.
+
+    DeviceError where it stays away for `wait_s`, and at once where waiting does not help.
+    """
+    for _ in range(_MOST_TIMES):
+        try:
+            return job()
+        except DeviceError as error:
+            if error.met or not error.transient or wait_s <= 0:
+                raise
+            _wait_for(device, wait_s, error, lambda sentence: None)
+    return job()
+
+
+def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Callable[[str], None]) -> None:
     """Try to open the device until it answers; DeviceError if it does not in time.
 
     It was in order before, so that whatever is wrong may pass: the name of a board that starts again is unknown for a
     while, and so may its users be. What will not pass by itself is told, for who can help.
     """
-    deadline = time.monotonic() + request.wait_s
+    deadline = time.monotonic() + wait_s
     pause_s = _FIRST_PAUSE_S
     told = ""
     while True:
         pause(min(pause_s, max(0.0, deadline - time.monotonic())))
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         try:
-            with opened(request.device, on_wait=say):
+            with opened(device, on_wait=say):
                 return
         except DeviceError as error:
             if time.monotonic() >= deadline:
-                raise (_stayed_away(request, lost) if error.transient else error) from lost
+                raise (_stayed_away(device, wait_s, lost) if error.transient else error) from lost
             if not error.transient and error.message != told:
                 told = error.message
                 say(f"{error.message}. {error.hint}")
 
 
-def _stayed_away(request: Request, lost: DeviceError) -> DeviceError:
+def _stayed_away(device: DeviceConfig, wait_s: float, lost: DeviceError) -> DeviceError:
     """The error for a device that did not come back in time."""
     return DeviceError(
-        f"{lost.message}, and {request.device.name} did not come back within {request.wait_s:.0f} s",
+        f"{lost.message}, and {device.name} did not come back within {wait_s:.0f} s",
         hint="Start it again when it is back: what was measured is kept. --reconnect-timeout SECONDS waits longer.",
         transient=True,
     )

@@ -11,6 +11,10 @@ from gnomon.core.installing import install_line
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 
 _CONNECT_S = 20
+_MANY_THREADS = 8
+UNPROFILED = "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False"
+"""The variable that a worker is started with so that Dask does not look at each of its threads all the time."""
+
 _SCHEMES = ("tcp://", "tls://")
 
 
@@ -39,3 +43,23 @@ def connected(address: str) -> Iterator[Any]:
         ) from error
     with client:
         yield client
+
+
+def profiled(client: Any) -> str:
+    """What Dask's profiler costs, in a sentence, where a worker of many threads has it on; else nothing.
+
+    Whether it is on was decided when the worker began, and is not gnomon's to change.
+    """
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    many = [address for address, worker in workers.items() if worker["nthreads"] > _MANY_THREADS]
+    if not many or not any(client.run(_profiles, workers=many[:1]).values()):
+        return ""
+    threads = workers[many[0]]["nthreads"]
+    return f"Dask looks at {threads} threads of a worker 100 times a second: start workers with {UNPROFILED}"
+
+
+def _profiles() -> bool:
+    """Whether this worker has Dask's profiler on."""
+    import dask
+
+    return bool(dask.config.get("distributed.worker.profile.enabled", default=True))

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,9 @@ class SshServer:
 
     root: Path
     port: int
-    process: subprocess.Popen[bytes]
+    argv: Sequence[str]
     address: str = "127.0.0.1"
-    sessions: list[int] = field(default_factory=list)
+    process: subprocess.Popen[bytes] = field(init=False)
 
     @property
     def home(self) -> Path:
@@ -92,6 +92,19 @@ class SshServer:
         self.kill_sessions()
         self.process.terminate()
         self.process.wait(timeout=20)
+
+    def start(self) -> None:
+        """Listen, again or for the first time, at the same port."""
+        log = self.root / "sshd.log"
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                self.argv, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, start_new_session=True
+            )
+        deadline_s = time.monotonic() + _START_S
+        while "Server listening" not in log.read_text(errors="replace"):
+            if self.process.poll() is not None or time.monotonic() > deadline_s:
+                raise RuntimeError(f"the SSH server does not start: {log.read_text(errors='replace')}")
+            time.sleep(0.01)
 
 
 def children(pid: int) -> list[int]:
@@ -226,22 +239,10 @@ def ssh_server(
     _write_configuration(root, address, port, environment or {}, lines)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where it locks itself in, which a package would make
-    log = root / "sshd.log"
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [*inside, SSHD, "-D", "-e", "-f", str(root / "sshd_config")],
-            stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-            start_new_session=True,
-        )
-    server = SshServer(root=root, port=port, process=process, address=address)
+    argv = (*inside, SSHD, "-D", "-e", "-f", str(root / "sshd_config"))
+    server = SshServer(root=root, port=port, argv=argv, address=address)
+    server.start()
     try:
-        deadline_s = time.monotonic() + _START_S
-        while "Server listening" not in log.read_text(errors="replace"):
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"the SSH server does not start: {log.read_text(errors='replace')}")
-            time.sleep(0.01)
         yield server
     finally:
         server.stop()

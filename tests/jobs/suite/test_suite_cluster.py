@@ -10,16 +10,30 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.bad_days.livekit import matmul_onnx
 from tests.jobs.space.kits.daskkit import dask_cluster
 from tests.jobs.suite.suitekit import calls, measure
 
+import gnomon
 from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.suite.job import SuiteRequest, run_suite
+from gnomon.store.base import CELL, CampaignQuery, last_note
+from gnomon.store.opening import read_store
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
 ]
+
+
+REAL = """name = "real"
+[[cells]]
+jobs = ["profile"]
+models = ["m.onnx"]
+devices = ["local"]
+repeats = 2
+options = { runtimes = ["onnxruntime"], processes = 1 }
+"""
 
 
 @pytest.fixture
@@ -67,6 +81,34 @@ def test_a_device_that_no_worker_offers_gets_no_cells(lab: SuiteRequest, tmp_pat
         asked = SuiteRequest(path=lab.path, record=lab.record, out=tmp_path, cluster=address, wait_s=1.0)
         found = run_suite(asked, measure)
     assert found.whole and {part.device for part in found.made.cells} == {"a", "b"}
+
+
+def test_real_jobs_are_measured_by_a_worker_and_compared_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (here / "m.onnx").write_bytes(matmul_onnx())
+    path = here / "suite.toml"
+    path.write_text(REAL)
+    told: list[str] = []
+    monkeypatch.setenv("GNOMON_HOME", str(there))
+
+    def options(number: int) -> list[str]:
+        return ["--nthreads", "9", "--resources", "gnomon-local=1"]
+
+    with dask_cluster(tmp_path, workers=1, options=options) as address:
+        monkeypatch.setenv("GNOMON_HOME", str(here))
+        for _ in range(2):
+            found = gnomon.run_suite(
+                path, cluster=address, on_message=lambda name, sentence: told.append(f"{name}: {sentence}")
+            )
+            assert found.whole and found.made.done == 2, found.made.cells
+    with read_store(there / "record.sqlite") as store:
+        cells = [last_note(store, c.id, CELL)["cell"] for c in store.query(CampaignQuery(kind="profile"))]
+    assert Counter(cells) == {part.id: 2 for part in found.made.cells}  # once in each run
+    assert any(line.startswith("cluster: Dask looks at 9 threads of a worker") for line in told)
+    compared = gnomon.compare_suites()
+    assert len(compared.made.cells) == 2 and all(cell.comparison for cell in compared.made.cells)
 
 
 def test_an_address_that_is_none_is_refused(lab: SuiteRequest, tmp_path: Path) -> None:

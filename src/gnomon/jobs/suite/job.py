@@ -44,7 +44,7 @@ from gnomon.report.plain import json_text
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, EventQuery, Store, note
 from gnomon.store.opening import default_record, open_store
-from gnomon.system.cluster import connected
+from gnomon.system.cluster import connected, profiled
 
 KIND = "suite"
 _CELLS, _ENDED = "suite-cells", "suite-cell"
@@ -52,8 +52,8 @@ _CELLS, _ENDED = "suite-cells", "suite-cell"
 Measure = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Measures the cell of a task on its device: JSON values to JSON values, as it may be done by another machine.
 
-A task has `suite` (the run's id), `cell`, `device`, `record` (None: that of who measures), `out`, and whether the cell
-may have been measured before (`again`); what is told is
+A task has `suite` (the run's id), `cell`, `device`, `record` (None: that of who measures), `out`, whether the cell may
+have been measured before (`again`), and whether no other device can take it (`only`); what is told is
 `campaign`, `record`, `host`, `answer`, `seconds`, `document` (None where there is none) and `error`: None, or `kind`,
 `message`, `hint`, and whether it is `of_device`.
 """
@@ -215,6 +215,7 @@ class _Run:
             "cell": codec.to_json(replace(cell, devices=())),  # these may be many, and it is sent
             "device": device,
             "record": None if record is None else str(record),
+            "only": len(cell.devices) == 1,
             "again": self.resumed or self._asked.cluster is not None,
             "out": str(self._asked.out or Path(f"{self._campaign.context.model_name}.suite").absolute()),
         }
@@ -244,6 +245,8 @@ class _Run:
         missing_since_s: dict[str, float] = {}
         idle = set(self.waiting.wanted())
         looked_s = time.monotonic()
+        if costs := profiled(client):
+            self._tell("cluster", costs)
 
         def hear(device: str, future: Any) -> None:
             future.add_done_callback(lambda done: answers.put((device, done)))
