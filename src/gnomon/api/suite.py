@@ -75,8 +75,11 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     A worker of a cluster calls this too: it resolves the device's name by its own file of devices.
     """
     from gnomon.core import codec
+    from gnomon.devices.health import failed, went_well
+    from gnomon.devices.opening import resolve
     from gnomon.jobs.runs.answers import answered_cell
     from gnomon.jobs.suite.plan import Cell
+    from gnomon.session.bench.probe import check_before_use
     from gnomon.store.address import record_address
     from gnomon.store.base import ASKING_CELL
     from gnomon.store.opening import default_record, open_store
@@ -93,11 +96,16 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
             with open_store(record) as store:
                 finished, document = answered_cell(store, cell.job, asking)
         if document is None:
+            if task["probe"]:
+                check_before_use(resolve(task["device"]), record, cell.options.get("runtimes", ()))
             document = _measured(cell, task, record, decide=finished)
+        went_well(task["device"])
         told |= {"document": document, "campaign": document.get("campaign"), "answer": _answer(document)}
     except GnomonError as error:
         kind = type(error).__name__.removesuffix("Error").lower()
         of_device = isinstance(error, DeviceError)
+        if isinstance(error, DeviceError) and not error.busy:
+            failed(task["device"], error.message)
         told["error"] = {"kind": kind, "message": error.message, "hint": error.hint, "of_device": of_device}
     finally:
         ASKING_CELL.reset(token)
