@@ -13,7 +13,8 @@ _PLACES = {
     **dict.fromkeys(("compare_suites", "run_suite", "suite_status"), "gnomon.api.suite"),
     **dict.fromkeys(
         (
-            *("add_device", "clean_device", "list_devices", "list_runtimes", "remove_device"),
+            *("add_device", "clean_device", "list_devices", "list_runtimes"),
+            *("probe_device", "release_device", "remove_device"),
             *(
                 "answer_of_run",
                 "command_of_run",

@@ -21,7 +21,9 @@ from gnomon.api.place import pareto as pareto
 from gnomon.api.place import pareto_unattended as pareto_unattended
 from gnomon.api.place import place as place
 from gnomon.api.place import place_on as place_on
+from gnomon.api.place import probe_device as probe_device
 from gnomon.api.place import profile as profile
+from gnomon.api.place import release_device as release_device
 from gnomon.api.place import remove_device as remove_device
 from gnomon.api.place import runs as runs
 from gnomon.api.place import show_run as show_run

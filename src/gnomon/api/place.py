@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gnomon.core.front.front import Front
     from gnomon.core.graph import By
     from gnomon.devices.config import DeviceConfig
-    from gnomon.jobs.devices.visit import Cleaned
+    from gnomon.jobs.devices.visit import Cleaned, DeviceHealth
     from gnomon.jobs.devices.visit import DeviceRow as DeviceRow
     from gnomon.jobs.pareto.oplist import OplistReport
     from gnomon.jobs.pareto.records import Pareto, ParetoRequest
@@ -653,6 +653,25 @@ def clean_device(name: str, *, on_message: Callable[[str], None] | None = None) 
     from gnomon.jobs.devices.job import clean_device as clean
 
     return clean(name, on_wait=on_message)
+
+
+def probe_device(
+    name: str, *, record: RecordLike | None = None, on_message: Callable[[str], None] | None = None
+) -> DeviceHealth:
+    """See whether a device is the board that it was, and as fast: it ends its quarantine, or puts it there.
+
+    DeviceError where it fails or is not as it was, another GnomonError where nothing there can run the probe.
+    """
+    from gnomon.jobs.devices.job import probe_device as probed
+
+    return probed(name, _record(record), tell=on_message)
+
+
+def release_device(name: str) -> DeviceHealth:
+    """End the quarantine of a device. UsageError where it is in none."""
+    from gnomon.jobs.devices.job import release_device as released
+
+    return released(name)
 
 
 def list_runtimes() -> dict[str, Any]:

@@ -75,6 +75,7 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     A worker of a cluster calls this too: it resolves the device's name by its own file of devices.
     """
     from gnomon.core import codec
+    from gnomon.devices.health import failed, went_well
     from gnomon.jobs.runs.answers import answered_cell
     from gnomon.jobs.suite.plan import Cell
     from gnomon.store.address import record_address
@@ -94,10 +95,13 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
                 finished, document = answered_cell(store, cell.job, asking)
         if document is None:
             document = _awaited(task, lambda: _measured(cell, task, record, decide=finished))
+        went_well(task["device"])
         told |= {"document": document, "campaign": document.get("campaign"), "answer": _answer(document)}
     except GnomonError as error:
         kind = type(error).__name__.removesuffix("Error").lower()
         of_device = isinstance(error, DeviceError)
+        if isinstance(error, DeviceError) and not error.busy:
+            failed(task["device"], error.message)
         told["error"] = {"kind": kind, "message": error.message, "hint": error.hint, "of_device": of_device}
     finally:
         ASKING_CELL.reset(token)
@@ -114,9 +118,16 @@ def _awaited(task: Mapping[str, Any], measured: Callable[[], dict[str, Any]]) ->
 
 
 def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, decide: bool) -> dict[str, Any]:
-    """The document of the cell's job. With `decide` its campaign is finished, and its answer alone lacks."""
-    from gnomon.api import place as api
+    """The document of the cell's job. With `decide` its campaign is finished, and its answer alone lacks.
 
+    The device is probed first where the task says so.
+    """
+    from gnomon.api import place as api
+    from gnomon.devices.opening import resolve
+    from gnomon.session.bench.probe import check_before_use
+
+    if task["probe"]:
+        check_before_use(resolve(task["device"]), record, cell.options.get("runtimes", ()))
     model, device = cell.model, task["device"]
     options: dict[str, Any] = {**cell.options, "device": device}
     out = Path(task["out"]) / "".join(c if c.isalnum() or c in "._-" else "_" for c in device)

@@ -206,6 +206,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "devices check": ("gnomon devices check board",),
     "devices clean": ("gnomon devices clean board",),
     "devices list": ("gnomon devices list",),
+    "devices probe": ("gnomon devices probe board",),
+    "devices release": ("gnomon devices release board",),
     "devices remove": ("gnomon devices remove board",),
     "schema": (
         "gnomon schema",

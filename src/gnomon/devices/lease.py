@@ -196,6 +196,7 @@ def lease(
                     f"device {name!r} is in use by process {owner}",
                     hint="Wait for it to end, or end it: the lease goes with its process.",
                     transient=True,
+                    busy=True,
                 )
             pause(_RETRY_S)
             with _opening(folder, name):

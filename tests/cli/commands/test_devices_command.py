@@ -39,7 +39,7 @@ def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = found["devices"]
     assert set(row) == {
         *("name", "address", "state", "reason", "hint", "fingerprint", "interpreter", "runtimes", "check"),
-        *("settings", "seconds"),
+        *("settings", "seconds", "health"),
     }
     assert set(row["runtimes"][0]) == {"name", "version", "backends", "reason", "hint", "brought"}
     assert answer(capsys, "check", "--json")["devices"][0]["check"]["overhead_s"] > 0
@@ -170,6 +170,7 @@ ROW: dict[str, Any] = {
         "fetch": True,
     },
     "seconds": 1.0,
+    "health": {"failures": 0, "probed_at_s": None, "call_s": None, "baseline": None, "quarantine": None},
 }
 SHOWN = """\
 board is ready.
@@ -201,6 +202,7 @@ def test_the_page_in_80_columns(tmp_path: Path) -> None:
 
 def test_a_hostile_device_steers_no_terminal(tmp_path: Path) -> None:
     row = {**ROW, "fingerprint": {"cpu_model": "\x1b[31m\n" * 9, "os": "\u202e"}, "reason": "\x1b", "state": "failed"}
+    row["health"] = {**ROW["health"], "quarantine": {"since_s": 1.0, "kind": "board", "reason": "\x1b[31m\n"}}
     for state in ("failed", "ready"):
         with (tmp_path / "page").open("w") as file:
             devices_report(

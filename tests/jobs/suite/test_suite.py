@@ -16,6 +16,7 @@ from tests.bad_days.livekit import matmul_onnx
 from tests.jobs.suite.suitekit import calls, measure
 
 import gnomon
+from gnomon.devices.health import health_of
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.suite.job import SuiteRequest, SuiteRun, compare_suites, run_suite, suite_status
 from gnomon.store.base import CELL, CampaignQuery, last_note
@@ -172,6 +173,18 @@ def test_real_cells_survive_kill_9_and_are_compared(tmp_path: Path, monkeypatch:
     assert gnomon.read_document(compared.document()) == compared.made
     told = subprocess.run(command("compare"), capture_output=True, check=False)
     assert told.returncode == 0 and b"in 2 cells" in told.stdout
+
+
+def test_a_device_that_fails_again_and_again_is_in_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
+    (tmp_path / "devices.toml").write_text('[devices.dead]\naddress = "ssh://127.0.0.1:1"\n')
+    (tmp_path / "m.onnx").write_bytes(matmul_onnx())
+    path = tmp_path / "suite.toml"
+    path.write_text(REAL.replace('"local"', '"dead"').replace("repeats = 2", "repeats = 4"))
+    found = gnomon.run_suite(path)
+    assert (found.made.done, found.made.failed, found.made.out) == (0, 4, ("dead",))
+    quarantine = health_of("dead").quarantine
+    assert quarantine is not None and quarantine.kind == "transport" and "3 times in a row" in quarantine.reason
 
 
 def test_a_device_that_nobody_knows_is_refused_before_anything(lab: SuiteRequest, tmp_path: Path) -> None:

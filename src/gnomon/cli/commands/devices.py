@@ -10,10 +10,11 @@ import click
 
 from gnomon.cli.help import group
 from gnomon.cli.main import report_page, write_json, write_report
-from gnomon.cli.values import Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
+from gnomon.cli.values import RECORD, Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
 
 if TYPE_CHECKING:
     from gnomon.api.place import DeviceRow
+    from gnomon.store.address import RecordAddress
 
 _NOT_READY = 6
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
@@ -154,6 +155,45 @@ def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
     from gnomon.jobs.devices.report import cleaned_report
 
     write_report(cleaned_report, found)
+
+
+@devices.command(short_help="See whether a device is the board that it was, and as fast.")
+@_NAME
+@RECORD
+@_JSON
+@click.pass_obj
+def probe(above: dict[str, Any], name: str, record: RecordAddress | None, as_json: bool) -> None:
+    """Measure a small kernel on the device NAME, and hold it against what that took when it was first probed.
+
+    A device that passes is in quarantine no more; one that does not gets there, and the exit code is 6. `gnomon suite
+    run` does the same before it uses a device, once an hour.
+    """
+    from gnomon.api.place import probe_device
+    from gnomon.cli.progress import Show
+
+    with Show(quiet=False) as show:
+        found = asdict(probe_device(name, record=record, on_message=show.tell))
+    _tell_health(found, as_json=as_json or above["json"])
+
+
+@devices.command(short_help="End the quarantine of a device.")
+@_NAME
+@_JSON
+@click.pass_obj
+def release(above: dict[str, Any], name: str, as_json: bool) -> None:
+    """End the quarantine of the device NAME. If a probe was the reason, the next one makes a new baseline."""
+    from gnomon.api.place import release_device
+
+    _tell_health(asdict(release_device(name)), as_json=as_json or above["json"])
+
+
+def _tell_health(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        write_json(found)
+        return
+    from gnomon.jobs.devices.report import health_report
+
+    write_report(health_report, found)
 
 
 def _plain(key: str, value: Any) -> Any:

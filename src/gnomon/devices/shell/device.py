@@ -62,6 +62,7 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
                 f"device {settings.name!r} is in use by process {rest} there",
                 hint="Wait for it to end, or end it: the lease goes with its process.",
                 transient=True,
+                busy=True,
             )
         pause(_ASK_AGAIN_S)
 

@@ -13,14 +13,25 @@ from queue import Empty, SimpleQueue
 from gnomon.devices.address import LOCAL, TVM
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig, add_device, load_devices, user_folder
+from gnomon.devices.health import health_of, release
 from gnomon.devices.opening import load_factory, opened, resolve
 from gnomon.errors import DeviceError, GnomonError, UsageError
-from gnomon.jobs.devices.visit import Cleaned, DeviceRow, RuntimeRow, clean_cache, look_closely, look_for_energy
+from gnomon.jobs.devices.visit import (
+    Cleaned,
+    DeviceHealth,
+    DeviceRow,
+    RuntimeRow,
+    clean_cache,
+    look_closely,
+    look_for_energy,
+)
 from gnomon.jobs.unattended.device import Keep, jobs_in
 from gnomon.runtimes.base import Probe, Runtime
 from gnomon.runtimes.registry import all_runtimes
+from gnomon.session.bench.probe import probe_now
 from gnomon.session.request import link_to, machine_of
 from gnomon.session.targets import NOT_INSTALLED, Missing, probe_runtimes
+from gnomon.store.address import RecordAddress
 from gnomon.tuning.tracker import tracked_device
 
 DEADLINE_S = 60.0
@@ -100,6 +111,26 @@ def clean_device(name: str, path: Path | None = None, *, on_wait: Callable[[str]
         return replace(cleaned, jobs=tuple(job.id for job in jobs_in(keep.ask("list_all"), config)))
 
 
+def probe_device(
+    name: str, record: RecordAddress | None, path: Path | None = None, *, tell: Callable[[str], None] | None = None
+) -> DeviceHealth:
+    """Probe a device, which ends its quarantine if it is in order.
+
+    UsageError if the name is not known; DeviceError if the device fails, or is not as it was: then it is in quarantine.
+    """
+    health = probe_now(resolve(name, path), record, tell=tell)
+    return DeviceHealth(name=name, health=health, was=None)
+
+
+def release_device(name: str, path: Path | None = None) -> DeviceHealth:
+    """End the quarantine of a device. UsageError if the name is not known, or it is in none."""
+    config = resolve(name, path)
+    was = release(config.name)
+    if was is None:
+        raise UsageError(f"{name} is in no quarantine", hint="`gnomon devices` tells which devices are.")
+    return DeviceHealth(name=name, health=health_of(config.name), was=was)
+
+
 def examine(
     configs: Sequence[DeviceConfig], *, deep: bool = False, deadline_s: float = DEADLINE_S, show: Show | None = None
 ) -> tuple[DeviceRow, ...]:
@@ -124,6 +155,7 @@ def examine(
         # A daemon: what hangs on a device must not keep gnomon from ending. Its connection ends with gnomon, and the
         # device then cleans up by itself.
         threading.Thread(target=lane, args=(indices,), daemon=True).start()
+    known = [health_of(config.name) for config in configs]
     rows: dict[int, DeviceRow] = {}
     deadline = time.monotonic() + deadline_s
     while len(rows) < len(configs):
@@ -136,7 +168,8 @@ def examine(
         rows[index] = answer
         if show is not None:
             show(answer)
-    return tuple(rows.get(index) or _late(config, deadline_s) for index, config in enumerate(configs))
+    found = [rows.get(index) or _late(config, deadline_s) for index, config in enumerate(configs)]
+    return tuple(replace(row, health=health) for row, health in zip(found, known, strict=True))
 
 
 def _late(config: DeviceConfig, deadline_s: float) -> DeviceRow:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from typing import Any
 
 from gnomon.report import units
@@ -35,6 +37,12 @@ def device_report(row: dict[str, Any], page: Page) -> None:
 def _device(row: dict[str, Any], page: Page) -> None:
     where = f" ({row['address']})" if row["name"] != row["address"] else ""
     page.heading(f"{row['name']}{where}: {_STATES[row['state']]}")
+    if quarantine := row["health"]["quarantine"]:
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine["since_s"]))
+        page.item(
+            f"in quarantine since {since}: {quarantine['reason']}",
+            f"gnomon devices probe {row['name']}, or gnomon devices release {row['name']}",
+        )
     if row["state"] != "ready":
         page.item(row["reason"], row["hint"] or "")
         return
@@ -122,6 +130,20 @@ def cleaned_report(document: dict[str, Any], page: Page) -> None:
     if jobs := document.get("jobs"):
         page.line(f"Searches that are there by themselves stay: {', '.join(jobs)}.")
         page.path("see them", f"gnomon unattended list --device {document['name']}")
+
+
+def health_report(document: dict[str, Any], page: Page) -> None:
+    """How a device was found to be, or that its quarantine is over."""
+    if document["was"]:
+        page.headline(f"{document['name']} is in quarantine no more: {document['was']['reason']}.")
+        if document["was"]["kind"] != "transport":
+            page.line("What the next probe takes is its new baseline.")
+        return
+    baseline = document["health"]["baseline"]
+    now, then = (units.time(took) for took in (document["health"]["call_s"], statistics.median(baseline["calls_s"])))
+    day = time.strftime("%Y-%m-%d", time.localtime(baseline["at_s"]))
+    page.headline(f"{document['name']} is in order.")
+    page.line(f"The probe takes {now}; its baseline of {day} is {then}, by {baseline['runtime']}.")
 
 
 def runtimes_report(document: dict[str, Any], page: Page) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
+from gnomon.devices.health import Health, Quarantine
 from gnomon.devices.shell.scripts import OWN_FOLDER, UPLOADED
 from gnomon.errors import DeviceError
 from gnomon.measure.energy import LEAVE, find_counters
@@ -83,6 +84,7 @@ class DeviceRow(Answer):
     runtimes: tuple[RuntimeRow, ...] = ()
     check: CloseLook | None = None
     seconds: float = 0.0
+    health: Health = field(default_factory=Health)
 
     __repr__ = Answer.__repr__
 
@@ -102,7 +104,17 @@ class DeviceRow(Answer):
             "check": asdict(self.check) if self.check else None,
             "settings": settings,
             "seconds": self.seconds,
+            "health": asdict(self.health),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceHealth:
+    """How a device is known to be now; `was` is the quarantine that was ended by hand."""
+
+    name: str
+    health: Health
+    was: Quarantine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

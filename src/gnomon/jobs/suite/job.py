@@ -52,8 +52,9 @@ _CELLS, _ENDED = "suite-cells", "suite-cell"
 Measure = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Measures the cell of a task on its device: JSON values to JSON values, as it may be done by another machine.
 
-A task has `suite` (the run's id), `cell`, `device`, `record` (None: that of who measures), `out`, whether the cell may
-have been measured before (`again`), and whether no other device can take it (`only`); what is told is
+A task has `suite` (the run's id), `cell`, `device`, `record` (None: that of who measures), `out`, whether the device is
+probed before use (`probe`), whether the cell may have been measured before (`again`), and whether no other device can
+take it (`only`); what is told is
 `campaign`, `record`, `host`, `answer`, `seconds`, `document` (None where there is none) and `error`: None, or `kind`,
 `message`, `hint`, and whether it is `of_device`.
 """
@@ -144,7 +145,7 @@ def measure_cells(
         (cell for cell in cells if cell.id not in ended),
         ((cell, ended[cell.id].device or "") for cell in cells if cell.id in ended),
     )
-    run.resumed = resumed
+    run.resumed, run.probed = resumed, suite.probe
     run.until_s = None if suite.max_time_s is None else time.monotonic() + suite.max_time_s
     if len(ended) < len(cells):
         if asked.cluster is None:
@@ -169,6 +170,7 @@ class _Run:
     waiting: Waiting
     until_s: float | None
     resumed: bool
+    probed: bool
 
     def __init__(self, asked: SuiteRequest, campaign: Campaign, measure: Measure, tell: TellOf) -> None:
         self._asked, self._campaign, self._measure, self._tell = asked, campaign, measure, tell
@@ -216,6 +218,7 @@ class _Run:
             "device": device,
             "record": None if record is None else str(record),
             "only": len(cell.devices) == 1,
+            "probe": self.probed,
             "again": self.resumed or self._asked.cluster is not None,
             "out": str(self._asked.out or Path(f"{self._campaign.context.model_name}.suite").absolute()),
         }

@@ -59,10 +59,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """What the file says. After `max_time_s` no cell is begun any more."""
+    """What the file says. After `max_time_s` no cell is begun any more. With `probe` devices are probed before use."""
 
     name: str
     cells: Annotated[tuple[Block, ...], Must(be="at least one table", fits=bool)]
+    probe: bool = True
     max_time_s: Seconds | None = None
 
 

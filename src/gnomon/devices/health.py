@@ -1,0 +1,197 @@
+"""How devices have been: their failures, whether they are in quarantine, and what the probe took on each.
+
+One file in the user's folder, beside the file of devices: it is this machine that reaches them or does not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from gnomon.core import codec
+from gnomon.core.strict_json import Complaints, Strict
+from gnomon.devices.config import user_folder
+from gnomon.errors import DeviceError, ProblemError, UsageError
+from gnomon.system.files import read_at_most, write_whole
+
+MOST_FAILURES = 3
+"""So many failures of a device in a row put it into quarantine."""
+
+_MOST_BYTES = 16 << 20
+_HINT = "Move the file aside: the devices are then probed as new ones."
+_STRICT = Strict(what="file of health", hint=_HINT, most_letters=_MOST_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What the probe took on a device that was in order: seconds a call, by process, and what the board was.
+
+    Only what the same `runtime`, of the same version and in the same configuration, takes is compared with it.
+    """
+
+    at_s: float
+    fingerprint: Mapping[str, Any]
+    runtime: str
+    calls_s: tuple[float, ...]
+    campaign: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """Why a device gets no work: it failed again and again, it is another board, or it is not as fast as it was."""
+
+    since_s: float
+    kind: Literal["transport", "board", "speed"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How a device has been: failures since something last went well, when it was last probed and in order, and what
+    the probe took then.
+    """
+
+    failures: int = 0
+    probed_at_s: float | None = None
+    call_s: float | None = None
+    baseline: Baseline | None = None
+    quarantine: Quarantine | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    format: Literal["gnomon-health"]
+    version: Literal[1]
+    devices: Mapping[str, Health] = field(default_factory=dict)
+
+
+def health_path() -> Path:
+    """The user's file of health; it need not exist."""
+    return user_folder() / "health.json"
+
+
+def health_of(name: str) -> Health:
+    """How the device of a name or address has been. UsageError where the file cannot be read."""
+    return _read().get(name, Health())
+
+
+def went_well(name: str) -> None:
+    """Note that a device did what it was to do."""
+    if health_of(name).failures:
+        _change(name, lambda before: replace(before, failures=0))
+
+
+def failed(name: str, message: str) -> Health:
+    """Note that a device, or the way to it, failed; it is in quarantine after `MOST_FAILURES` in a row.
+
+    What a device in quarantine fails counts no more.
+    """
+
+    def after(before: Health) -> Health:
+        if before.quarantine is not None:
+            return before
+        count, quarantine = before.failures + 1, None
+        if count >= MOST_FAILURES:
+            quarantine = Quarantine(
+                since_s=time.time(), kind="transport", reason=f"it failed {count} times in a row, last: {message[:500]}"
+            )
+        return replace(before, failures=count, quarantine=quarantine)
+
+    return _change(name, after)
+
+
+def put_into_quarantine(name: str, kind: Literal["board", "speed"], reason: str) -> Health:
+    """Note that the probe found a device other than it was."""
+    quarantine = Quarantine(since_s=time.time(), kind=kind, reason=reason)
+    return _change(name, lambda before: replace(before, quarantine=quarantine))
+
+
+def passed(name: str, baseline: Baseline | None, call_s: float | None) -> Health:
+    """Note that the probe found a device in order, which ends a quarantine; `baseline` where it is a new one, `call_s`
+    what the probe took, if there was anything to probe with.
+    """
+    now_s = time.time()
+    return _change(
+        name,
+        lambda before: Health(
+            probed_at_s=now_s, call_s=call_s, baseline=before.baseline if baseline is None else baseline
+        ),
+    )
+
+
+def release(name: str) -> Quarantine | None:
+    """End the quarantine of a device; the one that it was in. What the probe finds next is its new baseline where the
+    probe was the reason.
+    """
+    was = health_of(name).quarantine
+    if was is not None:
+        _change(name, lambda before: Health(baseline=before.baseline if was.kind == "transport" else None))
+    return was
+
+
+def refusal(name: str, quarantine: Quarantine) -> DeviceError:
+    """The error for a device that is in quarantine."""
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
+    return DeviceError(
+        f"{name} is in quarantine since {since}: {quarantine.reason}",
+        hint=f"Mend it; then `gnomon devices probe {name}` looks again, or `gnomon devices release {name}` ends it.",
+    )
+
+
+def _change(name: str, change: Callable[[Health], Health]) -> Health:
+    path = health_path()
+    with _writing(path):
+        known = dict(_read())
+        known[name] = change(known.get(name, Health()))
+        made = _File(format="gnomon-health", version=1, devices=known)
+        try:
+            write_whole(codec.dumps(made).encode(), path)
+        except OSError as error:
+            raise _unusable(path, "written", error) from error
+    return known[name]
+
+
+def _read() -> Mapping[str, Health]:
+    path = health_path()
+    try:
+        with path.open("rb") as file:
+            content = read_at_most(file, _MOST_BYTES)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _unusable(path, "read", error) from error
+    complaints = Complaints(what=f"file of health {path}", hint=_HINT)
+    try:
+        found: _File = codec.decode(_File, _STRICT.object(_STRICT.parse(content), "$"), complaints)
+        complaints.raise_any()
+    except ProblemError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    return found.devices
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Keep other gnomons from changing the file at the same time."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(path, "written", error) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _unusable(path: Path, verb: str, error: OSError) -> UsageError:
+    return UsageError(
+        f"the file of health {path} cannot be {verb}: {error.strerror}",
+        hint="Mend the file or its folder, or set GNOMON_HOME to another folder.",
+    )

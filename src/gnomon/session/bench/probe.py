@@ -1,0 +1,191 @@
+"""The probe of a device: whether it is the board that it was, and as fast, before anything is measured on it.
+
+It measures the no-op model and one convolution, as every table does first (`gnomon.session.bench.baseline`), and holds
+them against what they took when the device was first probed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gnomon.core.stats import drift, median
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.health import Baseline, Health, health_of, passed, put_into_quarantine, refusal
+from gnomon.errors import DeviceError, GnomonError, RuntimeMissingError
+from gnomon.measure.effort import Effort
+from gnomon.measure.environment import worst
+from gnomon.models.load import reachable
+from gnomon.runtimes.registry import all_runtimes
+from gnomon.session.bench.baseline import gauge_of
+from gnomon.session.bench.bench import Bench, open_bench
+from gnomon.session.request import Request
+from gnomon.spaces.unit import Trace, Unit
+from gnomon.store.address import RecordAddress
+
+PROBED_EACH_S = 3600.0
+"""A device that was in order is not probed again for so long."""
+
+SLOWER = 1.2
+"""How many times longer than its baseline the probe takes on a device that is told as slow, or shorter as fast: beyond
+what the noise of both explains (`core.stats.drift`)."""
+
+_EFFORT = Effort(rounds=2, block_s=0.02, processes_least=2, processes_most=2, budget_s=20.0)
+"""Four processes: the gauge takes two more."""
+
+_trace = Trace(((1, 32, 24, 24),))
+_KERNEL: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
+
+_BOARD = {
+    "machine": "the architecture",
+    "cpu_model": "the processor",
+    "cores_online": "the number of cores",
+    "core_kinds": "the kinds of cores",
+    "soc": "the chip",
+}
+"""What stays the same of a board, however it is set up."""
+_MEMORY = 1.1
+"""Of two sizes of memory; a kernel keeps a little for itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What a probe found: as a baseline, and what the device itself told of being slowed down meanwhile."""
+
+    baseline: Baseline
+    slowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why a device is not as it was."""
+
+    kind: Literal["board", "speed"]
+    reason: str
+
+
+def probe(
+    config: DeviceConfig,
+    record: RecordAddress | None,
+    runtimes: Sequence[str] = (),
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> Probed:
+    """Measure the reference kernel on a device by the first of the runtimes that is there: a campaign `probe`.
+
+    DeviceError where the device fails, another GnomonError where nothing there runs an ONNX model.
+    """
+    wanted = runtimes or config.runtimes or sorted(r.name for r in all_runtimes()[0] if r.formats & reachable("onnx"))
+    ordered = sorted(wanted, key=lambda name: name != "onnxruntime")
+    lacking: RuntimeMissingError | None = None
+    for name in ordered:
+        request = Request(
+            model=Path(os.devnull), device=config, runtimes=(name,), effort=_EFFORT, record=record, fresh=True
+        )
+        try:
+            with open_bench(request, kind="probe", subject="probe", question={}, tell=tell) as bench:
+                return _probed(bench)
+        except RuntimeMissingError as error:
+            lacking = error
+    raise lacking or RuntimeMissingError(f"no runtime is known that probes {config.name}", hint="gnomon runtimes")
+
+
+def _probed(bench: Bench) -> Probed:
+    gauge = gauge_of(bench, [_KERNEL])
+    took_s = median(list(gauge.reference_s))
+    bench.runner.finish({"reason": f"The reference kernel takes {took_s * 1e6:.1f} us.", "call_s": took_s})
+    fingerprint = bench.device.fingerprint
+    baseline = Baseline(
+        at_s=time.time(),
+        fingerprint={key: fingerprint.get(key) for key in (*_BOARD, "memory_bytes")},
+        runtime=f"{bench.runtime.name} {bench.probe.version}, {bench.configuration.name}, {gauge.clock}",
+        calls_s=gauge.reference_s,
+        campaign=bench.runner.campaign.id,
+    )
+    doubts = worst(bench.runner.environments)
+    return Probed(
+        baseline=baseline, slowed=tuple(d.message for d in doubts if d.kind in ("throttled", "voltage", "frequency"))
+    )
+
+
+def judged(found: Probed, known: Baseline | None) -> Fault | None:
+    """What is wrong with a device by its probe; None where it is in order, or nothing is known to hold it against."""
+    if known is not None:
+        other = [
+            f"{told} was {_shown(known.fingerprint.get(key))} and is {_shown(found.baseline.fingerprint.get(key))}"
+            for key, told in _BOARD.items()
+            if known.fingerprint.get(key) != found.baseline.fingerprint.get(key)
+        ]
+        if not other and _apart(known.fingerprint, found.baseline.fingerprint):
+            other = ["its memory has another size"]
+        if other:
+            return Fault(kind="board", reason=f"it is another board: {'; '.join(other)}")
+    if found.slowed:
+        return Fault(kind="speed", reason=f"it is slowed down: {'; '.join(found.slowed)}")
+    if known is None or known.runtime != found.baseline.runtime:
+        return None
+    times = 1 / drift(known.calls_s, found.baseline.calls_s)
+    if 1 / SLOWER < times < SLOWER:
+        return None
+    day = time.strftime("%Y-%m-%d", time.localtime(known.at_s))
+    return Fault(kind="speed", reason=f"the probe takes {times:.2f} times what it took on {day}")
+
+
+def _apart(known: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    sizes = [size for one in (known, found) if isinstance(size := one.get("memory_bytes"), int) and size > 0]
+    return len(sizes) == 2 and max(sizes) / min(sizes) > _MEMORY
+
+
+def _shown(value: Any) -> str:
+    return "unknown" if value is None else str(value)[:80]
+
+
+def probe_now(
+    config: DeviceConfig,
+    record: RecordAddress | None,
+    runtimes: Sequence[str] = (),
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> Health:
+    """Probe a device, and note what that says of it; a fault of its speed is looked at twice.
+
+    A quarantine ends where it passes. DeviceError where it does not, or the device fails; else as from `probe`.
+    """
+    known = health_of(config.name).baseline
+    fault, found = None, None
+    for _ in range(2):
+        found = probe(config, record, runtimes, tell=tell)
+        fault = judged(found, known)
+        if fault is None or fault.kind == "board":
+            break
+    assert found is not None  # noqa: S101 - the loop ran
+    if fault is not None:
+        health = put_into_quarantine(config.name, fault.kind, fault.reason)
+        assert health.quarantine is not None  # noqa: S101 - just put there
+        raise refusal(config.name, health.quarantine)
+    renewed = known is None or known.runtime != found.baseline.runtime
+    return passed(config.name, found.baseline if renewed else None, median(list(found.baseline.calls_s)))
+
+
+def check_before_use(config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = ()) -> None:
+    """Probe a device unless it was in order within the hour; one in quarantine in any case.
+
+    DeviceError where it fails, is in quarantine and stays there, or gets there. A device that has nothing to be probed
+    with is used unseen, unless it is in quarantine.
+    """
+    health = health_of(config.name)
+    fresh = health.probed_at_s is not None and 0 <= time.time() - health.probed_at_s < PROBED_EACH_S
+    if fresh and health.quarantine is None:
+        return
+    try:
+        probe_now(config, record, runtimes)
+    except DeviceError:
+        raise
+    except GnomonError:
+        if health.quarantine is not None:
+            raise refusal(config.name, health.quarantine) from None
+        passed(config.name, None, None)
