@@ -46,9 +46,11 @@ class TestInductor:
         pytest.importorskip("torch")
         graph = load(GOLDEN / "small.pt2").graph
         reads, writes = ([graph.tensors[t] for t in side] for side in (graph.inputs, graph.outputs))
-        segment = {"runtime": "pytorch", "model": str(GOLDEN / "small.pt2")}
+        segment: dict[str, Any] = {"runtime": "pytorch", "model": str(GOLDEN / "small.pt2")}
         segment |= {"inputs": [[t.name, t.name] for t in reads], "outputs": [[t.name, t.name] for t in writes]}
-        job = {"tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in (*reads, *writes)}}
+        job: dict[str, Any] = {
+            "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in (*reads, *writes)}
+        }
         job |= {"feeds": {t.name: {} for t in reads}, "outputs": [t.name for t in writes], "seed": 0}
         told: dict[str, Any] = {}
         own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **environment}
