@@ -4,11 +4,12 @@ One profile is taken as `gnomon place` does it: of ncnn on CPU and Vulkan, or of
 (`--runtime onnxruntime --backend cpu --backend webgpu`). Then placements are drawn from a seed that pricing does not
 use, the side of each layer alone, and are predicted, checked and measured in fresh processes, interleaved with the
 plan, the single backends, and some of the placements that were priced from, whose median change of time since the
-profile is told beside (`speed_since_profile`). Asked for are a median error within 15 %, and that the plan is the
-fastest of all that were measured; `behind` tells by how much the minimum of the prices is slower than that, and
-`of_best_single` what share it takes of the time of the best single backend. All is told by wall time and by the CPU
-time of all threads of the process: where an accelerator is a program on the CPU, neighbours can double its wall time. A
-model with an operator that the processor is slow at is made for `--model stretched`.
+profile is told beside (`speed_since_profile`). In each group of placements the best single backend runs too: by the
+clock that decides, `error_beside` is that of the ratio to it, which no drift between the groups reaches. Asked for are a median error within 15 %, and
+that the plan is the fastest of all that were measured; `behind` tells by how much the minimum of the prices is slower
+than that, and `of_best_single` what share it takes of the time of the best single backend. All is told by wall time and
+by the CPU time of all threads of the process: where an accelerator is a program on the CPU, neighbours can double its
+wall time. A model with an operator that the processor is slow at is made for `--model stretched`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gnomon.devices.config import load_devices
 from gnomon.jobs.place.transfers import DRAWN, TransferPlacer, TransferResult
 from gnomon.measure.effort import Clock, Effort
 from gnomon.runtimes.base import Wish
-from gnomon.session.contender import choose_clock, level, profile_singles
+from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles
 from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import reference
 from gnomon.session.request import THIS_MACHINE, Request
@@ -108,7 +109,7 @@ def drawn(placer: TransferPlacer, number: int) -> list[Sides]:
 
 
 def compared(
-    lab: Lab, placer: TransferPlacer, results: dict[Clock, TransferResult], number: int
+    lab: Lab, placer: TransferPlacer, results: dict[Clock, TransferResult], number: int, anchor: Anchor
 ) -> list[dict[str, Any]]:
     """The placements, the plan and the single backends, each with its prediction and what it took by each clock."""
     wanted: dict[Sides, str] = {}
@@ -124,7 +125,7 @@ def compared(
     made = {sides: placer.contender("plan", label, sides, None) for sides, label in wanted.items()}
     candidates = {sides: replace(c.candidate, key=f"compared/{c.key}") for sides, c in made.items()}
     effort = replace(placer.effort(len(candidates)), together=12)
-    measured = lab.runner.measure("compare", list(candidates.values()), effort)
+    measured, factors = measure_beside(lab.runner, "compare", list(candidates.values()), anchor, effort)
     rows = []
     for sides, label in wanted.items():
         seen, before = measured[candidates[sides].key], lab.runner.known(made[sides].key)
@@ -136,6 +137,7 @@ def compared(
                 "crossings": sum(sides[a] != sides[b] for a, b, _ in placer.wiring.edges),
                 "predicted_s": {clock: found.transfers.total_s(sides) for clock, found in results.items()},
                 "measured_s": {clock: level(seen, clock) if seen.ok else None for clock in results},
+                "beside_s": level(seen, anchor.clock) * factors[candidates[sides].key] if seen.ok else None,
                 "profiled_s": {clock: level(before, clock) if before.ok else None for clock in results},
                 "failure": None if seen.ok else describe(seen.failure),
             }
@@ -171,7 +173,9 @@ def main() -> None:
             # The same runs, priced by the other clock: nothing is measured again.
             other: Clock = "cpu" if clock == "wall" else "wall"
             results = {clock: result, other: TransferPlacer(lab, target).run(alive, other)}
-            rows = compared(lab, placer, results, given.placements)
+            best = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
+            rows = compared(lab, placer, results, given.placements, Anchor(candidate=best.candidate, clock=clock))
+            randoms = [r for r in rows if r["kind"] == "random" and r["failure"] is None]
             document = {
                 "model": given.model,
                 "layers": result.transfers.wiring.count,
@@ -184,6 +188,7 @@ def main() -> None:
                 "plan": list(result.solution.choices),
                 "optimal": result.solution.optimal,
                 "missing": [f"{m.name}: {m.reason}" for m in lab.missing],
+                "error_beside": spread([abs(r["predicted_s"][clock] / r["beside_s"] - 1) for r in randoms]),
                 "by_clock": {name: judged(found, rows, name) for name, found in results.items()},
                 "placements": rows,
             }

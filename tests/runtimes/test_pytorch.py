@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
+from gnomon.measure.effort import Effort
+from gnomon.measure.link import AgentLink
+from gnomon.models.load import load
 from gnomon.runtimes.base import Probe, Runtime, Wish
 from gnomon.runtimes.pytorch import PyTorch
 from gnomon.testing.runtime import RuntimeContract
 
 GOLDEN = Path(__file__).parents[1] / "models" / "golden"
+LIMIT_S = 300.0
 PROBE = Probe(version="2.13.0", backends=("eager", "inductor"))
 
 
@@ -23,6 +31,57 @@ class TestPyTorch(RuntimeContract):
     @pytest.fixture
     def path(self) -> Path:
         return GOLDEN / "small.pt2"
+
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed, which Inductor needs")
+
+
+@needs_compiler
+@pytest.mark.timeout(900)
+class TestInductor:
+    """torch.compile for real, with a compiler and a cache of its own."""
+
+    def opened(self, folder: Path, **environment: str) -> dict[str, Any]:
+        """What the agent tells of the golden program when it was opened compiled, and compared with eager mode."""
+        pytest.importorskip("torch")
+        graph = load(GOLDEN / "small.pt2").graph
+        reads, writes = ([graph.tensors[t] for t in side] for side in (graph.inputs, graph.outputs))
+        segment: dict[str, Any] = {"runtime": "pytorch", "model": str(GOLDEN / "small.pt2")}
+        segment |= {"inputs": [[t.name, t.name] for t in reads], "outputs": [[t.name, t.name] for t in writes]}
+        job: dict[str, Any] = {
+            "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in (*reads, *writes)}
+        }
+        job |= {"feeds": {t.name: {} for t in reads}, "outputs": [t.name for t in writes], "seed": 0}
+        told: dict[str, Any] = {}
+        own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **environment}
+        with LocalDevice(environment=own) as device, AgentLink(device, timeout_s=LIMIT_S) as link:
+            for mode, how in (("eager", "save"), ("inductor", "check")):
+                segments = [{**segment, "options": {"threads": 1, "mode": mode}}]
+                opening = {"job": {**job, "segments": segments}, how: str(folder / "eager.npz"), "seeds": [0, 1]}
+                candidate = {"key": mode, "environment": {}, "tolerance": 1e-4, "visits": [], "open": opening}
+                request = {**Effort(rounds=0, timeout_s=LIMIT_S).request(), "seed": 0, "candidates": [candidate]}
+                link.request(request, told.update, timeout_s=2 * LIMIT_S)
+        return told
+
+    def test_it_is_compiled_once_and_what_ran_is_seen_by_pytorchs_profiler(self, tmp_path: Path) -> None:
+        first = self.opened(tmp_path)
+        assert first["difference"]["relative"] < 1e-4, first
+        ((row,),) = first["where"]
+        assert row["backend"] == "inductor" and row["graphs"] and not row["from_cache"]
+        assert "aten::convolution" in row["extern"]
+        # Compiling is in the load; what is timed are calls of what was compiled.
+        assert 0 < row["compile_s"] < first["load_ns"] * 1e-9
+        assert first["first_call_ns"] * 1e-9 < row["compile_s"]
+        again = self.opened(tmp_path)
+        assert again["where"][0][0]["from_cache"]
+        assert again["where"][0][0]["graphs"] == row["graphs"]
+
+    @pytest.mark.parametrize(
+        ("variables", "told"),
+        [({"TORCHDYNAMO_DISABLE": "1"}, "eagerly"), ({"CXX": "/nowhere/g++"}, "No working C++ compiler")],
+    )
+    def test_what_is_not_compiled_is_refused(self, tmp_path: Path, variables: Mapping[str, str], told: str) -> None:
+        assert told in self.opened(tmp_path, **variables)["message"]
 
 
 def names(*backends: str) -> list[str]:

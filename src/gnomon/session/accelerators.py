@@ -1,4 +1,4 @@
-"""What is to be said of devices beside the processor: which are programs, and what their first runs took."""
+"""What is to be said of devices beside the processor, which are programs, and of what is compiled in a first run."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ def software_devices(targets: Sequence[Target]) -> list[Doubt]:
 
 
 def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list[Doubt]:
-    """For each contender with an accelerator, what loading it and its first call took, which no time of a call holds.
+    """For each contender with an accelerator, or that is compiled when it is loaded, what loading it and its first call
+    took, which no time of a call holds.
 
-    Shaders are compiled then: in the first process, and in all others too where nothing keeps them. `measured` are the
-    contenders that ran, with what was measured of each in that order.
+    Shaders or code are compiled then: in the first process, and in all others too where nothing keeps them. `measured`
+    are the contenders that ran, with what was measured of each in that order.
     """
     told = []
     for contender, found in measured:
-        if not contender.accelerators:
+        compiled = any("compile_s" in row for part in found[-1].fact("where") or () for row in part)
+        if not (contender.accelerators or compiled):
             continue
+        what = "shaders are" if contender.accelerators else "its code is"
         first, *later = (1e-9 * ns for one in found for ns in _begun_ns(one))
         others = f", {median(later):.2g} s (median) in {len(later)} later ones" if later else ""
         held = held_bytes(found[-1])
@@ -43,7 +46,7 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
             Doubt(
                 kind="first-run",
                 message=f"in its first process {contender.label} took {first:.2g} s to load and for the first "
-                f"call{others}: shaders are compiled then; no time of a call holds it{memory}",
+                f"call{others}: {what} compiled then; no time of a call holds it{memory}",
                 hint="Count it where processes are short-lived.",
             )
         )

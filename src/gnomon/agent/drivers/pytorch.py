@@ -1,7 +1,8 @@
 """PyTorch on the device: an exported program (.pt2) as PyTorch itself runs it, eagerly or compiled by Inductor.
 
 A profiled load runs the program's graph node by node and takes the time around each, of eager mode; compiled code has
-no operators any more, and is one row.
+no operators any more, and is one row. That compiled code ran is believed when PyTorch's own profiler has seen a call of
+it: with TORCHDYNAMO_DISABLE torch.compile runs eagerly, and says nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from ..driver import Refused
 from .pt2 import load_program, operators_of
 
 EAGER, INDUCTOR = "eager", "inductor"
+_COMPILED = "## Call CompiledFxGraph "
+"""How PyTorch's profiler names the call of what Inductor compiled; the graph's key in its cache follows."""
 
 
 class PyTorchModel:
@@ -54,8 +57,15 @@ class PyTorchModel:
                 np.copyto(output_array(keep, name, value.shape, value.dtype.name), value)
             whole_ns.append(clock() - before)
 
+        self._compiled: dict[str, Any] = {}
+        before = clock()
         try:
             call()
+            if self._mode == INDUCTOR:
+                self._compiled = {"compile_s": (clock() - before) * 1e-9, **_seen(torch, call)}
+                whole_ns.pop()
+        except Refused:
+            raise
         except Exception as error:  # an operator that this build lacks, inputs that the program's own guards refuse
             raise Refused(f"PyTorch: {str(error)[:300]}") from error
         self.call: Callable[[], object] = call
@@ -77,8 +87,12 @@ class PyTorchModel:
         return Timing(module).run
 
     def where(self) -> list[dict[str, Any]]:
-        """All of it in the one mode: a compiled program that breaks is refused, and nothing falls back."""
-        return [{"operators": list(self._names.values()), "backend": self._mode}]
+        """All of it in the one mode: a compiled program that breaks is refused, and nothing falls back.
+
+        Of a compiled one: `compile_s` of the first call, whether it came `from_cache`, the `graphs` whose calls
+        PyTorch's profiler saw, and the ATen operators that they call as they are (`extern`).
+        """
+        return [{"operators": list(self._names.values()), "backend": self._mode, **self._compiled}]
 
     def operators(self, skip: int) -> list[dict[str, Any]]:
         """A row for each operator of eager mode, the first call left out; one row of what is compiled."""
@@ -97,6 +111,24 @@ class PyTorchModel:
     def close(self) -> None:
         """Drop the program; its outputs were copied."""
         self.call = _closed
+
+
+def _seen(torch: Any, call: Callable[[], object]) -> dict[str, Any]:
+    """What ran in a call, by PyTorch's profiler; Refused where nothing that Inductor compiled was among it."""
+    from torch._dynamo.utils import counters
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        call()
+    events = profiler.events()
+    graphs = [event for event in events if event.name.startswith(_COMPILED)]
+    if not graphs:
+        raise Refused("PyTorch ran the program eagerly, although it was to be compiled by Inductor")
+    inner = [child.name for graph in graphs for child in graph.cpu_children]
+    return {
+        "from_cache": bool(counters["inductor"]["fxgraph_cache_hit"]),
+        "graphs": [graph.name.removeprefix(_COMPILED).strip("# ") for graph in graphs],
+        "extern": sorted({name for name in inner if name.startswith(("aten::", "mkldnn"))}),
+    }
 
 
 def _arranged(torch: Any, program: Any, tensors: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
