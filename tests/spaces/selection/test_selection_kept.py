@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
-from gnomon.spaces.cells.effects import Evidence, expit, learn, shared_pairs
+from gnomon.spaces.cells.effects import Evidence, _drawn_pairs, expit, learn, shared_pairs
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 
 Floats = NDArray[np.float64]
@@ -44,9 +44,22 @@ def evidence(accuracy: Floats, latency: Floats, seed: int, networks: int = 45) -
 
 
 def test_networks_share_what_pairs_add_as_they_share_pairs() -> None:
-    rows = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1]])
-    assert shared_pairs(rows)[0].tolist() == [1, 3 / 6, 1 / 6, 0]
-    assert shared_pairs(rows[:, :1]).tolist() == (rows[:, :1] == rows[:, 0]).astype(float).tolist()
+    """Of three groups with two primitives, one of them in the third: a pair is (1, -1) times (1, -1)."""
+    space = Space((Slot("a", ("A_0", "A_1")), Slot("b", ("A_0", "A_1")), Slot("c", ("A_0",))))
+    rows = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 0]])
+    assert shared_pairs(space, rows).tolist() == [[1, -1, 1], [-1, 1, -1], [1, -1, 1]]
+    alone = Space((Slot("a", ("A_0", "A_1", "A_2")),))
+    assert shared_pairs(alone, np.array([[0], [1]])).tolist() == [[1, -0.5], [-0.5, 1]]
+
+
+def test_what_pairs_add_is_nothing_that_effects_tell() -> None:
+    """Over all networks with a primitive it is 0 on average, and draws have the covariance that is reckoned with."""
+    shared = shared_pairs(SPACE, EVERY)
+    for g in range(GROUPS):
+        assert np.abs(shared[:, EVERY[:, g] == 1].sum(axis=1)).max() < 1e-9
+    drawn = _drawn_pairs(SPACE, (EVERY[:60], EVERY[60:120]), 20_000, np.random.default_rng(0))
+    told = np.concatenate(drawn, axis=1)
+    assert np.abs(np.cov(told.T) - shared[:120, :120]).max() < 0.06
 
 
 def test_sizes_are_drawn_as_likely_as_they_are() -> None:

@@ -9,8 +9,10 @@ them finite (empirical Bayes: Efron and Morris, "Data analysis using Stein's est
 Nothing asks for one-change variants: any networks will do, and what they leave open shows in the covariance.
 
 What no sum of effects explains, the misfit, is taken as effects of pairs: for each two cell groups one of each two
-primitives, all normal and of one size. Networks share as much of it as they share pairs. The best of many networks
-owe something to it, so that what is said of a front has to know it (`Learned.draw`).
+primitives, all normal and of one size. Over the primitives of either group they add up to nothing, as what does not is
+an effect already (functional analysis of variance: Durrande, Ginsbourger, Roustant and Carraro, "ANOVA kernels and RKHS
+of zero mean functions for model-based sensitivity analysis", 2013). The best of many networks owe something to the
+misfit, so that what is said of a front has to know it (`Learned.draw`).
 
 Accuracy is modelled on the logit scale: there effects add up without leaving 0 to 1, a gain near 1 is as hard as it is,
 and no Pareto front changes, as the logit rises with accuracy. Latency is a sum of its parts, hence additive as it is,
@@ -84,7 +86,7 @@ class Likelihood:
         kin = (families[:, None] == families[None, :]).astype(np.float64)
         self.parts = [kin, (names[:, None] == names[None, :]).astype(np.float64), np.eye(len(names))]
         self.space, self.assignments, self.values, self.mixed = space, told.assignments, told.values, told.mixed
-        self.design, self.pairs = design_matrix(space, told.assignments), shared_pairs(told.assignments)
+        self.design, self.pairs = design_matrix(space, told.assignments), shared_pairs(space, told.assignments)
         self.noise = told.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), 1 + len(self.parts)
         usual = np.log(_USUAL) - 0.5 * math.log(self.groups)
@@ -207,8 +209,10 @@ class Likelihood:
         left = whole - gain @ crossed.T
         return np.asarray((left + left.T) / 2), np.asarray(gain)
 
-    def drawn(self, sizes: Floats, networks: Ints, count: int, rng: np.random.Generator) -> Floats:
+    def drawn(self, sizes: Floats, networks: Ints, shared: Floats, count: int, rng: np.random.Generator) -> Floats:
         """Values of networks (M, groups) that may be true under these sizes: (count, M).
+
+        `shared` (M, N) is what they share with those that were measured (`shared_pairs`).
 
         A draw of all effects, those of pairs too, of which nothing is known, with noise as that of the measurements; it
         is corrected by how far it is from them (Matheron's rule: Journel and Huijbregts, "Mining Geostatistics", 1978).
@@ -225,8 +229,8 @@ class Likelihood:
         off = self.values - effects @ self.design.T - here - noise
         pull = np.linalg.solve(covariance, off.T)
         effects += (crossed @ pull).T
-        shared = misfit**2 * shared_pairs(networks, self.assignments)
-        return np.asarray(effects @ design_matrix(self.space, networks).T + there + (shared @ pull).T)
+        there += misfit**2 * (shared @ pull).T
+        return np.asarray(effects @ design_matrix(self.space, networks).T + there)
 
     def _known(self, sizes: Floats) -> tuple[Floats, Floats, Floats]:
         """Covariances beforehand: of constant and effects, of these with the values, and of the values."""
@@ -237,25 +241,40 @@ class Likelihood:
         return whole, crossed, self.design @ crossed + self.covariance(sizes, np.zeros_like(prior))
 
 
-def shared_pairs(assignments: Ints, others: Ints | None = None) -> Floats:
-    """Of all pairs of cell groups the share in which two networks have the same primitives: (N, M), 1 for a network's
-    own. One cell group alone is its own pair."""
+def shared_pairs(space: Space, assignments: Ints, others: Ints | None = None) -> Floats:
+    """How far what pairs add to a network (N, groups) tells what they add to another: correlations (N, M).
+
+    Below 0 where two networks share less than chance has it. One cell group alone is its own pair.
+    """
     other = assignments if others is None else others
-    same = (assignments[:, None, :] == other[None, :, :]).sum(axis=2)
-    groups = assignments.shape[1]
-    return np.asarray(same * (same - 1) / (groups * (groups - 1)) if groups > 1 else same, dtype=np.float64)
+    total, squares = np.zeros((2, len(assignments), len(other)))
+    groups = _open_groups(space)
+    for g in groups:
+        count = len(space.slots[g].choices)
+        alike = np.where(assignments[:, None, g] == other[None, :, g], 1.0, -1 / (count - 1))
+        total += alike
+        squares += alike**2
+    return (total**2 - squares) / (len(groups) * (len(groups) - 1)) if len(groups) > 1 else total
 
 
 def _drawn_pairs(space: Space, networks: tuple[Ints, Ints], count: int, rng: np.random.Generator) -> list[Floats]:
     """Sums over the pairs of cell groups of what each two primitives add, at random; a network's variance is 1."""
-    counts = [len(slot.choices) for slot in space.slots]
-    pairs = list(combinations(range(len(counts)), 2)) or [(0, 0)]
+    groups = _open_groups(space)
+    pairs = list(combinations(groups, 2)) or [(g, g) for g in groups]
     found = [np.zeros((count, len(rows))) for rows in networks]
-    for a, b in pairs:
-        table = rng.standard_normal((count, counts[a] * counts[b])) / math.sqrt(len(pairs))
+    for pair in pairs:
+        sizes = [len(space.slots[g].choices) for g in dict.fromkeys(pair)]
+        table = rng.standard_normal((count, *sizes)) / math.sqrt(len(pairs))
+        for axis, size in enumerate(sizes, 1):
+            table = (table - table.mean(axis=axis, keepdims=True)) * math.sqrt(size / (size - 1))
         for one, rows in zip(found, networks, strict=True):
-            one += table[:, rows[:, a] * counts[b] + rows[:, b]]
+            one += table[(slice(None), *(rows[:, g] for g in dict.fromkeys(pair)))]
     return found
+
+
+def _open_groups(space: Space) -> list[int]:
+    """The cell groups that have a choice."""
+    return [g for g, slot in enumerate(space.slots) if len(slot.choices) > 1]
 
 
 Scale = Literal["plain", "logit"]
@@ -361,9 +380,9 @@ class Learned:
         rng = np.random.default_rng(seed)
         parts = np.array_split(np.arange(count), min(_SIZES, count))
         every = self.likelihood.sampled(self.sizes, self.doubt, len(parts), rng)
-        drawn = [
-            self.likelihood.drawn(sizes, networks, len(part), rng) for sizes, part in zip(every, parts, strict=True)
-        ]
+        own = self.likelihood
+        shared = shared_pairs(own.space, networks, own.assignments)
+        drawn = [own.drawn(sizes, networks, shared, len(part), rng) for sizes, part in zip(every, parts, strict=True)]
         return np.asarray(np.concatenate(drawn) * self.unit + self.center)
 
     def again(self, count: int, *, seed: int) -> list[Effects]:
