@@ -13,10 +13,12 @@ from tests.docs.documents import ROOT, blocks
 from tests.tuning.tvmkit import needs_tvm
 
 LITTLE_EFFORT = {
-    "--trials 32": "--trials 4",
+    "--trials 32": "--trials 4 --no-compare --processes 1",
     "overlay collect": "overlay collect --best 2 --processes 1",
+    "overlay analyze": "overlay analyze --processes 1",
+    "gnomon exec": "gnomon exec --processes 1",
 }
-"""What is changed so that it ends soon."""
+"""What is changed so that it ends soon; other runtimes are measured beside it in test_tune_job."""
 
 GNOMON = str(Path(sys.executable).with_name("gnomon"))
 FLOW = next(
