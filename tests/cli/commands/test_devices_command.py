@@ -48,7 +48,8 @@ def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
 def test_add_check_remove(capsys: pytest.CaptureFixture[str]) -> None:
     words = "add two local --threads 2 --pin 0-1,3 --governor performance --env A=b --env C=d --runtime onert --fetch"
     found = answer(capsys, *words.split(), "--no-keep", "--no-check", "--json")
-    assert found == {"file": str(devices_path()), "added": "two", "device": None}
+    head = {"format": "gnomon-device-added", "version": 1}
+    assert found == {**head, "file": str(devices_path()), "added": "two", "device": None}
     config = load_devices()["two"]
     assert (config.threads, config.pin, config.governor, config.keep) == (2, (0, 1, 3), "performance", False)
     assert (config.environment, config.runtimes, config.fetch) == ({"A": "b", "C": "d"}, ("onert",), True)

@@ -221,7 +221,8 @@ def test_explain_adds_up(bench: Bench) -> None:
 def test_export_writes_a_file_of_python(bench: Bench) -> None:
     bench.fit()
     out = bench.folder / "estimator.py"
-    assert document("export", bench.estimator, "--space", bench.space, "-o", out) == {"file": str(out)}
+    told = document("export", bench.estimator, "--space", bench.space, "-o", out)
+    assert told == {"format": "gnomon-estimator-export", "version": 1, "file": str(out)}
     compile(out.read_text(encoding="utf-8"), str(out), "exec")
 
 

@@ -192,7 +192,8 @@ def test_import_and_export(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert "skipped: " in err
     assert "Mystery" in err
     found = document(capsys, "export", tmp_path / "t", "--out", tmp_path / "out.csv")
-    assert found == {"files": [str(tmp_path / "out.csv"), str(tmp_path / "out.meta")], "left_out": []}
+    head = {"format": "gnomon-table-export", "version": 1}
+    assert found == {**head, "files": [str(tmp_path / "out.csv"), str(tmp_path / "out.meta")], "left_out": []}
     assert (tmp_path / "out.csv").read_bytes().count(b"\r\n") == 9
     code, out, _ = call(capsys, "export", tmp_path / "t", "--out", tmp_path / "out.json")
     assert "out.json" in out
@@ -218,7 +219,7 @@ def test_all_runtimes_of_a_file_make_a_table_each_and_one_file_again(
     tables = [str(tmp_path / "t" / runtime) for runtime in ("CPU", "GPU", "DSP")]
     assert all(f"  {Path(table).name:<8} {table}" in out for table in tables)
     found = document(capsys, "import", source, "--space", SPACE, "--out", tmp_path / "u")
-    assert list(found) == ["tables"]
+    assert list(found) == ["format", "version", "tables"]
     assert [one["table"] for one in found["tables"]] == [table.replace("/t/", "/u/") for table in tables]
     assert found["tables"][0]["units"] == document(capsys, "check", tables[0], code=7)["units"]
     document(capsys, "export", *tables, "--out", tmp_path / "out.csv")

@@ -40,7 +40,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -268,7 +268,8 @@ def _drawn_pairs(space: Space, networks: tuple[Ints, Ints], count: int, rng: np.
         for axis, size in enumerate(sizes, 1):
             table = (table - table.mean(axis=axis, keepdims=True)) * math.sqrt(size / (size - 1))
         for one, rows in zip(found, networks, strict=True):
-            one += table[(slice(None), *(rows[:, g] for g in dict.fromkeys(pair)))]
+            chosen: tuple[Any, ...] = (slice(None), *(rows[:, g] for g in dict.fromkeys(pair)))
+            one += table[chosen]
     return found
 
 
