@@ -53,7 +53,8 @@ def test_add_check_remove(capsys: pytest.CaptureFixture[str]) -> None:
     config = load_devices()["two"]
     assert (config.threads, config.pin, config.governor, config.keep) == (2, (0, 1, 3), "performance", False)
     assert (config.environment, config.runtimes, config.fetch) == ({"A": "b", "C": "d"}, ("onert",), True)
-    assert answer(capsys, "remove", "two", "--json") == {"file": str(devices_path()), "removed": "two"}
+    head = {"format": "gnomon-device-removed", "version": 1}
+    assert answer(capsys, "remove", "two", "--json") == {**head, "file": str(devices_path()), "removed": "two"}
     assert load_devices() == {}
 
 
