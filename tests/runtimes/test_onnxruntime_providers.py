@@ -18,14 +18,25 @@ import pytest
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
-from tests.runtimes.providerskit import NAMES, configured, environment, linked, net, placed, probed, run
+from tests.runtimes.providerskit import (
+    NAMES,
+    chosen,
+    configured,
+    environment,
+    lies_where_planned,
+    linked,
+    net,
+    placed,
+    probed,
+    run,
+)
 
 from gnomon.agent.driver import Refused
 from gnomon.agent.drivers.onnxruntime.placed import supports
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.load import load
-from gnomon.runtimes.base import Configuration, Probe, Wish
+from gnomon.runtimes.base import Probe, Wish
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 
 SOFTWARE = {"provider": "qnn", "module": "onnxruntime_qnn", "software": True, "options": {}}
@@ -101,34 +112,17 @@ def test_a_segment_names_the_nodes_that_lie_elsewhere(tmp_path: Path) -> None:
     assert OnnxRuntime().segment(model, own, {})["options"]["places"] == {}
 
 
-def chosen(own: Configuration, **backends: set[int]) -> dict[int, str]:
-    return {k: next((b for b, mine in backends.items() if k in mine), own.backends[0]) for k in range(len(NAMES))}
-
-
 @BOTH
 def test_probe_support_and_places_with_the_real_provider(tmp_path: Path, backend: str) -> None:
-    own = environment(backend)
-    model, adapter = placed(net(tmp_path)), OnnxRuntime()
-    with linked(own) as link:
+    with linked(environment(backend)) as link:
         found = probed(link)
         assert backend in found.backends
         assert found.details["accelerators"][backend]["software"] is True
         assert found.details["accelerators"][backend]["memory"] is (backend == "webgpu")
-        configuration = configured(found, backend)
-        support = adapter.support(link.ask, model, configuration)
-        assert support.failures == {}
-        assert support.operators == {"cpu": frozenset(range(6)), backend: frozenset(TAKES[backend])}
-        assert support.folded == {4: 3}
-        configuration = replace(configuration, options={**configuration.options, **support.options})
-        run(link, adapter.segment(model, configuration, {}), save=True)
-        for away in (TAKES[backend], {0}, {2, 5}, {1}, set[int]()):
-            assignment = chosen(configuration, **{backend: away})
-            seen = run(link, adapter.segment(model, configuration, assignment))
-            assert "failure" not in seen, seen["failure"]
-            assert seen["opened"]["difference"]["relative"] < 1e-3
-            told = {k: row["backend"] for row in seen["opened"]["where"][0] for k in row["operators"]}
-            where = {k: configuration.reported[provider] for k, provider in told.items()}
-            assert where == assignment
+        support = lies_where_planned(link, found, backend, tmp_path)
+    assert support.failures == {}
+    assert support.operators == {"cpu": frozenset(range(6)), backend: frozenset(TAKES[backend])}
+    assert support.folded == {4: 3}
 
 
 def test_steps_of_a_provider_with_its_own_memory_hold_the_wait(tmp_path: Path) -> None:

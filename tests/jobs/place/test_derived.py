@@ -17,6 +17,7 @@ pytest.importorskip("onnx")
 from tests.agent.drivers.litertkit import tflite
 from tests.cli.placement_kit import profiled
 from tests.models.modelkit import model, node, save, value
+from tests.runtimes.openvinokit import net
 
 import gnomon
 from gnomon.core import codec
@@ -194,6 +195,22 @@ def test_onnx_runtime_is_taken_apart_and_goes_on(
     spent = profile(replace(request, fresh=True, effort=replace(small, budget_s=1e-9)), inside=True)
     (part,) = spent.columns[0].inside
     assert (part.steps, part.why) == ((), "not cut: the time for it was over")
+
+
+def test_openvinos_convolution_with_its_normalisation_and_activation_is_taken_apart(
+    tmp_path: Path, small: Effort
+) -> None:
+    pytest.importorskip("openvino")
+    record = tmp_path / "record.sqlite"
+    request = Request(model=net(tmp_path / "net.onnx"), runtimes=("openvino",), effort=small, record=record)
+    (column,) = profile(request, inside=True).columns
+    part = next(part for part in column.inside if 0 in part.kernel.operators)
+    assert {0, 1, 2} <= set(part.kernel.operators)
+    assert not part.why, part.why
+    priced = [operator for step in part.steps for operator in step.operators]
+    assert sorted(priced) == sorted(part.kernel.operators)
+    assert len(part.steps) == len(priced)
+    assert part.saved is not None and part.saved.value_s > 0, "a call of a model by itself takes more than fusing"
 
 
 def test_what_tells_one_time_of_the_whole_model_is_taken_apart(tmp_path: Path, small: Effort) -> None:
