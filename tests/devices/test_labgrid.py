@@ -142,7 +142,7 @@ def test_the_wait_has_an_end(board: SshServer, running: Lab, monkeypatch: pytest
             opened(config("labgrid:p1", board)),
         ):
             raise AssertionError
-        assert told.value.transient
+        assert told.value.transient and told.value.busy
     finally:
         running.client("-p", "p1", "release")
     assert running.client("reservations") == ""
