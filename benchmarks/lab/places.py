@@ -89,6 +89,8 @@ def places(boards: int, jobs: int, seed: int) -> dict[str, Any]:
         seconds = time.monotonic() - began_s
         flapping.end()
         found = json.loads(done.stdout)
+        if "cells" not in found:
+            raise SystemExit(f"{done.stdout}\n{done.stderr}")
         with read_store(record) as store:
             notes = [last_note(store, c.id, CELL) for c in store.query(CampaignQuery(kind="profile"))]
         measured = Counter(note["cell"] for note in notes if note)

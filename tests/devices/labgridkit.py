@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,10 @@ def missing() -> str | None:
 
 
 class Lab:
-    """A running lab; `address` is its coordinator's."""
+    """A running lab; `address` is its coordinator's, `coordinator` its process."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, coordinator: int) -> None:
+        self.address, self.coordinator = address, coordinator
 
     def client(self, *words: str, name: str = "desk/bob", check: bool = True) -> str:
         """What labgrid's own client prints, as somebody calls it."""
@@ -86,10 +86,11 @@ def lab(
     (folder / "places.yaml").write_text(json.dumps(known))  # JSON is YAML
     (folder / "exporter.yaml").write_text(json.dumps(places))
     with ExitStack() as stack:
-        address = stack.enter_context(_program(folder, "coordinator", "-l", "127.0.0.1:0", ready="listening on "))
+        coordinator = _program(folder, "coordinator", "-l", "127.0.0.1:0", ready="listening on ")
+        address, pid = stack.enter_context(coordinator)
         words = ("-c", address, "-n", "host", "--hostname", "127.0.0.1", *more, str(folder / "exporter.yaml"))
         stack.enter_context(_program(folder, "exporter", *words, ready="Exporter ready"))
-        found = Lab(address)
+        found = Lab(address, pid)
         deadline_s = time.monotonic() + _START_S
         wanted = sum(map(len, places.values()))
         while len(found.client("resources").splitlines()) < wanted:
@@ -98,8 +99,8 @@ def lab(
 
 
 @contextmanager
-def _program(folder: Path, name: str, *words: str, ready: str) -> Iterator[str]:
-    """A program of labgrid's, once it has printed that it is ready; what it printed behind that."""
+def _program(folder: Path, name: str, *words: str, ready: str) -> Iterator[tuple[str, int]]:
+    """A program of labgrid's, once it has printed that it is ready: what it printed behind that, and its process."""
     log = folder / f"{name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -115,7 +116,8 @@ def _program(folder: Path, name: str, *words: str, ready: str) -> Iterator[str]:
         while ready not in (printed := log.read_text(errors="replace")):
             assert process.poll() is None and time.monotonic() < deadline_s, printed
             time.sleep(0.05)
-        yield printed.partition(ready)[2].split("\n")[0]
+        yield printed.partition(ready)[2].split("\n")[0], process.pid
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()

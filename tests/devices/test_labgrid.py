@@ -142,7 +142,7 @@ def test_the_wait_has_an_end(board: SshServer, running: Lab, monkeypatch: pytest
             opened(config("labgrid:p1", board)),
         ):
             raise AssertionError
-        assert told.value.transient
+        assert told.value.transient and told.value.busy
     finally:
         running.client("-p", "p1", "release")
     assert running.client("reservations") == ""
@@ -300,6 +300,17 @@ def test_a_board_that_is_off_is_switched_on_and_off_and_on_where_it_hangs(
             assert lab.held() == []
         server.shutdown()
     assert asked == ["/0/1", "/0/0", "/0/1"]
+
+
+def test_a_coordinator_that_dies_ends_no_visit(
+    board: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with labgridkit.lab(tmp_path / "lab", {"p1": service(board)}) as lab:
+        monkeypatch.setenv("LG_COORDINATOR", lab.address)
+        with opened(config("labgrid:p1", board)) as device:
+            os.kill(lab.coordinator, signal.SIGKILL)
+            assert device.run(["true"], env={}, timeout_s=60).ok
+    assert board.private_folders() == []
 
 
 def test_a_phone_of_a_place_is_reached_by_adb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

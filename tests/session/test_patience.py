@@ -105,7 +105,8 @@ def test_a_device_that_is_known_to_be_one_is_waited_for_when_a_job_begins(world:
     world.openings = [vanished(met=False)]
     assert patiently_begun(job, BOARD, 100.0) == "done"
     assert world.opened_at_s == [1.0, 3.0, 4.0]
-    for error, wait_s in ((vanished(), 100.0), (refused(), 100.0), (vanished(met=False), 0.0)):
+    busy = DeviceError("board is in use", transient=True, busy=True)
+    for error, wait_s in ((vanished(), 100.0), (refused(), 100.0), (busy, 100.0), (vanished(met=False), 0.0)):
         outcomes[:] = [error]
         with pytest.raises(DeviceError):
             patiently_begun(job, BOARD, wait_s)

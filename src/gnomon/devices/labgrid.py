@@ -158,7 +158,7 @@ class _Visit:
             looked = True
             if time.monotonic() > deadline_s:
                 hint = f"Wait for it to be released, or see who has it: labgrid-client -x {self.coordinator} who"
-                raise DeviceError(f"{self.address} is not free: {who}", hint=hint, transient=True)
+                raise DeviceError(f"{self.address} is not free: {who}", hint=hint, transient=True, busy=True)
             pause(_ASK_AGAIN_S)
             line = self.ask("poll", token=line["token"])
         if not line["place"]:

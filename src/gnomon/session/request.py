@@ -172,7 +172,7 @@ def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: floa
         try:
             return job()
         except DeviceError as error:
-            if error.met or not error.transient or wait_s <= 0:
+            if error.met or error.busy or not error.transient or wait_s <= 0:
                 raise
             _wait_for(device, wait_s, error, lambda sentence: None)
     return job()
