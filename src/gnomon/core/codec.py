@@ -47,7 +47,7 @@ def to_json(value: Any, path: str = "$") -> Any:
             raise RecordError(f"{path} has a key that is not a string", hint=_BAD_VALUE_HINT)
         return {key: to_json(item, f"{path}.{key}") for key, item in value.items()}
     if isinstance(value, tuple | list):
-        if set(map(type, value)) == {int}:
+        if _plain(value):
             return list(value)
         return [to_json(item, f"{path}[{i}]") for i, item in enumerate(value)]
     raise RecordError(f"{path} is a {type(value).__name__}, which JSON does not have", hint=_BAD_VALUE_HINT)
@@ -66,8 +66,14 @@ def _known(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _known(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return value if set(map(type, value)) <= {int, str} else [_known(item) for item in value]
+        return value if set(map(type, value)) <= {int, str} or _plain(value) else [_known(item) for item in value]
     return value
+
+
+def _plain(values: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether all are integers, or all finite floats, which need no look at each: samples are most of a document."""
+    kinds = set(map(type, values))
+    return kinds == {int} or (kinds == {float} and all(map(math.isfinite, values)))
 
 
 def from_json(kind: type[T], value: Any, path: str = "$") -> T:

@@ -88,7 +88,7 @@ def test_an_open_verdict_says_what_would_tell(tmp_path: Path) -> None:
     # As many processes as were asked for do tell.
     more = max(row.more for row in found.pairs[0].configurations)
     widths = []
-    for _ in range(5):
+    for _ in range(2):
         sides = [document(rng, scatter=0.02, processes=more) for _ in range(2)]
         widths += [row.high / row.low - 1 for row in pair(tmp_path, *sides).pairs[0].configurations]
     assert np.median(widths) < 0.02
