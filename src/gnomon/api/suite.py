@@ -62,11 +62,20 @@ def compare_suites(
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: Iterable[str] = (),
+    sessions: float = 0.02,
 ) -> SuiteCompared:
     """Compare two runs of a suite cell by cell, as `compare` does; all verdicts hold together. Raises GnomonError."""
     from gnomon.jobs.suite.job import compare_suites as compare_job
 
-    return compare_job(before, after, record=_record(record), alpha=alpha, relevant=relevant, changed=tuple(changed))
+    return compare_job(
+        before,
+        after,
+        record=_record(record),
+        alpha=alpha,
+        relevant=relevant,
+        changed=tuple(changed),
+        sessions=sessions,
+    )
 
 
 def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:

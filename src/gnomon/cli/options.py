@@ -496,6 +496,14 @@ _COMPARING = (
         help="With this probability at most a verdict is wrong, all that are compared at once together.",
     ),
 )
+sessions_option = click.option(
+    "--sessions",
+    type=Percent(),
+    default=0.02,
+    metavar="2%",
+    help="What runs of the same are taken to differ by (a standard deviation) where fewer than five earlier ones in "
+    "the results database tell.  [default: 2%]",
+)
 changed_option = click.option(
     "--changed",
     multiple=True,
@@ -506,7 +514,7 @@ changed_option = click.option(
 
 def comparing_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of comparing runs."""
-    for option in reversed((*_COMPARING, changed_option)):
+    for option in reversed((*_COMPARING, sessions_option, changed_option)):
         command = option(command)
     return command
 

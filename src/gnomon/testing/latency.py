@@ -41,22 +41,21 @@ class Latency:
         if found.high_s > limit_s:
             self._open(f"{told}: whether that is at most {limit} cannot be told; more processes= would")
 
-    def is_not_slower_than(self, before: str | Path, *, by: str = "3%") -> None:
+    def is_not_slower_than(self, before: str | Path, *, by: str = "3%", sessions: str = "2%") -> None:
         """Fail where it is surely slower than a run before by more than a share.
 
-        `before` is what `gnomon compare` takes: a file that --json wrote, a report, a run's id. What cannot be
-        compared, such as a run of another machine, is open.
+        `before` is what `gnomon compare` takes: a file that --json wrote, a report, a run's id; `sessions` is what runs
+        of the same are taken to differ by where fewer than five earlier ones tell. What cannot be compared, such as a
+        run of another machine, is open.
         """
         __tracebackhide__ = True
         import gnomon
 
-        match = _SHARE.fullmatch(by)
-        if match is None:
-            raise ValueError(f"{by!r} is no share such as 3%")
-        compared = gnomon.compare(before, self.profile.campaign, record=self.profile.record)
+        most, differ = _share(by), _share(sessions)
+        compared = gnomon.compare(before, self.profile.campaign, record=self.profile.record, sessions=differ)
         told = compared.headline()[1]
         slowest = compared.slowest()
-        if slowest is not None and slowest.ratio - 1 > float(match["number"]) / 100:
+        if slowest is not None and slowest.ratio - 1 > most:
             pytest.fail(told)
         if not any(pair.configurations for pair in compared.pairs):
             self._open(told)
@@ -66,6 +65,13 @@ class Latency:
         if self.unknown == "skip":
             pytest.skip(told)
         pytest.fail(told)
+
+
+def _share(text: str) -> float:
+    match = _SHARE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no share such as 3%")
+    return float(match["number"]) / 100
 
 
 def _seconds(limit: str) -> float:

@@ -17,10 +17,10 @@ from tests.cli.placement_kit import profiled
 import gnomon
 from gnomon.cli.main import cli
 from gnomon.core.sample import Campaign, Context
-from gnomon.core.stats import Side, compare_apart, sessions_of
+from gnomon.core.stats import Side, compare_apart, granted_sessions, sessions_of
 from gnomon.errors import GnomonError, ProblemError, RecordError, UsageError
 from gnomon.jobs.compare.document import CompareDocument
-from gnomon.jobs.compare.job import compare
+from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.compare.report import compare_report, headline
 from gnomon.jobs.compare.sides import embedded, read_side
 from gnomon.jobs.documents import read_document
@@ -59,7 +59,10 @@ def written(folder: Path, name: str, made: dict[str, Any]) -> str:
 
 
 def pair(tmp_path: Path, before: dict[str, Any], after: dict[str, Any], **options: Any) -> Any:
-    return compare([written(tmp_path, "a.json", before), written(tmp_path, "b.json", after)], **options)
+    """Two runs compared; unless told otherwise of a machine whose sessions are known not to differ."""
+    return compare(
+        [written(tmp_path, "a.json", before), written(tmp_path, "b.json", after)], **{"sessions": 0.0, **options}
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +158,8 @@ def session(rng: np.random.Generator) -> Side:
 
 def test_what_sessions_differ_by_is_learnt_from_earlier_runs() -> None:
     rng = np.random.default_rng(12)
-    assert sessions_of([[session(rng), session(rng)]]) is None
+    assert sessions_of([[session(rng) for _ in range(4)]]) is None
+    assert sessions_of([[session(rng) for _ in range(5)]]) is not None
     learnt = sessions_of([[session(rng) for _ in range(400)], [session(rng) for _ in range(400)]])
     assert learnt is not None
     assert learnt.variance == pytest.approx(1e-4, rel=0.2)
@@ -289,6 +293,51 @@ def test_earlier_runs_of_the_record_widen_the_interval(tmp_path: Path) -> None:
         assert row.verdict == "unknown"
         assert row.moved > 0.01
         assert row.more is None
+        assert row.sessions.known_by == "model"
+        assert row.sessions.runs == 5
+        assert row.sessions.spread == pytest.approx(0.022, rel=0.2)
+    # Another model of which nothing else is known there is judged by these.
+    for side in sides:
+        side["model"]["sha256"] = "ef" * 32
+    for row in pair(tmp_path, *sides, record=record).pairs[0].configurations:
+        assert (row.verdict, row.sessions.known_by) == ("unknown", "machine")
+    sides[1]["fingerprint"]["governor"] = sides[0]["fingerprint"]["governor"] = "another"
+    for row in pair(tmp_path, *sides, record=record).pairs[0].configurations:
+        assert (row.verdict, row.sessions.known_by) == ("slower", "assumed")
+
+
+def test_without_earlier_runs_sessions_are_taken_to_differ(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    empty = tmp_path / "record.sqlite"
+    empty.touch()
+    for factor, verdict in ((1.03, "unknown"), (1.15, "slower"), (0.85, "faster")):
+        sides = [document(rng, level_us=5000.0 * by, scatter=0.001) for by in (1.0, factor)]
+        found = pair(tmp_path, *sides, record=empty, sessions=0.02)
+        for row in found.pairs[0].configurations:
+            assert row.verdict == verdict
+            assert (row.sessions.known_by, row.sessions.needed) == ("assumed", 5)
+            assert row.more is None
+            assert row.moved == 0
+        text = io.StringIO()
+        compare_report(found.document(), Page(text, width=100))
+        told = " ".join(text.getvalue().split())
+        assert ("5 earlier runs would tell" in told) == (verdict == "unknown")
+        assert ("2.0 % is assumed" in told) == (verdict == "unknown")
+    assert pair(tmp_path, *sides, record=empty, sessions=0.0).pairs[0].configurations[0].verdict == "faster"
+    with pytest.raises(UsageError, match="sessions cannot differ"):
+        pair(tmp_path, *sides, sessions=-0.1)
+
+
+def test_sessions_that_differ_give_no_false_alarms_where_nothing_is_known_of_them() -> None:
+    rng = np.random.default_rng(13)
+    wrong = 0
+    for _ in range(1000):
+        sides = []
+        for _ in range(2):
+            levels = np.exp(0.02 * rng.standard_normal() + 0.005 * rng.standard_normal(12))
+            sides.append(Side(levels_s=tuple(levels), moments_s=tuple(map(float, range(12)))))
+        wrong += compare_apart(*sides, sessions=granted_sessions(SESSIONS)).p < 0.01
+    assert wrong <= 15
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "gnomon-profile"}', "<html></html>"])
@@ -303,7 +352,7 @@ def test_what_is_no_run_is_told(tmp_path: Path, content: str) -> None:
 def test_the_command_fails_a_build_and_writes_every_form(tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
     before = written(tmp_path, "a.json", document(rng))
-    after = written(tmp_path, "b.json", document(rng, level_us=5500.0))
+    after = written(tmp_path, "b.json", document(rng, level_us=6500.0))
     files = {name: tmp_path / name for name in ("junit", "markdown", "action-benchmark", "bencher")}
     words = ["compare", before, after, *(word for name, path in files.items() for word in (f"--{name}", str(path)))]
     done = CliRunner().invoke(cli, [*words, "--fail-slower", "3%"], standalone_mode=False)
@@ -313,9 +362,9 @@ def test_the_command_fails_a_build_and_writes_every_form(tmp_path: Path) -> None
     assert int(suite.get("failures", 0)) == len(suite.findall("testcase/failure")) > 0
     assert "| slower |" in files["markdown"].read_text(encoding="utf-8")
     rows = json.loads(files["action-benchmark"].read_text(encoding="utf-8"))
-    assert all(row["unit"] == "us" and row["value"] == pytest.approx(5500, rel=0.02) for row in rows)
+    assert all(row["unit"] == "us" and row["value"] == pytest.approx(6500, rel=0.02) for row in rows)
     metrics = json.loads(files["bencher"].read_text(encoding="utf-8"))
-    assert all(one["latency"]["value"] == pytest.approx(5.5e6, rel=0.02) for one in metrics.values())
-    assert CliRunner().invoke(cli, [*words, "--fail-slower", "20%"], standalone_mode=False).return_value == 0
+    assert all(one["latency"]["value"] == pytest.approx(6.5e6, rel=0.02) for one in metrics.values())
+    assert CliRunner().invoke(cli, [*words, "--fail-slower", "40%"], standalone_mode=False).return_value == 0
     assert CliRunner().invoke(cli, ["compare", before]).exit_code != 0
     assert CliRunner().invoke(cli, ["compare", before, after, "--fail-slower", "0.03"]).exit_code == 2

@@ -24,13 +24,28 @@ class SidePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsPart:
+    """What runs of the same are taken to differ by beyond the scatter of their processes, and how that is known.
+
+    `spread` is a standard deviation, relative. It is known by earlier `runs` of the model ("model"), by those of other
+    models on that machine ("machine"), or it is "assumed", where `needed` is how many earlier runs would be enough.
+    """
+
+    known_by: Literal["model", "machine", "assumed"]
+    spread: float
+    runs: int
+    needed: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictPart:
     """One configuration, or one kernel of it, on a side against the first side.
 
     `ratio` is its time over that of the first side, with an interval of the confidence that all verdicts have together.
     `verdict` is "faster", "slower", "same" (within the relevance threshold) or "unknown"; where that is unknown, `more`
     is how many fresh processes a side would take to tell. `moved` is the standard error that the machine's own drift
-    adds, `differs` what else is known to differ between the sides, which widened the interval.
+    adds, `differs` what else is known to differ between the sides, which widened the interval. `sessions` is what runs
+    are taken to differ by; null in a document of before that was told.
     """
 
     label: str
@@ -45,6 +60,7 @@ class VerdictPart:
     more: int | None
     moved: float
     differs: tuple[str, ...]
+    sessions: SessionsPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,31 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from gnomon.core.stats import Apart, Sessions, Side, compare_apart, holm, median, quantile, sessions_of
+from gnomon.core.stats import (
+    FEWEST_RUNS,
+    Apart,
+    Sessions,
+    Side,
+    compare_apart,
+    granted_sessions,
+    holm,
+    median,
+    quantile,
+    sessions_of,
+)
 from gnomon.errors import RecordError, UsageError
-from gnomon.jobs.compare.document import OperatorsPart, PairPart, SidePart, VerdictPart, compare_document
+from gnomon.jobs.compare.document import (
+    OperatorsPart,
+    PairPart,
+    SessionsPart,
+    SidePart,
+    VerdictPart,
+    compare_document,
+)
 from gnomon.jobs.compare.sides import Side as Named
-from gnomon.jobs.compare.sides import earlier_runs, read_side
+from gnomon.jobs.compare.sides import earlier_runs, machine_runs, read_side
 from gnomon.measure.effort import QUANTILE, Clock
 from gnomon.report.answer import Answer
 from gnomon.report.plain import json_text
@@ -34,6 +52,13 @@ and cores costs CPU time too. An interval is widened by this times the differenc
 
 _ANSWERED = 0.05
 """Differences in load below this share of the machine are no reason to widen anything."""
+
+SESSIONS = 0.02
+"""What runs of the same are taken to differ by where no earlier runs tell: a standard deviation of 2 %.
+
+No rule can do without: one that finds a slow-down of 3 % in 95 of 100 pairs on a steady machine calls 29 of 100 pairs
+of equal runs different on one whose sessions differ by 2 %, and one session a side does not show which machine it is.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +122,19 @@ def compare(
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: Iterable[str] = (),
+    sessions: float = SESSIONS,
 ) -> Compared:
     """Compare later runs with the first one; see `read_side` for how they are named.
 
     Every verdict of a pair holds with probability 1 - `alpha` together with all others of its kind. What lies within
-    `relevant` (0.01: 1 %) is the same. `changed` are those of `CHANGES` that were changed on purpose. UsageError where
-    there is nothing to compare.
+    `relevant` (0.01: 1 %) is the same. `changed` are those of `CHANGES` that were changed on purpose. `sessions` is
+    what runs of the same are taken to differ by, relative, where the results database has too few earlier ones to tell.
+    UsageError where there is nothing to compare.
     """
     if len(names) < 2:
         raise UsageError("a comparison needs two runs", hint="For example: gnomon compare last~1 last")
     sides = [read_side(name, record) for name in names]
-    return compare_sides(sides, record=record, alpha=alpha, relevant=relevant, changed=changed)
+    return compare_sides(sides, record=record, alpha=alpha, relevant=relevant, changed=changed, sessions=sessions)
 
 
 def compare_sides(
@@ -117,15 +144,18 @@ def compare_sides(
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: Iterable[str] = (),
+    sessions: float = SESSIONS,
 ) -> Compared:
     """As `compare`, of sides that were read."""
+    if not 0 <= sessions <= 1:
+        raise UsageError(f"sessions cannot differ by {sessions}", hint="Give a share from 0 to 1, such as 0.02.")
     if unknown := set(changed) - set(CHANGES):
         raise UsageError(
             f"{sorted(unknown)[0]!r} is nothing that may be changed", hint=f"Such are: {', '.join(CHANGES)}."
         )
-    history = earlier_runs(sides, record)
+    known = History(sides, record, sessions)
     pairs = tuple(
-        _pair(number, sides[0], side, history, alpha=alpha, relevant=relevant, changed=frozenset(changed))
+        _pair(number, sides[0], side, known, alpha=alpha, relevant=relevant, changed=frozenset(changed))
         for number, side in enumerate(sides[1:], 1)
     )
     return Compared(alpha=alpha, relevant=relevant, sides=tuple(map(_side, sides)), pairs=pairs)
@@ -150,7 +180,7 @@ def _pair(
     number: int,
     before: Named,
     after: Named,
-    history: Sequence[Named],
+    known: History,
     *,
     alpha: float,
     relevant: float,
@@ -161,7 +191,7 @@ def _pair(
     old, new = before.configurations, after.configurations
     both = [label for label in old if label in new]
     clock = _clock(before, after, both)
-    rows: list[VerdictPart] = []
+    rows: tuple[VerdictPart, ...] = ()
     operators: list[OperatorsPart] = []
     if not unlike:
         load, told = _unequal_load(before.document, after.document)
@@ -169,10 +199,12 @@ def _pair(
         for label in both:
             a, b = levels_of(old[label], clock), levels_of(new[label], clock)
             if a.levels_s and b.levels_s:
-                sessions = _sessions(label, before, after, history, clock)
-                apart[label] = (a, b, compare_apart(a, b, doubt=load, sessions=sessions))
+                apart[label] = _apart(a, b, load, known.sessions(label, before, after, clock))
         rows = _verdicts(apart, alpha, relevant, told)
-        operators = [_operators(label, old[label], new[label], alpha, relevant, load, told) for label in apart]
+        operators = [
+            _operators(label, old[label], new[label], alpha, relevant, load, told, one.between)
+            for label, one in apart.items()
+        ]
     return PairPart(
         side=number,
         clock=clock,
@@ -180,25 +212,99 @@ def _pair(
         changed=accepted,
         only_before=tuple(label for label in old if label not in new),
         only_after=tuple(label for label in new if label not in old),
-        configurations=tuple(rows),
+        configurations=rows,
         operators=tuple(part for part in operators if part.compared),
     )
 
 
-def _sessions(label: str, before: Named, after: Named, history: Sequence[Named], clock: Clock) -> Sessions | None:
-    """How far earlier runs of either side's model were apart, where nothing differed between them."""
-    groups = []
-    for side in (before, after)[: 1 if _same_model(before, after) else 2]:
-        alike = [
-            levels_of(run.configurations[label], clock)
-            for run in history
-            if label in run.configurations
-            and _same_model(run, side)
-            and not differences(run.document, side.document)
-            and (clock == "wall" or run.document["clock"] == "cpu")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """What runs of a configuration are taken to differ by (None: nothing), and how that is known."""
+
+    sessions: Sessions | None
+    told: SessionsPart
+
+
+class History:
+    """What the results database knows of how far runs differ: those of the sides' models, then of others there."""
+
+    def __init__(self, sides: Sequence[Named], record: RecordAddress | None, assumed: float) -> None:
+        self._earlier, self._sides, self._record, self._assumed = earlier_runs(sides, record), sides, record, assumed
+        self._others: Sequence[Named] | None = None
+
+    def sessions(self, label: str, before: Named, after: Named, clock: Clock) -> Between:
+        """How far runs of a configuration are apart where nothing differs between them."""
+        own = [
+            _alike(self._earlier, label, side, clock)
+            for side in (before, after)[: 1 if _same_model(before, after) else 2]
         ]
-        groups.append([side for side in alike if side.levels_s])
-    return sessions_of(groups)
+        if (found := sessions_of(own)) is not None:
+            return _known_by("model", found, own)
+        others = self._of_machine(before, clock)
+        if (found := sessions_of(others)) is not None:
+            return _known_by("machine", found, others)
+        runs = max(map(len, own))
+        needed = FEWEST_RUNS - runs
+        told = SessionsPart(known_by="assumed", spread=self._assumed, runs=runs, needed=needed)
+        return Between(sessions=granted_sessions(self._assumed), told=told)
+
+    def _of_machine(self, side: Named, clock: Clock) -> list[list[Side]]:
+        """The runs of each configuration of each other model on the side's machine, as it was for the side."""
+        if self._others is None:
+            self._others = machine_runs(self._sides, self._record)
+        groups: dict[tuple[str, str], list[Side]] = {}
+        for run in self._others:
+            if not differences(run.document, side.document) and _by(run, clock):
+                for label, row in run.configurations.items():
+                    levels = levels_of(row, clock)
+                    if levels.levels_s:
+                        groups.setdefault((run.document["model"]["sha256"], label), []).append(levels)
+        return list(groups.values())
+
+
+def _known_by(who: Literal["model", "machine"], found: Sessions, groups: Sequence[Sequence[Side]]) -> Between:
+    runs = sum(map(len, groups))
+    told = SessionsPart(known_by=who, spread=math.sqrt(found.variance), runs=runs, needed=None)
+    return Between(sessions=found, told=told)
+
+
+def _alike(runs: Sequence[Named], label: str, side: Named, clock: Clock) -> list[Side]:
+    """What runs of a side's model measured of a configuration where nothing differed."""
+    found = [
+        levels_of(run.configurations[label], clock)
+        for run in runs
+        if label in run.configurations
+        and _same_model(run, side)
+        and not differences(run.document, side.document)
+        and _by(run, clock)
+    ]
+    return [levels for levels in found if levels.levels_s]
+
+
+def _by(run: Named, clock: Clock) -> bool:
+    return clock == "wall" or bool(run.document["clock"] == "cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """Two sides, how far they are apart, and what they are taken to differ by anyway.
+
+    `moved` is the error that the machine's own movement adds, as far as it was seen.
+    """
+
+    before: Side
+    after: Side
+    apart: Apart
+    between: Between
+    moved: float
+
+
+def _apart(a: Side, b: Side, load: float, between: Between) -> _Found:
+    found = compare_apart(a, b, doubt=load, sessions=between.sessions)
+    seen = found
+    if between.told.known_by == "assumed" and between.sessions is not None:
+        seen = compare_apart(a, b, doubt=load)
+    return _Found(before=a, after=b, apart=found, between=between, moved=seen.drift)
 
 
 def _same_model(a: Named, b: Named) -> bool:
@@ -233,44 +339,46 @@ def levels_of(row: Mapping[str, Any], clock: Clock) -> Side:
 
 
 def _verdicts(
-    apart: Mapping[str, tuple[Side, Side, Apart]], alpha: float, relevant: float, told: tuple[str, ...]
-) -> list[VerdictPart]:
-    rejected = holm([found.p for _, _, found in apart.values()], alpha)
+    apart: Mapping[str, _Found], alpha: float, relevant: float, told: tuple[str, ...]
+) -> tuple[VerdictPart, ...]:
+    rejected = holm([found.apart.p for found in apart.values()], alpha)
     share = alpha / max(1, len(apart))
-    return [
-        _verdict(label, a, b, found, sure=sure, alpha=share, relevant=relevant, told=told)
-        for (label, (a, b, found)), sure in zip(apart.items(), rejected, strict=True)
-    ]
+    return tuple(
+        _verdict(label, found, sure=sure, alpha=share, relevant=relevant, told=told)
+        for (label, found), sure in zip(apart.items(), rejected, strict=True)
+    )
 
 
 def _verdict(
-    label: str, a: Side, b: Side, found: Apart, *, sure: bool, alpha: float, relevant: float, told: tuple[str, ...]
+    label: str, found: _Found, *, sure: bool, alpha: float, relevant: float, told: tuple[str, ...]
 ) -> VerdictPart:
-    low, high = found.interval(alpha)
+    apart = found.apart
+    low, high = apart.interval(alpha)
     threshold = math.log1p(relevant)
     verdict: Any = "unknown"
-    if sure and abs(math.log(found.ratio)) >= threshold / 2:
-        verdict = "slower" if found.ratio > 1 else "faster"
+    if sure and abs(math.log(apart.ratio)) >= threshold / 2:
+        verdict = "slower" if apart.ratio > 1 else "faster"
     elif low > 0 and math.log(low) >= -threshold and math.log(high) <= threshold:
         verdict = "same"
-    processes = len(a.levels_s), len(b.levels_s)
+    processes = len(found.before.levels_s), len(found.after.levels_s)
     more = None
     if verdict == "unknown" and math.isfinite(high) and low > 0:
-        wanted = max(threshold / 2, abs(math.log(found.ratio)) / 2)
-        more = found.needed(min(processes), wanted, alpha)
+        wanted = max(threshold / 2, abs(math.log(apart.ratio)) / 2)
+        more = apart.needed(min(processes), wanted, alpha)
     return VerdictPart(
         label=label,
-        before_s=found.before_s,
-        after_s=found.after_s,
-        ratio=found.ratio,
+        before_s=apart.before_s,
+        after_s=apart.after_s,
+        ratio=apart.ratio,
         low=low if low > 0 else None,
         high=high,
-        p=found.p,
+        p=apart.p,
         verdict=verdict,
         processes=processes,
         more=more,
-        moved=found.drift,
+        moved=found.moved,
         differs=told,
+        sessions=found.between.told,
     )
 
 
@@ -282,11 +390,15 @@ def _operators(
     relevant: float,
     load: float,
     told: tuple[str, ...],
+    between: Between,
 ) -> OperatorsPart:
-    """The kernels that changed, of those that both sides have under one name, in order of execution."""
+    """The kernels that changed, of those that both sides have under one name, in order of execution.
+
+    Their sessions are taken to differ as those of the whole do.
+    """
     left, right = _kernels(old), _kernels(new)
     apart = {
-        name: (a, right[name], compare_apart(a, right[name], doubt=load))
+        name: _apart(a, right[name], load, between)
         for name, a in left.items()
         if name in right and a.levels_s and right[name].levels_s
     }

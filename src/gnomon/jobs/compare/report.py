@@ -50,9 +50,20 @@ def interval(row: Mapping[str, Any]) -> str:
 
 def verdict_words(row: Mapping[str, Any]) -> str:
     """The verdict, and what it would take where it is open."""
+    if row["verdict"] == "unknown" and (needed := _needed(row)):
+        return f"unknown: {needed} earlier run{'' if needed == 1 else 's'} would tell"
     if row["verdict"] == "unknown" and row["more"]:
         return f"unknown: --processes {row['more']} would tell"
     return str(row["verdict"])
+
+
+def _needed(row: Mapping[str, Any]) -> int | None:
+    """How many earlier runs would tell how far runs differ, where that is what is in the way."""
+    sessions = row.get("sessions")
+    if not sessions or sessions["known_by"] != "assumed" or not sessions["spread"]:
+        return None
+    found: int = sessions["needed"]
+    return found
 
 
 def _pair(
@@ -110,6 +121,13 @@ def _pair(
             f"Warning: the machine's speed moves within runs, or from one to the next ({listed(moved)}): "
             "intervals are wider for it.",
             "Let the device settle, or measure longer; earlier runs in the results database tell how far runs differ.",
+        )
+    open_ = [row for row in rows if row["verdict"] == "unknown" and _needed(row)]
+    if open_:
+        spread = units.percent(open_[0]["sessions"]["spread"]).lstrip("+")
+        page.item(
+            f"How far runs of the same differ on this machine is not known: {spread} is assumed (standard deviation).",
+            f"Measure it {_needed(open_[0])} times more with this results database, or say what is so: --sessions 1%.",
         )
     for name, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):
         if labels:

@@ -167,6 +167,19 @@ def earlier_runs(sides: Sequence[Side], record: RecordAddress | None) -> list[Si
     return found
 
 
+def machine_runs(sides: Sequence[Side], record: RecordAddress | None) -> list[Side]:
+    """The newest runs of other models that the results database has."""
+    own = {side.document["model"]["sha256"] for side in sides}
+    read = {(side.document["format"], side.document["version"]) for side in sides}
+    with open_record(record) as store:
+        others = (
+            Side(name=document["campaign"], document=document)
+            for document in _answers(store, CONFIGURATIONS)
+            if document["model"]["sha256"] not in own and (document["format"], document["version"]) in read
+        )
+        return list(itertools.islice(others, _MOST_EARLIER))
+
+
 def embedded(document: Mapping[str, Any], number: int = 1) -> str:
     """The element of a page in HTML that holds its first document, or one with a number, and is read again."""
     text = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")

@@ -24,7 +24,7 @@ from gnomon.devices.config import load_devices
 from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.jobs.compare.document import CompareDocument, PairPart
-from gnomon.jobs.compare.job import compare
+from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.place.fleet import TellOf, run_lanes
 from gnomon.jobs.runs.answers import packed, unpacked
 from gnomon.jobs.runs.job import open_record
@@ -436,10 +436,12 @@ def compare_suites(
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: tuple[str, ...] = (),
+    sessions: float = SESSIONS,
 ) -> SuiteCompared:
     """Compare the cells that two runs have in common, by `gnomon.jobs.compare`.
 
-    All verdicts of all cells together hold with probability 1 - `alpha`. RecordError where there are no such runs.
+    All verdicts of all cells together hold with probability 1 - `alpha`; `sessions` as there. RecordError where there
+    are no such runs.
     """
     with open_record(record) as store:
         runs = [_find(store, named) for named in (before, after)]
@@ -459,7 +461,12 @@ def compare_suites(
                         raise RecordError(f"it is not done in {' and '.join(absent)}")
                     names = [_side(store, r.id, p, Path(folder)) for r, p in zip(runs, (a, b), strict=True)]
                     found = compare(
-                        names, record=record, alpha=alpha / len(both), relevant=relevant, changed=changed
+                        names,
+                        record=record,
+                        alpha=alpha / len(both),
+                        relevant=relevant,
+                        changed=changed,
+                        sessions=sessions,
                     ).document()
                     comparison = codec.from_json(CompareDocument, found)
                 except GnomonError as error:
