@@ -1,8 +1,8 @@
 """How often `gnomon compare` is wrong of equal runs, and how often it finds a real difference. Prints a JSON document.
 
 Simulated worlds (see worlds.py), --pairs of each: pairs in which any configuration is called faster or slower though
-nothing changed, and configurations that are found where one side is truly slower by 1, 3 and 10 %; worlds whose
-sessions differ also with eight earlier runs to learn from. Of worlds with ten configurations and more a tenth of the
+nothing changed, and configurations that are found where one side is truly slower by 1, 3 and 10 %; quiet worlds, and
+those whose sessions differ, also by what `compare` assumes of sessions and with earlier runs to learn from. Of worlds with ten configurations and more a tenth of the
 pairs.
 
 With --data DIR also the real runs of that folder (see runs.py), after more of them were made there for --seconds: cut
@@ -30,13 +30,14 @@ import gnomon
 from benchmarks.common import parser, publish
 from benchmarks.compare.runs import measure, stretches
 from benchmarks.compare.worlds import WORLDS, World
-from gnomon.core.stats import Sessions, Side, compare_apart, holm, sessions_of
-from gnomon.jobs.compare.job import levels_of
+from gnomon.core.stats import FEWEST_RUNS, Sessions, Side, compare_apart, granted_sessions, holm, sessions_of
+from gnomon.jobs.compare.job import SESSIONS, levels_of
 
 ALPHA, RELEVANT = 0.01, 0.01
 EFFECTS = (0.01, 0.03, 0.1)
 SIZES = (3, 6, 12, 36)
-EARLIER = 8
+_KNOWN = ((0, SESSIONS), (FEWEST_RUNS, 0.0), (8, 0.0))
+"""Earlier runs, and what sessions are taken to differ by without enough of them."""
 Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -50,14 +51,15 @@ def called(before: Sequence[Side], after: Sequence[Side], sessions: Sequence[Ses
     ]
 
 
-def world(given: World, pairs: int, earlier: int) -> dict[str, Any]:
-    """False alarms and found differences in one world."""
+def world(given: World, pairs: int, earlier: int, assumed: float) -> dict[str, Any]:
+    """False alarms and found differences in one world, with earlier runs and what is assumed without enough of them."""
     rng = np.random.default_rng(20)
     pairs = pairs if given.configurations < 10 else -(-pairs // 10)
     wrong, found = 0, dict.fromkeys(EFFECTS, 0)
     for _ in range(pairs):
         *before, first, second = given.runs(rng, 2 + earlier)
-        learnt = [sessions_of([[run[c] for run in before]]) for c in range(given.configurations)]
+        granted = granted_sessions(assumed)
+        learnt = [sessions_of([[run[c] for run in before]]) or granted for c in range(given.configurations)]
         wrong += any(called(first, second, learnt))
         for effect in EFFECTS:
             slower = [replace(one, levels_s=tuple(s * (1 + effect) for s in one.levels_s)) for one in second]
@@ -65,6 +67,7 @@ def world(given: World, pairs: int, earlier: int) -> dict[str, Any]:
     return {
         "world": given.name,
         "earlier_runs": earlier,
+        "assumed": assumed,
         "pairs": pairs,
         "false_alarms": wrong,
         "configurations": pairs * given.configurations,
@@ -94,7 +97,7 @@ def ramped(pair: Pair, growth: float) -> Pair:
 
 
 def verdicts(pairs: Iterable[Pair], folder: Path) -> dict[str, int]:
-    """How many pairs got each verdict of `gnomon.compare`, with no earlier runs."""
+    """How many pairs got each verdict of `gnomon.compare`, with no earlier runs and nothing assumed of sessions."""
     empty = folder / "record.sqlite"
     empty.touch()
     told = dict.fromkeys(("slower", "faster", "same", "unknown"), 0)
@@ -102,7 +105,9 @@ def verdicts(pairs: Iterable[Pair], folder: Path) -> dict[str, int]:
         files = [folder / name for name in ("before.json", "after.json")]
         for file, side in zip(files, pair, strict=True):
             file.write_text(json.dumps(side), encoding="utf-8")
-        (row,) = gnomon.compare(*files, record=empty, alpha=ALPHA, relevant=RELEVANT).pairs[0].configurations
+        (row,) = (
+            gnomon.compare(*files, record=empty, alpha=ALPHA, relevant=RELEVANT, sessions=0.0).pairs[0].configurations
+        )
         told[row.verdict] += 1
     return told
 
@@ -157,9 +162,9 @@ def main() -> None:
     given = options.parse_args()
     document: dict[str, Any] = {"benchmark": "compare", "alpha": ALPHA, "relevant": RELEVANT}
     document["worlds"] = [
-        world(one, given.pairs, earlier)
+        world(one, given.pairs, earlier, assumed)
         for one in WORLDS
-        for earlier in ((0, EARLIER) if one.session else (0,))
+        for earlier, assumed in ((0, 0.0), *(_KNOWN if one.session or "quiet" in one.name else ()))
         if given.pairs
     ]
     if given.data:

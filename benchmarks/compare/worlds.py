@@ -89,5 +89,8 @@ WORLDS = (
     World(name="30 processes, speed wanders 1 % in 30 s", processes=30, luck=0.005, wander=0.01),
     World(name="10 configurations of 12, wandering", processes=12, configurations=10, luck=0.005, wander=0.01),
     World(name="6 processes, sessions differ by 1 %", luck=0.005, session=0.01),
+    World(name="12 processes, sessions differ by 1 %", processes=12, luck=0.005, session=0.01),
     World(name="12 processes, sessions differ by 2 %", processes=12, luck=0.005, session=0.02),
+    World(name="12 processes, sessions differ by 4 %", processes=12, luck=0.005, session=0.04),
+    World(name="30 processes, sessions differ by 0.5 %", processes=30, luck=0.005, session=0.005),
 )
