@@ -2,8 +2,8 @@
 
 Simulated worlds (see worlds.py), --pairs of each: pairs in which any configuration is called faster or slower though
 nothing changed, and configurations that are found where one side is truly slower by 1, 3 and 10 %; quiet worlds, and
-those whose sessions differ, also by what `compare` assumes of sessions and with earlier runs to learn from. Of worlds with ten configurations and more a tenth of the
-pairs.
+those whose sessions differ, also by what `compare` assumes of sessions and with earlier runs to learn from. Of worlds
+with ten configurations and more a tenth of the pairs.
 
 With --data DIR also the real runs of that folder (see runs.py), after more of them were made there for --seconds: cut
 into disjoint consecutive sides of several sizes, each of which is in one pair of equal sides. Beside a neighbour, one
