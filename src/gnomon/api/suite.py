@@ -14,6 +14,7 @@ from gnomon.errors import DeviceError, GnomonError
 if TYPE_CHECKING:
     from gnomon.jobs.suite.job import SuiteCompared, SuiteRun
     from gnomon.jobs.suite.plan import Cell
+    from gnomon.report.answer import Answer
     from gnomon.store.address import RecordAddress, RecordLike
 
 
@@ -85,6 +86,7 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     from gnomon.core import codec
     from gnomon.devices.health import failed, went_well
+    from gnomon.jobs.html.views import view
     from gnomon.jobs.runs.answers import answered_cell
     from gnomon.jobs.suite.plan import Cell
     from gnomon.store.address import record_address
@@ -103,9 +105,12 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
             with open_store(record) as store:
                 finished, document = answered_cell(store, cell.job, asking)
         if document is None:
-            document = _awaited(task, lambda: _measured(cell, task, record, decide=finished))
-        went_well(task["device"])
-        told |= {"document": document, "campaign": document.get("campaign"), "answer": _answer(document)}
+            found = _awaited(task, lambda: _measured(cell, task, record, decide=finished))
+            document, answer = found.document(), found.headline()[1]
+            went_well(task["device"])
+        else:
+            answer = view(document).answer
+        told |= {"document": document, "campaign": document.get("campaign"), "answer": answer}
     except GnomonError as error:
         kind = type(error).__name__.removesuffix("Error").lower()
         of_device = isinstance(error, DeviceError)
@@ -117,7 +122,7 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     return {**told, "seconds": time.monotonic() - began_s}
 
 
-def _awaited(task: Mapping[str, Any], measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _awaited(task: Mapping[str, Any], measured: Callable[[], Answer]) -> Answer:
     """What is measured; where no other device can take the cell, its own is waited for, as in the middle of a job."""
     from gnomon.devices.opening import resolve
     from gnomon.session.request import WAIT_S, patiently_begun
@@ -126,8 +131,8 @@ def _awaited(task: Mapping[str, Any], measured: Callable[[], dict[str, Any]]) ->
     return patiently_begun(measured, resolve(task["device"]), wait_s)
 
 
-def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, decide: bool) -> dict[str, Any]:
-    """The document of the cell's job. With `decide` its campaign is finished, and its answer alone lacks.
+def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, decide: bool) -> Answer:
+    """What the cell's job found. With `decide` its campaign is finished, and its answer alone lacks.
 
     The device is probed first where the task says so.
     """
@@ -143,27 +148,19 @@ def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, dec
     if cell.max_time_s is not None:
         options["max_time_s"] = cell.max_time_s
     if cell.job == "place":
-        return api.place(model, package=False, measure=not decide, record=record, **options).document()
+        return api.place(model, package=False, measure=not decide, record=record, **options)
     if cell.job == "profile":
-        return api.profile(model, record=record, **options).document()
+        return api.profile(model, record=record, **options)
     if cell.job == "pareto":
-        return api.pareto(model, record=record, **options).document()
+        return api.pareto(model, record=record, **options)
     out.mkdir(parents=True, exist_ok=True)
     if cell.job == "table":
         from gnomon.api.table import build_table
 
-        return build_table(model, out=out / f"{Path(model).stem}.table", record=record, **options).document()
+        return build_table(model, out=out / f"{Path(model).stem}.table", record=record, **options)
     from gnomon.api.tune import tune
 
-    return tune(model, out=out, **options).document()
-
-
-def _answer(document: Mapping[str, Any]) -> str:
-    """What a job found, in a sentence."""
-    for part in (document.get("verdict"), document.get("decision"), document):
-        if isinstance(part, Mapping) and isinstance(part.get("reason"), str):
-            return str(part["reason"])
-    return "done"
+    return tune(model, out=out, **options)
 
 
 def _record(record: RecordLike | None) -> RecordAddress | None:

@@ -32,14 +32,13 @@ class Page:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
 
-    def open(self, path: Path) -> None:
-        """Open a file, and wait until its script has drawn everything."""
+    def open(self, path: Path, *, script: bool = True) -> None:
+        """Open a file, and wait until its script, if it has one, has drawn everything."""
         self.ask("Page.navigate", url=path.as_uri())
-        self.wait_drawn()
+        self.wait_drawn("document.documentElement?.dataset.drawn" if script else "document.readyState === 'complete'")
 
-    def wait_drawn(self) -> None:
-        """Wait until the page's script has drawn everything."""
-        drawn = "document.documentElement?.dataset.drawn"
+    def wait_drawn(self, drawn: str = "document.documentElement?.dataset.drawn") -> None:
+        """Wait until the page's script has drawn everything, or what else shall be true."""
         self.value(f"new Promise((done) => {{ (function look() {{ {drawn} ? done() : setTimeout(look, 20); }})(); }})")
 
     def value(self, expression: str) -> Any:

@@ -180,7 +180,9 @@ def test_a_device_that_fails_again_and_again_is_in_quarantine(tmp_path: Path, mo
     (tmp_path / "devices.toml").write_text('[devices.dead]\naddress = "ssh://127.0.0.1:1"\n')
     (tmp_path / "m.onnx").write_bytes(matmul_onnx())
     path = tmp_path / "suite.toml"
-    path.write_text(REAL.replace('"local"', '"dead"').replace("repeats = 2", "repeats = 4"))
+    path.write_text(
+        REAL.replace('"local"', '"dead"').replace("= 2", "= 4").replace("processes", "wait_s = 0.01, processes")
+    )
     found = gnomon.run_suite(path)
     assert (found.made.done, found.made.failed, found.made.out) == (0, 4, ("dead",))
     quarantine = health_of("dead").quarantine

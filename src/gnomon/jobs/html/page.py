@@ -10,31 +10,82 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnomon.jobs.compare.report import headline
 from gnomon.jobs.compare.sides import embedded
 from gnomon.jobs.html.views import comparison, view
+from gnomon.report import units
 from gnomon.report.layers import layered
 from gnomon.report.plain import clean
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 Document = Mapping[str, Any]
 
 
-def page(documents: Sequence[Document], names: Sequence[str], compared: Document | None = None) -> str:
+def page(
+    documents: Sequence[Document], names: Sequence[str], compared: Document | None = None, *, home: str = ""
+) -> str:
     """The page of one run or several, of which `compared` is the document of their comparison.
 
-    The first document is embedded as `embedded` does it, others with the ids that follow.
+    The first document is embedded as `embedded` does it, others with the ids that follow. `home` is the page of the
+    site that it belongs to, if any.
     """
+    from markupsafe import Markup
+
+    style, script = (_data(name) for name in ("page.css", "page.js"))
+    views = [view(document) for document in documents]
+    drawn = {"layouts": [_layout(document) for document in documents], "names": list(names)}
+    # These four are gnomon's own text, or JSON in which no "<" is left.
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            home=home,
+            views=views,
+            names=names,
+            compared=None if compared is None else comparison(compared),
+            answer="" if compared is None else headline(compared),
+            policy=_policy(style, script),
+            style=Markup(style),  # noqa: S704
+            script=Markup(script),  # noqa: S704
+            embedded=[Markup(embedded(document, number)) for number, document in enumerate(documents, 1)],  # noqa: S704
+            drawn=Markup(json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
+        )
+    )
+
+
+def site_page(template: str, **values: Any) -> str:
+    """A page of a site by its template, without a script."""
+    from markupsafe import Markup
+
+    style = _data("page.css")
+    shown = _environment()
+    shown.filters |= {
+        "time": units.time,
+        "change": lambda ratio: units.percent(ratio - 1),
+        "interval": lambda found: units.interval(found.low_s, found.high_s, found.median_s),
+    }
+    return shown.get_template(template).render(
+        policy=_policy(style),
+        style=Markup(style),  # noqa: S704 - gnomon's own text
+        **values,
+    )
+
+
+@cache
+def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     def shown(value: object) -> object:
         return value if isinstance(value, Markup) or not isinstance(value, str) else clean(value)
 
-    style, script = (_data(name) for name in ("page.css", "page.js"))
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("gnomon.jobs.html", "data"),
         autoescape=True,
         finalize=shown,
@@ -42,29 +93,15 @@ def page(documents: Sequence[Document], names: Sequence[str], compared: Document
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    views = [view(document) for document in documents]
-    drawn = {"layouts": [_layout(document) for document in documents], "names": list(names)}
-    # These four are gnomon's own text, or JSON in which no "<" is left.
-    return environment.get_template("page.html").render(
-        views=views,
-        names=names,
-        compared=None if compared is None else comparison(compared),
-        answer="" if compared is None else headline(compared),
-        policy=_policy(style, script),
-        style=Markup(style),  # noqa: S704
-        script=Markup(script),  # noqa: S704
-        embedded=[Markup(embedded(document, number)) for number, document in enumerate(documents, 1)],  # noqa: S704
-        drawn=Markup(json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
-    )
 
 
 def _data(name: str) -> str:
     return files("gnomon.jobs.html").joinpath("data", name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str) -> str:
-    """What the page may do: run this script, with this style, and nothing else; no text is made markup."""
-    allowed = {"style-src": style, "script-src": script}
+def _policy(style: str, script: str = "") -> str:
+    """What the page may do: run this script, if any, with this style, and nothing else; no text is made markup."""
+    allowed = {"style-src": style, **({"script-src": script} if script else {})}
     rules = [f"{name} 'sha256-{base64.b64encode(_digest(text)).decode()}'" for name, text in allowed.items()]
     rest = ("base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'")
     return "; ".join(("default-src 'none'", *rules, *rest))

@@ -44,7 +44,8 @@ Seconds = Annotated[float, Must(be="a number of seconds above 0", fits=_above_0)
 class Block:
     """One table `[[cells]]`: every job for every model on every device of it, `repeats` times.
 
-    `models` are files, patterns of files below the suite's folder, or for the job `table` names of search spaces.
+    `models` are files, patterns of files below the suite's folder, or for the job `table` search spaces: names, or
+    FILE.py:ATTRIBUTE below the folder.
     `max_time_s` bounds one cell of `place`, `profile` and `pareto`; `options` are those of `gnomon.place` and the
     others by their names.
     """
@@ -182,7 +183,8 @@ def _slots(selector: str, devices: Mapping[str, DeviceConfig]) -> Iterator[tuple
 
 def _models(pattern: str, folder: Path, job: str) -> Sequence[str]:
     if job == "table":
-        return [pattern]
+        file, _, attribute = pattern.rpartition(":")
+        return [f"{(folder / file).absolute()}:{attribute}" if file.endswith(".py") else pattern]
     if not any(letter in pattern for letter in "*?["):
         path = folder / pattern
         if not path.exists():
