@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
-from gnomon.spaces.cells.effects import Evidence, _drawn_pairs, expit, learn, shared_pairs
+from gnomon.spaces.cells.effects import Evidence, _drawn_pairs, expit, learn, learn_both, shared_pairs
+from gnomon.spaces.selection.kept import Front, exchanged
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 
 Floats = NDArray[np.float64]
@@ -142,3 +143,33 @@ def test_a_large_space_is_judged_by_networks_that_may_be_on_a_front(groups: int)
     found = select_pareto(space, *given, ParetoOptions(resamples=40))
     assert found.networks_before == 5**groups
     assert 0.8 < found.share_low <= found.share_kept <= found.share_high <= 1
+
+
+def test_exchanges_find_the_pair_that_effects_do_not_tell() -> None:
+    """Two primitives that are only good together: a choice without them is changed for them, and none is left over."""
+    points = np.column_stack([np.ones(len(EVERY)), np.full(len(EVERY), 0.5)])[None]
+    points[0, np.flatnonzero((EVERY[:, 0] == 4) & (EVERY[:, 1] == 2)), 1] = 0.1
+    front = Front(networks=EVERY, points=points, volumes=np.array([0.9]), reference=(2.0, 1.0))
+    kept = [np.array([4, 5]), np.array([0, 1]), np.array([3])]
+    assert front.shares(kept)[0] == pytest.approx(0.5 / 0.9)
+    found = exchanged(front, kept, 4)
+    assert front.shares(found)[0] == pytest.approx(1)
+    assert np.prod([len(own) for own in found]) <= 4
+
+
+def test_what_latency_tells_of_accuracy_is_used_where_it_does() -> None:
+    """Eight accuracies and 45 latencies: where slower primitives are the more accurate ones these tell much."""
+    off: dict[float, list[float]] = {0.8: [], 0.0: []}
+    for share, told in off.items():
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            work, cells = rng.normal(0, 0.5, (GROUPS, BLOCKS)), np.arange(GROUPS)
+            latency = np.exp(work)[cells, EVERY].sum(axis=1)
+            logit = 1.5 + (share * work + rng.normal(0, 0.2, work.shape))[cells, EVERY].sum(axis=1)
+            truth = np.asarray(expit(logit))
+            right, took = evidence(truth, latency, seed, networks=8)[0], evidence(truth, latency, seed)[1]
+            both, alone = learn_both(SPACE, right, took)[0], learn(SPACE, right, scale="logit")
+            errors = [np.abs(one.effects.predict(EVERY)[0] - truth).mean() for one in (both, alone)]
+            told.append(float(errors[0] / errors[1]))
+    assert np.mean(off[0.8]) < 0.7
+    assert np.mean(off[0.0]) < 1.05

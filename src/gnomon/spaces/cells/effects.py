@@ -8,6 +8,9 @@ them finite (empirical Bayes: Efron and Morris, "Data analysis using Stein's est
 
 Nothing asks for one-change variants: any networks will do, and what they leave open shows in the covariance.
 
+The effects on accuracy may have a part more, where those on latency are known: a slower block is often the more
+accurate one. By how much, if at all, is one more size.
+
 What no sum of effects explains, the misfit, is taken as effects of pairs: for each two cell groups one of each two
 primitives, all normal and of one size. Over the primitives of either group they add up to nothing, as what does not is
 an effect already (functional analysis of variance: Durrande, Ginsbourger, Roustant and Carraro, "ANOVA kernels and RKHS
@@ -36,11 +39,12 @@ a search over random balanced ones finds.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +55,16 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.features import Ints as Int64s
 
-PARTS = ("misfit", "family", "main", "own")
+PARTS = ("misfit", "family", "main", "own", "slower")
 """The parts whose sizes are estimated, before the scale of each group."""
 
-_USUAL = (0.15, 1.0, 0.5, 0.5)  # where the search for sizes begins, and the middle of the weak prior on the effects'
+_USUAL = (
+    0.15,
+    1.0,
+    0.5,
+    0.5,
+    0.5,
+)  # where the search for sizes begins, and the middle of the weak prior on the effects'
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
 _SIZES = 20  # so many times sizes are drawn among draws of networks
 _FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and from one to the next
@@ -68,12 +78,16 @@ _ENOUGH = 1e-7  # a round that gains less is the last
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Told:
-    """What is known, in units of the spread of the values; `mixed` if networks tell what no sum of effects explains."""
+    """What is known, in units of the spread of the values; `mixed` if networks tell what no sum of effects explains.
+
+    `slower` (C,) is how much slower each choice is than others of its group, or None.
+    """
 
     assignments: Ints
     values: Floats
     errors: Floats
     mixed: bool
+    slower: Floats | None = None
 
 
 class Likelihood:
@@ -85,11 +99,13 @@ class Likelihood:
         self.group = np.repeat(np.arange(len(space.slots)), [len(slot.choices) for slot in space.slots])
         kin = (families[:, None] == families[None, :]).astype(np.float64)
         self.parts = [kin, (names[:, None] == names[None, :]).astype(np.float64), np.eye(len(names))]
+        if told.slower is not None:
+            self.parts.append(np.outer(told.slower, told.slower))
         self.space, self.assignments, self.values, self.mixed = space, told.assignments, told.values, told.mixed
         self.design, self.pairs = design_matrix(space, told.assignments), shared_pairs(space, told.assignments)
         self.noise = told.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), 1 + len(self.parts)
-        usual = np.log(_USUAL) - 0.5 * math.log(self.groups)
+        usual = np.log(_USUAL[: self.last]) - 0.5 * math.log(self.groups)
         self.start = np.concatenate([usual, np.zeros(self.groups)])
         spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
@@ -100,7 +116,7 @@ class Likelihood:
         scale = np.exp(sizes[self.last :])[self.group]
         outer = np.outer(scale, scale)
         terms = [math.exp(2 * size) * part * outer for size, part in zip(sizes[1 : self.last], self.parts, strict=True)]
-        total = np.asarray(terms[0] + terms[1] + terms[2])
+        total = np.asarray(np.sum(terms, axis=0))
         slopes = [2 * term for term in terms]
         for g in range(self.groups):
             own = (self.group == g).astype(np.float64)
@@ -263,13 +279,13 @@ def _drawn_pairs(space: Space, networks: tuple[Ints, Ints], count: int, rng: np.
     pairs = list(combinations(groups, 2)) or [(g, g) for g in groups]
     found = [np.zeros((count, len(rows))) for rows in networks]
     for pair in pairs:
-        sizes = [len(space.slots[g].choices) for g in dict.fromkeys(pair)]
+        own = tuple(dict.fromkeys(pair))
+        sizes = tuple(len(space.slots[g].choices) for g in own)
         table = rng.standard_normal((count, *sizes)) / math.sqrt(len(pairs))
         for axis, size in enumerate(sizes, 1):
             table = (table - table.mean(axis=axis, keepdims=True)) * math.sqrt(size / (size - 1))
         for one, rows in zip(found, networks, strict=True):
-            chosen: tuple[Any, ...] = (slice(None), *(rows[:, g] for g in dict.fromkeys(pair)))
-            one += table[chosen]
+            one += table.reshape(count, -1)[:, np.ravel_multi_index(tuple(rows[:, own].T), sizes)]
     return found
 
 
@@ -317,8 +333,9 @@ class Effects:
     """What is believed of the effects: normal, with `mean` (1 + C,) and `covariance` (1 + C, 1 + C).
 
     The first is the constant, then come the choices of the first group, of the second, and so on. On the scale that
-    `scale` names. `sizes` are the standard deviations of the parts "family", "main", "own" and "misfit", the last of
-    which is what no sum of effects explains (0 unless networks that differ in several groups were measured).
+    `scale` names. `sizes` are the standard deviations of the parts "family", "main", "own", "slower" (where latencies
+    are known beside) and "misfit", the last of which is what no sum of effects explains (0 unless networks that differ
+    in several groups were measured).
     """
 
     space: Space
@@ -378,22 +395,29 @@ class Learned:
 
         With what pairs of primitives add, and with the doubt about all sizes: they are drawn several times.
         """
-        rng = np.random.default_rng(seed)
-        parts = np.array_split(np.arange(count), min(_SIZES, count))
-        every = self.likelihood.sampled(self.sizes, self.doubt, len(parts), rng)
-        own = self.likelihood
+        rng, own = np.random.default_rng(seed), self.likelihood
+        sure = not self.doubt.any()
+        parts = np.array_split(np.arange(count), 1 if sure else min(_SIZES, count))
+        every = self.sizes[None] if sure else own.sampled(self.sizes, self.doubt, len(parts), rng)
         shared = shared_pairs(own.space, networks, own.assignments)
         drawn = [own.drawn(sizes, networks, shared, len(part), rng) for sizes, part in zip(every, parts, strict=True)]
         return np.asarray(np.concatenate(drawn) * self.unit + self.center)
 
-    def again(self, count: int, *, seed: int) -> list[Effects]:
+    def again(self, count: int, *, seed: int) -> list[Learned]:
         """What would be believed if the same networks were measured again, with the same sizes: so many times."""
         own = self.likelihood
         truth = (self.draw(own.assignments, count, seed=seed) - self.center) / self.unit
         noise = np.random.default_rng([seed, 1]).standard_normal(truth.shape) * np.sqrt(own.noise)
-        means = (truth + noise) @ self.gain.T * self.unit
-        means[:, 0] += self.center
-        return [replace(self.effects, mean=mean) for mean in means]
+        found = []
+        for values in truth + noise:
+            mean = self.gain @ values * self.unit
+            mean[0] += self.center
+            other = copy.copy(own)
+            other.values = values
+            found.append(
+                replace(self, effects=replace(self.effects, mean=mean), likelihood=other, doubt=0 * self.doubt)
+            )
+        return found
 
 
 def fit_effects(space: Space, evidence: Evidence, *, scale: Scale) -> Effects:
@@ -405,8 +429,17 @@ def fit_effects(space: Space, evidence: Evidence, *, scale: Scale) -> Effects:
     return learn(space, evidence, scale=scale).effects
 
 
-def learn(space: Space, evidence: Evidence, *, scale: Scale) -> Learned:
-    """As `fit_effects`, with what is believed of whole networks."""
+def learn_both(space: Space, accuracy: Evidence, latency: Evidence) -> tuple[Learned, Learned]:
+    """What is believed of accuracies, as logits, and of latencies: the effects on the former may follow the latter's.
+
+    ProblemError as `fit_effects`.
+    """
+    fast = learn(space, latency, scale="plain")
+    return learn(space, accuracy, scale="logit", latency=fast.effects), fast
+
+
+def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | None = None) -> Learned:
+    """As `fit_effects`, with what is believed of whole networks; the effects on `latency` may be followed by these."""
     values, errors = evidence.values, evidence.errors
     if scale == "logit":
         if ((values < 0) | (values > 1)).any():
@@ -421,6 +454,7 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale) -> Learned:
         values=(values - center) / unit,
         errors=errors / unit,
         mixed=_swaps(evidence.assignments) > 1,
+        slower=None if latency is None else _slower(latency),
     )
     likelihood = Likelihood(space, told)
     sizes, curvature = likelihood.best()
@@ -439,6 +473,15 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale) -> Learned:
         unit=unit,
         center=center,
     )
+
+
+def _slower(latency: Effects) -> Floats:
+    """How much slower each choice is than the mean of its group, in standard deviations of the group's: (C,)."""
+    found = []
+    for (own,) in latency.tables(latency.mean[None]):
+        away, spread = own - own.mean(), float(own.std())
+        found.append(away / spread if spread > 0 else 0 * away)
+    return np.concatenate(found)
 
 
 def design_matrix(space: Space, assignments: Ints) -> Floats:

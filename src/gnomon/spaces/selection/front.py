@@ -30,7 +30,7 @@ from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.space import Space
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.cells.effects import Evidence, Learned, expit, learn
+from gnomon.spaces.cells.effects import Evidence, Learned, expit, learn_both
 from gnomon.spaces.selection.kept import MOST_LOOKED_AT, moved, on_fronts
 from gnomon.spaces.selection.pareto import measured_points, unit_free
 from gnomon.spaces.selection.reduce import Resamples, SumFront, front_of_sums
@@ -97,7 +97,7 @@ def believe(space: Space, accuracy: Evidence, latency: Evidence) -> Beliefs:
 
     ProblemError for networks outside the space and for values that are not possible.
     """
-    prices = learn(space, accuracy, scale="logit"), learn(space, unit_free(latency), scale="plain")
+    prices = learn_both(space, accuracy, unit_free(latency))
     worst = measured_points(prices, accuracy, latency)[1].max(axis=0).tolist()
     return Beliefs(
         space=space,

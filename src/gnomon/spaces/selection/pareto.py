@@ -26,9 +26,9 @@ from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.costs import relative, rounded
-from gnomon.spaces.cells.effects import Effects, Evidence, Learned, design_matrix, learn
+from gnomon.spaces.cells.effects import Effects, Evidence, Learned, design_matrix, learn_both
 from gnomon.spaces.cells.primitives import parse_name
-from gnomon.spaces.selection.kept import drawn_front
+from gnomon.spaces.selection.kept import MOST_EXCHANGED, drawn_front, exchanged
 from gnomon.spaces.selection.reduce import Resamples, WeighedCosts, judged, reduce_choices, weighed_costs
 
 
@@ -72,6 +72,7 @@ _GROWTH = 1.25
 _REPEATS, _FEW = 20, 40
 """So often it is thought to be measured again, with so many resamples each."""
 _NORMAL_95 = 1.959964
+_SEED = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +195,7 @@ def _reordered(effects: Effects, space: Space, order: Sequence[int]) -> Effects:
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
     """The selection of a space whose groups and choices stand in the order of their names."""
-    prices = learn(space, accuracy, scale="logit"), learn(space, unit_free(latency), scale="plain")
+    prices = learn_both(space, accuracy, unit_free(latency))
     accurate, fast = (one.effects for one in prices)
     measured, points = measured_points(prices, accuracy, latency)
     worst = points.max(axis=0).tolist()
@@ -255,7 +256,7 @@ def _selected(
     winner: tuple[str | None, str] = (None, "primitives of all families stand side by side"),
 ) -> ParetoSelection:
     options, costs = case.options, weighed_costs(resamples)
-    kept = _reduced(case, costs, options.most_share)
+    kept = _reduced(case, resamples, costs, options.most_share)
     shares = _shares(case, resamples, kept)
     if why := _too_little(case, kept, shares):
         raise UsageError(
@@ -290,11 +291,22 @@ def _selected(
     )
 
 
-def _reduced(case: _Case, costs: WeighedCosts, share: float) -> tuple[Ints, ...]:
-    """What each group keeps so that this share of the networks is left, at least one; of all, what is on any front."""
+def _reduced(case: _Case, resamples: Resamples, costs: WeighedCosts, share: float) -> tuple[Ints, ...]:
+    """What each group keeps so that this share of the networks is left, at least one; of all, what is on any front.
+
+    By effects, which add up; in a space of not too many networks mended by what pairs add.
+    """
     if share >= 1:
         return tuple(np.flatnonzero(frequencies) for frequencies in case.frequencies)
-    return reduce_choices(costs, most=max(1.0, share * case.space.size))
+    most = max(1.0, share * case.space.size)
+    kept = reduce_choices(costs, most=most)
+    if case.space.size > MOST_EXCHANGED:
+        return kept
+    # Other draws than those by which the choice is told: by its own it would look better than it is.
+    front = drawn_front(case.prices, resamples, kept, case.places, seed=_SEED)
+    placed = [own[left] for own, left in zip(case.places, kept, strict=True)]
+    found = exchanged(front, placed, most)
+    return tuple(np.flatnonzero(np.isin(own, left)) for own, left in zip(case.places, found, strict=True))
 
 
 def _again(case: _Case) -> NDArray[np.bool_]:
@@ -303,12 +315,14 @@ def _again(case: _Case) -> NDArray[np.bool_]:
     worlds = zip(*(one.again(_REPEATS, seed=options.seed) for one in case.prices), strict=True)
     for accurate, fast in worlds:
         one = Resamples(
-            latencies=fast.draw(_FEW, seed=options.seed),
-            logits=accurate.draw(_FEW, seed=options.seed + 1),
+            latencies=fast.effects.draw(_FEW, seed=options.seed),
+            logits=accurate.effects.draw(_FEW, seed=options.seed + 1),
             reference=case.reference,
         ).restricted(case.places)
-        other = replace(case, frequencies=judged(one)[0]) if options.most_share >= 1 else case
-        found.append(_marks(case, _reduced(other, weighed_costs(one), options.most_share)))
+        other = replace(case, prices=(accurate, fast))
+        if options.most_share >= 1:
+            other = replace(other, frequencies=judged(one)[0])
+        found.append(_marks(case, _reduced(other, one, weighed_costs(one), options.most_share)))
     return np.array(found)
 
 
@@ -349,7 +363,7 @@ def _share_that_does(case: _Case, resamples: Resamples, costs: WeighedCosts) -> 
     share = case.options.most_share
     while share < 1:
         share = min(1.0, math.ceil(100 * share * _GROWTH) / 100)
-        kept = _reduced(case, costs, share)
+        kept = _reduced(case, resamples, costs, share)
         if not _too_little(case, kept, _shares(case, resamples, kept)):
             return f"Use --max-fraction {share:g}, which leaves {math.prod(map(len, kept))} networks, or measure more."
     return "Measure more networks: not even all of them are known well enough."

@@ -179,7 +179,7 @@ def test_what_is_not_there_is_told(profile: Path, tmp_path: Path) -> None:
         ({"method": "halving"}, "halving"),
         ({"toolchain": "openvino"}, "openvino"),
         ({"output": tmp_path / "no" / "folder.yaml", "options": ParetoOptions(most_share=1)}, "folder.yaml"),
-        ({}, "2 of 25 networks"),
+        ({"options": ParetoOptions(most_share=0.05)}, "1 of 25 networks"),
         ({"rule": "guess"}, "guess"),
     ):
         with pytest.raises(UsageError, match=word) as told:
