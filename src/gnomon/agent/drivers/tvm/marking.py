@@ -18,8 +18,9 @@ _OLDEST = 3
 
 
 def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """The module of a model, whose inputs have these shapes where the file leaves them open. ValueError for what is no
-    model, though it is read as one.
+    """The module of a model, whose inputs have these shapes where the file leaves them open.
+
+    ValueError for an empty one.
     """
     if model.ir_version < _OLDEST:
         raise ValueError(f"IR version {model.ir_version} is none that TVM reads")
