@@ -5,7 +5,7 @@ audio network of long and high kernels), from nothing, by both ways in turn with
 are 8 candidates of the search's own for a layer, layers in the order of their untuned time (`--no-start --first-round
 8`). Told is the ratio of the two compiled networks, interleaved in fresh processes of one run, and each one's time over
 ONNX Runtime's, as `gnomon profile` measures them. With `--proper` each is tuned by 16 trials a layer that matters as
-well, and measured in the same way.
+well, and measured in the same way; with `--seeds 0` that alone.
 
 Figures asked for: at most half of the time that rounds of 8 reach (`breadth_over_rounds`, each network); 16 trials a
 layer within 1.3 times ONNX Runtime (geometric mean).
@@ -88,14 +88,18 @@ def measure(path: Path, trials: int, seeds: int, folder: Path, proper: bool) -> 
             records[way], done = tuned(path, trials, folder / f"{path.stem}-{way}-{seed}", seed, search)
             layers, relevant = len(done["layers"]), done["trials"]["relevant"]
         found.append(beside(path, records))
-    told: dict[str, Any] = {
-        "layers": layers,
-        "relevant": relevant,
-        "trials": trials,
-        "breadth_over_rounds": spread([one["breadth"] / one["rounds"] for one in found]),
-        "over_onnxruntime": {way: spread([one[way] for one in found]) for way in ("rounds", "breadth")},
-    }
+    told: dict[str, Any] = {}
+    if found:
+        told = {
+            "layers": layers,
+            "relevant": relevant,
+            "trials": trials,
+            "breadth_over_rounds": spread([one["breadth"] / one["rounds"] for one in found]),
+            "over_onnxruntime": {way: spread([one[way] for one in found]) for way in ("rounds", "breadth")},
+        }
     if proper:
+        if not found:
+            relevant = tuned(path, 1, folder / f"{path.stem}-looked", 0, {})[1]["trials"]["relevant"]
         file, done = tuned(path, PROPER * relevant, folder / f"{path.stem}-proper", 0, {})
         told["proper"] = {
             "trials": PROPER * relevant,
@@ -138,9 +142,18 @@ def main() -> None:
             path = Path(text) / f"{name}.onnx"
             NETWORKS[name](path)
             result[name] = measure(path, arguments.trials, arguments.seeds, Path(text), arguments.proper)
-    worst = max(one["breadth_over_rounds"]["median"] for one in result.values())
-    mean = math.exp(sum(math.log(one["breadth_over_rounds"]["median"]) for one in result.values()) / len(result))
-    publish({"benchmark": "tune_breadth", "networks": result, "worst": worst, "geometric_mean": mean}, arguments)
+    told: dict[str, Any] = {"benchmark": "tune_breadth", "networks": result}
+    if arguments.seeds:
+        ratios = [one["breadth_over_rounds"]["median"] for one in result.values()]
+        told |= {"worst": max(ratios), "geometric_mean": geometric_mean(ratios)}
+    if arguments.proper:
+        told["proper_over_onnxruntime"] = geometric_mean([one["proper"]["over_onnxruntime"] for one in result.values()])
+    publish(told, arguments)
+
+
+def geometric_mean(ratios: list[float]) -> float:
+    """The geometric mean of ratios."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,15 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.agent.drivers.tvm_models import deep_net, norm_net, small_net, two_ends, write_records
+from tests.agent.drivers.tvm_models import (
+    bytes_net,
+    deep_net,
+    norm_net,
+    shortcut_net,
+    small_net,
+    two_ends,
+    write_records,
+)
 from tests.tuning.conftest import TARGET, Kit
 
 from gnomon.core.overlay.records import TunedDevice
@@ -333,21 +341,27 @@ def test_a_network_with_channels_last_has_the_layers_that_the_runtime_knows(kit:
     assert run(kit, library, inputs, reference)["error"] < 1e-5
 
 
-def test_what_is_rewritten_is_so_for_the_runtime_too() -> None:
+@pytest.mark.parametrize("name", ["marking", "rewrites"])
+def test_what_is_read_and_rewritten_is_so_for_the_runtime_too(name: str) -> None:
     package = resources.files("gnomon")
-    texts = [package / "children" / "tvm" / "rewrites.py", package / "agent" / "drivers" / "tvm" / "rewrites.py"]
+    texts = [package / "children" / "tvm" / f"{name}.py", package / "agent" / "drivers" / "tvm" / f"{name}.py"]
     assert len({text.read_text(encoding="utf-8") for text in texts}) == 1
+
+
+@pytest.mark.parametrize("content", [shortcut_net(), bytes_net(), norm_net()], ids=["shortcut", "bytes", "norms"])
+def test_the_runtime_knows_all_layers(kit: Kit, content: bytes) -> None:
+    path, records = saved(kit, content), kit.path(".json")
+    layers = kit.network(Source(path=path)).layers(TARGET)
+    write_records(path, records)
+    known = {json.loads(line).get("layer") for line in records.read_text().splitlines()[1:]}
+    assert {layer.layer for layer in layers} == known
 
 
 @needs_ort
 def test_batch_norms_are_no_layers(kit: Kit) -> None:
-    path, records = saved(kit, norm_net()), kit.path(".json")
-    network = kit.network(Source(path=path))
-    layers = network.layers(TARGET)
+    path = saved(kit, norm_net())
+    layers = kit.network(Source(path=path)).layers(TARGET)
     assert not [layer.name for layer in layers if "norm" in layer.name] and len(layers) == 6
-    write_records(path, records)
-    known = {json.loads(line).get("layer") for line in records.read_text().splitlines()[1:]}
-    assert {layer.layer for layer in layers} == known
     for dtype, most in (("float32", 1e-5), ("float16", 1e-2)):
         _, facts = whole(kit, Source(path=path, dtype=dtype), tolerance=most)
         assert facts["error"] < most

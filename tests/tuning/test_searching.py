@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -10,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tests.agent.drivers.tvm_models import bytes_net
 from tests.jobs.tune.tunekit import tiny_net
 from tests.tuning.conftest import TARGET, Kit
 
@@ -47,13 +50,13 @@ def names(layer: TuningLayer, traces: Sequence[Any]) -> list[str]:
     return [configuration_id(layer.layer, trace) for trace in traces]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_finds_configurations_that_are_built(kit: Kit, strategy: str) -> None:
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_finds_configurations_that_are_built(kit: Kit, name: str) -> None:
     layer = kit.named("fused_matmul")
-    assert begun(kit, layer, strategy=strategy)["spaces"] >= 1
+    assert begun(kit, layer, strategy=name)["spaces"] >= 1
     first = asked(kit, layer)
     assert 1 <= len(first) <= 4
-    begun(kit, layer, strategy=strategy)
+    begun(kit, layer, strategy=name)
     assert names(layer, asked(kit, layer)) == names(layer, first), "the same seed gives the same first candidates"
     for trace in first:
         # The identity of a configuration is the same after its way through a database of MetaSchedule.
@@ -68,6 +71,53 @@ def test_every_strategy_finds_configurations_that_are_built(kit: Kit, strategy: 
     told(kit, layer, [[1e-3 / (k + 1), 2e-3] if k % 2 else None for k in range(len(second))])
 
 
+DOTS = {"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2}
+WITHOUT = {**DOTS, "mattr": ["-avx512vnni"]}
+
+
+def _is_there(*flags: str) -> bool:
+    words = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
+    return set(flags) <= set(words)
+
+
+def test_products_of_bytes_are_by_an_instruction_where_the_target_has_it(kit: Kit) -> None:
+    path = kit.path(".onnx")
+    path.write_bytes(bytes_net())
+    network = kit.network(Source(path=path))
+    dots = [layer for layer in network.layers(DOTS) if "dot" in layer.name]
+    assert len(dots) == 2, "one has sizes that no instruction takes"
+    layer, traces = dots[0], {}
+    for name, target in (("with", DOTS), ("without", WITHOUT)):
+        begun(kit, layer, target=target, start=True)
+        traces[name] = asked(kit, layer)
+        assert {"gnomon_dot_16x4" in json.dumps(trace) for trace in traces[name]} == {name == "with"}
+    job = {"layer": layer.layer, "workload": layer.workload, "linker": "", "trace": traces["with"][0]}
+    libraries = [kit.path(".so") for _ in traces["with"]]
+    for library, trace in zip(libraries, traces["with"], strict=True):
+        kit.asked(do="build", **job | {"trace": trace}, target=DOTS, library=str(library))
+    said = kit.door.ask("build", {"do": "build", **job, "target": WITHOUT, "library": str(kit.path(".so"))})
+    assert isinstance(said, Failure) and said.kind == "refused" and "avx512vnni" in said.message
+    if not _is_there("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"):
+        pytest.skip("this processor has no avx512vnni: what was compiled cannot be run here")
+    plain, keep = kit.path(".so"), kit.path(".npz")
+    outputs = kit.asked(do="build", **job | {"trace": None}, target=WITHOUT, library=str(plain))["outputs"]
+    call = {
+        "arguments": [[dtype, list(shape)] for dtype, shape in layer.arguments],
+        "outputs": outputs,
+        "function": "main",
+        "number": 1,
+        "repeat": 1,
+        "min_repeat_ms": 0,
+        "tolerance": 1e-5,
+        "seed": 1,
+    }
+    kit.asked(do="connect", server=None, threads=2, timeout_s=60)
+    kit.asked(do="measure", **call, library=str(plain), reference="", keep=str(keep))
+    assert np.abs(np.load(keep)["out_0"]).max() > 0
+    for library in libraries:
+        assert kit.asked(do="measure", **call, library=str(library), reference=str(keep), keep="")["error"] < 1e-5
+
+
 def test_another_seed_gives_others(kit: Kit) -> None:
     layer = kit.heavy
     found = []
@@ -77,10 +127,10 @@ def test_another_seed_gives_others(kit: Kit) -> None:
     assert len(set(found)) == len(found) - 1, "the seeds 0 and 2^31 - 2 are one, all others differ"
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_search_comes_to_its_end_and_stays_there(kit: Kit, strategy: str) -> None:
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_search_comes_to_its_end_and_stays_there(kit: Kit, name: str) -> None:
     layer = kit.named("softmax")
-    begun(kit, layer, strategy=strategy, trials=6, per_round=4)
+    begun(kit, layer, strategy=name, trials=6, per_round=4)
     seen = 0
     for _ in range(10):
         traces = asked(kit, layer)

@@ -114,6 +114,7 @@ def test_what_means_no_target_is_told_with_the_forms(text: str) -> None:
         ("llvm -mcpu", "no -mcpu"),
         ("llvm -mcpu=", "no -mcpu="),
         ("cuda -arch=sm_70", "kind 'cuda'"),
+        ("cuda", "kind 'cuda' are not tuned"),
         ("llvm --", "no --?"),
     ],
 )

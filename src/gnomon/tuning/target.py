@@ -16,6 +16,9 @@ from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.formats.tuning.logs import read_target as read_old_target
 
 NATIVE = "native"
+_CARDS = frozenset({"cuda", "nvptx", "rocm", "opencl", "vulkan", "metal", "webgpu"})
+"""What TVM calls targets that are no processors."""
+
 _X86 = re.compile(r"x86-64(-v[2-4])?|znver[1-5]|core2|nehalem|sandybridge|haswell|skylake(-avx512)?|icelake-server")
 _SYSTEMS = {
     "aarch64-android": "aarch64-linux-android",
@@ -56,6 +59,8 @@ def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
         return _old(text)
     if text == NATIVE:
         return _native(here)
+    if text in _CARDS:
+        _tuned_kind(text)
     if text == "generic":
         return {"kind": "llvm"}
     if _X86.fullmatch(text):

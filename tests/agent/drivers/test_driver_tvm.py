@@ -196,6 +196,14 @@ def test_batch_norms_are_no_kernels_of_their_own(tmp_path: Path) -> None:
     assert found == [[0, 1, 2], [3, 4], [5, 6, 7, 8, 9], [10], [11], [12, 13]]
 
 
+def test_products_of_bytes(tmp_path: Path) -> None:
+    path = written(tmp_path, tvm_models.bytes_net())
+    told = ask(path, {"threads": 1})
+    check(path, told)
+    found = [row["sources"] for row in told["operators"]]
+    assert [nodes for nodes in found if {2, 7, 12} & set(nodes)] == [[1, 2, 3, 4], [6, 7, 8, 9], [11, 12, 13, 14]]
+
+
 def test_two_threads(tmp_path: Path) -> None:
     check_threads(ask(written(tmp_path, tvm_models.layer_norm_net()), {"threads": 2}), 2)
 

@@ -120,6 +120,44 @@ def norm_net() -> bytes:
     return model_bytes(nodes, held, {"x": (1, 3, 5, 5)}, {"y": (TensorProto.FLOAT, (1, 5))})
 
 
+def shortcut_net() -> bytes:
+    """A residual block whose shortcut is a convolution and is added first: which of both the sum is fused to depends on
+    their order.
+    """
+    rng = np.random.default_rng(_RNG)
+    held = {
+        f"w{k}": (rng.standard_normal((4, 4, size, size)) * 0.3).astype(np.float32) for k, size in enumerate((3, 3, 1))
+    }
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w0"], ["c0"], pads=[1, 1, 1, 1]),
+        node("Relu", ["c0"], ["r0"]),
+        node("Conv", ["r0", "w1"], ["c1"], pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], ["r1"]),
+        node("Conv", ["x", "w2"], ["c2"]),
+        node("Relu", ["c2"], ["r2"]),
+        node("Add", ["r2", "r1"], ["y"]),
+    ]
+    return model_bytes(nodes, held, {"x": (1, 4, 6, 6)}, {"y": (TensorProto.FLOAT, (1, 4, 6, 6))})
+
+
+def bytes_net() -> bytes:
+    """Two products of bytes by constant weights, as dynamic quantisation makes them, and one whose sizes are odd."""
+    rng = np.random.default_rng(_RNG)
+    held: dict[str, np.ndarray[Any, Any]] = {"zero": np.zeros((), np.int8), "small": np.array(0.01, np.float32)}
+    nodes, last = [], "x"
+    for k, (summed, width) in enumerate([(64, 48), (48, 32), (32, 5)]):
+        held[f"w{k}"] = rng.integers(-128, 128, (summed, width)).astype(np.int8)
+        nodes += [
+            helper.make_node("DynamicQuantizeLinear", [last], [f"q{k}", f"scale{k}", f"point{k}"]),
+            helper.make_node("MatMulInteger", [f"q{k}", f"w{k}", f"point{k}", "zero"], [f"sum{k}"]),
+            helper.make_node("Cast", [f"sum{k}"], [f"f{k}"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", [f"f{k}", f"scale{k}"], [f"m{k}"]),
+            helper.make_node("Mul", [f"m{k}", "small"], [last := f"y{k}" if k < 2 else "y"]),
+        ]
+    return model_bytes(nodes, held, {"x": (6, 64)}, {"y": (TensorProto.FLOAT, (6, 5))})
+
+
 def layer_norm_net() -> bytes:
     """A layer normalisation between two matrix products; what TVM reads it as names nothing by itself."""
     rng = np.random.default_rng(_RNG)

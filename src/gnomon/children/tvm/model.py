@@ -74,7 +74,7 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
         import onnx
     except ImportError as error:
         raise Refused(f"ONNX files are read by the package onnx: {_PIP} 'onnx>=1.17'") from error
-    from tvm.relax.frontend.onnx import from_onnx
+    from .marking import imported
 
     model = onnx.load(str(path))
     weights = {tensor.name for tensor in model.graph.initializer}
@@ -86,7 +86,7 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
     if unknown := sorted(set(shapes) - set(fixed)):
         raise Refused(f"the network has no input {unknown[0]!r}; it has {', '.join(sorted(fixed))}")
     try:
-        return from_onnx(model, shape_dict=fixed, keep_params_in_input=False)
+        return imported(model, fixed)
     except Exception as error:
         if missing := _missing(model.graph):
             raise Refused(
@@ -96,7 +96,7 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
         if folded is None:
             raise
         try:
-            return from_onnx(folded, shape_dict=fixed, keep_params_in_input=False)
+            return imported(folded, fixed)
         except Exception:
             raise error from None  # what the user's own file gives rise to
 

@@ -7,52 +7,16 @@ calls before fusing, by the function and its arguments. Where one is not found n
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from ...driver import Refused
+from .marking import MARK, imported
 from .rewrites import bindings, is_call, rewritten
 
-_MARK = "gnomon_node_"
 _SMALL = 64
-
-
-class _Builder(relax.BlockBuilder):  # type: ignore[misc]
-    """Names what is bound after the node that is being read."""
-
-    node = 0
-
-    def emit(self, expr: Any, name_hint: str = "") -> Any:
-        return super().emit(expr, name_hint=f"{_MARK}{self.node}_")
-
-    def normalize(self, expr: Any) -> Any:
-        if isinstance(expr, relax.Tuple):  # what it binds by itself it names as it likes
-            made = (relax.Call, relax.TupleGetItem)
-            expr = relax.Tuple([self.emit(one) if isinstance(one, made) else one for one in expr.fields])
-        return super().normalize(expr)
-
-
-class _Marking(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
-    """TVM's importer, which binds the results of each node to variables with a name that says which node it was."""
-
-    def __init__(self) -> None:
-        super().__init__({}, "float32")
-        self.bb = _Builder()
-
-    def _construct_nodes(self, graph: Any) -> None:
-        for number, node in enumerate(graph.node):
-            self.bb.node = number
-            super()._construct_nodes(types.SimpleNamespace(node=[node]))
-            for name in node.output:
-                value = self._nodes.get(name)
-                if isinstance(value, relax.Call):
-                    value = self.bb.normalize(value)
-                    if isinstance(value.ty, relax.TensorType):
-                        self._nodes[name] = self.bb.emit(value)
 
 
 def read_onnx(path: str) -> tuple[Any, list[str], list[str]]:
@@ -77,9 +41,7 @@ def read_onnx(path: str) -> tuple[Any, list[str], list[str]]:
                 f"the shape of input {value.name!r} is left open; TVM compiles fixed shapes: fix it with "
                 f"--shape {value.name}=1,3,224,224"
             )
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    importer = _Marking()
-    module = importer.from_onnx(model.graph, opset)
+    module = imported(model, {})
     _check_fixed(module["main"].ret_ty)
     return module, [v.name for v in inputs], [v.name for v in model.graph.output]
 
@@ -119,7 +81,7 @@ def _marks(function: Any) -> list[int]:
 
 def _marked(variable: Any) -> int | None:
     name = str(variable.name)
-    return int(name.removeprefix(_MARK).partition("_")[0]) if name.startswith(_MARK) else None
+    return int(name.removeprefix(MARK).partition("_")[0]) if name.startswith(MARK) else None
 
 
 def _homes(function: Any, marks: list[int]) -> dict[Any, int]:
