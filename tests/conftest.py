@@ -21,8 +21,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("gnomon", deadline=None, max_examples=int(os.environ.get("GNOMON_EXAMPLES", "50")))
 hypothesis.settings.load_profile("gnomon")
 
-LONG = ("docs", "bad_days", "jobs", "devices", "tuning", "cli", "serving")
-"""Folders whose files take long, longest first: they are begun first, so that no run ends with one of them alone."""
+LONG = ("runtimes", "docs", "tuning", "jobs", "toolchains", "serving", "bad_days", "cli", "devices", "session", "agent")
+"""Folders by how long their longest file takes: they are begun first, so that no run ends with one of them alone."""
 
 
 _KITS = ("tests.devices.", "tests.bad_days.boardkit", "tests.standins.snpekit", "tests.standins.programkit")

@@ -51,6 +51,7 @@ def serve(setup: Setup) -> None:
         answers.write(json.dumps(said) + "\n")
         answers.flush()
 
+    gc.disable()  # TVM and PyTorch take a seventh longer to load where each turn of it looks for garbage
     try:
         work, versions = setup(request["settings"])
     except Exception as error:  # a broken package may raise anything at import
@@ -58,6 +59,7 @@ def serve(setup: Setup) -> None:
         answer(state="unusable", message=_words(error))
         sys.exit(3)
     gc.freeze()  # what was loaded stays: looking through TVM's modules for garbage takes 50 ms each time
+    gc.enable()
     answer(state="ready", versions=versions)
     for line in sys.stdin:
         job = json.loads(line)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import gc
 import os
 import re
 import resource
@@ -220,6 +221,8 @@ def run(args: Sequence[str]) -> int:
     as_json = "--json" in args
     # numpy's matrices are small here: threads cost several times what they bring, and take cores from what is measured.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Looking for garbage after every 700 objects took a seventh of a command's time where large libraries are loaded.
+    gc.set_threshold(50_000, 20, 100)
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         code = cli.main(args=list(args), prog_name="gnomon", standalone_mode=False, obj=tuple(args))

@@ -19,7 +19,6 @@ _SPACE = (
     "safetensors>=0.4.3",
     "pyyaml>=6",
     "scikit-learn>=1.4",
-    "scipy>=1.14",
     "pillow>=10",
 )
 

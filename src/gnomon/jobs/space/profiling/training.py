@@ -7,6 +7,7 @@ again when the same command is given once more. `Workers` are a pool of processe
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import multiprocessing
 import os
@@ -183,6 +184,7 @@ def _begin(parent: int, begun: Any) -> None:
     """What a worker does first: it is there, and it ends when who started it is gone."""
     begun.set()
     _end_with(parent)
+    gc.set_threshold(50_000, 20, 100)  # as the command line does: PyTorch is loaded here, and many small batches pass
 
 
 def _end_with(parent: int) -> None:
