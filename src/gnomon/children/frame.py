@@ -51,7 +51,7 @@ def serve(setup: Setup) -> None:
         answers.write(json.dumps(said) + "\n")
         answers.flush()
 
-    gc.disable()  # TVM and PyTorch take a seventh longer to load where each turn of it looks for garbage
+    gc.disable()  # TVM and PyTorch take a tenth to a seventh longer to load where each turn of it looks for garbage
     try:
         work, versions = setup(request["settings"])
     except Exception as error:  # a broken package may raise anything at import

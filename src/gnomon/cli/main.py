@@ -221,7 +221,7 @@ def run(args: Sequence[str]) -> int:
     as_json = "--json" in args
     # numpy's matrices are small here: threads cost several times what they bring, and take cores from what is measured.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Looking for garbage after every 700 objects took a seventh of a command's time where large libraries are loaded.
+    # Looking for garbage after every 700 objects took an eighth of the time of profiling a small space (perf, one run).
     gc.set_threshold(50_000, 20, 100)
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
