@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from gnomon.core.front.front import Front
     from gnomon.core.graph import By
     from gnomon.devices.config import DeviceConfig
-    from gnomon.jobs.devices.visit import Cleaned, DeviceHealth
+    from gnomon.jobs.devices.visit import Cleaned
+    from gnomon.jobs.devices.visit import DeviceHealth as DeviceHealth
     from gnomon.jobs.devices.visit import DeviceRow as DeviceRow
     from gnomon.jobs.pareto.oplist import OplistReport
     from gnomon.jobs.pareto.records import Pareto, ParetoRequest

@@ -131,11 +131,17 @@ def test_this_machine_is_probed_told_and_released(capsys: pytest.CaptureFixture[
     assert run(["devices", "probe", "local"]) == DeviceError.exit_code
     assert "it is another board: the processor was another" in capsys.readouterr().err
     assert run(["devices", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["devices"]
+    document = json.loads(capsys.readouterr().out)
+    (row,) = document["devices"]
+    assert gnomon.read_document(document).devices[0].health.quarantine.kind == "board"
     assert row["health"]["quarantine"]["kind"] == "board"
     assert run(["devices"]) == 0
     assert "in quarantine since" in capsys.readouterr().out
+    assert run(["devices", "release", "local", "--json"]) == 0
+    released = gnomon.read_document(json.loads(capsys.readouterr().out))
+    assert released.was.kind == "board" and released.health == Health()
+    put_into_quarantine("local", "speed", "slow")
     assert run(["devices", "release", "local"]) == 0
-    assert "quarantine no more" in capsys.readouterr().out
+    assert "quarantine no more: slow" in capsys.readouterr().out
     assert health_of("local") == Health()
     assert run(["devices", "release", "local"]) == 2

@@ -13,7 +13,7 @@ from gnomon.cli.main import report_page, write_json, write_report
 from gnomon.cli.values import RECORD, Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
 
 if TYPE_CHECKING:
-    from gnomon.api.place import DeviceRow
+    from gnomon.api.place import DeviceHealth, DeviceRow
     from gnomon.store.address import RecordAddress
 
 _NOT_READY = 6
@@ -172,7 +172,7 @@ def probe(above: dict[str, Any], name: str, record: RecordAddress | None, as_jso
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
-        found = asdict(probe_device(name, record=record, on_message=show.tell))
+        found = probe_device(name, record=record, on_message=show.tell)
     _tell_health(found, as_json=as_json or above["json"])
 
 
@@ -184,16 +184,17 @@ def release(above: dict[str, Any], name: str, as_json: bool) -> None:
     """End the quarantine of the device NAME. If a probe was the reason, the next one makes a new baseline."""
     from gnomon.api.place import release_device
 
-    _tell_health(asdict(release_device(name)), as_json=as_json or above["json"])
+    _tell_health(release_device(name), as_json=as_json or above["json"])
 
 
-def _tell_health(found: dict[str, Any], *, as_json: bool) -> None:
+def _tell_health(found: DeviceHealth, *, as_json: bool) -> None:
+    document = {"format": "gnomon-device-health", "version": 1, **asdict(found)}
     if as_json:
-        write_json(found)
+        write_json(document)
         return
     from gnomon.jobs.devices.report import health_report
 
-    write_report(health_report, found)
+    write_report(health_report, document)
 
 
 def _plain(key: str, value: Any) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gnomon.devices.health import Health, Quarantine
 from gnomon.jobs.devices.visit import CloseLook, RuntimeRow
 
 
@@ -27,6 +28,7 @@ class DevicePart:
     check: CloseLook | None
     settings: Mapping[str, Any]
     seconds: float
+    health: Health = field(default_factory=Health)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,17 @@ class DeviceCleanedDocument:
     entries: int
     size_bytes: int
     jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceHealthDocument:
+    """How a device is: `gnomon devices probe` and `release`. `was` is the quarantine that was ended by hand."""
+
+    format: Literal["gnomon-device-health"]
+    version: Literal[1]
+    name: str
+    health: Health
+    was: Quarantine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
