@@ -261,6 +261,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "devices check": ("devices",),
     "devices clean": ("device-cleaned",),
     "devices list": ("devices",),
+    "devices probe": ("device-health",),
+    "devices release": ("device-health",),
     "devices remove": ("device-removed",),
     "serve": ("serve",),
 }

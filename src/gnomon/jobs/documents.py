@@ -58,6 +58,7 @@ DOCUMENTS: Mapping[str, str] = {
     "device-added": "gnomon.jobs.devices.document:DeviceAddedDocument",
     "device-removed": "gnomon.jobs.devices.document:DeviceRemovedDocument",
     "device-cleaned": "gnomon.jobs.devices.document:DeviceCleanedDocument",
+    "device-health": "gnomon.jobs.devices.document:DeviceHealthDocument",
     "runtimes": "gnomon.jobs.devices.document:RuntimesDocument",
     "serve": "gnomon.jobs.devices.document:ServeDocument",
     "unattended-jobs": "gnomon.jobs.unattended.document:JobsDocument",

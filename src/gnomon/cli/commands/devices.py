@@ -189,7 +189,7 @@ def release(above: dict[str, Any], name: str, as_json: bool) -> None:
 
 def _tell_health(found: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        write_json(found)
+        write_json({"format": "gnomon-device-health", "version": 1, **found})
         return
     from gnomon.jobs.devices.report import health_report
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gnomon.devices.health import Health, Quarantine
 from gnomon.jobs.devices.visit import CloseLook, RuntimeRow
 
 
@@ -13,7 +14,7 @@ from gnomon.jobs.devices.visit import CloseLook, RuntimeRow
 class DevicePart:
     """A device as it was found: "ready", "in use" by another gnomon, or "failed" for a reason.
 
-    `settings` are those of the file of devices; `check` is what a close look found.
+    `settings` are those of the file of devices; `check` is what a close look found, `health` how it has been.
     """
 
     name: str
@@ -27,6 +28,18 @@ class DevicePart:
     check: CloseLook | None
     settings: Mapping[str, Any]
     seconds: float
+    health: Health
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceHealthDocument:
+    """How a device is known to be: `gnomon devices probe` and `release`. `was` is a quarantine that was ended."""
+
+    format: Literal["gnomon-device-health"]
+    version: Literal[1]
+    name: str
+    health: Health
+    was: Quarantine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
