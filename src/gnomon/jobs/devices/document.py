@@ -14,7 +14,7 @@ from gnomon.jobs.devices.visit import CloseLook, RuntimeRow
 class DevicePart:
     """A device as it was found: "ready", "in use" by another gnomon, or "failed" for a reason.
 
-    `settings` are those of the file of devices; `check` is what a close look found.
+    `settings` are those of the file of devices; `check` is what a close look found, `health` how it has been.
     """
 
     name: str
