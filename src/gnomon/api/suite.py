@@ -123,11 +123,16 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _awaited(task: Mapping[str, Any], measured: Callable[[], Answer]) -> Answer:
-    """What is measured; where no other device can take the cell, its own is waited for, as in the middle of a job."""
+    """What is measured; where no other device can take the cell, its own is waited for, as in the middle of a job.
+
+    Once: one that has stayed away, and did nothing since, is not waited for again.
+    """
+    from gnomon.devices.health import health_of
     from gnomon.devices.opening import resolve
     from gnomon.session.request import WAIT_S, patiently_begun
 
-    wait_s = task["cell"]["options"].get("wait_s", WAIT_S) if task["only"] else 0.0
+    patient = task["only"] and health_of(task["device"]).failures == 0
+    wait_s = task["cell"]["options"].get("wait_s", WAIT_S) if patient else 0.0
     return patiently_begun(measured, resolve(task["device"]), wait_s)
 
 
