@@ -581,3 +581,26 @@ def test_the_documentation_names_every_column(path: Path) -> None:
         for column in db.execute(f"PRAGMA table_info({table})"):
             assert f"`{column[1]}`" in text
     db.close()
+
+
+LOOKER = """
+import sys
+from pathlib import Path
+from gnomon.store.sqlite import SqliteStore
+with SqliteStore.read(Path(sys.argv[1])):
+    pass
+"""
+
+
+def test_who_looks_takes_nothing_from_a_process_with_several_connections(path: Path) -> None:
+    look = [sys.executable, "-c", LOOKER, str(path)]
+    with SqliteStore.open(path) as first:
+        first.open_campaign(sample_campaign("c"))
+        with SqliteStore.open(path) as second:
+            subprocess.run(look, check=True)
+            assert path.with_name(f"{path.name}-wal").exists()  # who is the last to close removes it
+            first.append("c", sample_run(block=0))
+            second.append("c", sample_run(block=1))
+        with SqliteStore.open(path) as third:
+            third.append("c", sample_run(block=2))
+    assert blocks(path, "c") == [0, 1, 2]

@@ -59,7 +59,7 @@ class SqliteStore(SqlStore):
         """
         path = default_path() if path is None else path
         _make_folder(path)
-        _refuse_what_is_no_database(path)
+        _refuse_no_file(path)
         with _translated(path):
             db = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
             try:
@@ -80,7 +80,7 @@ class SqliteStore(SqlStore):
         memory. RecordError as from `open`.
         """
         path = default_path() if path is None else path
-        _refuse_what_is_no_database(path)
+        _refuse_no_file(path)
         with _translated(path):
             if not path.exists() or path.stat().st_size == 0:
                 db = sqlite3.connect(":memory:", isolation_level=None)
@@ -183,21 +183,29 @@ def is_record(path: Path) -> bool:
 
 
 def _head(path: Path) -> bytes:
-    """How a file begins; empty if there is none."""
+    """How a file begins; empty if there is none. Not of a record that this process has open: see `_refuse_no_file`."""
+    _refuse_no_file(path)
     try:
-        if not path.exists():
-            return b""
-        if not path.is_file():
-            raise RecordError(f"{path} is not a file", hint="Give the path of a file, or set GNOMON_HOME.")
         with path.open("rb") as file:
             return file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return b""
     except OSError as error:
         raise _not_opened(path, error) from error
 
 
-def _refuse_what_is_no_database(path: Path) -> None:
-    if _head(path) not in (b"", _MAGIC):
-        raise RecordError(f"{path} is not a record of gnomon", hint=_HINTS[sqlite3.SQLITE_NOTADB])
+def _refuse_no_file(path: Path) -> None:
+    """RecordError for what is there and is no file.
+
+    It is looked at and not opened: once a process closes a file, it has none of the kernel's locks on it any more,
+    those of SQLite's connections in other threads among them. Another process would take itself for the last one that
+    has the record open, and remove its write-ahead log.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise RecordError(f"{path} is not a file", hint="Give the path of a file, or set GNOMON_HOME.")
+    except OSError as error:
+        raise _not_opened(path, error) from error
 
 
 @contextmanager
@@ -208,7 +216,12 @@ def _translated(path: Path) -> Iterator[None]:
         misuse = isinstance(error, sqlite3.ProgrammingError)
         code = sqlite3.SQLITE_MISUSE if misuse else getattr(error, "sqlite_errorcode", 0)
         hint = _HINTS.get(code) or _HINTS.get(code & 0xFF, "Move the file aside (a new one is made) and report this.")
-        raise RecordError(f"the record {path} failed: {error}", hint=hint) from error
+        said = (
+            f"{path} is not a record of gnomon"
+            if code == sqlite3.SQLITE_NOTADB
+            else f"the record {path} failed: {error}"
+        )
+        raise RecordError(said, hint=hint) from error
     except UnicodeDecodeError as error:
         raise RecordError(
             f"the record {path} is damaged: {error}", hint="Move the file aside (a new one is made) and report this."
