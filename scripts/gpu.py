@@ -42,7 +42,7 @@ TESTS = (
     "tests/agent/drivers/test_ncnn_driver.py",
     "tests/runtimes/test_onnxruntime_providers.py",
 )
-REHEARSED = ("--max-time", "150", "--timeout", "300", "--processes", "1")
+REHEARSED = ("--max-time", "600", "--timeout", "300", "--processes", "1")
 """What a rehearsal adds to `place`: a program that plays a GPU is slow, and its times say nothing."""
 
 
@@ -172,7 +172,8 @@ def why_not(step: Step, found: Mapping[str, Mapping[str, Any]], *, rehearsed: bo
 def shown(python: Path, step: Step, folder: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> bool:
     """Place the step's model, its report as the documents show it; whether that worked."""
     model = folder / "zoo" / "v1" / step.model
-    words = ["place", str(model), "--runtime", step.runtime, "--backend", step.beside, "--backend", step.backend]
+    # -v: why something was left out is what a first run on a machine is to tell.
+    words = ["place", "-v", str(model), "--runtime", step.runtime, "--backend", step.beside, "--backend", step.backend]
     words += more
     out = folder / "run" / f"{step.runtime}-{step.backend}"
     print(f"\n$ gnomon {' '.join(words)}", flush=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,21 @@ def test_outputs_are_right_and_follow_the_bound_arrays(
         loaded.close()
         with pytest.raises(RuntimeError):
             loaded.call()
+
+
+def test_memory_that_is_used_in_place_stays_until_the_model_is_closed(tmp_path: Path) -> None:
+    model = c_api.CompiledModel(str(written(tmp_path, "conv")), kernels="xnnpack", threads=1, profiled=False)
+    arrays = [in_place_like(np.zeros(SHAPE, np.float32)) for _ in range(2)]
+    assert all(map(usable_in_place, arrays))
+    held = [weakref.ref(array) for array in arrays]
+    run = model.bind(arrays[:1], arrays[1:])
+    del arrays
+    gc.collect()
+    assert all(one() is not None for one in held), "LiteRT computes on memory that is somebody else's by now"
+    run()
+    model.close()
+    gc.collect()
+    assert all(one() is None for one in held)
 
 
 def test_memory_is_used_in_place_only_where_that_is_safe() -> None:

@@ -143,6 +143,7 @@ class CompiledModel:
     def __init__(self, path: str, *, kernels: str, threads: int, profiled: bool, precision: str = "float32") -> None:
         self._library = load_library()
         self._made: list[tuple[str, ctypes.c_void_p]] = []
+        self._used: list[Array] = []  # whose memory LiteRT reads and writes
         self.adapter: Adapter | None = None
         begun, on_gpu = _log_size(), kernels == GPU
         try:
@@ -252,7 +253,7 @@ class CompiledModel:
         return found
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
-        """A function that runs the model on the arrays, which must outlive it.
+        """A function that runs the model on the arrays, which are held until the model is closed.
 
         Arrays that lie where LiteRT can use them (64-byte aligned, with room behind) are used in place; others are
         copied in or out in each call.
@@ -268,6 +269,7 @@ class CompiledModel:
                 there = array if usable_in_place(array) else in_place_like(array)
                 if there is not array:
                     staged.append((there, array) if kind == "Input" else (array, there))
+                self._used.append(there)
                 row[index] = self._buffer(there)
             handles.append(row)
             copies.append(staged)
@@ -332,6 +334,7 @@ class CompiledModel:
             destroy = getattr(self._library, name)
             destroy.restype = None
             destroy(made)
+        self._used.clear()
 
 
 def check_tensor(label: str, array: Array, dtype: str, shape: tuple[int, ...]) -> None:
