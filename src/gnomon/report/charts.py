@@ -60,11 +60,11 @@ class Axis:
         return Drawn(at=self.place(found.value), low=self.place(low), high=self.place(high))
 
 
-def axis(values: Sequence[Value], start: float, end: float, *, most: int = 6) -> Axis:
-    """An axis that holds all the values with their intervals and some room."""
+def axis(values: Sequence[Value], start: float, end: float, *, most: int = 6, even: bool = False) -> Axis:
+    """An axis that holds all the values with their intervals and some room; an `even` one is never logarithmic."""
     known = [one for v in values for one in (v.value, v.low, v.high) if one is not None and math.isfinite(one)]
     low, high = min(known, default=0.0), max(known, default=1.0)
-    logarithmic = low > 0 and high / low > _FAR
+    logarithmic = not even and low > 0 and high / low > _FAR
     if logarithmic:
         low, high = low / 1.2, high * 1.2
     else:

@@ -23,7 +23,9 @@ from gnomon.cli.main import cli
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.compare.job import compare
 from gnomon.jobs.compare.sides import read_run
+from gnomon.jobs.html.blocks import Chart
 from gnomon.jobs.html.page import page
+from gnomon.jobs.html.pictures import sustained
 from gnomon.jobs.place.document import place_document, profile_document
 
 MOST_BYTES = 2_000_000
@@ -148,3 +150,23 @@ def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_a_result_makes_its_page() -> None:
     assert read_back(profiled().to_html()) == plain(profile_document(profiled()))
+
+
+def test_a_sustained_run_is_drawn_over_even_time() -> None:
+    blocks: dict[str, Any] = {
+        "at_s": [1.0, 2.0, 3.0, 40.0],
+        "p50_us": [9.0, 9.0, 9.0, 12.0],
+        "p99_us": [11.0, 12.0, 11.0, 15.0],
+    }
+    blocks |= {key: [None] * 4 for key in ("frequency_khz", "others_share")} | {
+        "temperature_c": [40.0, 45.0, 50.0, 60.0]
+    }
+    change = {"since_s": 30.0, "before_s": 9e-6, "after_s": 12e-6}
+    one = {"label": "a", "calls": 400, "ran_s": 40.0, "changes": [change], "blocks": blocks}
+    (section,) = sustained({"sustained": [one]})
+    calls, heat = section.parts
+    assert isinstance(calls, Chart) and isinstance(heat, Chart)
+    assert (calls.x_title, calls.x.logarithmic, len(calls.ways)) == ("seconds of calling", False, 2)
+    assert [mark.label for mark in calls.marks] == ["slower"]
+    assert heat.title == "hottest zone, degrees Celsius"
+    assert sustained({"sustained": []}) == ()

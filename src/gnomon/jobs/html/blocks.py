@@ -183,9 +183,10 @@ def scattered(
     width: int = WIDTH,
     lines: Sequence[tuple[str, Sequence[tuple[float, float]]]] = (),
     height: int = 400,
+    even: bool = False,
     note: str = "",
 ) -> Chart:
-    """Points over two axes. `equal`: both axes are one, with the line on which they are equal.
+    """Points over two axes. `equal`: both axes are one, with the line on which they are equal; `even`: as time goes on.
 
     `lines` go through values, each with a class as in `Chart.ways`.
     """
@@ -195,7 +196,7 @@ def scattered(
         across += [Value(value=one) for one, _ in through]
         up += [Value(value=one) for _, one in through]
     both = [*across, *up]
-    x = axis(both if equal else across, 90, width - 40)
+    x = axis(both if equal else across, 90, width - 40, even=even)
     y = axis(both if equal else up, bottom, 20)
     marks = tuple(Mark(label=p.label, told=p.told, x=x.drawn(p.x), y=y.drawn(p.y), kind=p.kind) for p in points)
     return Chart(

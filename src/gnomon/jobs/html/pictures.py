@@ -28,6 +28,8 @@ Parts = Iterable[tuple[str, Sequence[Part]]]
 
 _MOST_LAYERS = 24
 """Layers whose configurations are shown one by one, and cell groups, and rankings: the largest or first."""
+_SHORT_S = 120.0
+"""A run that is shorter is drawn over seconds."""
 _IN_REPORT = 40
 """Layers that the report of `gnomon tune` has at most."""
 _FULL_SHADE = 0.2
@@ -46,14 +48,15 @@ def sustained(document: Document) -> tuple[Section, ...]:
     parts: list[Part] = []
     for one in document.get("sustained") or ():
         blocks = one["blocks"]
-        at = [seconds / 60 for seconds in blocks["at_s"]]
-        if len(at) < 2:
+        if len(blocks["at_s"]) < 2:
             continue
+        unit_s, across = (60.0, "minutes of calling") if blocks["at_s"][-1] >= _SHORT_S else (1.0, "seconds of calling")
+        at = [seconds / unit_s for seconds in blocks["at_s"]]
         changes = [
             Point(
                 told=f"after {units.duration(change['since_s'])}: {units.time(change['before_s'])}, "
                 f"then {units.time(change['after_s'])}",
-                x=Value(value=change["since_s"] / 60),
+                x=Value(value=change["since_s"] / unit_s),
                 y=timed(change["after_s"]),
                 kind="chosen",
                 label="slower" if change["after_s"] > change["before_s"] else "faster",
@@ -63,17 +66,18 @@ def sustained(document: Document) -> tuple[Section, ...]:
         parts.append(
             scattered(
                 f"{one['label']}: {one['calls']} calls in {units.duration(one['ran_s'])}",
-                ("minutes of calling", "time of a call, ms"),
+                (across, "time of a call, ms"),
                 changes,
                 lines=[
                     (kind, [(a, us / 1e3) for a, us in zip(at, blocks[key], strict=True)])
                     for key, kind in (("p99_us", "faint"), ("p50_us", "main"))
                 ],
                 height=280,
+                even=True,
                 note="The strong line is the median of each block of calls, the weak one the 99th percentile.",
             )
         )
-        parts += [made for key, title, scale in _AROUND if (made := _around(at, blocks[key], title, scale)) is not None]
+        parts += [made for key, title, scale in _AROUND if (made := _around(at, across, blocks[key], title, scale))]
     return (Section(id="sustained", title="Called for long", parts=tuple(parts)),) if parts else ()
 
 
@@ -84,11 +88,11 @@ _AROUND = (
 )
 
 
-def _around(at: Sequence[float], values: Sequence[float | None], title: str, scale: float) -> Chart | None:
+def _around(at: Sequence[float], across: str, values: Sequence[float | None], title: str, scale: float) -> Chart | None:
     known = [(a, value * scale) for a, value in zip(at, values, strict=True) if value is not None]
     if len(known) < 2:
         return None
-    return scattered(title, ("minutes of calling", title), (), lines=[("main", known)], height=170)
+    return scattered(title, (across, title.rpartition(", ")[2]), (), lines=[("main", known)], height=170, even=True)
 
 
 def _stab(document: Document) -> Parts:
