@@ -195,7 +195,7 @@ def _head(path: Path) -> bytes:
 
 
 def _refuse_no_file(path: Path) -> None:
-    """RecordError for what is there and is no file.
+    """RecordError for what is there and is not a file.
 
     It is looked at and not opened: once a process closes a file, it has none of the kernel's locks on it any more,
     those of SQLite's connections in other threads among them. Another process would take itself for the last one that
