@@ -1,7 +1,7 @@
 """Reads an ONNX model node by node, each node's results bound to variables with a name that says which node it was.
 
-The agent's runtime does the same by a file of the same text: how functions are fused depends on the order in which
-values are bound, and records are of the layers that both make.
+TVM's child program does the same by the same file, a link to this one: how functions are fused depends on the order in
+which values are bound, and records are of the layers that both make.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is done to every network before its layers are told apart: batch norms go into weights, products of bytes are of
 bytes, channels go last.
 
-The agent's runtime does the same by a file of the same text, as records are of the layers that both make.
+TVM's child program does the same by the same file, a link to this one, as records are of the layers that both make.
 """
 
 from __future__ import annotations
