@@ -67,7 +67,7 @@ CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
 """Names of the clocks that decide."""
 
 
-def bounds(found: dict[str, Any]) -> str:
+def bounds(found: Mapping[str, Any]) -> str:
     """The interval of a comparison in brackets: "[unknown]" where too little was seen."""
     low, high = found["low"], found["high"]
     if low is None or high is None or not math.isfinite(high):

@@ -73,6 +73,17 @@ def test_the_answer_claims_no_more_than_was_measured(changes: dict[str, Any], to
     assert told in words_of(tune_report, tune(network=network(**changes)))
 
 
+@pytest.mark.parametrize(("ends", "told"), [((1.2, 1.4), "[1.20, 1.40]"), ((None, None), "[unknown]")])
+def test_how_far_behind_it_is_may_be_unknown(ends: tuple[float | None, float | None], told: str) -> None:
+    over = {"ratio": 1.3, "low": ends[0], "high": ends[1], "verdict": "tie"}
+    columns = [
+        {"label": "onnxruntime", "tuned": False, "time": summary(4.6e-4), "over_fastest": None},
+        {"label": "tvm[records]", "tuned": True, "time": summary(6e-4, None), "over_fastest": over},
+    ]
+    words = words_of(tune_report, tune(beside={"failure": "", "columns": columns, "wins": []}))
+    assert f"onnxruntime is the fastest; the tuned network takes 1.30 times {told} as long" in words
+
+
 def test_without_the_network_the_layers_are_added_up() -> None:
     document = tune(network=None, library=None)
     document["layers"] = document["layers"][:2]

@@ -10,8 +10,9 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from typing import Any
 
-from gnomon.jobs.compare.report import interval, verdict_words
+from gnomon.jobs.compare.report import verdict_words
 from gnomon.report import units
+from gnomon.report.parts import bounds
 from gnomon.report.plain import clean
 
 
@@ -31,7 +32,7 @@ def junit(document: Mapping[str, Any], fail_slower: float | None) -> str:
             case = ElementTree.SubElement(
                 suite, "testcase", classname=clean(side), name=clean(row["label"]), time=f"{row['after_s']:.9f}"
             )
-            told = f"{units.digits(row['ratio'])} {interval(row)}: {verdict_words(row)}"
+            told = f"{units.digits(row['ratio'])} {bounds(row)}: {verdict_words(row)}"
             if fails(row, fail_slower):
                 counts["failures"] += 1
                 ElementTree.SubElement(case, "failure", message=told)
@@ -55,7 +56,7 @@ def action_benchmark(document: Mapping[str, Any]) -> list[dict[str, Any]]:
             "name": row["label"],
             "unit": "us",
             "value": round(row["after_s"] * 1e6, 4),
-            "extra": f"ratio {units.digits(row['ratio'])} {interval(row)}: {row['verdict']}",
+            "extra": f"ratio {units.digits(row['ratio'])} {bounds(row)}: {row['verdict']}",
         }
         for row in document["pairs"][-1]["configurations"]
     ]

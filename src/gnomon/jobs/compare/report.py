@@ -7,7 +7,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import CLOCKS, listed
+from gnomon.report.parts import CLOCKS, bounds, listed
 
 _FEW, _MOST = 5, 40
 _ORDER = ("slower", "faster", "unknown", "same")
@@ -39,13 +39,6 @@ def headline(document: Mapping[str, Any]) -> str:
         elif found:
             told.append(f"{len(found)} {verdict}")
     return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}."
-
-
-def interval(row: Mapping[str, Any]) -> str:
-    """The interval of a ratio."""
-    if row["low"] is None or row["high"] is None:
-        return "[unknown]"
-    return f"[{units.digits(row['low'])}, {units.digits(row['high'])}]"
 
 
 def verdict_words(row: Mapping[str, Any]) -> str:
@@ -100,7 +93,7 @@ def _pair(
                     units.time(row["before_s"]),
                     units.time(row["after_s"]),
                     units.digits(row["ratio"]),
-                    interval(row),
+                    bounds(row),
                     verdict_words(row),
                     " + ".join(map(str, row["processes"])),
                 ]
@@ -164,7 +157,7 @@ def _operators(parts: Sequence[Mapping[str, Any]], page: Page) -> None:
                     units.time(row["before_s"]),
                     units.time(row["after_s"]),
                     units.digits(row["ratio"]),
-                    interval(row),
+                    bounds(row),
                     row["verdict"],
                 ]
                 for row in shown
@@ -187,7 +180,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         lines += ["", "| configuration | before | after | ratio | interval | verdict |", "|---|--:|--:|--:|---|---|"]
         for row in pair["configurations"]:
             cells = [row["label"], units.time(row["before_s"]), units.time(row["after_s"]), units.digits(row["ratio"])]
-            lines.append("| " + " | ".join(map(_cell, [*cells, interval(row), verdict_words(row)])) + " |")
+            lines.append("| " + " | ".join(map(_cell, [*cells, bounds(row), verdict_words(row)])) + " |")
         for part in pair["operators"]:
             if part["changed"]:
                 first = part["changed"][0]

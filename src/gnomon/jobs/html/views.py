@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.jobs.compare.report import headline as compare_headline
-from gnomon.jobs.compare.report import interval as ratio_interval
 from gnomon.jobs.compare.report import verdict_words
 from gnomon.jobs.documents import report_of
 from gnomon.jobs.html.blocks import (
@@ -129,7 +128,7 @@ def _configuration(
         units.interval(main["low_s"], main["high_s"], main["median_s"]),
         *(units.time(main[key]) for key in ("p10_s", "p90_s", "p99_s")),
         units.digits(against["ratio"]) if against else "1" if row["label"] == best else "-",
-        bounds(dict(against)) if against else "",
+        bounds(against) if against else "",
         against["verdict"] if against else "",
         units.time(other["median_s"]) if other else "-",
         units.time(runs["load_s"]),
@@ -408,7 +407,7 @@ def _verdicts(title: str, what: str, rows: Sequence[Document], interval: str) ->
                 units.time(row["before_s"]),
                 units.time(row["after_s"]),
                 units.digits(row["ratio"]),
-                ratio_interval(row),
+                bounds(row),
                 verdict_words(row),
             )
             for row in rows

@@ -12,7 +12,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import listed, percent, say, sentence
+from gnomon.report.parts import bounds, listed, percent, say, sentence
 from gnomon.report.plain import shorten
 
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -223,7 +223,7 @@ def _beside(found: Mapping[str, Any] | None, page: Page) -> None:
         told = "the tuned network is the fastest"
     elif over is not None:
         told = f"{named(fastest['label'])} is the fastest; the tuned network takes {units.digits(over['ratio'])} times "
-        told += f"[{units.digits(over['low'])}, {units.digits(over['high'])}] as long"
+        told += f"{bounds(over)} as long"
     else:
         told = f"{named(fastest['label'])} is the fastest"
     where = "interleaved in fresh processes, TVM compiling for the device's own processor"
