@@ -190,6 +190,7 @@ def test_view_lists_what_there_is_and_what_cannot_be_read(tmp_path: Path) -> Non
         "dtype": "float32",
         "layers": 1,
         "trials": 2,
+        "problem": None,
     }
     assert rows["overlay/phone.net.float32.json"]["found_on"] == "overlay"
     assert "malformed" in rows["records/broken.json"]["problem"]
@@ -197,4 +198,4 @@ def test_view_lists_what_there_is_and_what_cannot_be_read(tmp_path: Path) -> Non
     assert set(libraries) == {"good", "odd", "bare", "bad"}
     assert (libraries["good"]["device"], libraries["good"]["model"], libraries["good"]["bytes"]) == ("phone", "net", 4)
     assert all(libraries[name]["device"] == "unknown" for name in ("odd", "bare", "bad"))
-    assert "problem" in libraries["bad"]
+    assert [name for name, row in libraries.items() if row["problem"] is not None] == ["bad"]
