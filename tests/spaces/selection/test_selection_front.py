@@ -144,7 +144,7 @@ def test_of_a_trillion_networks_the_front_is_exact() -> None:
         Evidence(assignments=rows, values=time, errors=0.02 * time),
     )
     assert space.size == 10**12
-    found = predict_front(known, FrontOptions(networks=400, draws=2))
+    found = predict_front(known, FrontOptions(networks=1000, draws=2))
     front = known.points(found.networks[found.on_front])
     assert len(front) == found.size > 20
     near = np.concatenate([_changed(row, choices) for row in found.networks[found.on_front]])
