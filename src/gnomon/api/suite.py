@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnomon.errors import DeviceError, GnomonError
+from gnomon.errors import DeviceError, GnomonError, UsageError
 
 if TYPE_CHECKING:
     from gnomon.jobs.suite.job import SuiteCompared, SuiteRun
@@ -107,19 +107,30 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
         if document is None:
             found = _awaited(task, lambda: _measured(cell, task, record, decide=finished))
             document, answer = found.document(), found.headline()[1]
-            went_well(task["device"])
+            if trouble := _unnoted(lambda: went_well(task["device"])):
+                answer = f"{answer} ({trouble})"
         else:
             answer = view(document).answer
         told |= {"document": document, "campaign": document.get("campaign"), "answer": answer}
     except GnomonError as error:
         kind = type(error).__name__.removesuffix("Error").lower()
-        of_device = isinstance(error, DeviceError)
+        of_device, message = isinstance(error, DeviceError), error.message
         if isinstance(error, DeviceError) and not error.busy:
-            failed(task["device"], error.message)
-        told["error"] = {"kind": kind, "message": error.message, "hint": error.hint, "of_device": of_device}
+            trouble = _unnoted(lambda: failed(task["device"], message))
+            message = f"{message} ({trouble})" if trouble else message
+        told["error"] = {"kind": kind, "message": message, "hint": error.hint, "of_device": of_device}
     finally:
         ASKING_CELL.reset(token)
     return {**told, "seconds": time.monotonic() - began_s}
+
+
+def _unnoted(note: Callable[[], object]) -> str:
+    """Why a note of how a device has been could not be kept, or nothing: it costs no cell that was measured."""
+    try:
+        note()
+    except UsageError as error:
+        return error.message
+    return ""
 
 
 def _awaited(task: Mapping[str, Any], measured: Callable[[], Answer]) -> Answer:

@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +99,23 @@ def test_no_page_may_ask_for_anything_and_no_text_is_markup(site: Path) -> None:
 def test_a_change_of_level_is_told_with_its_first_run(site: Path) -> None:
     text = (site / "index.html").read_text()
     assert "1 change of level" in text and "+20." in text and "runs/run17.html" in text
-    assert "1 runs are damaged" in text and "damaged" in text
+    assert "The answer of a run is damaged" in text and "damaged" in text
     history = next(t for p, t in pages(site) if p.name.startswith("history-") and "30 runs" in t)
     assert 'class="way level" d="M' in history and history.count("<circle") == 30
     short = next(t for p, t in pages(site) if p.name.startswith("history-") and "rk3588" in t)
     assert "from 20 runs on" in short
+
+
+def test_a_change_says_where_the_file_of_the_model_is_another() -> None:
+    made = []
+    for night in range(30):
+        one = document(f"run{night}", (2.0 if night >= 17 else 1.0) * (1 + 0.001 * (night % 3)))
+        one["model"]["sha256"] = "b" if night >= 17 else "a"
+        made.append(told_of(one, one["campaign"], night * DAY_S))
+    (history,) = histories_of(made)
+    assert [change.words for change in history.changes] == ["+100.0 %, slower, of another file"]
+    (same,) = histories_of([replace(run, digest="a") for run in made])
+    assert [change.words for change in same.changes] == ["+100.0 %, slower"]
 
 
 def test_runs_by_other_clocks_are_other_histories() -> None:

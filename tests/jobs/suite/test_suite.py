@@ -189,6 +189,29 @@ def test_a_device_that_fails_again_and_again_is_in_quarantine(tmp_path: Path, mo
     assert quarantine is not None and quarantine.kind == "transport" and "3 times in a row" in quarantine.reason
 
 
+def test_notes_that_cannot_be_kept_cost_no_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full, or the file of health is damaged, once a cell was measured or its device has failed."""
+
+    def full(name: str, *rest: object) -> None:
+        raise UsageError("the file of health cannot be written: No space left on device", hint="")
+
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
+    monkeypatch.setattr("gnomon.devices.health.went_well", full)
+    monkeypatch.setattr("gnomon.devices.health.failed", full)
+    (tmp_path / "devices.toml").write_text('[devices.dead]\naddress = "ssh://127.0.0.1:1"\n')
+    (tmp_path / "m.onnx").write_bytes(matmul_onnx())
+    path = tmp_path / "suite.toml"
+    for device, done, told in (("local", 1, "(the file of health cannot"), ("dead", 0, "(the file of health cannot")):
+        path.write_text(
+            REAL.replace('"local"', f'"{device}"')
+            .replace("= 2", "= 1")
+            .replace("processes", "wait_s = 0.01, processes")
+        )
+        found = gnomon.run_suite(path, out=tmp_path / device)
+        (cell,) = found.made.cells
+        assert found.made.done == done and told in str(cell.answer or cell.error)
+
+
 def test_a_device_that_nobody_knows_is_refused_before_anything(lab: SuiteRequest, tmp_path: Path) -> None:
     path = tmp_path / "suite.toml"
     path.write_text(path.read_text().replace("2 of any @x", "nobody"))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.report.page import Page
+from gnomon.report.parts import listed
 
 if TYPE_CHECKING:
     from gnomon.jobs.html.site import Published
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
 
 def published_report(found: Published, page: Page) -> None:
     """Where the site is, what is in it, and what is left out."""
-    page.headline(f"{found.runs} runs in {found.histories} histories.")
+    histories = f"{found.histories} {'history' if found.histories == 1 else 'histories'}"
+    page.headline(f"{found.runs} run{'' if found.runs == 1 else 's'} in {histories}.")
     if found.damaged:
-        page.item(f"Warning: the answers of {len(found.damaged)} runs are damaged and left out: {found.damaged[0]} ..")
+        told = listed([*found.damaged[:3], *(["others"] if len(found.damaged) > 3 else [])])
+        page.item(f"Warning: what {told} found is damaged and left out.")
     page.path("site", str(found.folder / "index.html"))
 
 

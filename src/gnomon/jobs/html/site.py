@@ -83,10 +83,19 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A new level of a history: the first run of it, and the level as a multiple of the one before."""
+    """A new level of a history: the first run of it, the level as a multiple of the one before, and whether the file of
+    the model was another one from then on.
+    """
 
     first: Told
     ratio: float
+    other_file: bool
+
+    @property
+    def words(self) -> str:
+        """What it is: "12 %, slower"."""
+        told = f"{units.percent(self.ratio - 1)}, {'slower' if self.ratio > 1 else 'faster'}"
+        return f"{told}, of another file" if self.other_file else told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +137,10 @@ class History:
     def changes(self) -> tuple[Change, ...]:
         """Where its level moved."""
         ratios = [after / before for before, after in pairwise(self.levels_s)]
-        return tuple(Change(first=self.runs[k], ratio=r) for k, r in zip(self.starts, ratios, strict=True))
+        return tuple(
+            Change(first=self.runs[k], ratio=ratio, other_file=self.runs[k].digest != self.runs[k - 1].digest)
+            for k, ratio in zip(self.starts, ratios, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +196,7 @@ def _write(record: RecordAddress | None, made: Path, out: Path) -> Published:
     runs.sort(key=lambda run: -run.at_s)
     histories = histories_of(runs)
     for one in histories:
-        drawn = site_page("history.html", one=one, chart=chart_of(one), changes=_changes(one), short=_FOR_CHANGES)
+        drawn = site_page("history.html", one=one, chart=chart_of(one), short=_FOR_CHANGES)
         (made / one.file).write_text(drawn, "utf-8")
     text = site_page("site.html", matrix=matrix_of(histories), runs=runs, damaged=damaged, moved=_moved(histories))
     (made / "index.html").write_text(text, "utf-8")
@@ -274,18 +286,10 @@ def matrix_of(histories: Sequence[History]) -> Matrix:
     )
 
 
-def _moved(histories: Sequence[History]) -> list[tuple[History, Change, str]]:
-    """The changes of all histories, the newest first, with what they are in words."""
-    found = [(one, change, _words(change.ratio)) for one in histories for change in one.changes]
+def _moved(histories: Sequence[History]) -> list[tuple[History, Change]]:
+    """The changes of all histories, the newest first."""
+    found = [(one, change) for one in histories for change in one.changes]
     return sorted(found, key=lambda row: -row[1].first.at_s)
-
-
-def _changes(one: History) -> list[tuple[Change, str]]:
-    return [(change, _words(change.ratio)) for change in one.changes]
-
-
-def _words(ratio: float) -> str:
-    return f"{units.percent(ratio - 1)}, {'slower' if ratio > 1 else 'faster'}"
 
 
 def chart_of(one: History) -> Chart:
