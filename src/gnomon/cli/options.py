@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -34,9 +35,17 @@ _ONE_MODEL = frozenset({"model", "--shape", "--input", "--processes", "--budget"
 """What is said of one model, and has no part where many are measured."""
 
 
+def _can_be_written(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse before hours of measuring what could not be written after them."""
+    if path is not None and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"{path.parent} is not a folder that can be written to", context, parameter)
+    return path
+
+
 html_option = click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=_can_be_written,
     metavar="FILE",
     help="Write one page in HTML with all of it, which needs nothing else.",
 )

@@ -24,6 +24,7 @@ from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.compare.report import compare_report, headline
 from gnomon.jobs.compare.sides import embedded, read_side
 from gnomon.jobs.documents import read_document
+from gnomon.jobs.html.views import comparison
 from gnomon.jobs.place.document import profile_document
 from gnomon.jobs.runs.answers import ANSWER, keep
 from gnomon.report.page import Page
@@ -270,25 +271,39 @@ def test_a_run_is_named_in_every_way(tmp_path: Path) -> None:
         read_side(damaged.id, record)
 
 
+def earlier(record: Path, made: dict[str, Any], number: int) -> None:
+    """Keep a document as what an earlier run found."""
+    context = Context(
+        device={}, versions={}, model_digest=made["model"]["sha256"], model_name="m", options={}, seed=0,
+        gnomon_version="0",
+    )  # fmt: skip
+    campaign = Campaign(id=f"{number}" * 32, kind="profile", key="k", context=context, started_at_s=float(number))
+    with SqliteStore.open(record) as store:
+        store.open_campaign(campaign)
+    keep({**made, "campaign": campaign.id, "record": str(record)}, None)
+
+
+def test_earlier_runs_of_one_process_tell_nothing_and_count_for_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    record = tmp_path / "record.sqlite"
+    sides = [document(rng, level_us=level, scatter=0.001) for level in (5000.0, 5100.0)]
+    for number in range(6):
+        earlier(record, document(rng, scatter=0.001, processes=1), number)
+    found = pair(tmp_path, *sides, record=record, sessions=0.02)
+    for row in found.pairs[0].configurations:
+        assert (row.verdict, row.sessions.known_by) == ("unknown", "assumed")
+        assert (row.sessions.runs, row.sessions.needed) == (0, 5)
+    section = comparison(found.document())
+    assert any("2.0 % is assumed" in line and "Measure it 5 times more" in line for line in section.lines)
+
+
 def test_earlier_runs_of_the_record_widen_the_interval(tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     record = tmp_path / "record.sqlite"
     sides = [document(rng, level_us=level, scatter=0.001) for level in (5000.0, 5100.0)]
     assert {row.verdict for row in pair(tmp_path, *sides, record=None).pairs[0].configurations} == {"slower"}
     for number, level in enumerate((5000.0, 5150.0, 4850.0, 5080.0, 4930.0)):
-        context = Context(
-            device={},
-            versions={},
-            model_digest=sides[0]["model"]["sha256"],
-            model_name="m",
-            options={},
-            seed=0,
-            gnomon_version="0",
-        )
-        campaign = Campaign(id=f"{number}" * 32, kind="profile", key="k", context=context, started_at_s=float(number))
-        with SqliteStore.open(record) as store:
-            store.open_campaign(campaign)
-        keep(document(rng, level_us=level, scatter=0.001, campaign=campaign.id, record=str(record)), None)
+        earlier(record, document(rng, level_us=level, scatter=0.001), number)
     for row in pair(tmp_path, *sides, record=record).pairs[0].configurations:
         assert row.verdict == "unknown"
         assert row.moved > 0.01

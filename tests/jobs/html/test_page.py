@@ -17,6 +17,7 @@ from tests.cli.placement_kit import placement, profiled
 from tests.jobs.compare.test_compare import document as profile
 from tests.jobs.html.kit import hostile
 from tests.jobs.test_job_documents import FOUND, large
+from tests.report.tuning_kit import tune
 
 import gnomon
 from gnomon.cli.main import cli
@@ -24,6 +25,7 @@ from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.compare.job import compare
 from gnomon.jobs.compare.sides import read_run
 from gnomon.jobs.html.blocks import Chart
+from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
 from gnomon.jobs.html.pictures import sustained
 from gnomon.jobs.place.document import place_document, profile_document
@@ -146,6 +148,20 @@ def test_the_command_writes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="cannot be written"):
         gnomon.write_report(sides(tmp_path)[0], out=tmp_path / "none" / "page.html")
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    model.write_bytes(b"no model, which would be told next")
+    told = CliRunner().invoke(cli, ["profile", str(model), "--html", str(tmp_path / "none" / "x.html")])
+    assert told.exit_code == 2 and "is not a folder that can be written to" in told.output
+
+
+def test_documents_of_several_devices_are_shown_one_by_one(tmp_path: Path) -> None:
+    tuned = [tune(device={**tune()["device"], "key": key}) for key in ("phone", "board")]
+    write_page({"format": "gnomon-tuned", "version": 1, "tuned": tuned}, tmp_path / "x.html")
+    text = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert all(f"mobile on {key}: 0.601 ms tuned" in text for key in ("phone", "board"))
 
 
 def test_a_result_makes_its_page() -> None:

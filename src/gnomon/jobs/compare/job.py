@@ -243,7 +243,7 @@ class History:
         others = self._of_machine(before, clock)
         if (found := sessions_of(others)) is not None:
             return _known_by("machine", found, others)
-        runs = max(map(len, own))
+        runs = max(map(_fit, own))
         needed = FEWEST_RUNS - runs
         told = SessionsPart(known_by="assumed", spread=self._assumed, runs=runs, needed=needed)
         return Between(sessions=granted_sessions(self._assumed), told=told)
@@ -262,8 +262,13 @@ class History:
         return list(groups.values())
 
 
+def _fit(group: Sequence[Side]) -> int:
+    """How many runs of a group tell how far runs differ, as `sessions_of` takes them: those of several processes."""
+    return sum(len(side.levels_s) > 1 for side in group)
+
+
 def _known_by(who: Literal["model", "machine"], found: Sessions, groups: Sequence[Sequence[Side]]) -> Between:
-    runs = sum(map(len, groups))
+    runs = sum(fit for group in groups if (fit := _fit(group)) > 1)
     told = SessionsPart(known_by=who, spread=math.sqrt(found.variance), runs=runs, needed=None)
     return Between(sessions=found, told=told)
 

@@ -106,26 +106,42 @@ def _pair(
             indent=1,
             style="dim",
         )
-    for told in dict.fromkeys(told for row in rows for told in row["differs"]):
-        page.item(f"Warning: {told}: intervals are wider for it.", "Measure both at a quiet time.")
-    moved = [row["label"] for row in rows if row["moved"] > 0]
-    if moved:
-        page.item(
-            f"Warning: the machine's speed moves within runs, or from one to the next ({listed(moved)}): "
-            "intervals are wider for it.",
-            "Let the device settle, or measure longer; earlier runs in the results database tell how far runs differ.",
-        )
-    open_ = [row for row in rows if row["verdict"] == "unknown" and _needed(row)]
-    if open_:
-        spread = units.percent(open_[0]["sessions"]["spread"]).lstrip("+")
-        page.item(
-            f"How far runs of the same differ on this machine is not known: {spread} is assumed (standard deviation).",
-            f"Measure it {_needed(open_[0])} times more with this results database, or say what is so: --sessions 1%.",
-        )
+    for told, advice in doubts(rows):
+        page.item(told, advice)
     for name, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):
         if labels:
             page.line(f"Measured only {name}: {listed(labels)}.")
     _operators(pair["operators"], page)
+
+
+def doubts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Why verdicts of configurations are less sure than they could be, each with what to do about it."""
+    found = [
+        (f"Warning: {told}: intervals are wider for it.", "Measure both at a quiet time.")
+        for told in dict.fromkeys(told for row in rows for told in row["differs"])
+    ]
+    moved = [row["label"] for row in rows if row["moved"] > 0]
+    if moved:
+        told = f"the machine's speed moves within runs, or from one to the next ({listed(moved)})"
+        found.append(
+            (
+                f"Warning: {told}: intervals are wider for it.",
+                "Let the device settle, or measure longer; earlier runs in the results database tell how far runs "
+                "differ.",
+            )
+        )
+    open_ = [row for row in rows if row["verdict"] == "unknown" and _needed(row)]
+    if open_:
+        spread = units.percent(open_[0]["sessions"]["spread"]).lstrip("+")
+        found.append(
+            (
+                f"How far runs of the same differ on this machine is not known: {spread} is assumed (standard "
+                "deviation).",
+                f"Measure it {_needed(open_[0])} times more with this results database, or say what is so: "
+                "--sessions 1%.",
+            )
+        )
+    return found
 
 
 _CHANGED = "If that is the change to be judged, say so: --changed machine, governor, version or threads."

@@ -14,6 +14,9 @@ from gnomon.jobs.html.page import page
 from gnomon.store.address import RecordAddress
 from gnomon.system.files import write_whole
 
+_HOLDING = {"gnomon-tuned": "tuned", "gnomon-overlay-collected": "collected"}
+"""Documents that hold one of each device, and where."""
+
 _FORMATS = frozenset(f"gnomon-{name}" for name in DOCUMENTS)
 
 
@@ -36,8 +39,19 @@ def write_report(
 
 
 def write_page(document: Mapping[str, Any], out: Path) -> int:
-    """Write the page of a document; returns how many bytes it has. RecordError where it cannot be written."""
-    return _write(page([document], [out.name]), out)
+    """Write the page of a document, or of those that it holds; returns how many bytes it has.
+
+    RecordError where it cannot be written.
+    """
+    held = _HOLDING.get(document["format"], "")
+    documents = document.get(held) or [document]
+    names = [out.name] if len(documents) == 1 else [_device(one) or out.name for one in documents]
+    return _write(page(documents, names), out)
+
+
+def _device(document: Mapping[str, Any]) -> str:
+    device = document.get("device") or ""
+    return str(device.get("key") or "") if isinstance(device, Mapping) else str(device)
 
 
 def _write(text: str, out: Path) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnomon.jobs.compare.report import doubts, verdict_words
 from gnomon.jobs.compare.report import headline as compare_headline
-from gnomon.jobs.compare.report import verdict_words
 from gnomon.jobs.documents import report_of
 from gnomon.jobs.html.blocks import (
     MOST_ROWS,
@@ -387,6 +387,7 @@ def comparison(document: Document) -> Section:
                     f"{named}, {CLOCKS[pair['clock']]}", "configuration", pair["configurations"], f"{sure} interval"
                 )
             )
+        lines += [f"{told} {advice}" for told, advice in doubts(pair["configurations"])]
         for part in pair["operators"]:
             if part["changed"]:
                 told = f"{part['label']}: kernels that changed, the first first ({len(part['changed'])} of"
