@@ -266,8 +266,9 @@ def test_a_connection_that_is_cut_is_an_error_and_loses_nothing(
 def test_a_text_that_no_database_holds_is_refused(address: PostgresAddress, name: str) -> None:
     with PostgresStore.open(address) as store:
         store.open_campaign(sample_campaign())
-        with pytest.raises(RecordError):
+        with pytest.raises(RecordError) as refused:
             store.append("c1", replace(sample_run(), candidate=name))
+        assert "Unicode without NUL" in refused.value.hint
         with pytest.raises(RecordError):
             store.open_campaign(replace(sample_campaign("c2"), kind=name))
         assert list(store.query(RunQuery(campaign="c1"))) == []

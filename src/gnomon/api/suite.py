@@ -86,6 +86,7 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     from gnomon.core import codec
     from gnomon.devices.health import failed, went_well
+    from gnomon.devices.opening import resolve
     from gnomon.jobs.html.views import view
     from gnomon.jobs.runs.answers import answered_cell
     from gnomon.jobs.suite.plan import Cell
@@ -97,9 +98,11 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     cell = codec.from_json(Cell, task["cell"])
     record = default_record() if task["record"] is None else record_address(task["record"])
     asking = {"suite": task["suite"], "cell": cell.id}
+    name = task["device"]
     told: dict[str, Any] = {"host": socket.gethostname(), "record": str(record), "document": None, "error": None}
     token = ASKING_CELL.set(asking)
     try:
+        name = resolve(task["device"]).name
         finished, document = False, None
         if task["again"]:
             with open_store(record) as store:
@@ -107,7 +110,7 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
         if document is None:
             found = _awaited(task, lambda: _measured(cell, task, record, decide=finished))
             document, answer = found.document(), found.headline()[1]
-            if trouble := _unnoted(lambda: went_well(task["device"])):
+            if trouble := _unnoted(lambda: went_well(name)):
                 answer = f"{answer} ({trouble})"
         else:
             answer = view(document).answer
@@ -116,7 +119,7 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
         kind = type(error).__name__.removesuffix("Error").lower()
         of_device, message = isinstance(error, DeviceError), error.message
         if isinstance(error, DeviceError) and not error.busy:
-            trouble = _unnoted(lambda: failed(task["device"], message))
+            trouble = _unnoted(lambda: failed(name, message))
             message = f"{message} ({trouble})" if trouble else message
         told["error"] = {"kind": kind, "message": message, "hint": error.hint, "of_device": of_device}
     finally:
@@ -142,9 +145,10 @@ def _awaited(task: Mapping[str, Any], measured: Callable[[], Answer]) -> Answer:
     from gnomon.devices.opening import resolve
     from gnomon.session.request import WAIT_S, patiently_begun
 
-    patient = task["only"] and health_of(task["device"]).failures == 0
+    device = resolve(task["device"])
+    patient = task["only"] and health_of(device.name).failures == 0
     wait_s = task["cell"]["options"].get("wait_s", WAIT_S) if patient else 0.0
-    return patiently_begun(measured, resolve(task["device"]), wait_s)
+    return patiently_begun(measured, device, wait_s)
 
 
 def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, decide: bool) -> Answer:

@@ -5,7 +5,6 @@ One file in the user's folder, beside the file of devices: it is this machine th
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,11 +18,14 @@ from gnomon.core.strict_json import Complaints, Strict
 from gnomon.devices.config import user_folder
 from gnomon.errors import DeviceError, ProblemError, UsageError
 from gnomon.system.files import read_at_most, write_whole
+from gnomon.system.locks import lock_file
 
 MOST_FAILURES = 3
 """So many failures of a device in a row put it into quarantine."""
 
 _MOST_BYTES = 16 << 20
+_PATIENCE_S = 60.0
+"""Many lanes may write at once, each for a moment."""
 _HINT = "Move the file aside: the devices are then probed as new ones."
 _STRICT = Strict(what="file of health", hint=_HINT, most_letters=_MOST_BYTES)
 
@@ -180,11 +182,10 @@ def _writing(path: Path) -> Iterator[None]:
     """Keep other gnomons from changing the file at the same time."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = lock_file(path.with_name(f".{path.name}.lock"), patience_s=_PATIENCE_S)
     except OSError as error:
         raise _unusable(path, "written", error) from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)

@@ -184,13 +184,18 @@ class _Visit:
         for place in places:
             by = place["acquired"] or ""
             if self._left.fullmatch(by) and lease_holder(lease_folder(), _lease(place["name"])) is None:
-                self.ask("free", by=by)
+                with contextlib.suppress(DeviceError):  # another visit does the same at this moment
+                    self.ask("free", by=by)
         key = self._key()
         tags = set(key[1:].split(",")) if key.startswith("@") else None
         found = [
             place
             for place in places
-            if (place["name"] == key if tags is None else tags <= {f"{k}={v}" for k, v in place["tags"].items()})
+            if (
+                place["name"] == key
+                if tags is None
+                else tags <= {f"name={place['name']}", *(f"{k}={v}" for k, v in place["tags"].items())}
+            )
         ]
         if not found:
             names = sorted(place["name"] for place in places)

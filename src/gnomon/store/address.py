@@ -46,8 +46,11 @@ def record_address(text: RecordLike) -> RecordAddress:
     if not told.startswith(_SCHEMES):
         return Path(told)
     try:
-        parts = urlsplit(told)
-        secret = parts.password is not None or any("password" in key for key, _ in parse_qsl(parts.query))
+        # libpq ends the user's part at the last "@", whatever stands before that: "u:p?w@host" has a password.
+        secret = ":" in told.partition("://")[2].rpartition("@")[0]
+        secret |= any("password" in key for key, _ in parse_qsl(urlsplit(told).query))
+        if "#" in told:
+            raise ValueError("libpq knows no fragments, and would read on")
     except ValueError:
         # Not told again: what cannot be read may hold a password.
         raise RecordError(

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def default_record() -> RecordAddress:
     """The user's own record: what `GNOMON_RECORD` names, else the file `default_path()`."""
     told = os.environ.get("GNOMON_RECORD")
-    return record_address(told) if told else default_path()
+    if not told:
+        return default_path()
+    found = record_address(told)
+    return found.absolute() if isinstance(found, Path) else found
 
 
 def open_store(record: RecordAddress | None) -> SqliteStore | PostgresStore:

@@ -25,8 +25,10 @@ _PATIENCE_S = 20.0
 """What a killed process held is free once the server has seen that its connection ended."""
 _ASKED_AGAIN_S = 0.01
 
+_VALUES = "Integers have 64 bits and texts are Unicode without NUL."
 _HINTS = {
     "08": "See that the server runs and can be reached, then start again: what was recorded is kept and resumed.",
+    "22": _VALUES,
     "23": "Another gnomon writes to the same campaign: end one of them, then start again.",
     "25006": "The server takes no writes now (a standby, or one without space): give it some, then start again.",
     "28": "Put the password into ~/.pgpass (or the file that PGPASSFILE names), which only you can read.",
@@ -36,7 +38,9 @@ _HINTS = {
     "57": "See why the server ended the connection, then start again: what was recorded is kept and resumed.",
 }
 """By the beginning of the SQLSTATE."""
-_OTHER = "See the server's log; what was recorded before is kept."
+_OTHER = (
+    "See the address (postgresql://USER@HOST:PORT/DATABASE) and the server's log; what was recorded before is kept."
+)
 _SAID = {"password": "28", 'FATAL: database "': "3D", 'FATAL:  database "': "3D"}
 """What a server says that lets nobody in, of which the client library keeps no SQLSTATE."""
 
@@ -255,13 +259,14 @@ def _translated(address: Any) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        said = next((state for words, state in _SAID.items() if words in str(error)), "08")
-        state = error.sqlstate or said
+        kinds = {psycopg.OperationalError: "08", psycopg.DataError: "22"}
+        guessed = next((state for kind, state in kinds.items() if isinstance(error, kind)), "")
+        state = error.sqlstate or next((state for words, state in _SAID.items() if words in str(error)), guessed)
         fit = [hint for begin, hint in _HINTS.items() if state.startswith(begin)]
         told = " ".join(str(error).split()) or type(error).__name__
         raise RecordError(f"the record {address} failed: {told}", hint=(fit or [_OTHER])[0]) from error
     except (OverflowError, UnicodeError) as error:
         raise RecordError(
             f"the record {address} cannot hold a value: {error}",
-            hint="Integers have 64 bits and texts are Unicode without NUL.",
+            hint=_VALUES,
         ) from error

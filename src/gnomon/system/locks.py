@@ -24,13 +24,13 @@ _DIGITS = 24
 """Of the digest in the name of a campaign's file."""
 
 
-def lock_file(path: Path, *, mode: int = 0o600) -> int:
+def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None) -> int:
     """A handle of the file, made if it is not there, that no other holds; `os.close` gives the lock up.
 
-    BlockingIOError if another holds it for longer than a moment, OSError if it cannot be made. Whoever holds the lock
-    may remove or rename the file: then the next one makes it again.
+    BlockingIOError if another holds it for longer than `patience_s` (None: a moment), OSError if it cannot be made.
+    Whoever holds the lock may remove or rename the file: then the next one makes it again.
     """
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + (_PATIENCE_S if patience_s is None else patience_s)
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
         try:

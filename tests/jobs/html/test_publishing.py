@@ -118,6 +118,11 @@ def test_a_change_says_where_the_file_of_the_model_is_another() -> None:
     assert [change.words for change in same.changes] == ["+100.0 %, slower"]
 
 
+def test_a_name_of_any_bytes_has_a_page() -> None:
+    (history,) = histories_of([told_of(document("a", 1.0, model="m\udcff.onnx"), "a", 1.0)])
+    assert history.file.startswith("history-") and history.model.encode("utf-8")
+
+
 def test_runs_by_other_clocks_are_other_histories() -> None:
     wall = {**document("b", 1.0), "clock": "wall"}
     runs = [told_of(one, one["campaign"], 1.0) for one in (document("a", 1.0), wall)]

@@ -69,6 +69,10 @@ def test_what_cannot_be_joined_leaves_nothing(tmp_path: Path) -> None:
         gnomon.merge_runs(one, out=one)
     with pytest.raises(RecordError, match="the record itself"):
         gnomon.import_runs(one, record=one)
+    (tmp_path / "linked").hardlink_to(one)
+    with pytest.raises(RecordError, match="the record itself"):
+        gnomon.import_runs(tmp_path / "linked", record=one)
+    (tmp_path / "linked").unlink()
     with pytest.raises(RecordError, match="there is no file"):
         gnomon.import_runs(tmp_path / "none", record=one)
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".sqlite") == ["damaged.jsonl"]

@@ -13,7 +13,7 @@ import pytest
 import gnomon
 from gnomon.cli.main import run
 from gnomon.devices.health import Baseline, Health, failed, health_of, health_path, passed, put_into_quarantine
-from gnomon.errors import DeviceError, RuntimeMissingError
+from gnomon.errors import DeviceError, RecordError, RuntimeMissingError
 from gnomon.session.bench import probe as probing
 from gnomon.session.bench.probe import Probed, check_before_use, judged
 from gnomon.session.request import THIS_MACHINE
@@ -44,6 +44,8 @@ def seen(times: float = 1.0, slowed: tuple[str, ...] = (), **board: Any) -> Prob
         (seen(slowed=("the processor throttled 3 times from heat",)), "speed", "slowed down: the processor throttled"),
         (seen(cpu_model="Pi 4"), "board", "the processor was Pi 5 and is Pi 4"),
         (seen(memory_bytes=4 << 30), "board", "memory"),
+        (seen(cores_online=2), None, ""),  # cores are switched on and off
+        (seen(cpu_model=None), None, ""),  # what could not be read this time
         (seen(memory_bytes=(8 << 30) - (64 << 20)), None, ""),
     ],
 )
@@ -118,6 +120,13 @@ def test_what_cannot_be_probed_is_used_unless_it_is_in_quarantine(stand_in: list
     stand_in.append(DeviceError("gone again"))
     with pytest.raises(DeviceError, match="gone again"):
         check_before_use(THIS_MACHINE, None)
+
+
+def test_a_record_that_takes_nothing_is_no_probe_that_passed(stand_in: list[Probed | Exception]) -> None:
+    stand_in.append(RecordError("the disk is full"))
+    with pytest.raises(RecordError, match="full"):
+        check_before_use(THIS_MACHINE, None)
+    assert health_of("local").probed_at_s is None
 
 
 def test_this_machine_is_probed_told_and_released(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,7 @@ from gnomon.jobs.suite.job import KIND as SUITE
 from gnomon.jobs.suite.job import suite_status
 from gnomon.report import units
 from gnomon.report.charts import Axis, Drawn, Tick, Value, axis
+from gnomon.report.plain import clean
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery
 from gnomon.system.files import replace_folder
@@ -159,9 +160,9 @@ def publish(record: RecordAddress | None, out: Path) -> Published:
     UsageError where the folder holds anything else or cannot be written, RecordError where the record cannot be read.
     """
     target = out.absolute()
-    if target.exists() and not (target / MARKER).is_file() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{out} is there already, and is not such a site", hint="Give --out another folder.")
     try:
+        if target.exists() and not (target / MARKER).is_file() and (not target.is_dir() or any(target.iterdir())):
+            raise UsageError(f"{out} is there already, and is not such a site", hint="Give --out another folder.")
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name[:64]}-", dir=target.parent) as staging:
             made = Path(staging) / "made"
@@ -213,9 +214,9 @@ def told_of(document: Mapping[str, Any], campaign: str, at_s: float) -> Told:
         campaign=campaign,
         kind=str(document.get("format", "")).removeprefix("gnomon-"),
         at_s=at_s,
-        model=Path(model.get("path") or document.get("source") or document.get("suite") or "unnamed").name,
+        model=clean(Path(model.get("path") or document.get("source") or document.get("suite") or "unnamed").name),
         digest=str(model.get("sha256") or ""),
-        device=str(document.get("device") or "-"),
+        device=clean(str(document.get("device") or "-")),
         processor=str(fingerprint.get("cpu_model") or ""),
         answer=shown.answer,
         best=_best(document),

@@ -97,7 +97,8 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> Brought:
 def _brought(source: RecordAddress, into: RecordAddress, told: Told) -> BroughtPart:
     if is_missing(source):
         raise RecordError(f"there is no file {source}", hint="Give a record, or what gnomon runs export wrote.")
-    if whole(source) == whole(into):
+    linked = isinstance(source, Path) and isinstance(into, Path) and into.exists() and source.samefile(into)
+    if linked or whole(source) == whole(into):
         raise RecordError(f"{source} is the record itself", hint="Give another file.")
     with opened(source) as found, open_store(into) as target:
         joined = join_records(found, target, told)

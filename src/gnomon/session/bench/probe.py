@@ -16,7 +16,7 @@ from typing import Any, Literal
 from gnomon.core.stats import drift, median
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.health import Baseline, Health, health_of, passed, put_into_quarantine, refusal
-from gnomon.errors import DeviceError, GnomonError, RuntimeMissingError
+from gnomon.errors import DeviceError, GnomonError, RecordError, RuntimeMissingError
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
 from gnomon.models.load import reachable
@@ -43,11 +43,9 @@ _KERNEL: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
 _BOARD = {
     "machine": "the architecture",
     "cpu_model": "the processor",
-    "cores_online": "the number of cores",
-    "core_kinds": "the kinds of cores",
     "soc": "the chip",
 }
-"""What stays the same of a board, however it is set up."""
+"""What stays the same of a board, however it is set up; cores and their clocks are switched on and off."""
 _MEMORY = 1.1
 """Of two sizes of memory; a kernel keeps a little for itself."""
 
@@ -116,9 +114,9 @@ def judged(found: Probed, known: Baseline | None) -> Fault | None:
     """What is wrong with a device by its probe; None where it is in order, or nothing is known to hold it against."""
     if known is not None:
         other = [
-            f"{told} was {_shown(known.fingerprint.get(key))} and is {_shown(found.baseline.fingerprint.get(key))}"
+            f"{told} was {str(known.fingerprint[key])[:80]} and is {str(found.baseline.fingerprint[key])[:80]}"
             for key, told in _BOARD.items()
-            if known.fingerprint.get(key) != found.baseline.fingerprint.get(key)
+            if len({known.fingerprint.get(key), found.baseline.fingerprint.get(key)} - {None}) == 2
         ]
         if not other and _apart(known.fingerprint, found.baseline.fingerprint):
             other = ["its memory has another size"]
@@ -138,10 +136,6 @@ def judged(found: Probed, known: Baseline | None) -> Fault | None:
 def _apart(known: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     sizes = [size for one in (known, found) if isinstance(size := one.get("memory_bytes"), int) and size > 0]
     return len(sizes) == 2 and max(sizes) / min(sizes) > _MEMORY
-
-
-def _shown(value: Any) -> str:
-    return "unknown" if value is None else str(value)[:80]
 
 
 def probe_now(
@@ -175,7 +169,8 @@ def check_before_use(config: DeviceConfig, record: RecordAddress | None, runtime
     """Probe a device unless it was in order within the hour; one in quarantine in any case.
 
     DeviceError where it fails, is in quarantine and stays there, or gets there. A device that has nothing to be probed
-    with is used unseen, unless it is in quarantine.
+    with is used unseen, unless it is in quarantine. RecordError where the record takes nothing, which is not the
+    device's fault.
     """
     health = health_of(config.name)
     fresh = health.probed_at_s is not None and 0 <= time.time() - health.probed_at_s < PROBED_EACH_S
@@ -183,9 +178,9 @@ def check_before_use(config: DeviceConfig, record: RecordAddress | None, runtime
         return
     try:
         probe_now(config, record, runtimes)
-    except DeviceError:
+    except (DeviceError, RecordError):
         raise
-    except GnomonError:
+    except GnomonError as error:
         if health.quarantine is not None:
-            raise refusal(config.name, health.quarantine) from None
+            raise refusal(config.name, health.quarantine) from error
         passed(config.name, None, None)
