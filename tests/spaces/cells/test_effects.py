@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError
-from gnomon.spaces.cells.effects import Evidence, expit, fit_effects
+from gnomon.spaces.cells.effects import Evidence, _slower, expit, fit_effects
 
 Floats = NDArray[np.float64]
 
@@ -69,6 +70,16 @@ def test_without_noise_what_was_measured_is_found_again(rows: NDArray[np.intp]) 
     spread = float(np.std(middle))
     assert np.abs(middle - sums(effects, rows)).max() < 0.02 * spread
     assert (low <= middle).all() and (middle <= high).all()
+
+
+def test_a_group_whose_choices_differ_by_rounding_says_nothing_of_which_is_slower() -> None:
+    found = fit_effects(space(), evidence(truth(3), ROWS["mixed"], 0.0, 0), scale="plain")
+    choices = 2 * BLOCKS
+    mean = found.mean.copy()
+    mean[1 : 1 + choices] = 0.3 + 1e-15 * np.arange(choices)
+    told = _slower(replace(found, mean=mean))
+    assert (told[:choices] == 0).all()
+    assert told[choices : 2 * choices].std() == pytest.approx(1)
 
 
 def test_single_swaps_without_noise_tell_every_network_of_a_family() -> None:

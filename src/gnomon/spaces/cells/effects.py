@@ -476,12 +476,13 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
 
 
 def _slower(latency: Effects) -> Floats:
-    """How much slower each choice is than the mean of its group, in standard deviations of the group's: (C,)."""
-    found = []
-    for (own,) in latency.tables(latency.mean[None]):
-        away, spread = own - own.mean(), float(own.std())
-        found.append(away / spread if spread > 0 else 0 * away)
-    return np.concatenate(found)
+    """How much slower each choice is than the mean of its group, in standard deviations of the group's: (C,).
+
+    Nothing where a group's choices differ by rounding alone.
+    """
+    groups = [own - own.mean() for (own,) in latency.tables(latency.mean[None])]
+    least = 1e-9 * max(float(away.std()) for away in groups)
+    return np.concatenate([away / away.std() if away.std() > least else 0 * away for away in groups])
 
 
 def design_matrix(space: Space, assignments: Ints) -> Floats:
