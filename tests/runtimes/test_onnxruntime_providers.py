@@ -112,6 +112,13 @@ def test_a_segment_names_the_nodes_that_lie_elsewhere(tmp_path: Path) -> None:
     assert OnnxRuntime().segment(model, own, {})["options"]["places"] == {}
 
 
+def test_the_processor_is_a_backend_where_there_is_nothing_beside_it() -> None:
+    with linked({}) as link:
+        found = probed(link)
+    assert found.backends[0] == "cpu"
+    assert OnnxRuntime().configurations(found, Wish(backends=("cpu",)))[0].backends == ("onnxruntime",)
+
+
 @BOTH
 def test_probe_support_and_places_with_the_real_provider(tmp_path: Path, backend: str) -> None:
     with linked(environment(backend)) as link:

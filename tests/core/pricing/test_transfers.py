@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -264,6 +265,28 @@ def test_steps_within_a_run_price_three_sides(seed: int) -> None:
     fitted = fit_transfers(wiring, [ran(sides) for sides in (*alike, *drawn)], sides=3)
     unseen = random_sides(wiring.count, (every, every), 30, seed + 1000, sides=3)
     assert max(abs(fitted.total_s(s) / real.total_s(s) - 1) for s in unseen) < 0.02
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_crossing_takes_that_no_step_shows_is_priced(seed: int) -> None:
+    """A model of many small operators: what starts behind each crossing takes most of a placement that has many."""
+    graph = network(60, seed)
+    real = replace(truth(graph, seed, ratio=1.0), bring_s=((2e-3, 0.0),), fetch_s=((2e-3, 0.0),))
+    shown = replace(real, bring_s=((0.0, 0.0),), fetch_s=((0.0, 0.0),))
+    movable = set(range(1, len(graph.operators)))
+    singles = [tuple(side if k in movable else HOME for k in range(len(graph.operators))) for side in (HOME, AWAY)]
+    runs = []
+    for sides in (*singles, *alternating(graph, movable), *random_sides(60, movable, 8, seed=1)):
+        steps = tuple(
+            Step(operators=(k,), time_s=float(shown.own_s[k, side]))
+            for k, side in enumerate(sides)
+            if shown.own_s[k, side]
+        )
+        traced = steps if len(runs) < 4 else ()
+        runs.append(PlacedRun(sides=sides, total_s=real.total_s(sides), steps=traced, apart=False))
+    fitted = fit_transfers(real.wiring, runs)
+    assert max(abs(fitted.total_s(sides) / real.total_s(sides) - 1) for sides in singles) < 0.02
+    assert float(np.median(errors(real, fitted))) < 0.02
 
 
 def test_what_a_runtime_folds_away_carries_nothing() -> None:

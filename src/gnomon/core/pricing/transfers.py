@@ -25,8 +25,10 @@ Array = NDArray[np.float64]
 Sides = tuple[int, ...]
 
 _BASE, _STEP_HOME, _COMMON = 0, 1, 2
-_BRING, _FETCH, _TURN, _STEP, _OF_SIDE = 0, 2, 4, 6, 7
-"""Columns of a side's crossings: home to it, from it to home in the step and in the reader; and what a step adds."""
+_BRING, _FETCH, _TURN, _STEP, _UNSEEN, _OF_SIDE = 0, 2, 4, 6, 7, 8
+"""Columns of a side's crossings: home to it, from it to home in the step and in the reader; what a step adds; and what
+a crossing takes that no step shows, such as the start of what is computed behind it.
+"""
 _RIDGE = 1e-4
 _WHOLE_ERROR, _STEP_ERROR, _STEP_FLOOR = 0.03, 0.08, 0.002
 _REWEIGHTINGS, _HUBER, _SPEED_ERROR = 8, 1.0, 0.3
@@ -212,8 +214,8 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
 
     Errors are taken as relative to what was measured. Unknown are each operator's time on each side on which it was
     seen, the fixed time and the time a byte of each direction (coming home in two parts, since a step away fetches
-    while the reader at home turns what was fetched into its own layout), the base, and what taking a step costs.
-    ValueError if no run is whole.
+    while the reader at home turns what was fetched into its own layout) and what of it no step shows, the base, and
+    what taking a step costs. ValueError if no run is whole.
     """
     whole = [run for run in runs if run.total_s is not None]
     if not whole:
@@ -230,8 +232,9 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
     for side in range(AWAY, sides):
         common = found[rows.crossings(side) : rows.crossings(side) + _OF_SIDE]
         home = common[_FETCH : _FETCH + 2] + common[_TURN : _TURN + 2]
-        bring.append((float(common[_BRING]), float(common[_BRING + 1]) / unit))
-        fetch.append((float(home[0]), float(home[1]) / unit))
+        unseen = float(common[_UNSEEN])
+        bring.append((unseen + float(common[_BRING]), float(common[_BRING + 1]) / unit))
+        fetch.append((unseen + float(home[0]), float(home[1]) / unit))
     prices = TransferPrices(
         wiring=wiring,
         own_s=own,
@@ -380,10 +383,10 @@ class _Rows:
         for tensor in self._wiring.tensors:
             source = tensor.source(sides)
             for target in tensor.targets(sides):
-                if source != HOME:
-                    self._cross(row, source, (_FETCH, _TURN), tensor.size)
-                if target != HOME:
-                    self._cross(row, target, (_BRING,), tensor.size)
+                for side, ways in ((source, (_FETCH, _TURN)), (target, (_BRING,))):
+                    if side != HOME:
+                        self._cross(row, side, ways, tensor.size)
+                        row[self.crossings(side) + _UNSEEN] += 1.0
         row[self._common + _BASE] = 1.0
         return row
 

@@ -121,7 +121,7 @@ class OnnxRuntimeDriver:
     """ONNX Runtime's part of the agent."""
 
     def probe(self) -> dict[str, Any]:
-        """Version and backends: "cpu" and those accelerators that took a node, or the providers where there are none.
+        """Version and backends: "cpu" and those accelerators that took a node.
 
         `accelerators` says of each how a session gets it, and `lacking` of others that are installed why not.
         """
@@ -129,10 +129,10 @@ class OnnxRuntimeDriver:
         ort = _onnxruntime()
 
         tried |= built_in(ort, lambda ort: _options(ort, {}))
-        found: dict[str, Any] = {"version": ort.__version__, "backends": list(ort.get_available_providers())}
         here = {backend: told for backend, told in tried.items() if "refused" not in told}
+        found: dict[str, Any] = {"version": ort.__version__, "backends": ["cpu", *here]}
         if here:
-            found |= {"backends": ["cpu", *here], "accelerators": here}
+            found["accelerators"] = here
         refused = {backend: told["refused"] for backend, told in tried.items() if "refused" in told}
         return {**found, "lacking": refused} if refused else found
 
