@@ -9,7 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PLACES = {
-    "compare": "gnomon.api.compare",
+    **dict.fromkeys(("compare", "compare_models"), "gnomon.api.compare"),
     **dict.fromkeys(("compare_suites", "run_suite", "suite_status"), "gnomon.api.suite"),
     **dict.fromkeys(
         (

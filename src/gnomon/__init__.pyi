@@ -1,4 +1,5 @@
 from gnomon.api.compare import compare as compare
+from gnomon.api.compare import compare_models as compare_models
 from gnomon.api.document import document_names as document_names
 from gnomon.api.document import document_schema as document_schema
 from gnomon.api.document import read_document as read_document

@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.stats import (
     Block,
+    Side,
     blocks_of,
+    by_turns,
     compare,
+    compare_apart,
+    compare_by_turns,
     has_trend,
     median,
     median_interval,
@@ -351,3 +355,43 @@ def test_blocks_of_takes_what_succeeded_without_profiler() -> None:
     assert [(b.process, b.block) for b in blocks_of(runs)] == [(0, 1), (1, 0)]
     assert blocks_of(runs)[0].values_s == pytest.approx((1e-6, 2e-6))
     assert blocks_of(runs, clock="cpu")[0].values_s == pytest.approx((0.5e-6, 1.5e-6))
+
+
+def turned(rng: np.random.Generator, n: int, *, slower: float = 1.0, scatter: float = 0.01) -> tuple[Side, Side]:
+    """Two sides by turns on a machine that gets 20 % slower meanwhile, and wanders by 3 % over ten turns."""
+    moments = np.arange(2 * n, dtype=float)
+    wandering = np.convolve(rng.standard_normal(2 * n + 19), np.ones(20) / math.sqrt(20), "valid")
+    levels = np.exp(0.2 * moments / (2 * n) + 0.03 * wandering + scatter * rng.standard_normal(2 * n))
+    ours = np.tile([True, False, False, True], n)[: 2 * n]
+    first, second = (Side(levels_s=tuple(levels[own]), moments_s=tuple(moments[own])) for own in (ours, ~ours))
+    return first, replace(second, levels_s=tuple(slower * level for level in second.levels_s))
+
+
+def test_sides_by_turns_are_known_by_their_moments() -> None:
+    a, b = turned(np.random.default_rng(0), 6)
+    assert by_turns(a, b) and by_turns(b, a)
+    assert by_turns(a, replace(b, moments_s=(-1.0, *b.moments_s[1:]))), "who is first may change from turn to turn"
+    assert not by_turns(a, a)
+    assert not by_turns(a, replace(b, moments_s=tuple(t + 100 for t in b.moments_s)))
+    assert not by_turns(a, Side(levels_s=b.levels_s[1:], moments_s=b.moments_s[1:]))
+    assert not by_turns(*(Side(levels_s=s.levels_s[:1], moments_s=s.moments_s[:1]) for s in (a, b)))
+
+
+def test_by_turns_a_machine_that_moves_is_no_difference_and_a_small_one_is_found() -> None:
+    rng = np.random.default_rng(5)
+    equal = [compare_by_turns(*turned(rng, 30)).p < 0.01 for _ in range(400)]
+    assert sum(equal) <= 10  # 1 % of 400 are 4; more than 10 come once in 400 times
+    found = [compare_by_turns(*turned(rng, 30, slower=1.03)) for _ in range(100)]
+    assert sum(one.p < 0.01 for one in found) >= 95
+    assert float(np.median([one.ratio for one in found])) == pytest.approx(1.03, abs=0.003)
+    apart = [compare_apart(*turned(rng, 30, slower=1.03)).p < 0.01 for _ in range(100)]
+    assert sum(apart) < 20
+
+
+def test_what_a_clock_cannot_tell_is_no_difference() -> None:
+    a = Side(levels_s=(24e-6,) * 6, moments_s=(0.0, 2.0, 4.0, 6.0, 8.0, 10.0))
+    b = Side(levels_s=(25e-6,) * 6, moments_s=(1.0, 3.0, 5.0, 7.0, 9.0, 11.0))
+    assert compare_by_turns(a, b).p == 0.0
+    assert compare_by_turns(a, b, doubt=1e-6 / math.sqrt(6) / 24e-6).p > 0.01
+    one, other = (replace(s, levels_s=s.levels_s[:1], moments_s=s.moments_s[:1]) for s in (a, b))
+    assert compare_by_turns(one, other).p == 1.0

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
+
+from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
+    from gnomon.api.place import Options
     from gnomon.jobs.compare.job import Compared
+    from gnomon.measure.progress import Watch
     from gnomon.store.address import RecordLike
+
+TURNS = 30
+"""Fresh processes of each model that `compare_models` measures by turns."""
 
 
 def compare(
@@ -38,4 +45,40 @@ def compare(
         relevant=relevant,
         changed=tuple(changed),
         sessions=sessions,
+    )
+
+
+def compare_models(
+    before: str | PathLike[str],
+    *others: str | PathLike[str],
+    alpha: float = 0.01,
+    relevant: float = 0.01,
+    changed: Iterable[str] = (),
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
+    **options: Unpack[Options],
+) -> Compared:
+    """Measure models by turns, a fresh process of each and then of each again, and compare the others with the first.
+
+    The options are those of `profile`, where `processes` is 30 if it is not given. What moves the machine moves all
+    alike, so that small differences show. Each is a run of its own in the results database, the last one the newest.
+    Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
+    """
+    from gnomon.api.place import request_of
+    from gnomon.jobs.compare.job import compare_sides
+    from gnomon.jobs.compare.sides import Side
+    from gnomon.jobs.place.job import profile_by_turns
+    from gnomon.jobs.runs.answers import keep
+
+    if not others:
+        raise UsageError("a comparison needs two models", hint='For example: compare_models("old.onnx", "new.onnx")')
+    if options.get("processes") is None:
+        options["processes"] = TURNS
+    requests = [request_of(model, options, sweeps=True, limited=True) for model in (before, *others)]
+    found = profile_by_turns(requests, watch=on_progress, tell=on_message)
+    for one in found:
+        keep(one.document(), on_message)
+    sides = [Side(name=str(one.model), document=one.document()) for one in found]
+    return compare_sides(
+        sides, record=requests[0].record, alpha=alpha, relevant=relevant, changed=tuple(changed), sessions=0.0
     )

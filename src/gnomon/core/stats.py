@@ -513,17 +513,8 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
         raise ValueError("both sides need positive times")
     logs = [np.log(np.asarray(s.levels_s))[np.argsort(np.asarray(s.moments_s), kind="stable")] for s in (a, b)]
     (first, u, df), (second, v, dg) = map(_centre, logs)
-    before_s, after_s = math.exp(first), math.exp(second)
     if not math.isfinite(u + v):
-        return Apart(
-            before_s=before_s,
-            after_s=after_s,
-            error=math.inf,
-            scatter=math.inf,
-            freedom=1.0,
-            p=1.0,
-            drift=0.0,
-        )
+        return _apart(first, second, math.inf, math.inf, 1.0)
     (left, likely), (right, likely_too) = map(_wandering, logs)
     likely = likely + likely_too
     weights = np.exp(likely - likely.max())
@@ -543,17 +534,43 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
         freedom = total**2 / max(own + between**2 / sessions.freedom, 1e-300)
         moved = between > scatter
     drifted = math.sqrt(max(0.0, total - scatter)) if moved else 0.0
-    error = math.sqrt(total + doubt**2)
+    return _apart(first, second, math.sqrt(total + doubt**2), math.sqrt(scatter), freedom, drifted)
+
+
+def by_turns(a: Side, b: Side) -> bool:
+    """Whether the processes of two sides ran by turns: each beside one of the other side, before the next one began."""
+    moments = {*a.moments_s, *b.moments_s}
+    if not len(a.levels_s) == len(b.levels_s) == len(moments) / 2 > 1:
+        return False
+    order = [side for _, side in sorted((t, k) for k, one in enumerate((a, b)) for t in one.moments_s)]
+    return all(sum(both) == 1 for both in zip(order[::2], order[1::2], strict=True))
+
+
+def compare_by_turns(a: Side, b: Side, *, doubt: float = 0.0) -> Apart:
+    """Compare two configurations whose processes ran by turns (`by_turns`): each with the one beside it.
+
+    Student's test on the logarithms of the ratios, robust as `compare_apart` is. What moves both of a pair alike is in
+    none of them, so that neither the machine's drift nor how sessions differ need be known. `doubt` is a further
+    standard error, of what both sides have alike in all processes, such as a clock's resolution.
+    """
+    first, second = (np.log(np.asarray(s.levels_s))[np.argsort(np.asarray(s.moments_s), kind="stable")] for s in (a, b))
+    apart, variance, freedom = _centre(second - first)
+    before = _centre(first)[0]
+    return _apart(before, before + apart, math.sqrt(variance + doubt**2), math.sqrt(variance), freedom)
+
+
+def _apart(first: float, second: float, error: float, scatter: float, freedom: float, drift: float = 0.0) -> Apart:
+    """Two sides of these logarithms."""
     apart = second - first
     p = 1.0 if error == 0 and apart == 0 else 0.0 if error == 0 else _p_of(apart / error, freedom)
     return Apart(
-        before_s=before_s,
-        after_s=after_s,
+        before_s=math.exp(first),
+        after_s=math.exp(second),
         error=error,
-        scatter=math.sqrt(scatter),
+        scatter=scatter,
         freedom=freedom,
-        p=p,
-        drift=drifted,
+        p=p if math.isfinite(error) else 1.0,
+        drift=drift,
     )
 
 

@@ -243,9 +243,10 @@ class CampaignRunner(Known):
 
         The reference is computed again when a campaign is resumed: it is not measured.
         """
-        found, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s)
+        name = f"{self.campaign.id}-{REFERENCE}"  # another campaign may run beside this one
+        found, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
         if found is not None:
-            self._reference = REFERENCE
+            self._reference = name
         return found, failure
 
     def check_against(self, reference: str) -> None:

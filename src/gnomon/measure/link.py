@@ -404,9 +404,9 @@ REFERENCE = "reference.npz"
 
 
 def compute_reference(
-    link: AgentLink, job: Mapping[str, Any], seeds: Sequence[int], *, timeout_s: float
+    link: AgentLink, job: Mapping[str, Any], seeds: Sequence[int], *, timeout_s: float, name: str = REFERENCE
 ) -> tuple[dict[str, Any] | None, Failure | None]:
-    """Write a job's outputs for each seed to `REFERENCE` on the link's device: their sensitivity, or the failure."""
+    """Write a job's outputs for each seed to a file on the link's device: their sensitivity, or the failure."""
     found: dict[str, Any] = {}
     failed: list[Failure] = []
 
@@ -416,7 +416,7 @@ def compute_reference(
         elif event["event"] == "failure":
             failed.append(failure_of(event))
 
-    opening = {"job": job, "save": REFERENCE, "seeds": list(seeds)}
+    opening = {"job": job, "save": name, "seeds": list(seeds)}
     request = {
         **Effort(rounds=0, timeout_s=timeout_s).request(),
         "seed": 0,

@@ -198,12 +198,14 @@ def measure_beside(
     return measured, {c.key: factors[k % count] for k, c in enumerate(candidates)}
 
 
-def profile_singles(lab: Lab, contenders: Sequence[Contender], *, settle: bool = False) -> list[Contender]:
+def profile_singles(
+    lab: Lab, contenders: Sequence[Contender], *, settle: bool = False, traces: int | None = None
+) -> list[Contender]:
     """Measure all of them interleaved; return those that run with right outputs, which then are traced.
 
     The others are added to what the lab is missing. MeasurementError if none is left. The runs are in the lab's
     campaign, under the contenders' keys. With `settle` they are the answer, and the stop rule decides when they are
-    known well enough.
+    known well enough. `traces` is in how many processes each is traced, if not in as many as it is measured in.
     """
     # Enough to price from; how sure the answer is, the proof's stop rule decides.
     effort = replace(lab.request.effort, processes_most=lab.request.effort.processes_least)
@@ -220,6 +222,8 @@ def profile_singles(lab: Lab, contenders: Sequence[Contender], *, settle: bool =
         raise MeasurementError(
             f"nothing runs the model with right outputs ({reasons})", hint="Try another runtime with --runtime."
         )
+    if traces is not None:
+        effort = replace(effort, processes_least=traces, processes_most=traces)
     traced = lab.runner.measure("profile, traced", [trace_of(c) for c in alive], effort)
     kept = [c for c in alive if traced[trace_of(c).key].ok]
     for contender in alive:

@@ -129,17 +129,22 @@ def open_lab(
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
     goes_on: bool = False,
+    device: Device | None = None,
+    beside: str = "",
 ) -> Iterator[Lab]:
     """Open model, device, record and runtimes for a job, and close them again.
 
-    A job that `goes_on` takes up its newest campaign also where that was finished.
+    A job that `goes_on` takes up its newest campaign also where that was finished. A `device` that is open already, for
+    several labs, is not opened once more; the names of a lab's files there then begin with its `beside`.
     Raises GnomonError: the model cannot be read, no runtime takes it, the device or the record fails.
     """
     _check_environments(request.wish)
     with ExitStack() as stack:
         read = read_model(request, stack)
         runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
-        asked = _Asked(kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on)
+        asked = _Asked(
+            kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on, device=device, beside=beside
+        )
         lab = (_live if request.measure else _recorded)(request, read, runtimes, stack, asked)
         lab.missing += [
             Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
@@ -168,6 +173,8 @@ class _Asked:
     watch: Watch | None
     tell: Callable[[str], None] | None
     goes_on: bool
+    device: Device | None
+    beside: str
 
 
 def _assumption(name: str, shape: tuple[int, ...]) -> Doubt:
@@ -191,17 +198,21 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
     """A lab on the device itself."""
     model, source = read.model, read.source
     store = stack.enter_context(open_store(request.record))
-    device = stack.enter_context(_opened(request, asked.tell))
+    device = asked.device or stack.enter_context(open_device(request, asked.tell))
+
+    def push(path: Path, name: str) -> str:
+        return device.push(path, asked.beside + name)
+
     machine = machine_of(request.device)
     link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
     if not link.info.python and asked.tell is not None:
         asked.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
     request, counters = with_counters(request, link)
-    placed = place_model(model, source, device.push)
+    placed = place_model(model, source, push)
     check_feeds(request, placed)
     probes, missing = equip(link, runtimes, request.device, asked.tell)
-    models = models_for(runtimes, (model, placed, source), device.push, stack, missing)
+    models = models_for(runtimes, (model, placed, source), push, stack, missing)
     supports: dict[str, Support] = {}
 
     def ask(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
@@ -211,7 +222,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
 
     before = len(missing)
     targets = find_targets(ask, runtimes, probes, models, request.wish, missing)
-    unfixed = _as_it_is(runtimes, probes, targets, ask, read, device.push, stack)
+    unfixed = _as_it_is(runtimes, probes, targets, ask, read, push, stack)
     if unfixed is not None:
         (model, source, placed), refused = unfixed, missing[before:]
         own = {name: (model, placed) for name, (made, _) in models.items() if made is read.model}
@@ -250,7 +261,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         own=read.own,
         placed=placed,
         device=link.info,
-        push=device.push,
+        push=push,
         link=link,
         runner=runner,
         probes=probes,
@@ -263,7 +274,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
 
 
 @contextmanager
-def _opened(request: Request, tell: Callable[[str], None] | None) -> Iterator[Device]:
+def open_device(request: Request, tell: Callable[[str], None] | None) -> Iterator[Device]:
     """The open device; what was waited for it is not counted as time of the job."""
     began_s: list[float] = []
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_html, write_json, write_report
+from gnomon.cli.main import write_answer, write_html, write_json, write_report
 from gnomon.cli.options import html_option, measuring_options, options_of
 from gnomon.cli.values import Span
 
@@ -185,9 +185,18 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     metavar="33ms",
     help="With --for: call at this pace, as the application does, and count the calls that come too late.",
 )
+@click.option(
+    "--beside",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="MODEL",
+    help="Measure this model too, by turns, and compare MODEL with it: by 30 processes each, unless --processes gives "
+    "another number. May be repeated; the first is what the others are compared with.",
+)
 @html_option
 def profile(
     model: Path,
+    beside: tuple[Path, ...],
     inside: bool,
     for_s: float | None,
     every_s: float | None,
@@ -204,6 +213,11 @@ def profile(
     from gnomon.cli.progress import Show
     from gnomon.jobs.place.document import profile_document
 
+    if beside:
+        if inside or for_s is not None:
+            raise click.UsageError("--beside compares models; it goes without --inside and --for.")
+        _compared((*beside, model), html, as_json, quiet, values)
+        return
     with Show(quiet=quiet) as show:
         found = api.profile(
             model,
@@ -222,3 +236,12 @@ def profile(
         from gnomon.jobs.place.report import profile_report
 
         write_report(profile_report, document, own_record=values["record"] is not None)
+
+
+def _compared(models: tuple[Path, ...], html: Path | None, as_json: bool, quiet: bool, values: dict[str, Any]) -> None:
+    from gnomon.api.compare import compare_models
+    from gnomon.cli.progress import Show
+
+    with Show(quiet=quiet) as show:
+        found = compare_models(*models, on_progress=show.watch, on_message=show.tell, **options_of(values))
+    write_answer(found.document(), as_json=as_json, html=html)

@@ -29,9 +29,10 @@ class SessionsPart:
 
     `spread` is a standard deviation, relative. It is known by earlier `runs` of the model ("model"), by those of other
     models on that machine ("machine"), or it is "assumed", where `needed` is how many earlier runs would be enough.
+    Sides that were measured by "turns" are of one session, so that it is nothing.
     """
 
-    known_by: Literal["model", "machine", "assumed"]
+    known_by: Literal["model", "machine", "assumed", "turns"]
     spread: float
     runs: int
     needed: int | None

@@ -18,7 +18,9 @@ from gnomon.core.stats import (
     Apart,
     Sessions,
     Side,
+    by_turns,
     compare_apart,
+    compare_by_turns,
     granted_sessions,
     holm,
     median,
@@ -199,10 +201,13 @@ def _pair(
         for label in both:
             a, b = levels_of(old[label], clock), levels_of(new[label], clock)
             if a.levels_s and b.levels_s:
-                apart[label] = _apart(a, b, load, known.sessions(label, before, after, clock))
+                between = _TURNS if by_turns(a, b) else known.sessions(label, before, after, clock)
+                apart[label] = _apart(a, b, load, between)
         rows = _verdicts(apart, alpha, relevant, told)
         operators = [
-            _operators(label, old[label], new[label], alpha, relevant, load, told, one.between)
+            _operators(
+                label, old[label], new[label], alpha, relevant, load, told, one.between, _resolution_s(before, label)
+            )
             for label, one in apart.items()
         ]
     return PairPart(
@@ -223,6 +228,10 @@ class Between:
 
     sessions: Sessions | None
     told: SessionsPart
+
+
+_TURNS = Between(sessions=None, told=SessionsPart(known_by="turns", spread=0.0, runs=0, needed=None))
+"""Of sides that were measured by turns."""
 
 
 class History:
@@ -304,7 +313,13 @@ class _Found:
     moved: float
 
 
-def _apart(a: Side, b: Side, load: float, between: Between) -> _Found:
+def _apart(a: Side, b: Side, load: float, between: Between, resolution_s: float = 0.0) -> _Found:
+    # Two clocks that count in steps are off by half a step each at most, evenly, and alike in all processes.
+    steps = resolution_s / math.sqrt(6) / median((*a.levels_s, *b.levels_s))
+    load = math.hypot(load, steps)
+    if between is _TURNS and by_turns(a, b):
+        beside = compare_by_turns(a, b, doubt=steps)
+        return _Found(before=a, after=b, apart=beside, between=between, moved=beside.drift)
     found = compare_apart(a, b, doubt=load, sessions=between.sessions)
     seen = found
     if between.told.known_by == "assumed" and between.sessions is not None:
@@ -396,20 +411,26 @@ def _operators(
     load: float,
     told: tuple[str, ...],
     between: Between,
+    resolution_s: float,
 ) -> OperatorsPart:
     """The kernels that changed, of those that both sides have under one name, in order of execution.
 
-    Their sessions are taken to differ as those of the whole do.
+    Their sessions are taken to differ as those of the whole do. The profiler counts in steps of `resolution_s`.
     """
     left, right = _kernels(old), _kernels(new)
     apart = {
-        name: _apart(a, right[name], load, between)
+        name: _apart(a, right[name], load, between, resolution_s)
         for name, a in left.items()
         if name in right and a.levels_s and right[name].levels_s
     }
     rows = _verdicts(apart, alpha, relevant, told)
     changed = tuple(row for row in rows if row.verdict in ("slower", "faster"))
     return OperatorsPart(label=label, compared=len(apart), changed=changed)
+
+
+def _resolution_s(side: Named, label: str) -> float:
+    """The seconds in which the profiler of a configuration counts; 0 where it does so finely."""
+    return float(side.document.get("resolutions_s", {}).get(label, 0.0))
 
 
 def _kernels(row: Mapping[str, Any]) -> dict[str, Side]:

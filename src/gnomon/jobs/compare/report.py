@@ -106,6 +106,8 @@ def _pair(
             indent=1,
             style="dim",
         )
+    if any((row.get("sessions") or {}).get("known_by") == "turns" for row in rows):
+        page.line("Measured by turns: each process is compared with the one beside it.", indent=1, style="dim")
     for told, advice in doubts(rows):
         page.item(told, advice)
     for name, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):

@@ -7,7 +7,7 @@ The operators of a placement, row by row: where each was planned, where it ran, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -41,7 +41,7 @@ from gnomon.session.contender import (
     versus,
 )
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
-from gnomon.session.model_session import Lab, open_lab, stopped_doubts
+from gnomon.session.model_session import Lab, open_device, open_lab, stopped_doubts
 from gnomon.session.package import check_destination, write_package
 from gnomon.session.precision import clock_warnings, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
@@ -182,33 +182,106 @@ def _profile(
         columns = tuple(_column(lab, c, field[best], clock) for c in alive)
         if inside:
             columns = _taken_apart(lab, folder, alive, columns, clock)
-        fastest = next(c for c in columns if c.against_fastest is None)
         long = () if asked is None else sustain(lab, asked, alive, tell)
-        lab.runner.finish({"fastest": best, "median_s": fastest.wall.median_s})
-        return Profile(
-            model=request.model,
-            graph=lab.graph,
-            device=lab.device.name,
-            fingerprint=lab.device.fingerprint,
-            versions={name: probe.version for name, probe in lab.probes.items()},
-            threads=request.wish.thread_counts,
-            clock=clock,
-            columns=columns,
-            missing=tuple(lab.missing),
-            doubts=(
-                *stopped_doubts(request, lab.runner.stopped),
-                *clock_warnings(field, best, clock),
-                *doubts(lab, sensitivity),
-                *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
-            ),
-            environments=tuple(lab.runner.environments),
-            campaign=lab.runner.campaign.id,
-            record=request.database,
-            resumed=lab.runner.resumed,
-            seconds=request.used_s,
-            waited_s=request.waited_s,
-            sustained=long,
-        )
+        return _profiled(lab, sensitivity, alive, columns, clock, long)
+
+
+_TRACES = 6
+"""Turns in which kernels are timed, too."""
+
+
+def profile_by_turns(
+    requests: Sequence[Request], *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
+) -> list[Profile]:
+    """Measure several models of one device by turns: a fresh process of each, then of each again.
+
+    So what moves the machine moves all of them alike. Each is a run of its own in the results database. Raises
+    GnomonError; what was measured until then is there.
+    """
+    first = timed(requests[0])
+
+    def profiled(again: Request) -> list[Profile]:
+        each = [replace(r, time=again.time, fresh=again.fresh) for r in requests]
+        with ExitStack() as stack:
+            device = stack.enter_context(open_device(again, tell))
+            labs = [
+                stack.enter_context(
+                    open_lab(
+                        r,
+                        kind="profile",
+                        question={"by_turns": turn},
+                        watch=watch,
+                        tell=tell,
+                        device=device,
+                        beside=f"turn-{turn}-",
+                    )
+                )
+                for turn, r in enumerate(each)
+            ]
+            folders = [stack.enter_context(guarded_folder("gnomon-segments-")) for _ in labs]
+            sensitivities = [reference(lab) for lab in labs]
+            contenders = [_contenders(lab, folder) for lab, folder in zip(labs, folders, strict=True)]
+            turn = list(zip(labs, contenders, strict=True))
+            traces = min(_TRACES, again.effort.processes_least)
+            for number in range(1, again.effort.processes_least + 1):
+                effort = replace(again.effort, processes_least=number, processes_most=number)
+                # Each goes first as often as last: else a machine that gets slower makes the last one slower.
+                for lab, wanted in turn if number % 2 else reversed(turn):
+                    measured = lab.runner.measure("profile", [c.candidate for c in wanted], effort)
+                    right = [trace_of(c) for c in wanted if measured[c.key].ok]
+                    if number <= traces:
+                        lab.runner.measure("profile, traced", right, effort)
+            alive = [profile_singles(lab, wanted, traces=traces) for lab, wanted in turn]
+            found = []
+            for lab, own, sensitivity in zip(labs, alive, sensitivities, strict=True):
+                field = {c.label: lab.runner.known(c.key) for c in own}
+                clock = choose_clock(lab, field.values())
+                best = field[fastest_of(field, clock)]
+                columns = tuple(_column(lab, c, best, clock) for c in own)
+                found.append(_profiled(lab, sensitivity, own, columns, clock, ()))
+            return found
+
+    return patiently(profiled, first, tell)
+
+
+def _profiled(
+    lab: Lab,
+    sensitivity: Sensitivity,
+    alive: Sequence[Contender],
+    columns: tuple[Column, ...],
+    clock: Clock,
+    sustained: tuple[Sustained, ...],
+) -> Profile:
+    """What was found, also in the results database."""
+    request = lab.request
+    field = {c.label: lab.runner.known(c.key) for c in alive}
+    best = fastest_of(field, clock)
+    fastest = next(c for c in columns if c.against_fastest is None)
+    lab.runner.finish({"fastest": best, "median_s": fastest.wall.median_s})
+    return Profile(
+        model=request.model,
+        graph=lab.graph,
+        device=lab.device.name,
+        fingerprint=lab.device.fingerprint,
+        versions={name: probe.version for name, probe in lab.probes.items()},
+        threads=request.wish.thread_counts,
+        clock=clock,
+        columns=columns,
+        missing=tuple(lab.missing),
+        doubts=(
+            *stopped_doubts(request, lab.runner.stopped),
+            *clock_warnings(field, best, clock),
+            *doubts(lab, sensitivity),
+            *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
+        ),
+        environments=tuple(lab.runner.environments),
+        campaign=lab.runner.campaign.id,
+        record=request.database,
+        resumed=lab.runner.resumed,
+        seconds=request.used_s,
+        waited_s=request.waited_s,
+        sustained=sustained,
+    )
 
 
 def _contenders(lab: Lab, folder: Path) -> list[Contender]:

@@ -1,0 +1,90 @@
+"""Models measured by turns and compared: a real runtime, the command line, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tests.jobs.compare.test_compare import document, pair
+
+import gnomon
+from gnomon.cli.main import cli
+from gnomon.errors import UsageError
+from gnomon.jobs.compare.job import levels_of
+
+HOW: dict[str, Any] = {"runtimes": ("onnxruntime",), "processes": 4}
+
+
+def chain(path: Path, products: int) -> Path:
+    """A model of equal matrix products, one after the other, of which a call takes most of its time."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    names = ["x", *(f"t{k}" for k in range(1, products)), "y"]
+    weight = numpy_helper.from_array(np.eye(96, dtype=np.float32), "w")
+    nodes = [helper.make_node("MatMul", [names[k], "w"], [names[k + 1]], name=f"m{k}") for k in range(products)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [32, 96]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_models_are_measured_by_turns_and_each_is_a_run_of_its_own(tmp_path: Path) -> None:
+    old, new = chain(tmp_path / "old.onnx", 20), chain(tmp_path / "new.onnx", 60)
+    record = tmp_path / "record.sqlite"
+    found = gnomon.compare_models(old, new, record=record, **HOW)
+    (row,) = found.pairs[0].configurations
+    assert row.verdict == "slower" and row.ratio > 1.5
+    assert row.sessions is not None and row.sessions.known_by == "turns"
+    assert row.processes == (4, 4)
+    answers = [gnomon.answer_of_run(side.campaign, record=record) for side in found.sides]
+    assert [Path(one["model"]["path"]).name for one in answers if one] == ["old.onnx", "new.onnx"]
+    moments = [levels_of(one["columns"][0], "wall").moments_s for one in answers if one]
+    assert [side for _, side in sorted((t, k) for k in (0, 1) for t in moments[k])] == [0, 1, 1, 0, 0, 1, 1, 0]
+    again = gnomon.compare("last~1", "last", record=record).pairs[0].configurations
+    assert again == found.pairs[0].configurations, "what was measured by turns is known from the runs alone"
+
+
+def test_a_model_beside_itself_is_two_runs(tmp_path: Path) -> None:
+    model, record = chain(tmp_path / "m.onnx", 20), tmp_path / "record.sqlite"
+    found = gnomon.compare_models(model, model, record=record, **{**HOW, "processes": 2})
+    assert found.sides[0].campaign != found.sides[1].campaign
+    assert found.pairs[0].configurations[0].processes == (2, 2)
+
+
+def test_the_command_line_compares_with_what_is_beside(tmp_path: Path) -> None:
+    old, new = chain(tmp_path / "old.onnx", 20), chain(tmp_path / "new.onnx", 60)
+    words = ["profile", str(new), "--beside", str(old), "--runtime", "onnxruntime", "--processes", "3", "--quiet"]
+    record = ["--record", str(tmp_path / "record.sqlite")]
+    told = CliRunner().invoke(cli, [*words, *record], catch_exceptions=False)
+    assert told.exit_code == 0
+    assert "Measured by turns" in told.stdout and "Before: old.onnx" in told.stdout
+    made = CliRunner().invoke(cli, ["compare", "last~1", "last", "--fail-slower", "3%", "--json", *record])
+    assert made.exit_code == 1
+    assert json.loads(made.stdout)["pairs"][0]["configurations"][0]["sessions"]["known_by"] == "turns"
+
+
+@pytest.mark.parametrize("more", [["--inside"], ["--for", "10s"]])
+def test_what_does_not_go_together_is_refused(tmp_path: Path, more: list[str]) -> None:
+    told = CliRunner().invoke(cli, ["profile", "a.onnx", "--beside", "b.onnx", *more])
+    assert told.exit_code == 2 and "--beside compares models" in told.stderr
+
+
+def test_one_model_is_no_comparison() -> None:
+    with pytest.raises(UsageError, match="two models"):
+        gnomon.compare_models("a.onnx")
+
+
+def test_documents_by_turns_show_what_sessions_would_hide(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    before, after = document(rng), document(rng, level_us=5150.0)
+    assert {row.verdict for row in pair(tmp_path, before, after, sessions=0.02).pairs[0].configurations} == {"unknown"}
+    for column in after["columns"]:
+        samples = column["runs"]["samples"]
+        samples["started_at_s"] = [t + 5 for t in samples["started_at_s"]]
+    rows = pair(tmp_path, before, after, sessions=0.02).pairs[0].configurations
+    assert {row.verdict for row in rows} == {"slower"}
