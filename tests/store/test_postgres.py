@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.store.joinkit import added_once
 from tests.store.postgreskit import Server, running_server, why_not
 
 import gnomon
@@ -19,6 +20,7 @@ from gnomon.core.sample import FINISHED, Event
 from gnomon.errors import RecordError
 from gnomon.store.address import PostgresAddress
 from gnomon.store.base import COMMAND, CampaignQuery, EventQuery, RunQuery, Store, latest_unfinished
+from gnomon.store.join import join_records
 from gnomon.store.postgres import PostgresStore
 from gnomon.store.postgres_schema import STEPS, TABLES
 from gnomon.store.sqlite import SqliteStore
@@ -345,6 +347,21 @@ def test_two_import_the_same_at_once_and_one_is_killed(address: PostgresAddress,
     assert len(before) in (0, 401)
     gnomon.import_runs(file, record=address)
     assert sorted(blocks(address, "c1")) == sorted([failed_run().block, *range(400)])
+
+
+def test_several_import_overlapping_records_at_the_same_moment(address: PostgresAddress, tmp_path: Path) -> None:
+    assert added_once(address.url, tmp_path)["campaigns"] == 8
+
+
+def test_what_was_joined_is_held_no_longer(address: PostgresAddress, tmp_path: Path) -> None:
+    file = record_of(tmp_path / "there.sqlite", 3)
+    with (
+        SqliteStore.read(Path(file)) as there,
+        PostgresStore.open(address) as one,
+        PostgresStore.open(address) as other,
+    ):
+        assert [join_records(there, store).runs for store in (one, other)] == [4, 0]
+        assert list(other.query(CampaignQuery(held=True))) == []
 
 
 def _locked(address: PostgresAddress) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
@@ -48,6 +48,7 @@ class SqlStore(ABC):
     def __init__(self, address: RecordAddress, held: Held) -> None:
         self.address = address
         self._held = held
+        self._briefly: list[str] | None = None
 
     @abstractmethod
     def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -58,17 +59,35 @@ class SqlStore(ABC):
         """How many rows were added, which are safe when this returns. RecordError."""
 
     @abstractmethod
-    def whole(self) -> AbstractContextManager[None]:
-        """What is added within the block is in the record at its end; nothing of it where it raises or is killed."""
+    def _at_once(self) -> AbstractContextManager[None]:
+        """A transaction for as long as the block lasts; who else wants one waits. RecordError."""
 
     @abstractmethod
     def close(self) -> None:
         """Release the database, and the campaigns that the store holds. Safe to call twice."""
 
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is added within the block is in the record at its end; nothing of it where it raises or is killed.
+
+        Campaigns that are opened in it are held until then: who waits for its own such block may want them next.
+        """
+        self._briefly = []
+        try:
+            with self._at_once():
+                yield
+        finally:
+            briefly, self._briefly = self._briefly, None
+            for campaign in briefly:
+                self._held.give_up(campaign)
+
     def open_campaign(self, campaign: Campaign) -> None:
         """Add the campaign, unless it is there, and hold it; see `Store`."""
         row = rows.from_campaign(campaign)
         fresh = self._held.take(campaign.id)  # before it is in the record, where another may find it
+        if fresh and self._briefly is not None:
+            self._briefly.append(campaign.id)
+            fresh = False
         try:
             self._add(campaign, row)
         except BaseException:
