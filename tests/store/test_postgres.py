@@ -169,6 +169,25 @@ def test_several_make_the_record_at_once(address: PostgresAddress) -> None:
         assert blocks(address, f"c{number}") == list(range(5))
 
 
+def test_an_older_record_is_brought_up_to_date_by_its_owner(
+    server: Server, database: str, address: PostgresAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr("gnomon.store.postgres.STEPS", STEPS[:1])
+        role = appender(server, database, address)
+        with PostgresStore.open(address) as store:
+            store.open_campaign(sample_campaign())
+            store.append("c1", sample_run())
+    with pytest.raises(RecordError, match=f"is an older gnomon's: schema 1, this one needs {len(STEPS)}") as refused:
+        PostgresStore.open(PostgresAddress(url=server.url(database, role)))
+    assert "as the role that owns it" in refused.value.hint
+    PostgresStore.open(address).close()
+    with PostgresStore.open(PostgresAddress(url=server.url(database, role))) as store:
+        assert list(store.query(CampaignQuery())) == [sample_campaign()]
+        store.append("c1", sample_run(block=1))
+    assert blocks(address, "c1") == [0, 1]
+
+
 def test_a_role_without_rights_is_told_what_it_needs(server: Server, database: str, address: PostgresAddress) -> None:
     role = f"{database}_nobody"
     server.run(f"CREATE ROLE {role} LOGIN")

@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
+from gnomon.core.codec import dumps
 from gnomon.core.sample import FINISHED, REOPENED, Campaign, Event, Run
 from gnomon.errors import RecordError
 from gnomon.store import rows
 from gnomon.store.address import RecordAddress
-from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
+from gnomon.store.base import CELL, CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
 
 if TYPE_CHECKING:
     from gnomon.store.base import Store
@@ -23,6 +24,10 @@ _PAGE_ROWS = 256
 _IS_FINISHED = (
     f"COALESCE((SELECT CASE e.name WHEN '{FINISHED}' THEN 1 ELSE 0 END FROM events e WHERE e.campaign = t.seq"  # noqa: S608
     f" AND e.name IN ('{FINISHED}', '{REOPENED}') ORDER BY e.seq DESC LIMIT 1), 0) = ?"
+)
+_IS_OF_CELL = (
+    f"t.seq IN (SELECT e.campaign FROM events e WHERE e.name = '{CELL}' AND e.data = ? AND NOT EXISTS"  # noqa: S608
+    f" (SELECT 1 FROM events l WHERE l.campaign = e.campaign AND l.name = '{CELL}' AND l.seq > e.seq))"
 )
 
 
@@ -136,6 +141,7 @@ class SqlStore(ABC):
                 "kind = ?": query.kind,
                 "model_digest = ?": query.model_digest,
                 _IS_FINISHED: None if query.finished is None else int(query.finished),
+                _IS_OF_CELL: None if query.cell is None else dumps(query.cell),
             }
             found = self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
             held = query.held
