@@ -52,7 +52,7 @@ def test_every_document_is_drawn_without_a_word(browser: Page, tmp_path: Path, n
 def test_numbers_that_are_not_known_are_drawn_by_no_script(browser: Page, tmp_path: Path) -> None:
     made = json.loads(json.dumps(place_document(placement())))
     for row in made["operators"]:
-        row["times_s"] = {label: math.nan for label in row["times_s"]}
+        row["times_s"] = dict.fromkeys(row["times_s"], math.nan)
     for one in made["contenders"]:
         for found in filter(None, (one["measured"], one["cpu"])):
             found |= {"low_s": math.nan, "high_s": math.inf, "p99_s": math.nan}
