@@ -1,8 +1,7 @@
 """The exported trace read by a real tool: what is behind the Performance panel of Chromium's DevTools.
 
-`chrome://tracing` is not in Debian's Chromium any more, and Perfetto's trace processor is in none of the indexes of
-packages that gnomon uses. This reader keeps no counters of other programs: `test_exports.py` holds those against the
-format.
+`chrome://tracing` is not in Debian's Chromium any more. This reader keeps no counters of other programs: those are read
+by Perfetto's trace processor (`test_trace_in_perfetto.py`).
 """
 
 from __future__ import annotations
