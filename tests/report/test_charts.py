@@ -68,6 +68,12 @@ def test_what_is_not_known_has_no_place_and_all_else_is_inside(values: list[Valu
                 found.drawn(one)
 
 
+def test_values_that_are_as_far_apart_as_can_be_are_inside() -> None:
+    found = axis([Value(value=2.0, low=1.2e-308)], 100, 500)
+    drawn = found.drawn(Value(value=2.0, low=1.2e-308))
+    assert 100 <= drawn.low < drawn.at <= 500
+
+
 def test_an_end_that_is_not_known_is_at_the_value() -> None:
     found = axis([Value(value=1.0), Value(value=2.0, low=math.nan, high=math.inf)], 0, 100)
     drawn = found.drawn(Value(value=2.0, low=math.nan, high=math.inf))

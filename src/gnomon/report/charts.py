@@ -94,7 +94,9 @@ def axis(values: Sequence[Value], start: float, end: float, *, most: int = 6, ev
 
 def _place(value: float, low: float, high: float, start: float, end: float, logarithmic: bool) -> float:
     value = min(max(value, low), high)
-    share = math.log(value / low) / math.log(high / low) if logarithmic else (value - low) / (high - low)
+    if logarithmic:
+        value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may be beyond a float
+    share = (value - low) / (high - low)
     return round(start + share * (end - start), 2)
 
 
