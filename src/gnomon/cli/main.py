@@ -103,17 +103,25 @@ def write_answer(
     `report` writes that report where it is not the one of the document's format, which takes the `settings`.
     RecordError where the page fails, once all else is written.
     """
-    from gnomon.api.document import report_of
-
-    of_format = None if report is not None else report_of(document)
-    if as_json or (report is None and of_format is None):
+    if as_json:
         write_json(document)
     elif report is not None:
         report()
-    elif of_format is not None:
-        write_report(of_format, document, **settings)
+    else:
+        _write_report_of(document, **settings)
     if html is not None:
         _write_html(document, html, as_json=as_json)
+
+
+def _write_report_of(document: dict[str, Any], **settings: object) -> None:
+    """Write the report of a document's format; the document itself where that has none."""
+    from gnomon.api.document import report_of
+
+    report = report_of(document)
+    if report is None:
+        write_json(document)
+    else:
+        write_report(report, document, **settings)
 
 
 def _write_html(document: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
