@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 import signal
@@ -10,10 +11,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from tests.devices import labgridkit
@@ -21,10 +23,13 @@ from tests.devices.labgridkit import Lab, options, service
 from tests.devices.shell import adbkit
 from tests.devices.shell.sshkit import SshServer, becomes, ssh_server
 
+from gnomon.children import labgrid_child
 from gnomon.devices import labgrid
 from gnomon.devices.config import DeviceConfig, device_from
+from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.opening import opened, resolve
 from gnomon.errors import DeviceError, RuntimeMissingError
+from gnomon.system.stopping import pause
 from gnomon.testing.device import DeviceContract
 
 pytestmark = [pytest.mark.devices]
@@ -211,6 +216,104 @@ def test_what_was_killed_with_all_it_started_is_cleaned_by_the_next_visit(board:
     assert [line.split()[2] for line in running.held()] == ["p1"]
     with opened(config("labgrid:p2", board)):
         assert [line.split()[2] for line in running.held()] == ["p2"]
+
+
+def test_what_is_left_by_who_dies_while_it_is_waited_for_is_released(
+    board: SshServer, running: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labgrid, "_LOOK_AGAIN_S", 0.1)
+    before = set(keepers())
+    with another(board) as process:
+        (keeper,) = set(keepers()) - before
+
+        def both_die(sentence: str) -> None:
+            os.kill(keeper, signal.SIGKILL)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+        with opened(config("labgrid:p1", board), on_wait=both_die) as device:
+            assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What visits ask the coordinator, and its answers."""
+    monkeypatch.setattr(labgrid, "_LOOK_AGAIN_S", 0.1)
+    told: list[tuple[str, Any]] = []
+    ask = labgrid._Visit.ask
+
+    def heard(visit: labgrid._Visit, do: str, **job: Any) -> Any:
+        told.append((do, answer := ask(visit, do, **job)))
+        return answer
+
+    monkeypatch.setattr(labgrid._Visit, "ask", heard)
+    return told
+
+
+def test_a_reservation_is_asked_for_while_the_lease_here_is_waited_for(
+    board: SshServer, running: Lab, asked: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls = 0
+    with ExitStack() as other:
+        other.enter_context(lease(lease_folder(), "labgrid-p1"))
+
+        def waits(seconds: float) -> None:
+            nonlocal polls
+            polls = [do for do, _ in asked].count("poll")
+            other.close() if polls == 3 else pause(seconds)
+
+        monkeypatch.setattr("gnomon.devices.lease.pause", waits)
+        with opened(config("labgrid:p1", board)) as device:
+            assert device.run(["true"], env={}, timeout_s=60).ok
+    assert polls >= 3
+
+
+def test_a_reservation_that_is_lost_while_the_lease_here_is_waited_for_ends_the_visit(
+    board: SshServer, running: Lab, asked: list[tuple[str, Any]]
+) -> None:
+    def lost(sentence: str) -> None:
+        (token,) = [answer["token"] for do, answer in asked if do == "reserve"]
+        running.client("cancel-reservation", token)
+
+    with (
+        lease(lease_folder(), "labgrid-p1"),
+        pytest.raises(DeviceError, match=r"refuses \(poll\): Reservation .* does not exist"),
+        opened(config("labgrid:p1", board), on_wait=lost),
+    ):
+        raise AssertionError
+
+
+def test_what_cannot_be_given_back_keeps_nothing_else() -> None:
+    pytest.importorskip("labgrid", reason="labgrid is not installed: pip install '.[labgrid]'")
+    asked: list[str] = []
+
+    class Stub:
+        async def ReleasePlace(self, request: Any) -> None:
+            asked.append(request.placename)
+            if request.placename in ("p1", "p2"):
+                raise RuntimeError(f"no {request.placename} any more")
+
+        async def GetReservations(self, request: Any) -> Any:
+            return SimpleNamespace(reservations=[SimpleNamespace(owner=by, token=f"of {by}") for by in ("me", "you")])
+
+        async def CancelReservation(self, request: Any) -> None:
+            asked.append(request.token)
+            raise RuntimeError("it is gone")
+
+    class Session:
+        stub = Stub()
+        places: ClassVar[dict[str, Any]] = {
+            name: SimpleNamespace(name=name, acquired=by)
+            for name, by in (("p1", "me"), ("p2", "me"), ("p3", "you"), ("p4", "me"))
+        }
+
+        async def sync_with_coordinator(self) -> bool:
+            return True
+
+    with pytest.raises(RuntimeError) as told:
+        asyncio.run(labgrid_child._Lab(Session(), "here").free("me"))
+    assert asked == ["p1", "p2", "p4", "of me"]
+    assert str(told.value) == ("place p1: no p1 any more; place p2: no p2 any more; reservation of me: it is gone")
 
 
 def test_what_is_wrong_is_told_with_what_to_do(board: SshServer, running: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

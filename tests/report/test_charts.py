@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.report.charts import Value, axis
+from gnomon.report.vega import intervals, scatter
 
 NUMBERS = st.floats(1e-9, 1e9)
 
@@ -45,3 +50,45 @@ def test_an_axis_may_go_up() -> None:
 def test_an_axis_of_nothing_or_of_one_number(values: list[Value]) -> None:
     found = axis(values, 0, 100)
     assert found.high > found.low
+
+
+ANY = st.none() | st.sampled_from([math.nan, math.inf, -math.inf]) | st.floats(-1e12, 1e12) | NUMBERS
+
+
+@given(st.lists(st.builds(Value, value=ANY, low=ANY, high=ANY), max_size=8), st.booleans())
+def test_what_is_not_known_has_no_place_and_all_else_is_inside(values: list[Value], even: bool) -> None:
+    found = axis(values, 100, 500, even=even)
+    assert all(100 <= tick.at <= 500 for tick in found.ticks)
+    for one in values:
+        if one.known:
+            drawn = found.drawn(one)
+            assert all(100 <= at <= 500 for at in (drawn.at, drawn.low, drawn.high))
+        else:
+            with pytest.raises(ValueError, match="not known"):
+                found.drawn(one)
+
+
+def test_values_that_are_as_far_apart_as_can_be_are_inside() -> None:
+    found = axis([Value(value=2.0, low=1.2e-308)], 100, 500)
+    drawn = found.drawn(Value(value=2.0, low=1.2e-308))
+    assert 100 <= drawn.low < drawn.at <= 500
+
+
+def test_an_end_that_is_not_known_is_at_the_value() -> None:
+    found = axis([Value(value=1.0), Value(value=2.0, low=math.nan, high=math.inf)], 0, 100)
+    drawn = found.drawn(Value(value=2.0, low=math.nan, high=math.inf))
+    assert drawn.at == drawn.low == drawn.high
+    assert Value(value=2.0, low=None, high=3.0).times(10) == Value(value=20.0, low=None, high=30.0)
+
+
+@given(st.lists(st.fixed_dictionaries({"label": st.just("a"), "value": ANY, "low": ANY, "high": ANY})))
+def test_bars_of_notebooks_hold_no_number_that_is_none(rows: list[dict[str, Any]]) -> None:
+    shown = json.loads(json.dumps(intervals(rows, "ms"), allow_nan=False))["data"]["values"]
+    assert [row["value"] for row in shown] == [row["value"] for row in rows if Value(value=row["value"]).known]
+
+
+@given(st.lists(st.fixed_dictionaries({"label": st.just("a"), "kind": st.just("b"), "x": ANY, "y": ANY, "x_low": ANY})))
+def test_points_of_notebooks_hold_no_number_that_is_none(rows: list[dict[str, Any]]) -> None:
+    shown = json.loads(json.dumps(scatter(rows, ("x", "y")), allow_nan=False))["data"]["values"]
+    assert all(math.isfinite(row["x"]) and math.isfinite(row["y"]) for row in shown)
+    assert len(shown) == sum(Value(value=row["x"]).known and Value(value=row["y"]).known for row in rows)

@@ -104,6 +104,17 @@ def test_what_is_measured_for_here_is_left_alone(tmp_path: Path) -> None:
         assert held(here, "one") == ([], [])
 
 
+def test_what_was_joined_is_held_no_longer(tmp_path: Path) -> None:
+    with records(tmp_path) as (there, here), SqliteStore.open(tmp_path / "here.sqlite") as other:
+        here.open_campaign(campaign("own"))
+        for block in range(2):
+            there.open_campaign(campaign("one"))
+            there.append("one", sampled(block))
+            assert join_records(there, (here, other)[block]).runs == 1
+        assert held(here, "one")[0] == [sampled(0), sampled(1)]
+        assert [c.id for c in other.query(CampaignQuery(held=True))] == ["own"]
+
+
 def lines_of(store: SqliteStore) -> bytes:
     return "".join(f"{line}\n" for line in write_lines(store, reversed(list(store.query(CampaignQuery()))))).encode()
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.store.joinkit import added_once
 from tests.store.postgreskit import Server, running_server, why_not
 
 import gnomon
@@ -19,6 +20,7 @@ from gnomon.core.sample import FINISHED, Event
 from gnomon.errors import RecordError
 from gnomon.store.address import PostgresAddress
 from gnomon.store.base import COMMAND, CampaignQuery, EventQuery, RunQuery, Store, latest_unfinished
+from gnomon.store.join import join_records
 from gnomon.store.postgres import PostgresStore
 from gnomon.store.postgres_schema import STEPS, TABLES
 from gnomon.store.sqlite import SqliteStore
@@ -165,6 +167,25 @@ def test_several_make_the_record_at_once(address: PostgresAddress) -> None:
         assert process.returncode == 0
     for number in range(3):
         assert blocks(address, f"c{number}") == list(range(5))
+
+
+def test_an_older_record_is_brought_up_to_date_by_its_owner(
+    server: Server, database: str, address: PostgresAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr("gnomon.store.postgres.STEPS", STEPS[:1])
+        role = appender(server, database, address)
+        with PostgresStore.open(address) as store:
+            store.open_campaign(sample_campaign())
+            store.append("c1", sample_run())
+    with pytest.raises(RecordError, match=f"is an older gnomon's: schema 1, this one needs {len(STEPS)}") as refused:
+        PostgresStore.open(PostgresAddress(url=server.url(database, role)))
+    assert "as the role that owns it" in refused.value.hint
+    PostgresStore.open(address).close()
+    with PostgresStore.open(PostgresAddress(url=server.url(database, role))) as store:
+        assert list(store.query(CampaignQuery())) == [sample_campaign()]
+        store.append("c1", sample_run(block=1))
+    assert blocks(address, "c1") == [0, 1]
 
 
 def test_a_role_without_rights_is_told_what_it_needs(server: Server, database: str, address: PostgresAddress) -> None:
@@ -345,6 +366,21 @@ def test_two_import_the_same_at_once_and_one_is_killed(address: PostgresAddress,
     assert len(before) in (0, 401)
     gnomon.import_runs(file, record=address)
     assert sorted(blocks(address, "c1")) == sorted([failed_run().block, *range(400)])
+
+
+def test_several_import_overlapping_records_at_the_same_moment(address: PostgresAddress, tmp_path: Path) -> None:
+    assert added_once(address.url, tmp_path)["campaigns"] == 8
+
+
+def test_what_was_joined_is_held_no_longer(address: PostgresAddress, tmp_path: Path) -> None:
+    file = record_of(tmp_path / "there.sqlite", 3)
+    with (
+        SqliteStore.read(Path(file)) as there,
+        PostgresStore.open(address) as one,
+        PostgresStore.open(address) as other,
+    ):
+        assert [join_records(there, store).runs for store in (one, other)] == [4, 0]
+        assert list(other.query(CampaignQuery(held=True))) == []
 
 
 def _locked(address: PostgresAddress) -> bool:

@@ -510,6 +510,19 @@ def test_a_visit_is_sampled_once_but_may_fail_often(path: Path) -> None:
         assert list(store.query(RunQuery(campaign="c1"))) == kept
 
 
+def test_who_looks_for_a_cell_looks_at_no_other_campaign(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        asked: list[str] = []
+        store._db.set_trace_callback(asked.append)
+        assert list(store.query(CampaignQuery(kind="profile", finished=True, cell={"suite": "s", "cell": "c"}))) == []
+        store._db.set_trace_callback(None)
+        (statement,) = asked
+        plan = [row[-1] for row in store._db.execute(f"EXPLAIN QUERY PLAN {statement}")]
+    assert not [step for step in plan if step.startswith("SCAN")], plan
+    assert any("events_by_cell (data=?)" in step for step in plan), plan
+
+
 def test_an_upgrade_that_fails_leaves_the_old_record(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(GOLDEN, path)
     monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, ("CREATE TABLE fresh (x)", "no SQL at all")))

@@ -17,11 +17,12 @@ def write_report(
     out: str | PathLike[str] = "report.html",
     record: RecordLike | None = None,
     changed: Iterable[str] = (),
+    sessions: float = 0.02,
 ) -> int:
     """Write one page in HTML that shows runs and needs nothing else; returns how many bytes it has.
 
-    Each is named as for `compare`; of several, later ones are compared with the first, and `changed` says what was
-    changed on purpose. The page holds the documents of the runs: `compare` and this function read it. Raises
+    Each is named as for `compare`; of several, later ones are compared with the first, where `changed` and `sessions`
+    mean what they mean there. The page holds the documents of the runs: `compare` and this function read it. Raises
     GnomonError.
     """
     from gnomon.jobs.html.job import write_report as write
@@ -29,7 +30,7 @@ def write_report(
 
     names = [str(one) for one in runs]
     found = None if record is None else record_address(record)
-    return write(names, Path(out), record=found, changed=tuple(changed))
+    return write(names, Path(out), record=found, changed=tuple(changed), sessions=sessions)
 
 
 def publish(record: RecordLike | None = None, *, out: str | PathLike[str]) -> Published:

@@ -80,16 +80,28 @@ class _Lab:
         return {}
 
     async def free(self, by: str) -> dict[str, Any]:
-        """Release all that a session's name has, and take it out of all lines."""
+        """Release all that a session's name has, and take it out of all lines; what fails of it ends nothing else."""
+        failed: list[str] = []
+
+        async def done(what: str, call: Any) -> Any:
+            try:
+                return await call
+            except Exception as error:  # labgrid's own, or gRPC's
+                failed.append(f"{what}: {_words(error)}")
+
+        stub = self._session.stub
         await self._sync()
         for place in self._session.places.values():
             if place.acquired == by:
                 released = self._pb.ReleasePlaceRequest(placename=place.name, fromuser=by)
-                await self._session.stub.ReleasePlace(released)
-        lines = await self._session.stub.GetReservations(self._pb.GetReservationsRequest())
-        for line in lines.reservations:
+                await done(f"place {place.name}", stub.ReleasePlace(released))
+        lines = await done("reservations", stub.GetReservations(self._pb.GetReservationsRequest()))
+        for line in lines.reservations if lines else ():
             if line.owner == by:
-                await self._session.stub.CancelReservation(self._pb.CancelReservationRequest(token=line.token))
+                cancelled = self._pb.CancelReservationRequest(token=line.token)
+                await done(f"reservation {line.token}", stub.CancelReservation(cancelled))
+        if failed:
+            raise RuntimeError("; ".join(failed))
         return {}
 
     async def resources(self, place: str) -> dict[str, Any]:

@@ -10,10 +10,12 @@ import gc
 import os
 import re
 import resource
+import shlex
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,7 +24,7 @@ import click
 
 import gnomon
 from gnomon.cli.help import VERBOSE, Group, command
-from gnomon.errors import GnomonError, UsageError
+from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.report.plain import clean, json_text
 
 if TYPE_CHECKING:
@@ -77,31 +79,72 @@ class LazyGroup(Group):
         return super().resolve_command(ctx, args)
 
 
+_PRINTED: ContextVar[bool] = ContextVar("_PRINTED", default=False)
+"""Whether the command has printed its document: there is one on the standard output, also where what follows fails."""
+
+
 def write_json(document: dict[str, Any] | list[Any]) -> None:
     """The document on the standard output, indented; a number that is not finite becomes null."""
     sys.stdout.write(json_text(document))
     sys.stdout.flush()
+    _PRINTED.set(True)
 
 
-def write_html(document: Mapping[str, Any], out: Path | None) -> None:
-    """Write the page of a document where --html names a file, and say so on the standard error."""
-    if out is not None:
-        from gnomon.api.html import write_page
+def write_answer(
+    document: dict[str, Any],
+    *,
+    as_json: bool,
+    html: Path | None = None,
+    report: Callable[[], None] | None = None,
+    **settings: object,
+) -> None:
+    """Write a document as --json asks for it, or as its report; then its page where --html names a file.
 
-        size = write_page(document, out)
-        click.echo(f"gnomon: the page is {out} ({size:,} bytes)", err=True)
+    `report` writes that report where it is not the one of the document's format, which takes the `settings`.
+    RecordError where the page fails, once all else is written.
+    """
+    if as_json:
+        write_json(document)
+    elif report is not None:
+        report()
+    else:
+        _write_report_of(document, **settings)
+    if html is not None:
+        _write_html(document, html, as_json=as_json)
 
 
-def write_answer(document: dict[str, Any], *, as_json: bool, html: Path | None = None) -> None:
-    """Write a document as --json asks for it, or as its report; and its page where --html names a file."""
+def _write_report_of(document: dict[str, Any], **settings: object) -> None:
+    """Write the report of a document's format; the document itself where that has none."""
     from gnomon.api.document import report_of
 
-    write_html(document, html)
     report = report_of(document)
-    if as_json or report is None:
+    if report is None:
         write_json(document)
     else:
-        write_report(report, document)
+        write_report(report, document, **settings)
+
+
+def _write_html(document: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
+    """Write the page of a document, and say so on the standard error."""
+    from gnomon.api.html import write_page
+
+    try:
+        size = write_page(document, out)
+    except Exception as error:  # whatever draws it: all else was written, and the page can be had without measuring
+        if os.environ.get("GNOMON_DEBUG") == "1":
+            traceback.print_exc()
+        told = f"the page {out} cannot be drawn: {type(error).__name__}: {error}"
+        run, record = document.get("campaign"), document.get("record")
+        if run and record:
+            again = f"gnomon report {run[:8]} --record {shlex.quote(str(record))} -o FILE.html"
+        elif as_json:
+            again = "gnomon report DOCUMENT.json -o FILE.html, of what was printed"
+        else:
+            again = "the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json -o FILE.html"
+        raise RecordError(
+            error.message if isinstance(error, GnomonError) else told, hint=f"It can be drawn again: {again}"
+        ) from error
+    click.echo(f"gnomon: the page is {out} ({size:,} bytes)", err=True)
 
 
 def report_page() -> Page:
@@ -219,6 +262,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def run(args: Sequence[str]) -> int:
     """Run the command line; returns the exit code, having told any error."""
     as_json = "--json" in args
+    _PRINTED.set(False)
     # numpy's matrices are small here: threads cost several times what they bring, and take cores from what is measured.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Looking for garbage after every 700 objects took an eighth of the time of profiling a small space (perf, one run).
@@ -235,7 +279,7 @@ def run(args: Sequence[str]) -> int:
         return _fail(as_json, "usage", error.format_message(), f"See: {where} --help", error.exit_code)
     except (click.Abort, KeyboardInterrupt, Terminated) as end:
         kept = "interrupted: what was measured is kept; the same command goes on from there"
-        if as_json:
+        if as_json and not _PRINTED.get():
             write_json({"error": {"kind": "interrupted", "message": kept, "hint": ""}})
         print(kept, file=sys.stderr)
         return 143 if isinstance(end, Terminated) else 130
@@ -280,7 +324,7 @@ def _kind(error: GnomonError) -> str:
 
 
 def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
-    if as_json:
+    if as_json and not _PRINTED.get():
         write_json({"error": {"kind": kind, "message": message, "hint": hint}})
     print(f"error: {clean(message, lines=True)}", file=sys.stderr)
     if hint:

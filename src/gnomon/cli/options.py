@@ -49,7 +49,7 @@ html_option = click.option(
     metavar="FILE",
     help="Write one page in HTML with all of it, which needs nothing else.",
 )
-"""Of jobs whose document `write_html` of `gnomon.cli.main` then writes as a page."""
+"""Of jobs whose document `write_answer` of `gnomon.cli.main` then writes as a page too."""
 
 
 def _option(name: str, *more: str, **settings: Any) -> tuple[str, Decorator]:

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +40,9 @@ BOOT_S = 120.0
 
 _WAIT_S = 3600.0
 _ASK_AGAIN_S = 0.5
+_LOOK_AGAIN_S = 10.0
+"""So often is looked whether who has the place has died, and a reservation is asked for that waits for a lease here:
+labgrid forgets one that nobody asks for in a minute."""
 _ANSWER_S = 60.0
 _POWER_S = 180.0
 _ANSWERS_S = 5.0
@@ -93,6 +96,7 @@ class _Visit:
         self.user = f"{host}/{user or getpass.getuser()}"
         session = f"gnomon-{os.getpid()}-{secrets.token_hex(3)}@{host}"
         self._left = re.compile(rf"gnomon-[0-9]+-[0-9a-f]{{6}}@{re.escape(self.user)}")
+        self._stuck: dict[str, str] = {}
         kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED}
         self._env = kept | {"LG_HOSTNAME": session, "LG_USERNAME": self.user.partition("/")[2]}
 
@@ -139,43 +143,66 @@ class _Visit:
                     yield self.address.key
                 return
         with self._kept():
-            name = self._reserved(on_wait)
-            with lease(lease_folder(), _lease(name), on_wait=on_wait):
+            line = self._reserved(on_wait)
+            name = line["place"]
+            with lease(lease_folder(), _lease(name), on_wait=on_wait, meanwhile=self._keeping(line["token"])):
                 self.ask("acquire", place=name)
                 yield name
 
-    def _reserved(self, on_wait: OnWait | None) -> str:
-        """Stand in line until a place is kept for this visit; its name."""
+    def _reserved(self, on_wait: OnWait | None) -> Mapping[str, Any]:
+        """Stand in line until a place is kept for this visit: the reservation, which names it."""
         key = self._key()
         tags = dict(tag.split("=") for tag in key[1:].split(",")) if key.startswith("@") else {"name": key}
-        line = self.ask("reserve", tags=tags)
-        deadline_s, looked, who = time.monotonic() + _WAIT_S, False, ""
+        line: Mapping[str, Any] = self.ask("reserve", tags=tags)
+        deadline_s, who = time.monotonic() + _WAIT_S, ""
+        look_s = time.monotonic() + _ASK_AGAIN_S  # not at once: a place that is just given back is no reason to wait
         while line["standing"] == "waiting":
-            if looked and not who:
-                who = self._who()
-                if on_wait is not None:
+            late = time.monotonic() > deadline_s
+            if late or time.monotonic() >= look_s:
+                first, who = not who, self._who()
+                look_s = time.monotonic() + _LOOK_AGAIN_S
+                if first and on_wait is not None:
                     on_wait(Waiting(f"{who} in labgrid: waiting for it to end"))
-            looked = True
-            if time.monotonic() > deadline_s:
+            if late:
                 hint = f"Wait for it to be released, or see who has it: labgrid-client -x {self.coordinator} who"
                 raise DeviceError(f"{self.address} is not free: {who}", hint=hint, transient=True, busy=True)
             pause(_ASK_AGAIN_S)
             line = self.ask("poll", token=line["token"])
+        self._check(line)
+        _chosen.setdefault(self.address, line["place"])
+        return line
+
+    def _keeping(self, token: str) -> Callable[[], None]:
+        """Asks for a reservation now and then while something else is waited for; DeviceError once it is lost."""
+        asked_s = time.monotonic()
+
+        def again() -> None:
+            nonlocal asked_s
+            if time.monotonic() - asked_s >= _LOOK_AGAIN_S:
+                asked_s = time.monotonic()
+                self._check(self.ask("poll", token=token))
+
+        return again
+
+    def _check(self, line: Mapping[str, Any]) -> None:
+        """DeviceError unless a reservation has its place."""
         if not line["place"]:
             raise DeviceError(
                 f"labgrid's reservation of {self.address} is {line['standing']}",
                 hint="Start again; see: labgrid-client reservations",
                 transient=True,
             )
-        return _chosen.setdefault(self.address, line["place"])
 
     def _key(self) -> str:
         """The name of the place, or "@" and its tags."""
         return _chosen.get(self.address, self.address.key)
 
     def _who(self) -> str:
-        """Who has what is wanted, in a clause."""
-        held = [f"{place['acquired'] or 'a reservation'} has {place['name']}" for place in self._wanted()]
+        """Who has what is wanted, in a clause. What the dead have left of it is released."""
+        held = [
+            f"{place['acquired'] or 'a reservation'} has {place['name']}{self._stuck.get(place['acquired'], '')}"
+            for place in self._wanted()
+        ]
         return ", ".join(held[:5]) + (f" and {len(held) - 5} more" if len(held) > 5 else "")
 
     def _wanted(self) -> list[Any]:
@@ -184,8 +211,11 @@ class _Visit:
         for place in places:
             by = place["acquired"] or ""
             if self._left.fullmatch(by) and lease_holder(lease_folder(), _lease(place["name"])) is None:
-                with contextlib.suppress(DeviceError):  # another visit does the same at this moment
+                try:
                     self.ask("free", by=by)
+                    place["acquired"] = ""
+                except DeviceError as error:  # a reason to wait, and told where it is waited for
+                    self._stuck[by] = f", whose process has ended, and which cannot be released: {error.message}"
         key = self._key()
         tags = set(key[1:].split(",")) if key.startswith("@") else None
         found = [

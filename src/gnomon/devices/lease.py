@@ -168,11 +168,17 @@ def lease_holder(folder: Path, name: str) -> str | None:
 
 @contextmanager
 def lease(
-    folder: Path, name: str, *, on_wait: Callable[[str], None] | None = None, wait_s: float = 3600
+    folder: Path,
+    name: str,
+    *,
+    on_wait: Callable[[str], None] | None = None,
+    meanwhile: Callable[[], object] | None = None,
+    wait_s: float = 3600,
 ) -> Iterator[None]:
     """Hold the device `name` for as long as the block lasts, across processes, first come first served.
 
-    While somebody else holds it or was there before, `on_wait` is told once who, and the call waits up to `wait_s`.
+    While somebody else holds it or was there before, `on_wait` is told once who, and the call waits up to `wait_s`;
+    `meanwhile` is called again and again, and ends the wait where it raises.
     The lease ends with its process, however that ends: see `Lease`. DeviceError if the wait was not enough
     or the file cannot be made.
     """
@@ -199,6 +205,8 @@ def lease(
                     busy=True,
                 )
             pause(_RETRY_S)
+            if meanwhile is not None:
+                meanwhile()
             with _opening(folder, name):
                 owner = held.take()
         yield

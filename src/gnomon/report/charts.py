@@ -14,11 +14,21 @@ _FAR = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A number with its interval, of which either end may not be known."""
+    """A number with its interval, of which either end may not be known; nor is what is not finite."""
 
-    value: float
+    value: float | None
     low: float | None = None
     high: float | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a number, without which nothing can be drawn."""
+        return finite(self.value) is not None
+
+    def times(self, factor: float) -> Value:
+        """The same in another unit."""
+        value, low, high = (None if one is None else one * factor for one in (self.value, self.low, self.high))
+        return Value(value=value, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +60,26 @@ class Axis:
     ticks: tuple[Tick, ...]
 
     def place(self, value: float) -> float:
-        """Pixels of a value; one that lies outside is put at the end."""
+        """Pixels of a finite value; one that lies outside is put at the end."""
         return _place(value, self.low, self.high, self.start, self.end, self.logarithmic)
 
     def drawn(self, found: Value) -> Drawn:
-        """A value with its interval in pixels."""
-        low = found.value if found.low is None else found.low
-        high = found.value if found.high is None else found.high
-        return Drawn(at=self.place(found.value), low=self.place(low), high=self.place(high))
+        """A value with its interval in pixels. ValueError where it is not known."""
+        at = finite(found.value)
+        if at is None:
+            raise ValueError("what is not known has no place")
+        low, high = (at if (end := finite(one)) is None else end for one in (found.low, found.high))
+        return Drawn(at=self.place(at), low=self.place(low), high=self.place(high))
+
+
+def finite(number: float | None) -> float | None:
+    """The number, and None for one that is not finite."""
+    return number if number is not None and math.isfinite(number) else None
 
 
 def axis(values: Sequence[Value], start: float, end: float, *, most: int = 6, even: bool = False) -> Axis:
     """An axis that holds all the values with their intervals and some room; an `even` one is never logarithmic."""
-    known = [one for v in values for one in (v.value, v.low, v.high) if one is not None and math.isfinite(one)]
+    known = [one for v in values for end in (v.value, v.low, v.high) if (one := finite(end)) is not None]
     low, high = min(known, default=0.0), max(known, default=1.0)
     logarithmic = not even and low > 0 and high / low > _FAR
     if logarithmic:
@@ -77,7 +94,9 @@ def axis(values: Sequence[Value], start: float, end: float, *, most: int = 6, ev
 
 def _place(value: float, low: float, high: float, start: float, end: float, logarithmic: bool) -> float:
     value = min(max(value, low), high)
-    share = math.log(value / low) / math.log(high / low) if logarithmic else (value - low) / (high - low)
+    if logarithmic:
+        value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may be beyond a float
+    share = (value - low) / (high - low)
     return round(start + share * (end - start), 2)
 
 

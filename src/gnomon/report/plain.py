@@ -41,21 +41,22 @@ def json_text(document: Mapping[str, Any] | Sequence[Any]) -> str:
 def _indented(value: Any, end: str) -> str:
     """JSON of a value, whose last line ends where `end`, a line end with blanks, leads to."""
     if not isinstance(value, Mapping | list | tuple) or not value:
-        return _row(value)
+        return json_row(value)
     further = end + " "
     if isinstance(value, Mapping):
-        items = [f"{_row(str(key))}: {_indented(item, further)}" for key, item in value.items()]
+        items = [f"{json_row(str(key))}: {_indented(item, further)}" for key, item in value.items()]
         return f"{{{further}{f',{further}'.join(items)}{end}}}"
     if all(kind in _PLAIN for kind in set(map(type, value))):
-        return _row(value)
+        return json_row(value)
     return f"[{further}{f',{further}'.join([_indented(item, further) for item in value])}{end}]"
 
 
-def _row(value: Any) -> str:
+def json_row(value: Any, *, separators: tuple[str, str] | None = None) -> str:
+    """JSON of a value in one line; a number that is not finite becomes null."""
     try:
-        return json.dumps(value, allow_nan=False)
+        return json.dumps(value, allow_nan=False, separators=separators)
     except ValueError:
-        return json.dumps(finite(value), allow_nan=False)
+        return json.dumps(finite(value), allow_nan=False, separators=separators)
 
 
 def finite(value: Any) -> Any:

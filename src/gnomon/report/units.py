@@ -61,8 +61,10 @@ def energy(joules: float | None) -> str:
     return f"{digits(value)} {unit[:-1]}J"
 
 
-def duration(seconds: float) -> str:
-    """How long something takes, for waiting: "8 s", "3 min 20 s", "2 h 5 min"."""
+def duration(seconds: float | None) -> str:
+    """How long something takes, for waiting: "8 s", "3 min 20 s", "2 h 5 min"; "-" where unknown."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -93,9 +95,9 @@ def percent(part: float | None) -> str:
     return f"{round(part * 100, 1) + 0.0:+.1f} %"  # adding 0 makes -0.0 a plain one
 
 
-def share(part: float) -> str:
-    """A part of a whole: "82 %"."""
-    return f"{part * 100:.0f} %"
+def share(part: float | None) -> str:
+    """A part of a whole: "82 %"; "-" where unknown."""
+    return "-" if part is None or not math.isfinite(part) else f"{part * 100:.0f} %"
 
 
 def small(value: float | None) -> str:

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gnomon.report.plain import finite
+
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 """Names the version; nothing is fetched from there."""
 
 
+def _known(rows: Sequence[Mapping[str, Any]], needed: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows that have what is drawn of them, with null for all else that is not known: JSON has no NaN."""
+    made: list[dict[str, Any]] = [finite(row) for row in rows]
+    return [row for row in made if all(row[name] is not None for name in needed)]
+
+
 def intervals(rows: Sequence[Mapping[str, Any]], title: str) -> dict[str, Any]:
-    """A bar a row (`label`, `value`) with its interval (`low` to `high`, null: not known); `title` names the values."""
-    sort = [row["label"] for row in rows]
+    """A bar a row (`label`, `value`) with its interval (`low` to `high`, null: not known); `title` names the values.
+
+    A row without a value is left out; what is not finite is not known.
+    """
+    shown = _known(rows, ("value",))
+    sort = [row["label"] for row in shown]
     label = {"field": "label", "type": "nominal", "sort": sort, "title": None, "axis": {"labelLimit": 240}}
     return {
         "$schema": SCHEMA,
-        "data": {"values": [dict(row) for row in rows]},
+        "data": {"values": shown},
         "encoding": {"y": label},
         "layer": [
             {
@@ -32,7 +44,10 @@ def intervals(rows: Sequence[Mapping[str, Any]], title: str) -> dict[str, Any]:
 
 
 def scatter(rows: Sequence[Mapping[str, Any]], titles: tuple[str, str]) -> dict[str, Any]:
-    """A point a row (`label`, `x`, `y`, `kind`) with intervals (`x_low`, `x_high`, ..); `titles` are of the axes."""
+    """A point a row (`label`, `x`, `y`, `kind`) with intervals (`x_low`, `x_high`, ..); `titles` are of the axes.
+
+    As in `intervals`, rows without both values are left out.
+    """
 
     def axis(field: str, title: str) -> dict[str, Any]:
         return {"field": field, "type": "quantitative", "title": title, "scale": {"zero": False}}
@@ -60,4 +75,4 @@ def scatter(rows: Sequence[Mapping[str, Any]], titles: tuple[str, str]) -> dict[
             "color": {"field": "kind", "type": "nominal", "title": None},
         },
     }
-    return {"$schema": SCHEMA, "data": {"values": [dict(row) for row in rows]}, "layer": [*rules, points]}
+    return {"$schema": SCHEMA, "data": {"values": _known(rows, ("x", "y"))}, "layer": [*rules, points]}

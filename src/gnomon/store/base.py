@@ -32,8 +32,8 @@ ASKING_CELL: ContextVar[Mapping[str, str] | None] = ContextVar("ASKING_CELL", de
 class CampaignQuery:
     """Campaigns, the newest first; each field that is not None narrows the answer.
 
-    `finished` asks whether the last event "finished" or "reopened" is "finished". `held` asks whether another store
-    that is open, and whose process lives, has opened the campaign.
+    `finished` asks whether the last event "finished" or "reopened" is "finished", `cell` whether the last event `CELL`
+    says that. `held` asks whether another store that is open, and whose process lives, has opened the campaign.
     """
 
     id: str | None = None
@@ -41,6 +41,7 @@ class CampaignQuery:
     kind: str | None = None
     model_digest: str | None = None
     finished: bool | None = None
+    cell: Mapping[str, str] | None = None
     held: bool | None = None
 
 

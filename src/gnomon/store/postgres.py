@@ -23,6 +23,8 @@ _IDLE_S, _ASKED_EACH_S, _UNANSWERED = 30, 10, 3
 """A connection whose other end vanished is given up after a minute: its campaigns are free again."""
 _PATIENCE_S = 20.0
 """What a killed process held is free once the server has seen that its connection ended."""
+_MOMENT_S = 2.0
+"""Who joins records holds a campaign for a moment after others see what came of it."""
 _ASKED_AGAIN_S = 0.01
 
 _VALUES = "Integers have 64 bits and texts are Unicode without NUL."
@@ -107,8 +109,8 @@ class PostgresStore(SqlStore):
             return int(self._db.execute(statement.replace("?", "%s"), values).rowcount)
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
-        """What is added within the block is in the record at its end; see `SqlStore`. Others wait at their own such."""
+    def _at_once(self) -> Iterator[None]:
+        """A transaction; others wait at their own such."""
         with _translated(self.address), self._db.transaction():
             self._db.execute("SELECT pg_advisory_xact_lock(%s)", (_number("all at once"),))
             yield
@@ -125,10 +127,12 @@ class _HeldInServer:
         """Hold the campaign; returns whether that is new. RecordError if another store holds it."""
         if campaign in self._own:
             return False
+        deadline = time.monotonic() + _MOMENT_S
         with _translated(self._address):
             while not self._db.execute("SELECT pg_try_advisory_lock(%s)", (_number(campaign),)).fetchone()[0]:
-                if self.by_another(campaign):
+                if self.by_another(campaign) and time.monotonic() > deadline:
                     raise held_elsewhere(campaign)
+                time.sleep(_ASKED_AGAIN_S)
         self._own.add(campaign)
         return True
 

@@ -70,5 +70,7 @@ CREATE TRIGGER {table}_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}
 
 STEPS: tuple[tuple[str, ...], ...] = (
     (*_TABLES.split(";"), _REFUSE, *(_REFUSED.format(table=table) for table in TABLES)),
+    # Of all events those alone that are looked for by what they say.
+    ("CREATE INDEX events_by_cell ON events (data) WHERE name = 'cell'",),
 )
 """The statements of each step: a record has had STEPS[:v], where v is the greatest number in `steps`."""

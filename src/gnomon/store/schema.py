@@ -98,6 +98,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     tuple(_VIEWS.split(";")),
     (*_VISITS.split(";"), _ONCE),
+    # Of all events those alone that are looked for by what they say.
+    ("CREATE INDEX events_by_cell ON events (data) WHERE name = 'cell'",),
 )
 """The statements of each version: a record of version v has had STEPS[:v]."""
 

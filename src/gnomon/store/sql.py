@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
+from gnomon.core.codec import dumps
 from gnomon.core.sample import FINISHED, REOPENED, Campaign, Event, Run
 from gnomon.errors import RecordError
 from gnomon.store import rows
 from gnomon.store.address import RecordAddress
-from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
+from gnomon.store.base import CELL, CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
 
 if TYPE_CHECKING:
     from gnomon.store.base import Store
@@ -23,6 +24,10 @@ _PAGE_ROWS = 256
 _IS_FINISHED = (
     f"COALESCE((SELECT CASE e.name WHEN '{FINISHED}' THEN 1 ELSE 0 END FROM events e WHERE e.campaign = t.seq"  # noqa: S608
     f" AND e.name IN ('{FINISHED}', '{REOPENED}') ORDER BY e.seq DESC LIMIT 1), 0) = ?"
+)
+_IS_OF_CELL = (
+    f"t.seq IN (SELECT e.campaign FROM events e WHERE e.name = '{CELL}' AND e.data = ? AND NOT EXISTS"  # noqa: S608
+    f" (SELECT 1 FROM events l WHERE l.campaign = e.campaign AND l.name = '{CELL}' AND l.seq > e.seq))"
 )
 
 
@@ -48,6 +53,7 @@ class SqlStore(ABC):
     def __init__(self, address: RecordAddress, held: Held) -> None:
         self.address = address
         self._held = held
+        self._briefly: list[str] | None = None
 
     @abstractmethod
     def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -58,17 +64,35 @@ class SqlStore(ABC):
         """How many rows were added, which are safe when this returns. RecordError."""
 
     @abstractmethod
-    def whole(self) -> AbstractContextManager[None]:
-        """What is added within the block is in the record at its end; nothing of it where it raises or is killed."""
+    def _at_once(self) -> AbstractContextManager[None]:
+        """A transaction for as long as the block lasts; who else wants one waits. RecordError."""
 
     @abstractmethod
     def close(self) -> None:
         """Release the database, and the campaigns that the store holds. Safe to call twice."""
 
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is added within the block is in the record at its end; nothing of it where it raises or is killed.
+
+        Campaigns that are opened in it are held until then: who waits for its own such block may want them next.
+        """
+        self._briefly = []
+        try:
+            with self._at_once():
+                yield
+        finally:
+            briefly, self._briefly = self._briefly, None
+            for campaign in briefly:
+                self._held.give_up(campaign)
+
     def open_campaign(self, campaign: Campaign) -> None:
         """Add the campaign, unless it is there, and hold it; see `Store`."""
         row = rows.from_campaign(campaign)
         fresh = self._held.take(campaign.id)  # before it is in the record, where another may find it
+        if fresh and self._briefly is not None:
+            self._briefly.append(campaign.id)
+            fresh = False
         try:
             self._add(campaign, row)
         except BaseException:
@@ -117,6 +141,7 @@ class SqlStore(ABC):
                 "kind = ?": query.kind,
                 "model_digest = ?": query.model_digest,
                 _IS_FINISHED: None if query.finished is None else int(query.finished),
+                _IS_OF_CELL: None if query.cell is None else dumps(query.cell),
             }
             found = self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
             held = query.held

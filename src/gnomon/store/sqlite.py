@@ -102,8 +102,8 @@ class SqliteStore(SqlStore):
             return self._db.execute(statement, values).rowcount
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
-        """What is added within the block is in the record at its end; see `SqlStore`. Who else writes waits."""
+    def _at_once(self) -> Iterator[None]:
+        """A transaction; who else writes waits."""
         with _translated(self.path):
             self._db.execute("BEGIN IMMEDIATE")
         try:

@@ -20,6 +20,7 @@ import pytest
 from gnomon.core.sample import FINISHED, REOPENED, Campaign, Context, Event, Failure, OperatorSamples, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.store.base import (
+    CELL,
     CampaignQuery,
     EventQuery,
     RunQuery,
@@ -118,6 +119,20 @@ class StoreContract:
                 assert list(store.query(CampaignQuery(finished=not finished))) == []
             assert latest_unfinished(store, "k") is None
             assert latest_of(store, "k") == sample_campaign()
+
+    def test_a_campaign_is_found_by_the_cell_that_it_was_last_measured_for(self, reopen: Reopen) -> None:
+        one, other = {"suite": "s", "cell": "caf\u00e9"}, {"suite": "s", "cell": "b"}
+        with closing(reopen()) as store:
+            for id, cells in (("c1", (one,)), ("c2", (one, other)), ("c3", (other, one)), ("c4", ()), ("c5", (one,))):
+                store.open_campaign(sample_campaign(id))
+                for cell in cells:
+                    store.append(id, Event(name=CELL, at_s=1.0, data=cell))
+                store.append(id, Event(name="other", at_s=1.0, data=other))
+            store.append("c3", Event(name=FINISHED, at_s=1.0))
+            assert [c.id for c in store.query(CampaignQuery(cell=one))] == ["c5", "c3", "c1"]
+            assert [c.id for c in store.query(CampaignQuery(cell=other))] == ["c2"]
+            assert [c.id for c in store.query(CampaignQuery(cell=one, finished=True))] == ["c3"]
+            assert list(store.query(CampaignQuery(cell={"suite": "s"}))) == []
 
     def test_runs_are_counted(self, reopen: Reopen) -> None:
         with closing(reopen()) as store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,19 @@ def test_every_document_is_drawn_without_a_word(browser: Page, tmp_path: Path, n
     assert found.value(f"{links}.length") == 0
     torn = "[...document.querySelectorAll('svg.chart path')].filter((one) => /NaN|undefined|None/.test(one.outerHTML))"
     assert found.value(f"{torn}.length") == 0
+
+
+def test_numbers_that_are_not_known_are_drawn_by_no_script(browser: Page, tmp_path: Path) -> None:
+    made = json.loads(json.dumps(place_document(placement())))
+    for row in made["operators"]:
+        row["times_s"] = dict.fromkeys(row["times_s"], math.nan)
+    for one in made["contenders"]:
+        for found in filter(None, (one["measured"], one["cpu"])):
+            found |= {"low_s": math.nan, "high_s": math.inf, "p99_s": math.nan}
+    for one in made["environments"]:
+        one |= {"others_share": math.nan, "steal_share": math.inf}
+    found = opened(browser, tmp_path, made)
+    assert found.value("/NaN|Infinity|undefined/.test(document.querySelector('main').innerHTML)") is False
 
 
 def test_what_traces_tell_is_drawn_where_nothing_was_run(browser: Page, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import gnomon
 from gnomon.cli.main import cli
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.compare.job import compare
+from gnomon.jobs.compare.report import headline
 from gnomon.jobs.compare.sides import read_run
 from gnomon.jobs.html.blocks import Chart
 from gnomon.jobs.html.job import write_page
@@ -113,11 +114,11 @@ def test_headings_of_tables_have_a_scope_and_charts_a_name() -> None:
     assert ("html", {"lang": "en"}) in elements.found
 
 
-def sides(folder: Path) -> list[str]:
+def sides(folder: Path, factor: float = 1.3) -> list[str]:
     rng = np.random.default_rng(3)
     paths = [folder / "a.json", folder / "b.json"]
-    for path, factor in zip(paths, (1.0, 1.3), strict=True):
-        path.write_text(json.dumps(profile(rng, level_us=5000.0 * factor)), encoding="utf-8")
+    for path, times in zip(paths, (1.0, factor), strict=True):
+        path.write_text(json.dumps(profile(rng, level_us=5000.0 * times)), encoding="utf-8")
     return list(map(str, paths))
 
 
@@ -143,6 +144,21 @@ def test_the_command_writes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert told.exit_code == 0
     assert told.output == f"report.html: {Path('report.html').stat().st_size:,} bytes\n"
     assert "What changed" in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_what_runs_differ_by_is_said_as_for_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
+    names, out = sides(tmp_path, 1.04), tmp_path / "page.html"
+    for sessions, verdict in (("2%", "unknown"), ("0%", "slower")):
+        said = ["--sessions", sessions]
+        told = CliRunner().invoke(cli, ["report", *names, "-o", str(out), *said], catch_exceptions=False)
+        assert told.exit_code == 0
+        compared = CliRunner().invoke(cli, ["compare", *names, "--json", *said], catch_exceptions=False)
+        rows = [row for pair in json.loads(compared.output)["pairs"] for row in pair["configurations"]]
+        assert {row["verdict"] for row in rows} == {verdict}
+        assert f'<p class="answer">{headline(json.loads(compared.output))}</p>' in out.read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match="sessions cannot differ"):
+        gnomon.write_report(*names, out=out, sessions=-0.1)
 
 
 def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:

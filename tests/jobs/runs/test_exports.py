@@ -8,9 +8,12 @@ from typing import Any
 
 import onnx
 import pytest
+from tests.jobs.html.kit import hostile
+from tests.jobs.test_job_documents import FOUND, large
 
 import gnomon
 from gnomon.errors import ModelError, RecordError
+from gnomon.jobs.compare.sides import CONFIGURATIONS
 from gnomon.jobs.runs.answers import keep
 from gnomon.jobs.runs.exports import chrome_trace
 from gnomon.models.load import load
@@ -33,46 +36,76 @@ STATE = {
     "on_battery": None,
 }
 
+NUMBER, NAME = {"type": "integer", "minimum": 0}, {"type": "string", "minLength": 1}
+TIME = {"type": "number", "minimum": 0}
+
+
+def event(phase: str, args: dict[str, Any], name: dict[str, Any] = NAME, **more: Any) -> dict[str, Any]:
+    """An event of a kind: these properties, all of them, and no others."""
+    known = {"ph": {"const": phase}, "name": name, "pid": NUMBER, "tid": NUMBER, "args": args, **more}
+    return {"type": "object", "properties": known, "required": list(known), "additionalProperties": False}
+
+
+def described(name: str, argument: str, kind: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an event that describes a process or a thread."""
+    args = {"type": "object", "properties": {argument: kind}, "required": [argument], "additionalProperties": False}
+    return event("M", args, {"const": name})
+
+
 TRACE = {
     "type": "object",
     "required": ["traceEvents", "displayTimeUnit"],
+    "additionalProperties": False,
     "properties": {
         "displayTimeUnit": {"enum": ["ms", "ns"]},
+        "otherData": {"type": "object"},
         "traceEvents": {
             "type": "array",
             "items": {
-                "type": "object",
-                "required": ["ph", "pid", "tid", "name"],
                 "oneOf": [
-                    {
-                        "properties": {
-                            "ph": {"const": "X"},
-                            "ts": {"type": "number", "minimum": 0},
-                            "dur": {"type": "number", "minimum": 0},
-                        },
-                        "required": ["ts", "dur"],
-                    },
-                    {
-                        "properties": {
-                            "ph": {"const": "C"},
-                            "ts": {"type": "number", "minimum": 0},
-                            "args": {"additionalProperties": {"type": "number"}},
-                        },
-                        "required": ["ts", "args"],
-                    },
-                    {
-                        "properties": {
-                            "ph": {"const": "M"},
-                            "name": {"enum": ["process_name", "thread_name", "thread_sort_index"]},
-                        },
-                        "required": ["args"],
-                    },
+                    event("X", {"type": "object"}, cat=NAME, ts=TIME, dur=TIME),
+                    event(
+                        "C", {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number"}}, ts=TIME
+                    ),
+                    described("process_name", "name", NAME),
+                    described("thread_name", "name", NAME),
+                    described("thread_sort_index", "sort_index", {"type": "integer"}),
                 ],
             },
         },
     },
 }
 """What the description of the Trace Event Format says of the three kinds of events that are written."""
+
+
+def well_formed(text: str) -> list[dict[str, Any]]:
+    """The events of a trace that keeps to the Trace Event Format, in the text that viewers read.
+
+    Beside the schema: what is told of a process or a thread is told once, and of each that has slices; the slices of a
+    thread lie within each other or apart, which viewers need to stack them; no number is NaN or infinite.
+    """
+    trace = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    jsonschema.validate(trace, TRACE)
+    events: list[dict[str, Any]] = trace["traceEvents"]
+    names = [
+        (e["name"], e["pid"], *([] if e["name"] == "process_name" else [e["tid"]])) for e in events if e["ph"] == "M"
+    ]
+    assert len(names) == len(set(names))
+    for e in events:
+        if e["ph"] == "X":
+            assert ("process_name", e["pid"]) in names and ("thread_name", e["pid"], e["tid"]) in names
+        elif e["ph"] == "C":
+            assert ("process_name", e["pid"]) in names
+    for track in {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"}:
+        slices = [e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == track]
+        open_until: list[int] = []
+        for e in sorted(slices, key=lambda e: (e["ts"], -e["dur"])):
+            begin, end = round(e["ts"] * 1000), round(e["ts"] * 1000) + round(e["dur"] * 1000)
+            while open_until and open_until[-1] <= begin:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1], e["name"]
+            open_until.append(end)
+    return events
 
 
 def column(label: str, *, traced: bool = True) -> dict[str, Any]:
@@ -148,9 +181,7 @@ def test_samples_are_read_back_by_pyarrow_as_the_csv_has_them(record: Path, tmp_
 
 def test_a_trace_has_a_track_a_configuration_with_its_kernels_in_order(record: Path, tmp_path: Path) -> None:
     (out,) = gnomon.export_run_as("perfetto", out=tmp_path / "trace.json", record=record)
-    trace = json.loads(out.read_text(encoding="utf-8"))
-    jsonschema.validate(trace, TRACE)
-    events = trace["traceEvents"]
+    events = well_formed(out.read_text(encoding="utf-8"))
     tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert tracks == {(1, 1): "one", (2, 1): "one", (1, 2): "two", (2, 2): "two"}
     call, *kernels = [e for e in events if e["ph"] == "X" and e["pid"] == 1]
@@ -168,6 +199,16 @@ def test_a_trace_has_a_track_a_configuration_with_its_kernels_in_order(record: P
     assert counters["temperature of cpu (C)"] == (2e6, 41.5)
     assert counters["load average of 1 min"] == (2e6, 0.5)
     assert "frequency of core 1 (MHz)" not in counters
+
+
+@pytest.mark.parametrize("name", [n for n, found in FOUND.items() if found["format"] in CONFIGURATIONS])
+def test_the_trace_of_every_answer_keeps_to_the_format(name: str) -> None:
+    assert well_formed(json.dumps(chrome_trace(FOUND[name]), allow_nan=False))
+
+
+def test_the_trace_of_a_large_model_and_of_hostile_names_keep_to_the_format() -> None:
+    for made in (large(), hostile()):
+        assert well_formed(json.dumps(chrome_trace(made), allow_nan=False))
 
 
 def test_kernels_of_a_track_lie_within_their_call_without_overlapping(record: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.store.joinkit import added_once
 
 import gnomon
 from gnomon.core.sample import FINISHED, Event
@@ -77,3 +78,7 @@ def test_what_cannot_be_joined_leaves_nothing(tmp_path: Path) -> None:
         gnomon.import_runs(tmp_path / "none", record=one)
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".sqlite") == ["damaged.jsonl"]
     assert not (tmp_path / "all.sqlite").exists()
+
+
+def test_several_import_overlapping_records_at_the_same_moment(tmp_path: Path) -> None:
+    assert added_once(str(tmp_path / "record.sqlite"), tmp_path)["campaigns"] == 8

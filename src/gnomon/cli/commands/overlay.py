@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import write_answer, write_html, write_json, write_report
+from gnomon.cli.main import write_answer, write_report
 from gnomon.cli.options import device_options, ferules, gone, html_option, proof_options, shape_option, tune_options
 from gnomon.errors import InfeasibleError
 
@@ -64,18 +64,18 @@ def collect(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
             options["device"] = device
             documents += api.overlay_collect(logs, **rest, **options)
     whole = {"format": "gnomon-overlay-collected", "version": 1, "collected": documents}
-    write_html(whole, html)
-    if as_json:
-        write_json(whole)
-        return
-    from gnomon.jobs.overlay.report import collect_report, collected_next, nothing_close
 
-    for document in documents:
-        write_report(collect_report, document)
-    if documents:
-        write_report(collected_next, [str(log) for log in logs], documents)
-    else:
-        write_report(nothing_close)
+    def report() -> None:
+        from gnomon.jobs.overlay.report import collect_report, collected_next, nothing_close
+
+        for document in documents:
+            write_report(collect_report, document)
+        if documents:
+            write_report(collected_next, [str(log) for log in logs], documents)
+        else:
+            write_report(nothing_close)
+
+    write_answer(whole, as_json=as_json, html=html, report=report)
 
 
 @overlay.command(short_help="Choose one configuration a layer, and write what can be deployed.")
@@ -127,14 +127,10 @@ def analyze(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
             options |= {"on_progress": show.watch, "on_message": show.tell}
             parts = api.overlay_deploy(analysis, prove=prove, devices=devices, **rest, **options)
             document |= {**parts, "notes": [*document["notes"], *parts["notes"]]}
-    if plot is not None:
-        from gnomon.jobs.overlay.picture import layer_pictures, network_picture
+        if plot is not None:
+            from gnomon.cli.pictures import draw_overlay
 
-        document["pictures"] = [str(path) for path in layer_pictures(document, analysis.series(), plot)]
-        if document["network"]:
-            for kind in ("svg", "png"):
-                network_picture(document, plot / f"network.{kind}")
-                document["pictures"].append(str(plot / f"network.{kind}"))
+            document["pictures"] = draw_overlay(document, analysis.series(), plot, show.tell)
     write_answer(document, as_json=as_json, html=html)
     if not document["layers"]:
         click.get_current_context().exit(InfeasibleError.exit_code)

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_html, write_json, write_report
+from gnomon.cli.main import write_answer, write_json, write_report
 from gnomon.cli.options import html_option, measuring_options, options_of, unique
 from gnomon.cli.values import BoundValue, TuningValue
 
@@ -181,13 +181,7 @@ def pareto(
         to = picture or (found.package / "front" if found.package else None)
         if to is not None:
             document["pictures"] = draw_pareto(document, to, show.tell)
-    write_html(document, html)
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.pareto.report import pareto_report
-
-        write_report(pareto_report, document, own_record=own_record)
+    write_answer(document, as_json=as_json, html=html, own_record=own_record)
     refused = found.verified is not None and not (found.verified.ok or found.verified.skipped)
     return _REFUSED if refused else 0
 

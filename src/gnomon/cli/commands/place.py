@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_answer, write_html, write_json, write_report
+from gnomon.cli.main import write_answer
 from gnomon.cli.options import html_option, measuring_options, options_of
 from gnomon.cli.values import Span
 
@@ -78,8 +78,9 @@ def place(
         words = click.get_current_context().find_root().obj
         before = api.placed_before(model, words if isinstance(words, tuple) else (), record=values["record"])
         if before is not None and before["package"] == str(destination):
-            write_html(before, html)
-            _shown_again(before, as_json, values["record"] is not None)
+            write_answer(before, as_json=as_json, html=html, own_record=values["record"] is not None)
+            if not as_json:
+                click.echo("gnomon: this was found before; --overwrite (or --fresh) measures again", err=True)
             return
     with Show(quiet=quiet) as show:
         options = options_of(values)
@@ -96,24 +97,7 @@ def place(
         document = place_document(found)
         if picture and found.package is not None:
             document["pictures"] = draw(document, found.package, show.tell)
-    write_html(document, html)
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.place.report import place_report
-
-        write_report(place_report, document, own_record=values["record"] is not None)
-
-
-def _shown_again(document: dict[str, Any], as_json: bool, own_record: bool) -> None:
-    """Show what the same command found before, whose package is there."""
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.place.report import place_report
-
-    write_report(place_report, document, own_record=own_record)
-    click.echo("gnomon: this was found before; --overwrite (or --fresh) measures again", err=True)
+    write_answer(document, as_json=as_json, html=html, own_record=values["record"] is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,13 +138,7 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
             if asked.picture and result.placement is not None and result.placement.package is not None:
                 own = device["placement"]
                 own["pictures"] = draw(own, result.placement.package, partial(show.tell, result.name))
-    write_html(document, asked.html)
-    if asked.as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.place.report import fleet_report
-
-        write_report(fleet_report, document)
+    write_answer(document, as_json=asked.as_json, html=asked.html)
 
 
 @command(short_help="Measure a model whole on every backend, end to end and per operator.")
@@ -228,14 +206,7 @@ def profile(
             on_message=show.tell,
             **options_of(values),
         )
-    document = profile_document(found)
-    write_html(document, html)
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.place.report import profile_report
-
-        write_report(profile_report, document, own_record=values["record"] is not None)
+    write_answer(profile_document(found), as_json=as_json, html=html, own_record=values["record"] is not None)
 
 
 def _compared(models: tuple[Path, ...], html: Path | None, as_json: bool, quiet: bool, values: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import write_report
-from gnomon.cli.options import changed_option
+from gnomon.cli.options import changed_option, sessions_option
 from gnomon.cli.values import RECORD, complete_run
 
 if TYPE_CHECKING:
@@ -28,9 +28,12 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     default=Path("report.html"),
     help="The page, which is replaced where it is there.  [default: report.html]",
 )
+@sessions_option
 @changed_option
 @RECORD
-def report(runs: tuple[str, ...], out: Path, changed: tuple[str, ...], record: RecordAddress | None) -> None:
+def report(
+    runs: tuple[str, ...], out: Path, sessions: float, changed: tuple[str, ...], record: RecordAddress | None
+) -> None:
     """Write one page in HTML that shows each RUN, and of several what changed since the first.
 
     A RUN is named as for gnomon compare. The page needs no network and no other file, and holds the documents of the
@@ -39,5 +42,5 @@ def report(runs: tuple[str, ...], out: Path, changed: tuple[str, ...], record: R
     from gnomon.api.html import write_report as write_page
     from gnomon.jobs.html.report import written_report
 
-    size_bytes = write_page(*runs, out=out, record=record, changed=changed)
+    size_bytes = write_page(*runs, out=out, record=record, changed=changed, sessions=sessions)
     write_report(written_report, out, size_bytes)

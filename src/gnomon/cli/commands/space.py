@@ -243,11 +243,11 @@ def front(profile_dir: Path, picture: Path | None, html: Path | None, **values: 
             **options_of(values),
         )
     document = done.document()
+    write_answer(document, as_json=as_json, html=html)
     if picture is not None:
         from gnomon.jobs.space.picture import front_picture
 
         front_picture(document, picture)
-    write_answer(document, as_json=as_json, html=html)
 
 
 @space.command(short_help="Build, train and measure mixed networks that the choice implies.")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import report_page, write_answer, write_html, write_json, write_report
+from gnomon.cli.main import report_page, write_answer, write_json, write_report
 from gnomon.cli.options import device_options, ferules, html_option, only_device, shape_option, tune_options
 from gnomon.cli.values import Seconds
 from gnomon.errors import MeasurementError, UsageError
@@ -114,15 +114,15 @@ def tune(model: Path, html: Path | None, **values: Any) -> None:
             options["device"] = device
             documents.append(api.tune(model, search=search, shapes=shapes, **rest, **options).document())
     whole = documents[0] if len(documents) == 1 else {"format": "gnomon-tuned", "version": 1, "tuned": documents}
-    write_html(whole, html)
-    if as_json:
-        write_json(whole)
-    else:
+
+    def report() -> None:
         from gnomon.jobs.tune.report import tune_report, tuned_next
 
         for document in documents:
             write_report(tune_report, document)
         write_report(tuned_next, documents)
+
+    write_answer(whole, as_json=as_json, html=html, report=report)
     for document in documents:
         _end((document["network"] or {}).get("failure"))
 

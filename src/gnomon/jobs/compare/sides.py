@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from gnomon.core.strict_json import Strict
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.runs.answers import answer_of
 from gnomon.jobs.runs.job import find_campaign, open_record
+from gnomon.report.plain import json_row
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, Store
 
@@ -182,6 +182,6 @@ def machine_runs(sides: Sequence[Side], record: RecordAddress | None) -> list[Si
 
 def embedded(document: Mapping[str, Any], number: int = 1) -> str:
     """The element of a page in HTML that holds its first document, or one with a number, and is read again."""
-    text = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
+    text = json_row(document, separators=(",", ":")).replace("<", "\\u003c")
     which = "" if number == 1 else f"-{number}"
     return f'<script type="application/json" id="gnomon-document{which}">{text}</script>'

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gnomon.report import units
-from gnomon.report.charts import Axis, Drawn, Value, axis
+from gnomon.report.charts import Axis, Drawn, Value, axis, finite
 
 WIDTH = 940
 _ROW = 26
@@ -145,9 +146,10 @@ class Point:
 def in_rows(title: str, x_title: str, rows: Sequence[tuple[str, Value, str, str]], *, name: str = "") -> Chart:
     """Values with intervals, a row each: its label, the value, how that is told, and its kind as in `Point`.
 
-    Of very many rows the first are drawn, and a note says so.
+    Rows without a number are left out, and of very many the first are drawn; a note says so.
     """
-    shown = rows[:_MOST_MARKS]
+    known = [row for row in rows if row[1].known]
+    shown = known[:_MOST_MARKS]
     scale = axis([value for _, value, _, _ in shown], 290, WIDTH - 110)
     marks = []
     for k, (label, value, told, kind) in enumerate(shown):
@@ -162,7 +164,8 @@ def in_rows(title: str, x_title: str, rows: Sequence[tuple[str, Value, str, str]
                 kind=kind,
             )
         )
-    left = len(rows) - len(shown)
+    left = len(known) - len(shown)
+    more = f"The first {len(shown)} of {len(known)}{name and ' ' + name}; the table has all." if left > 0 else ""
     return Chart(
         title=title,
         width=WIDTH,
@@ -170,7 +173,7 @@ def in_rows(title: str, x_title: str, rows: Sequence[tuple[str, Value, str, str]
         x=scale,
         x_title=f"{x_title}{_logarithmic(scale)}",
         marks=tuple(marks),
-        note=f"The first {len(shown)} of {len(rows)}{name and ' ' + name}; the table has all." if left > 0 else "",
+        note=_noted(more, len(rows) - len(known)),
     )
 
 
@@ -181,7 +184,7 @@ def scattered(
     *,
     equal: bool = False,
     width: int = WIDTH,
-    lines: Sequence[tuple[str, Sequence[tuple[float, float]]]] = (),
+    lines: Sequence[tuple[str, Sequence[tuple[float | None, float | None]]]] = (),
     height: int = 400,
     even: bool = False,
     note: str = "",
@@ -191,14 +194,16 @@ def scattered(
     `lines` go through values, each with a class as in `Chart.ways`.
     """
     bottom = height - 50.0
-    across, up = [p.x for p in points], [p.y for p in points]
-    for _, through in lines:
+    known = [p for p in points if p.x.known and p.y.known]
+    drawn = [(kind, _known(through)) for kind, through in lines]
+    across, up = [p.x for p in known], [p.y for p in known]
+    for _, through in drawn:
         across += [Value(value=one) for one, _ in through]
         up += [Value(value=one) for _, one in through]
     both = [*across, *up]
     x = axis(both if equal else across, 90, width - 40, even=even)
     y = axis(both if equal else up, bottom, 20)
-    marks = tuple(Mark(label=p.label, told=p.told, x=x.drawn(p.x), y=y.drawn(p.y), kind=p.kind) for p in points)
+    marks = tuple(Mark(label=p.label, told=p.told, x=x.drawn(p.x), y=y.drawn(p.y), kind=p.kind) for p in known)
     return Chart(
         title=title,
         width=width,
@@ -211,11 +216,23 @@ def scattered(
         line=(90, bottom, width - 40, 20) if equal else None,
         ways=tuple(
             ("M" + "L".join(f"{x.place(a)} {y.place(b)}" for a, b in through), kind)
-            for kind, through in lines
+            for kind, through in drawn
             if through
         ),
-        note=note,
+        note=_noted(note, len(points) - len(known)),
     )
+
+
+def _known(through: Sequence[tuple[float | None, float | None]]) -> list[tuple[float, float]]:
+    """The places of a line that are known."""
+    places = [(finite(a), finite(b)) for a, b in through]
+    return [(a, b) for a, b in places if a is not None and b is not None]
+
+
+def _noted(note: str, unknown: int) -> str:
+    """A chart's note, and how many of what it is of are not drawn, as they have no number."""
+    left = f"Not drawn, as it is not known: {unknown}." if unknown else ""
+    return " ".join(filter(None, (note, left)))
 
 
 def _logarithmic(scale: Axis) -> str:
@@ -235,17 +252,12 @@ def apart(marks: Sequence[Mark]) -> tuple[Mark, ...]:
 
 def shade(share: float | None) -> int | None:
     """The shade of a share of 1: the darkest from 1 on, none for what is not known."""
-    return None if share is None else min(SHADES - 1, max(0, round(share * (SHADES - 1))))
+    return None if share is None or math.isnan(share) else round(min(max(share, 0.0), 1.0) * (SHADES - 1))
 
 
-def ms(seconds: float | None) -> float | None:
-    """Milliseconds."""
-    return None if seconds is None else seconds * 1e3
-
-
-def timed(seconds: float, low_s: float | None = None, high_s: float | None = None) -> Value:
+def timed(seconds: float | None, low_s: float | None = None, high_s: float | None = None) -> Value:
     """A time in milliseconds with its interval, as charts have it."""
-    return Value(value=seconds * 1e3, low=ms(low_s), high=ms(high_s))
+    return Value(value=seconds, low=low_s, high=high_s).times(1e3)
 
 
 def told_time(seconds: float | None, low_s: float | None = None, high_s: float | None = None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import RecordError, UsageError
-from gnomon.jobs.compare.job import compare_sides
+from gnomon.jobs.compare.job import SESSIONS, compare_sides
 from gnomon.jobs.compare.sides import CONFIGURATIONS, Side, read_run
 from gnomon.jobs.documents import DOCUMENTS
 from gnomon.jobs.html.page import page
@@ -21,12 +21,17 @@ _FORMATS = frozenset(f"gnomon-{name}" for name in DOCUMENTS)
 
 
 def write_report(
-    names: Sequence[str], out: Path, *, record: RecordAddress | None = None, changed: Iterable[str] = ()
+    names: Sequence[str],
+    out: Path,
+    *,
+    record: RecordAddress | None = None,
+    changed: Iterable[str] = (),
+    sessions: float = SESSIONS,
 ) -> int:
     """Write the page of the runs that words name, as `read_run` takes them; returns how many bytes it has.
 
-    Of several, later ones are compared with the first, where all of them have configurations; `changed` as in
-    `compare`. GnomonError where a run is not found, or the file cannot be written.
+    Of several, later ones are compared with the first, where all of them have configurations; `changed` and `sessions`
+    as in `compare`. GnomonError where a run is not found, or the file cannot be written.
     """
     if not names:
         raise UsageError("a report is of a run", hint="For example: gnomon report last")
@@ -34,7 +39,7 @@ def write_report(
     compared = None
     if len(documents) > 1 and all(document["format"] in CONFIGURATIONS for document in documents):
         sides = [Side(name=name, document=document) for name, document in zip(names, documents, strict=True)]
-        compared = compare_sides(sides, record=record, changed=changed).document()
+        compared = compare_sides(sides, record=record, changed=changed, sessions=sessions).document()
     return _write(page(documents, names, compared), out)
 
 

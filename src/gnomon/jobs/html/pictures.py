@@ -20,7 +20,7 @@ from gnomon.jobs.html.blocks import (
     told_time,
 )
 from gnomon.report import units
-from gnomon.report.charts import Value
+from gnomon.report.charts import Value, finite
 
 Document = Mapping[str, Any]
 Parts = Iterable[tuple[str, Sequence[Part]]]
@@ -69,7 +69,7 @@ def sustained(document: Document) -> tuple[Section, ...]:
                 (across, "time of a call, ms"),
                 changes,
                 lines=[
-                    (kind, [(a, us / 1e3) for a, us in zip(at, blocks[key], strict=True)])
+                    (kind, [(a, None if us is None else us / 1e3) for a, us in zip(at, blocks[key], strict=True)])
                     for key, kind in (("p99_us", "faint"), ("p50_us", "main"))
                 ],
                 height=280,
@@ -238,13 +238,13 @@ def _evaluation(document: Document) -> Parts:
         if residuals
         else [],
     )
-    curve = [(float(spent["samples"]), 100 * spent["mean_error"]) for spent in found["curve"]]
+    curve = [(float(spent["samples"]), _shares(spent["mean_error"])) for spent in found["curve"]]
     marks = [
         Point(
             told=f"fitted to {spent['samples']} nets: mean error {_percent(spent['mean_error'])} "
             f"of {spent['nets']} others",
             x=Value(value=a),
-            y=Value(value=b),
+            y=b,
         )
         for spent, (a, b) in zip(found["curve"], curve, strict=True)
     ]
@@ -255,7 +255,7 @@ def _evaluation(document: Document) -> Parts:
                 "Mean error on the nets held out",
                 ("nets fitted to", "mean error, %"),
                 marks,
-                lines=[("main", curve)],
+                lines=[("main", [(a, b.value) for a, b in curve])],
                 height=280,
             )
         ]
@@ -279,7 +279,7 @@ def _search(document: Document) -> Parts:
     rows = document["nets"]
     points = [
         Point(
-            told=f"net {k + 1}: score {row['score']:.6g}, {told_time(row['latency_s'], row['low_s'], row['high_s'])}",
+            told=f"net {k + 1}: score {_shown(row['score'], '{:.6g}')}, {_told(row, 'latency_s')}",
             x=timed(row["latency_s"], row["low_s"], row["high_s"]),
             y=Value(value=row["score"]),
             kind="chosen" if not k else "other",
@@ -296,14 +296,15 @@ def _parts(document: Document) -> Parts:
 
 
 def _model(document: Document) -> Parts:
+    took_s = [None if one["time_s"] is None else one["count"] * one["time_s"] for one in document["units"]]
     rows = [
         (
             f"{one['label']} ({one['count']})",
-            timed(one["count"] * one["time_s"]),
-            f"{units.time(one['count'] * one['time_s'])}, {one['source']}",
+            timed(took),
+            f"{units.time(took)}, {one['source']}",
             "other" if one["source"] == "measured" else "behind",
         )
-        for one in document["units"]
+        for one, took in zip(document["units"], took_s, strict=True)
     ]
     yield "Units", [in_rows("What each unit adds; hollow: never measured", "ms", rows, name="units")] if rows else []
 
@@ -316,15 +317,15 @@ def _space(document: Document) -> Parts:
             (
                 net["id"],
                 _shares(net["accuracy"], net["low"], net["high"]),
-                f"{_percent(net['accuracy'])} [{100 * net['low']:.1f}, {100 * net['high']:.1f}]",
-                "chosen" if not k else "other" if net["high"] >= nets[0]["low"] else "behind",
+                f"{_percent(net['accuracy'])} {_ends(net['low'], net['high'])}",
+                "chosen" if not k else "behind" if _below(net["high"], nets[0]["low"]) else "other",
             )
             for k, net in enumerate(nets)
         ]
         title = f"One-change variants of {one['family']}: accuracy with its 95 % interval"
         beyond = "Hollow: surely below the first. Two such rankings would agree with a Kendall's tau of "
         chart = in_rows(title, "% of images", rows, name="networks") if rows else None
-        told = f"{beyond}{one['repeatability']:.2f}."
+        told = f"{beyond}{_shown(one['repeatability'], '{:.2f}')}."
         more = table(
             title,
             ("network", "rank", "accuracy", "95 % interval", "primitives"),
@@ -333,7 +334,7 @@ def _space(document: Document) -> Parts:
                     net["id"],
                     str(k + 1),
                     _percent(net["accuracy"]),
-                    f"[{100 * net['low']:.1f}, {100 * net['high']:.1f}]",
+                    _ends(net["low"], net["high"]),
                     ", ".join(net["primitives"]),
                 )
                 for k, net in enumerate(nets)
@@ -349,7 +350,7 @@ def _space(document: Document) -> Parts:
             Point(
                 told=f"{net['id']}: {_percent(right[net['id']]['accuracy'])}, {_told(net, 'latency_s')}",
                 x=timed(net["latency_s"], net["low_s"], net["high_s"]),
-                y=Value(value=100 * right[net["id"]]["accuracy"]),
+                y=_shares(right[net["id"]]["accuracy"]),
             )
             for net in timed_nets
             if net["id"] in right
@@ -383,10 +384,10 @@ def _selection(document: Document) -> Parts:
             (
                 one["name"],
                 _shares(one["frequency"], one["low"], one["high"]),
-                f"{units.share(one['frequency'])} [{100 * one['low']:.0f}, {100 * one['high']:.0f}]",
+                f"{units.share(one['frequency'])} {_ends(one['low'], one['high'], '{:.0f}')}",
                 "chosen" if one["stays"] else "behind",
             )
-            for one in sorted(group, key=lambda one: -one["frequency"])
+            for one in sorted(group, key=lambda one: -(one["frequency"] or 0.0))
         ]
         title = f"Cell group {number}: how often each primitive is on the front; hollow ones are dropped"
         yield f"Cell group {number}, drawn", [in_rows(title, "%, 95 % interval", rows)] if rows else []
@@ -457,7 +458,13 @@ def _validation(document: Document) -> Parts:
     if spaces is None:
         return
     lines = [
-        (kind, [(100 * t, 100 * share) for t, share in zip(spaces["thresholds"], spaces[name], strict=True)])
+        (
+            kind,
+            [
+                (_shares(t).value, _shares(share).value)
+                for t, share in zip(spaces["thresholds"], spaces[name], strict=True)
+            ],
+        )
         for name, kind in (("full", "faint"), ("reduced", "main"))
     ]
     yield (
@@ -496,7 +503,7 @@ def _tune(document: Document) -> Parts:
             (
                 one["name"],
                 str(one["weight"]),
-                "-" if one["share"] is None else units.share(one["share"]),
+                units.share(one["share"]),
                 units.time((one["untuned"] or {}).get("median_s")),
                 units.time((one["best"] or {}).get("median_s")),
                 _interval(one["best"], "median_s") if one["best"] else "-",
@@ -521,7 +528,7 @@ def _exec(document: Document) -> Parts:
 
 def _overlay(document: Document) -> Parts:
     layers, devices = document["layers"], document["devices"]
-    largest = sorted(layers, key=lambda one: -one["share"])
+    largest = sorted(layers, key=lambda one: -(one["share"] or 0.0))
     shades = f"The darkest is a loss of {_FULL_SHADE:.0%} or more.".replace("%", " %")
     yield (
         "Loss by layer and device",
@@ -588,7 +595,7 @@ def _fleet(document: Document) -> Parts:
     options, names = document["common"]["options"], [one["name"] for one in document["devices"]]
     rows = [
         (
-            (one["label"], f"{one['total']:.3g}", f"{one['worst']:.3g}"),
+            (one["label"], _metric(one["total"]), _metric(one["worst"])),
             {name: share["regret"] for name, share in one["devices"].items()},
         )
         for one in options
@@ -618,7 +625,7 @@ def _solved_front(document: Document) -> Parts:
     names = [f"{one['name']}{one['unit'] and ', ' + one['unit']}" for one in objectives]
     made = [
         Point(
-            told=", ".join(f"{name} {cost:g}" for name, cost in zip(names, one["cost"], strict=True)),
+            told=", ".join(f"{name} {_shown(cost, '{:g}')}" for name, cost in zip(names, one["cost"], strict=True)),
             x=Value(value=one["cost"][0]),
             y=Value(value=one["cost"][1]),
         )
@@ -627,7 +634,7 @@ def _solved_front(document: Document) -> Parts:
     every = table(
         "Every trade-off",
         ("point", *names),
-        ((str(k + 1), *(f"{cost:g}" for cost in one["cost"])) for k, one in enumerate(points)),
+        ((str(k + 1), *(_shown(cost, "{:g}") for cost in one["cost"])) for k, one in enumerate(points)),
         words=(),
     )
     yield "Trade-offs", [scattered("Lower and further left is better", (names[0], names[1]), made), every]
@@ -651,7 +658,7 @@ def _heat(
             *(Column(title=name) for name in devices),
         ),
         rows=tuple(
-            (*words, *("-" if one is None else units.percent(one) if one else "0" for one in own))
+            (*words, *("-" if finite(one) is None else units.percent(one) if one else "0" for one in own))
             for (words, _), own in zip(rows, losses, strict=True)
         ),
         shades=tuple(
@@ -686,22 +693,42 @@ def _interval(row: Document, key: str) -> str:
     return units.interval(row["low_s"], row["high_s"], row[key])
 
 
-def _shares(value: float, low: float | None = None, high: float | None = None) -> Value:
+def _shares(value: float | None, low: float | None = None, high: float | None = None) -> Value:
     """A share of 1 with its interval, in percent."""
-    ends = [None if one is None else 100 * one for one in (low, high)]
-    return Value(value=100 * value, low=ends[0], high=ends[1])
+    return Value(value=value, low=low, high=high).times(100)
 
 
 def _three_shares(found: Sequence[float] | None) -> str:
-    return "-" if found is None else f"{100 * found[0]:.1f} % [{100 * found[1]:.1f}, {100 * found[2]:.1f}]"
+    return "-" if found is None else f"{_percent(found[0])} {_ends(found[1], found[2])}"
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return "-" if finite(share) is None else f"{_hundredths(share)} %"
+
+
+def _hundredths(share: float | None, form: str = "{:.1f}") -> str:
+    return _shown(None if share is None else 100 * share, form)
+
+
+def _ends(low: float | None, high: float | None, form: str = "{:.1f}") -> str:
+    """An interval of shares of 1, in percent: "[78.1, 80.4]"."""
+    if finite(low) is None or finite(high) is None:
+        return "[unknown]"
+    return f"[{_hundredths(low, form)}, {_hundredths(high, form)}]"
+
+
+def _below(high: float | None, low: float | None) -> bool:
+    """Whether what ends there is surely below what begins here."""
+    return high is not None and low is not None and high < low
 
 
 def _metric(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
+    return _shown(value, "{:.3g}")
+
+
+def _shown(value: float | None, form: str) -> str:
+    """A number in that form; "-" where it is not known."""
+    return "-" if finite(value) is None else form.format(value)
 
 
 _PICTURES: Mapping[str, Callable[[Document], Parts]] = {

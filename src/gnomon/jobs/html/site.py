@@ -22,7 +22,7 @@ from gnomon.core.changes import LEAST, change_points
 from gnomon.core.stats import median
 from gnomon.errors import GnomonError, UsageError
 from gnomon.jobs.documents import read_document
-from gnomon.jobs.html.blocks import Chart, Mark
+from gnomon.jobs.html.blocks import Chart, Mark, timed
 from gnomon.jobs.html.page import page, site_page
 from gnomon.jobs.html.views import view
 from gnomon.jobs.runs.answers import answer_of
@@ -30,7 +30,7 @@ from gnomon.jobs.runs.job import open_record
 from gnomon.jobs.suite.job import KIND as SUITE
 from gnomon.jobs.suite.job import suite_status
 from gnomon.report import units
-from gnomon.report.charts import Axis, Drawn, Tick, Value, axis
+from gnomon.report.charts import Axis, Drawn, Tick, axis
 from gnomon.report.plain import clean
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery
@@ -242,7 +242,7 @@ def histories_of(runs: Sequence[Told]) -> list[History]:
     """The histories, each model's together, with their changes."""
     lines: dict[tuple[str, str, str, str], list[Told]] = {}
     for run in sorted(runs, key=lambda run: run.at_s):
-        if run.best is not None and run.best.median_s > 0:
+        if run.best is not None and 0 < run.best.median_s < math.inf:
             lines.setdefault((run.model, run.device, run.processor, run.best.clock), []).append(run)
     made = []
     for (model, device, processor, clock), line in sorted(lines.items()):
@@ -296,7 +296,7 @@ def _moved(histories: Sequence[History]) -> list[tuple[History, Change]]:
 def chart_of(one: History) -> Chart:
     """The medians over time with their intervals, and the levels between changes."""
     found = [run.best for run in one.runs if run.best is not None]
-    values = [Value(value=b.median_s * 1e3, low=_ms(b.low_s), high=_ms(b.high_s)) for b in found]
+    values = [timed(b.median_s, b.low_s, b.high_s) for b in found]
     ends = [run.at_s for run in one.runs]
     bottom = _HEIGHT - 50
     y = axis(values, bottom, 20)
@@ -347,7 +347,3 @@ def _days(seconds: Sequence[float], start: float, end: float) -> Axis:
 
 def _at(pixels: float) -> Drawn:
     return Drawn(at=pixels, low=pixels, high=pixels)
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None or not math.isfinite(seconds) else seconds * 1e3

@@ -32,7 +32,7 @@ from gnomon.jobs.pareto.report import note as dominance
 from gnomon.jobs.pareto.report import value as estimate_value
 from gnomon.jobs.place.report import profile_headline
 from gnomon.report import units
-from gnomon.report.charts import Value
+from gnomon.report.charts import Value, finite
 from gnomon.report.frame import tables_of
 from gnomon.report.parts import CLOCKS, bounds, failure_text, model_line
 
@@ -238,8 +238,8 @@ def _level(row: Document, main: str) -> Value:
     """The deciding level with the interval of the median by the same clock, moved there."""
     found, level = row[main], row["level_s"]
     shift = level - found["median_s"] if found else 0.0
-    ends = [None if not found or found[key] is None else (found[key] + shift) * 1e3 for key in ("low_s", "high_s")]
-    return Value(value=level * 1e3, low=ends[0], high=ends[1])
+    ends = [None if not found or found[key] is None else found[key] + shift for key in ("low_s", "high_s")]
+    return timed(level, *ends)
 
 
 def _environment(document: Document) -> tuple[Section, ...]:
@@ -250,10 +250,10 @@ def _environment(document: Document) -> tuple[Section, ...]:
             (
                 "-" if found["process"] is None else str(found["process"]),
                 ", ".join(found["labels"]) or "-",
-                "-" if found["seconds"] is None else units.duration(found["seconds"]),
+                units.duration(found["seconds"]),
                 _from_to(before["load_average_1m"], after["load_average_1m"], "{:.2f}"),
-                "-" if found["others_share"] is None else units.share(found["others_share"]),
-                "-" if found["steal_share"] is None else units.share(found["steal_share"]),
+                units.share(found["others_share"]),
+                units.share(found["steal_share"]),
                 _from_to(_mean_mhz(before), _mean_mhz(after), "{:.0f} MHz"),
                 _from_to(_hottest(before), _hottest(after), "{:.0f} C"),
             )
@@ -271,7 +271,7 @@ def _environment(document: Document) -> tuple[Section, ...]:
 
 
 def _from_to(before: float | None, after: float | None, form: str) -> str:
-    told = [form.format(one) for one in (before, after) if one is not None]
+    told = [form.format(one) for one in (before, after) if finite(one) is not None]
     return " to ".join(dict.fromkeys(told)) or "-"
 
 
@@ -367,8 +367,7 @@ def _scatter(document: Document, points: Sequence[Document]) -> Chart:
 
 def _scaled(found: Document, unit: str) -> Value:
     factor = _SCALES.get(unit, (1.0, ""))[0]
-    low, high = (None if found[key] is None else found[key] * factor for key in ("low", "high"))
-    return Value(value=found["value"] * factor, low=low, high=high)
+    return Value(value=found["value"], low=found["low"], high=found["high"]).times(factor)
 
 
 def comparison(document: Document) -> Section:

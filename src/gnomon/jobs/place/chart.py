@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,13 +16,15 @@ def configurations_chart(document: Mapping[str, Any]) -> dict[str, Any] | None:
     rows = [
         {
             "label": one["label"],
-            "value": found["median_s"] * 1e3,
-            "low": None if found["low_s"] is None else found["low_s"] * 1e3,
-            "high": None if found["high_s"] is None else found["high_s"] * 1e3,
+            **{
+                name: None if found[f"{of}_s"] is None else found[f"{of}_s"] * 1e3
+                for name, of in (("value", "median"), ("low", "low"), ("high", "high"))
+            },
         }
         for one in document.get("contenders") or document.get("columns") or ()
         if (found := one[key]) is not None
     ]
-    if not rows:
+    known = [row for row in rows if row["value"] is not None and math.isfinite(row["value"])]
+    if not known:
         return None
-    return intervals(sorted(rows, key=lambda row: row["value"]), f"{'CPU' if clock == 'cpu' else 'wall'} time, ms")
+    return intervals(sorted(known, key=lambda row: row["value"]), f"{'CPU' if clock == 'cpu' else 'wall'} time, ms")

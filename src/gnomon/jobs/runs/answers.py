@@ -17,7 +17,7 @@ from typing import Any
 from gnomon.core.sample import Campaign
 from gnomon.errors import GnomonError, RecordError
 from gnomon.store.address import RecordAddress, record_address
-from gnomon.store.base import CELL, COMMAND, CampaignQuery, Store, last_note, note
+from gnomon.store.base import COMMAND, CampaignQuery, Store, last_note, note
 from gnomon.store.opening import is_missing, open_store, read_store
 
 ANSWER = "answer"
@@ -72,11 +72,10 @@ def unpacked(data: Mapping[str, Any], campaign: str) -> dict[str, Any]:
 def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[bool, dict[str, Any] | None]:
     """Whether a cell of a suite's run has a finished campaign of that kind, and the answer of its job if it is kept."""
     finished = False
-    for campaign in store.query(CampaignQuery(kind=kind, finished=True)):
-        if last_note(store, campaign.id, CELL) == cell:
-            finished = True
-            if (document := answer_of(store, campaign)) is not None:
-                return True, document
+    for campaign in store.query(CampaignQuery(kind=kind, finished=True, cell=cell)):
+        finished = True
+        if (document := answer_of(store, campaign)) is not None:
+            return True, document
     return finished, None
 
 

@@ -1,0 +1,103 @@
+"""What is not known, or not finite, is left out of what a page draws, and no NaN is written anywhere in it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli.placement_kit import placement
+from tests.jobs.html.test_page import Elements
+from tests.jobs.test_job_documents import FOUND
+
+from gnomon.jobs.html.blocks import Chart, Point, in_rows, scattered
+from gnomon.jobs.html.page import page
+from gnomon.jobs.html.pictures import pictures
+from gnomon.jobs.pareto.chart import front_chart
+from gnomon.jobs.place.chart import configurations_chart
+from gnomon.jobs.place.document import place_document
+from gnomon.report.charts import Value
+
+NO_NUMBER = re.compile(r"nan|inf|None", re.IGNORECASE)
+SHAPES = {"path", "circle", "text", "svg", "rect", "g", "line"}
+
+
+def numbers(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a document has a number with a fraction. Times of the record are checked when they are written."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from numbers(item, (*at, key)) if not str(key).endswith("at_s") else ()
+    elif isinstance(value, list):
+        for key, item in enumerate(value):
+            yield from numbers(item, (*at, key))
+    elif isinstance(value, float):
+        yield at
+
+
+PLACES = {name: found for name, document in FOUND.items() if (found := list(numbers(document)))}
+
+
+@st.composite
+def damaged(draw: st.DrawFn, instead: st.SearchStrategy[float | None]) -> dict[str, Any]:
+    """A document of which some numbers are not known."""
+    name = draw(st.sampled_from(sorted(PLACES)))
+    found = copy.deepcopy(FOUND[name])
+    for at in draw(st.lists(st.sampled_from(PLACES[name]), min_size=1, max_size=4)):
+        inner: Any = found
+        for key in at[:-1]:
+            inner = inner[key]
+        inner[at[-1]] = draw(instead)
+    return found
+
+
+def refuse(name: str) -> None:
+    raise AssertionError(f"{name} in the JSON of the page")
+
+
+@given(damaged(st.sampled_from([math.nan, math.inf, -math.inf])))
+def test_no_shape_and_no_document_of_a_page_has_what_is_no_number(document: dict[str, Any]) -> None:
+    elements = Elements(page([document], ["one"]))
+    for tag, attributes in elements.found:
+        if tag in SHAPES:
+            told = {key: value for key, value in attributes.items() if key not in ("class", "aria-label") and value}
+            assert not [value for value in told.values() if NO_NUMBER.search(value)]
+    for text in elements.texts["script"][:-1]:
+        json.loads(text, parse_constant=refuse)
+
+
+@given(damaged(st.none() | st.sampled_from([math.nan, math.inf, -math.inf])))
+def test_charts_leave_out_what_is_not_known(document: dict[str, Any]) -> None:
+    for section in pictures(document):
+        for part in section.parts:
+            if isinstance(part, Chart):
+                assert all(math.isfinite(v) for m in part.marks for d in (m.x, m.y) for v in (d.at, d.low, d.high))
+                assert not [way for way, _ in part.ways if NO_NUMBER.search(way)]
+    drawn = {"gnomon-pareto": front_chart, "gnomon-place": configurations_chart, "gnomon-profile": configurations_chart}
+    if document["format"] in drawn:
+        json.dumps(drawn[document["format"]](document), allow_nan=False)
+
+
+def test_a_chart_says_how_many_are_not_known() -> None:
+    known, unknown = Value(value=1.0), Value(value=math.nan)
+    rows = in_rows("title", "ms", [("a", known, "1 ms", "other"), ("b", unknown, "-", "other")])
+    assert ([mark.label for mark in rows.marks], rows.note) == (["a"], "Not drawn, as it is not known: 1.")
+    points = [Point(told="a", x=known, y=known), Point(told="b", x=known, y=Value(value=None))]
+    chart = scattered("title", ("x", "y"), points, lines=[("main", [(0.0, 1.0), (1.0, None)])], note="Note.")
+    assert ([mark.told for mark in chart.marks], chart.note) == (["a"], "Note. Not drawn, as it is not known: 1.")
+    assert re.fullmatch(r"M[\d.]+ [\d.]+", chart.ways[0][0])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None])
+def test_a_configuration_without_a_time_is_no_bar(value: float | None) -> None:
+    made = place_document(placement())
+    ran = [one for one in made["contenders"] if one["measured"]]
+    ran[0][("cpu" if made["clock"] == "cpu" else "measured")]["median_s"] = value
+    chart = configurations_chart(made)
+    assert chart is not None
+    assert ran[0]["label"] not in [row["label"] for row in chart["data"]["values"]]
