@@ -149,7 +149,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         "defined twice": model([node("Relu", "x", "y"), node("Neg", "x", "y")], [x], [y]),
         "not computed": model([node("Relu", "x", "z")], [x], [y]),
         "dimensions": model([node("Relu", "x", "y")], [value("x", [1] * 65)], [y]),
-        "no version or no node": model([], [x], [x]),
+        "neither nodes nor outputs": model([], [x], []),
         "larger than any": model([node("Relu", "x", "y")], [value("x", [2**40, 2**40])], [value("y", [2])]),
     }
     for message, proto in cases.items():

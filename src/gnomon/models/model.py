@@ -203,10 +203,11 @@ def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
     return total
 
 
-def inside(folder: Path, name: str, what: str) -> Path:
+def inside(folder: Path, name: str, what: str, *, or_in: Path | None = None) -> Path:
     """The path of a file that another file names, which must lie within `folder`.
 
-    `name` is relative; `..`, an absolute path and a symbolic link out of the folder raise ModelError.
+    `name` is relative; `..`, an absolute path and a symbolic link out of the folder raise ModelError, but for a link
+    that leads into the folder `or_in`.
     """
     hint = f"{what} must name a file within its own folder"
     if not name or "\0" in name or "\\" in name or not name.isprintable():
@@ -216,9 +217,9 @@ def inside(folder: Path, name: str, what: str) -> Path:
         raise ModelError(f"{what} names {name!r}, which leads out of its folder", hint=hint)
     try:
         resolved = (folder / relative).resolve()
-        home = folder.resolve()
+        homes = [home.resolve() for home in (folder, or_in) if home is not None]
     except (OSError, RuntimeError, ValueError) as error:
         raise ModelError(f"{what} names {name!r}, which cannot be found: {error}", hint=hint) from error
-    if not resolved.is_relative_to(home):
+    if not any(resolved.is_relative_to(home) for home in homes):
         raise ModelError(f"{what} names {name!r}, a link that leads out of its folder", hint=hint)
     return resolved

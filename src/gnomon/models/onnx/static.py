@@ -144,7 +144,7 @@ def _link(file: Path, beside: Path) -> None:
     """Puts a file of weights beside a copy, without copying it where the file system can."""
     beside.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(file, beside)
+        os.link(file.resolve(), beside)  # of a symbolic link another name would lead nowhere from there
     except FileExistsError:
         raise ModelError(
             f"{file} names itself as its external data, so it cannot be copied with changes",
