@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
-from gnomon.models.load import convert, load, plausible_feeds, reachable
+from gnomon.models.load import convert, load, plausible_feeds, reachable, steering_inputs
 from gnomon.models.model import Feed, Limits, Model, dynamic_inputs
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.request import Request
@@ -26,7 +26,8 @@ class ReadModel:
 
     `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
     `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
-    that were given. `feeds` say how inputs are drawn that cannot be just any numbers.
+    that were given. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are those that were not
+    given and decide which of the work is done, and what of it.
     """
 
     model: Model
@@ -35,6 +36,7 @@ class ReadModel:
     assumed: Mapping[str, tuple[int, ...]]
     shapes: Mapping[str, tuple[int, ...]]
     feeds: Mapping[str, Feed]
+    steering: Mapping[str, str]
 
     def unfixed(self, stack: ExitStack) -> tuple[Model, Path] | None:
         """The model without its shapes fixed in the file, for runtimes that refuse that; None where there is no such.
@@ -86,7 +88,10 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     if still:
         raise _open_shapes(still)
     feeds = {name: feed for name, feed in plausible_feeds(model).items() if name not in request.feeds}
-    return ReadModel(model=model, source=source, own=own, assumed=assumed, shapes=shapes, feeds=feeds)
+    steering = {name: told for name, told in steering_inputs(model).items() if name not in request.feeds}
+    return ReadModel(
+        model=model, source=source, own=own, assumed=assumed, shapes=shapes, feeds=feeds, steering=steering
+    )
 
 
 def _assumed(inputs: Iterable[Tensor]) -> dict[str, tuple[int, ...]]:
