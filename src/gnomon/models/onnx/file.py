@@ -219,6 +219,7 @@ def read_onnx(path: Path, limits: Limits) -> OnnxFile:
         data = read_regular(path, limits.max_bytes)
     if not data:
         raise ModelError(f"{path} is empty", hint="export or copy the model again")
+    _refuse_known(path, data[:64])
     check_parsed_size(data, onnx.ModelProto.DESCRIPTOR, limits.max_memory_bytes)
     model = onnx.ModelProto()
     try:
@@ -345,6 +346,23 @@ def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
     if len(graph.node) > MAX_NODES or names > MAX_NAMES:
         raise ModelError(
             f"{path} has {len(graph.node)} nodes, more than gnomon reads", hint="no known model has so many"
+        )
+
+
+_POINTER, _ORT = b"version https://git-lfs", b"ORTM"
+
+
+def _refuse_known(path: Path, head: bytes) -> None:
+    """Raises ModelError for files that are often given in place of an ONNX file, with where that is to be had."""
+    if head.startswith(_POINTER):
+        raise ModelError(
+            f"{path} is a pointer of Git LFS, which stands for the model and is not it",
+            hint="fetch the model: git lfs pull, in the folder of the repository",
+        )
+    if head[4:8] == _ORT:
+        raise ModelError(
+            f"{path} is in ONNX Runtime's own format (.ort), whose graph gnomon does not read",
+            hint="give the .onnx file that it was made from",
         )
 
 
