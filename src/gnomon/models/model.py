@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gnomon.core.graph import Graph, Tensor
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, UsageError
 from gnomon.system.files import read_at_most
 
 if TYPE_CHECKING:
@@ -99,6 +99,27 @@ def dynamic_inputs(graph: Graph) -> tuple[Tensor, ...]:
     """The graph's inputs whose shape the file does not fix, in the graph's order."""
     inputs = (graph.tensors[index] for index in graph.inputs)
     return tuple(tensor for tensor in inputs if not is_known(tensor))
+
+
+def with_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
+    """The model with inputs of `shapes`, which only what feeds them makes true: its file stays as it is."""
+    graph = model.graph
+    tensors = tuple(
+        replace(t, shape=shapes[t.name]) if k in graph.inputs and t.name in shapes else t
+        for k, t in enumerate(graph.tensors)
+    )
+    return replace(model, graph=replace(graph, tensors=tensors))
+
+
+def check_shape(tensor: Tensor, shape: tuple[int, ...]) -> None:
+    """UsageError where a shape that was given for an input contradicts what the file says of it."""
+    known = tensor.shape or ()
+    if len(known) != len(shape) or any(k not in (-1, s) for k, s in zip(known, shape, strict=True)):
+        shown = ", ".join("?" if k == -1 else str(k) for k in known)
+        raise UsageError(
+            f"--shape {tensor.name}={','.join(map(str, shape))} contradicts the model's own ({shown})",
+            hint="Keep the dimensions that the model fixes.",
+        )
 
 
 def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:

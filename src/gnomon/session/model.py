@@ -11,7 +11,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
 from gnomon.models.load import convert, load, plausible_feeds, reachable, steering_inputs
-from gnomon.models.model import Feed, Limits, Model, dynamic_inputs
+from gnomon.models.model import Feed, Limits, Model, check_shape, dynamic_inputs, with_shapes
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.request import Request
 from gnomon.session.targets import Missing
@@ -80,10 +80,17 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         folder = stack.enter_context(guarded_folder("gnomon-model-"))
         model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | shapes, folder)
         source = own = folder
-    if shapes and model.graph.format in {"pte", "pt2"}:
-        raise UsageError(
-            f"the shapes of a .{model.graph.format} are fixed where it is exported", hint="Export it with these shapes."
-        )
+    if model.graph.format in {"pte", "pt2"} and shapes:
+        opened = {tensor.name: tensor for tensor in inputs if tensor in dynamic_inputs(model.graph)}
+        if model.graph.format == "pte" or shapes.keys() - opened.keys():
+            raise UsageError(
+                f"the shapes of a .{model.graph.format} are fixed where it is exported, but for those that it leaves "
+                "open",
+                hint="Export it with these shapes, or with torch.export.Dim for what is to stay open.",
+            )
+        for name, shape in shapes.items():
+            check_shape(opened[name], shape)
+        model = with_shapes(model, shapes)
     still = dynamic_inputs(model.graph)
     if still:
         raise _open_shapes(still)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, PackageError, UsageError
-from gnomon.models.model import Limits, Model, all_known, model_errors, unique_names
+from gnomon.models.model import Limits, Model, all_known, model_errors, unique_names, with_shapes
 from gnomon.models.onnx.file import OnnxFile, read_onnx
 from gnomon.models.onnx.graph import load_onnx
 
@@ -64,11 +64,7 @@ def named_copy(
     for node, operator in zip(read.model.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
     target = _written(read, read.model, folder / model.path.name)
-    tensors = tuple(
-        replace(t, shape=shapes[t.name]) if k in model.graph.inputs and t.name in shapes else t
-        for k, t in enumerate(model.graph.tensors)
-    )
-    return replace(model, path=target, graph=replace(model.graph, tensors=tensors)), target
+    return replace(with_shapes(model, shapes), path=target), target
 
 
 def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:
