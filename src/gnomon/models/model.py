@@ -158,6 +158,23 @@ def model_errors(path: object) -> Iterator[None]:
         ) from error
 
 
+def changed(path: Path) -> ModelError:
+    """The error for a file that was written while it was read or measured."""
+    return ModelError(
+        f"{path} changed meanwhile: what was read of it or measured first is another model than what is there now",
+        hint="let its writer finish, and start the same command again",
+    )
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """What a file that is written over does not keep: its time, size and inode; None where there is no such file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
 def open_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> BinaryIO:
     """Opens a regular file of at most `max_bytes` for reading. Raises ModelError for anything else.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
 from gnomon.models.load import convert, load, plausible_feeds, reachable, steering_inputs
-from gnomon.models.model import Feed, Limits, Model, check_shape, dynamic_inputs, with_shapes
+from gnomon.models.model import Feed, Limits, Model, check_shape, dynamic_inputs, stamp_of, with_shapes
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.request import Request
 from gnomon.session.targets import Missing
@@ -27,7 +27,7 @@ class ReadModel:
     `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
     `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
     that were given. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are those that were not
-    given and decide which of the work is done, and what of it.
+    given and decide which of the work is done, and what of it. `stamp` tells whether the user's file changed since.
     """
 
     model: Model
@@ -37,6 +37,7 @@ class ReadModel:
     shapes: Mapping[str, tuple[int, ...]]
     feeds: Mapping[str, Feed]
     steering: Mapping[str, str]
+    stamp: tuple[int, int, int] | None
 
     def unfixed(self, stack: ExitStack) -> tuple[Model, Path] | None:
         """The model without its shapes fixed in the file, for runtimes that refuse that; None where there is no such.
@@ -53,6 +54,7 @@ class ReadModel:
 
 def read_model(request: Request, stack: ExitStack) -> ReadModel:
     """The model with its inputs' shapes fixed, and the file that runtimes load. Raises GnomonError."""
+    stamp = stamp_of(request.model)
     model = load(request.model)
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
     names = {tensor.name for tensor in inputs}
@@ -97,7 +99,14 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     feeds = {name: feed for name, feed in plausible_feeds(model).items() if name not in request.feeds}
     steering = {name: told for name, told in steering_inputs(model).items() if name not in request.feeds}
     return ReadModel(
-        model=model, source=source, own=own, assumed=assumed, shapes=shapes, feeds=feeds, steering=steering
+        model=model,
+        source=source,
+        own=own,
+        assumed=assumed,
+        shapes=shapes,
+        feeds=feeds,
+        steering=steering,
+        stamp=stamp,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import gnomon
 from gnomon.core.graph import Graph, Tensor
 from gnomon.core.sample import Context
+from gnomon.devices.address import LOCAL
 from gnomon.devices.base import Device, DeviceInfo
 from gnomon.devices.opening import opened
 from gnomon.errors import MeasurementError, UsageError
@@ -23,7 +24,7 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
-from gnomon.models.model import Feed, Model
+from gnomon.models.model import Feed, Model, changed, stamp_of
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -60,7 +61,7 @@ class Lab:
     where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
     asked for. `missing` and `doubts` are added to by the job as it finds out, and `open_outputs`: the file tells other
     shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, so that they are not
-    compared.
+    compared. `stamp` is what the user's file had when it was read.
     """
 
     request: Request
@@ -82,10 +83,17 @@ class Lab:
     counters: Mapping[str, Any] | None = None
     open_outputs: bool = False
     unrepeatable: bool = False
+    stamp: tuple[int, int, int] | None = None
 
     def tolerance(self, configuration: Configuration) -> float:
         """How far outputs may be off in a configuration: by what the model's own numbers are coarse, at least."""
         return math.inf if self.unrepeatable else max(configuration.tolerance, own_tolerance(self.graph))
+
+    @property
+    def model_changed(self) -> bool:
+        """Whether the user's file changed since it was read. Where it is elsewhere than the device, that has a copy."""
+        here = self.link is not None and self.request.device.address.kind == LOCAL
+        return here and self.stamp is not None and stamp_of(self.request.model) != self.stamp
 
     @property
     def graph(self) -> Graph:
@@ -169,6 +177,8 @@ def open_lab(
             with device_met(lab.runner):
                 yield lab
         except MeasurementError as error:
+            if lab.model_changed:
+                raise changed(request.model) from error
             if not lab.runner.stopped:
                 raise
             raise MeasurementError(
@@ -286,6 +296,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         drawn=read.feeds,
         doubts=_too_many_threads(request, link.info),
         counters=counters,
+        stamp=read.stamp,
     )
 
 

@@ -93,6 +93,11 @@ _OTHER_SHAPES = Doubt(
     message="the file tells other shapes of its outputs than they have; they were measured as they are",
     hint="Export the model again, or infer its shapes again: onnx.shape_inference.infer_shapes.",
 )
+_CHANGED = Doubt(
+    kind="model-changed",
+    message="the model's file changed meanwhile, so that some processes may have run another model than others",
+    hint="Let its writer finish, and measure again with --fresh.",
+)
 _OPEN = "open_outputs"
 _AGAIN, _REPEATS = "again", 1e-4
 """The key of how far outputs are off when they are computed once more, and by how much they may be."""
@@ -270,6 +275,8 @@ def _blame_input(failure: Failure) -> None:
 def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     """Each kind of doubt once: about the machine, where it was worst, about its devices, and about the reference."""
     found = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
+    if lab.model_changed:
+        found.insert(0, _CHANGED)
     if sensitivity < 1e-5:
         found.append(
             Doubt(

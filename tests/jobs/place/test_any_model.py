@@ -22,7 +22,10 @@ from gnomon.jobs.place.across import AcrossPlacer  # noqa: E402
 from gnomon.jobs.place.job import Placement, place  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
 from gnomon.measure.environment import Doubt  # noqa: E402
+from gnomon.models.load import load  # noqa: E402
+from gnomon.models.onnx.static import fixed_copy  # noqa: E402
 from gnomon.runtimes.base import Wish  # noqa: E402
+from gnomon.session.contender import profile_singles  # noqa: E402
 from gnomon.session.model_session import open_lab  # noqa: E402
 from gnomon.session.package import write_package  # noqa: E402
 from gnomon.session.prove import Verified, verify  # noqa: E402
@@ -305,6 +308,26 @@ def test_weights_beside_the_file_are_found(packed: Callable[..., Packed], tmp_pa
     assert (found.package / "w.bin").read_bytes() == W.tobytes()
     for made, expected in outputs(found, proto, {"x": np.ones((1, 8), np.float32)}):
         np.testing.assert_allclose(made, expected, rtol=1e-5)
+
+
+def test_a_file_that_changes_meanwhile_is_told(small: Effort, tmp_path: Path) -> None:
+    def scaled(by: float, named: str = "p") -> Any:
+        nodes = [node("MatMul", ["x", "w"], ["y"], named)]
+        return model(nodes, [value("x", [2, 8])], [value("y", [2, 8])], {"w": by * W})
+
+    path = save(scaled(1.0), tmp_path / "m.onnx")
+    request = Request(model=path, runtimes=("onnxruntime",), effort=small)
+    with pytest.raises(ModelError, match="changed meanwhile"), open_lab(request, kind="test", question={}) as lab:
+        assert not lab.model_changed
+        sensitivity = reference(lab)
+        assert not any(d.kind == "model-changed" for d in doubts(lab, sensitivity))
+        save(scaled(2.0), path)
+        assert doubts(lab, sensitivity)[0].kind == "model-changed"
+        profile_singles(lab, [AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])])
+    before = load(save(scaled(1.0, ""), path))
+    save(scaled(2.0, ""), path)
+    with pytest.raises(ModelError, match="changed meanwhile"):
+        fixed_copy(before, {}, tmp_path)
 
 
 def test_a_hint_fills_in_what_the_file_tells(small: Effort, tmp_path: Path) -> None:
