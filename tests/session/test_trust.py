@@ -24,7 +24,9 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 
 
 def quiet_lab(*environments: Any) -> Any:
-    return SimpleNamespace(runner=SimpleNamespace(environments=environments), doubts=[], targets=(), model_changed=False)
+    return SimpleNamespace(
+        runner=SimpleNamespace(environments=environments), doubts=[], targets=(), model_changed=False
+    )
 
 
 def busy(foreign_s: float) -> dict[str, dict[str, float]]:

@@ -26,8 +26,8 @@ class ReadModel:
 
     `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
     `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
-    that were given. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are those that were not
-    given and decide which of the work is done, and what of it. `stamp` tells whether the user's file changed since.
+    that were given. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are those that were
+    not given and decide which of the work is done, and what of it. `stamp` tells whether the user's file changed since.
     """
 
     model: Model
