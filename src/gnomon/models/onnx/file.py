@@ -353,7 +353,7 @@ _POINTER, _ORT = b"version https://git-lfs", b"ORTM"
 
 
 def _refuse_known(path: Path, head: bytes) -> None:
-    """Raises ModelError for files that are often given in place of an ONNX file, with where that is to be had."""
+    """Raises ModelError for files that are often given in place of an ONNX file, with where that one is."""
     if head.startswith(_POINTER):
         raise ModelError(
             f"{path} is a pointer of Git LFS, which stands for the model and is not it",
