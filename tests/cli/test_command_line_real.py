@@ -151,3 +151,10 @@ def test_a_full_disk_under_the_standard_output_is_no_defect(more: list[str]) -> 
     assert done.returncode == 8
     assert done.stderr.startswith("error: nothing more can be written: No space left on device\nhint: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full: no full disk to write to")
+def test_a_full_disk_under_the_standard_error_keeps_the_exit_code(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*COMMAND, "profile", str(tmp_path / "none.onnx")], stdout=subprocess.PIPE, stderr=full)
+    assert (done.returncode, done.stdout) == (3, b"")

@@ -141,6 +141,21 @@ def test_external_data_that_is_too_short_or_odd_is_refused(tmp_path: Path) -> No
         load(external(tmp_path, "w.bin", length=-1))
 
 
+@pytest.mark.parametrize(
+    ("content", "message", "hint"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "Git LFS", "git lfs pull"),
+        (b"\x18\0\0\0ORTM" + bytes(40), "own format", "the .onnx file"),
+    ],
+)
+def test_what_is_often_given_in_its_place_is_named(content: bytes, message: str, hint: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=message) as told:
+        load(path)
+    assert hint in told.value.hint
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     x, y = value("x", [2]), value("y", [2])
     cases = {
@@ -149,7 +164,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         "defined twice": model([node("Relu", "x", "y"), node("Neg", "x", "y")], [x], [y]),
         "not computed": model([node("Relu", "x", "z")], [x], [y]),
         "dimensions": model([node("Relu", "x", "y")], [value("x", [1] * 65)], [y]),
-        "no version or no node": model([], [x], [x]),
+        "neither nodes nor outputs": model([], [x], []),
         "larger than any": model([node("Relu", "x", "y")], [value("x", [2**40, 2**40])], [value("y", [2])]),
     }
     for message, proto in cases.items():

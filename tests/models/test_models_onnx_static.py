@@ -17,7 +17,7 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 from gnomon.errors import ModelError, UsageError  # noqa: E402
 from gnomon.models import load  # noqa: E402
 from gnomon.models.onnx.cut import OnnxCutter  # noqa: E402
-from gnomon.models.onnx.static import copy_onnx, fixed_copy  # noqa: E402
+from gnomon.models.onnx.static import copy_onnx, fixed_copy, linked_onnx  # noqa: E402
 
 ROWS = 3
 WIDTH = 300
@@ -85,6 +85,38 @@ def test_external_data_that_are_a_link_lie_where_the_model_says(tmp_path: Path) 
     folder.mkdir()
     copy_onnx(path, folder / "net.onnx")
     np.testing.assert_array_equal(results(folder / "net.onnx"), expected)
+
+
+def test_a_model_in_a_cache_of_downloads_is_found_with_its_weights(tmp_path: Path) -> None:
+    """As Hugging Face's lays files out: each is a link to what the cache holds under another name."""
+    real = with_data(tmp_path / "made", named=False, rows=ROWS)
+    expected = results(real)
+    held, shown = tmp_path / "blobs", tmp_path / "snapshots" / "1"
+    held.mkdir()
+    shown.mkdir(parents=True)
+    for number, name in enumerate(("net.onnx", "net.data")):
+        (real.parent / name).rename(held / str(number))
+        (shown / name).symlink_to(f"../../blobs/{number}")
+    path = shown / "net.onnx"
+    np.testing.assert_array_equal(results(path), expected)
+    for place in ("copy", "package", "linked"):
+        (tmp_path / place).mkdir()
+    np.testing.assert_array_equal(results(fixed_copy(load(path), {}, tmp_path / "copy")[1]), expected)
+    copy_onnx(path, tmp_path / "package" / "net.onnx")
+    np.testing.assert_array_equal(results(tmp_path / "package" / "net.onnx"), expected)
+    linked = linked_onnx(path, tmp_path / "linked")
+    assert linked is not None
+    np.testing.assert_array_equal(results(linked), expected)
+    segment = OnnxCutter(path).segment(0, 2, tmp_path / "segment.onnx")
+    np.testing.assert_array_equal(results(segment.path), expected)
+
+
+def test_only_a_link_to_a_model_lets_its_weights_be_links_elsewhere(tmp_path: Path) -> None:
+    path = with_data(tmp_path / "made", named=False, rows=ROWS)
+    (path.parent / "net.data").rename(tmp_path / "net.data")
+    (path.parent / "net.data").symlink_to("../net.data")
+    with pytest.raises(ModelError, match="leads out of its folder"):
+        load(path)
 
 
 def test_a_model_that_is_its_own_external_data_is_refused(tmp_path: Path) -> None:

@@ -117,6 +117,31 @@ def test_shapes_that_are_given_for_a_program_are_refused(tmp_path: Path) -> None
         read_model(Request(model=GOLDEN / "small.pt2", shapes={"x": (1, 1, 4, 4)}), stack)
 
 
+def test_what_a_program_leaves_open_is_what_feeds_it(tmp_path: Path) -> None:
+    from contextlib import ExitStack
+
+    from gnomon.session.model import read_model
+    from gnomon.session.request import Request
+
+    def open_batch(program: Any) -> None:
+        sizes = program["graph_module"]["graph"]["tensor_values"]["x"]["sizes"]
+        sizes[0] = {"as_expr": {"expr_str": "Symbol('s0', positive=True, integer=True)", "hint": {"as_int": 2}}}
+
+    path = tmp_path / "m.pt2"
+    path.write_bytes(changed(open_batch))
+    fixed = load(GOLDEN / "small.pt2").graph
+    usual = fixed.tensors[fixed.inputs[0]].shape
+    assert usual is not None
+    with ExitStack() as stack:
+        read = read_model(Request(model=path), stack)
+        assert read.assumed == {"x": (1, *usual[1:])}
+        assert (read.source, read.model.graph.digest) == (path, load(path).graph.digest)
+        given = read_model(Request(model=path, shapes={"x": (3, *usual[1:])}), stack).model.graph
+        assert given.tensors[given.inputs[0]].shape == (3, *usual[1:])
+        with pytest.raises(UsageError, match="contradicts"):
+            read_model(Request(model=path, shapes={"x": (3, 99)}), stack)
+
+
 def test_rows_of_a_table_that_is_looked_up_are_fed_as_such() -> None:
     def lookup(program: Any) -> None:
         table = {"name": "weight", "arg": {"as_tensor": {"name": "p_fc_weight"}}, "kind": 1}

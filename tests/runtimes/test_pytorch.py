@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,3 +96,17 @@ def test_it_is_compiled_only_where_that_is_asked_for() -> None:
     with pytest.raises(UsageError, match="cudagraphs") as refused:
         names("cudagraphs")
     assert "inductor" in refused.value.hint
+
+
+def test_what_was_fixed_beside_the_tensors_is_handed_over() -> None:
+    torch = pytest.importorskip("torch")
+    from gnomon.agent.drivers.pytorch import _arranged
+
+    spec = torch.utils._pytree.tree_flatten(((0, 3, None), {"scale": 0}))[1]
+    program = SimpleNamespace(
+        graph_signature=SimpleNamespace(user_inputs=("x", 3, None, "scale")), call_spec=SimpleNamespace(in_spec=spec)
+    )
+    assert _arranged(torch, program, {"x": "tensor x", "scale": "tensor scale"}) == (
+        ("tensor x", 3, None),
+        {"scale": "tensor scale"},
+    )

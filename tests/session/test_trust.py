@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 from tests.bad_days.livekit import deaf_onnx, matmul_onnx, onnx_bytes
 
+from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.measure.effort import Effort
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_lab, own_tolerance
 from gnomon.session.reference import Sensitivity, doubts, reference
 from gnomon.session.request import Request
 
@@ -22,7 +24,9 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 
 
 def quiet_lab(*environments: Any) -> Any:
-    return SimpleNamespace(runner=SimpleNamespace(environments=environments), doubts=[], targets=())
+    return SimpleNamespace(
+        runner=SimpleNamespace(environments=environments), doubts=[], targets=(), model_changed=False
+    )
 
 
 def busy(foreign_s: float) -> dict[str, dict[str, float]]:
@@ -134,3 +138,27 @@ def test_a_change_of_speed_between_profile_and_proof_is_told() -> None:
     assert faster is not None
     assert "10% faster" in faster.message
     assert drift(Measured(key="c", runs=(), failure=None), steady(1), "cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "expected"),
+    [
+        (("uint8", "float32", "float32"), 1e-3),  # an image, fed as it is
+        (("float32", "int8", "float32"), 2 / 127),  # quantised inside
+        (("float32", "float16", "float32"), 2e-2),
+        (("float32", "bfloat16", "int8"), 5e-2),
+        (("float32", "unknown", "int64"), 0.0),
+    ],
+)
+def test_what_a_model_itself_computes_in_says_how_far_outputs_may_be_off(
+    dtypes: tuple[str, str, str], expected: float
+) -> None:
+    tensors = tuple(Tensor(name=str(k), shape=(1,), dtype=dtype, size_bytes=None) for k, dtype in enumerate(dtypes))
+    operators = tuple(Operator(index=k, name=str(k), type="A", inputs=(k,), outputs=(k + 1,), macs=0) for k in (0, 1))
+    graph = Graph(name="g", format="onnx", digest="", tensors=tensors, operators=operators, inputs=(0,), outputs=(2,))
+    assert own_tolerance(graph) == expected
+    weights = Tensor(name="w", shape=(1,), dtype="uint4", size_bytes=None, constant=True)
+    held = replace(graph, tensors=(*tensors, weights))
+    assert own_tolerance(held) == max(expected, 2 / 127)
+    halves = replace(graph, tensors=(*tensors, replace(weights, dtype="float16")))
+    assert own_tolerance(halves) == expected, "weights that are widened before they are used are exact"

@@ -99,7 +99,8 @@ class Job:
         """Write the outputs of each seed as a reference; returns how much they differ between the seeds.
 
         `absolute` and `relative` are those of `largest_difference`, at most the largest float as JSON has no
-        infinity; `finite` is the smallest share of finite values in any output of any seed.
+        infinity; `finite` is the smallest share of finite values in any output of any seed. `again` is how far the
+        outputs for the first seed are off, relatively, when they are computed a second time.
         """
         arrays: dict[str, Array] = {}
         made = [self.outputs(seed) for seed in seeds]
@@ -110,7 +111,8 @@ class Job:
                 arrays[f"{seed}/{k}"] = array.astype(str) if array.dtype == object else array
         np.savez(path, allow_pickle=False, **arrays)
         moved = {key: min(v, sys.float_info.max) for key, v in largest_difference(made[-1], made[0]).items()}
-        return {**moved, "finite": min(map(finite_share, made))}
+        again = largest_difference(self.outputs(seeds[0]), made[0])["relative"]
+        return {**moved, "finite": min(map(finite_share, made)), "again": min(again, sys.float_info.max)}
 
     def close(self) -> None:
         """Release the models, then the arrays that they read."""

@@ -4,6 +4,7 @@ document, and a clean end on a signal.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import gc
@@ -281,7 +282,7 @@ def run(args: Sequence[str]) -> int:
         kept = "interrupted: what was measured is kept; the same command goes on from there"
         if as_json and not _PRINTED.get():
             write_json({"error": {"kind": "interrupted", "message": kept, "hint": ""}})
-        print(kept, file=sys.stderr)
+        _tell(kept)
         return 143 if isinstance(end, Terminated) else 130
     except BrokenPipeError:
         _silence()
@@ -326,10 +327,16 @@ def _kind(error: GnomonError) -> str:
 def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
     if as_json and not _PRINTED.get():
         write_json({"error": {"kind": kind, "message": message, "hint": hint}})
-    print(f"error: {clean(message, lines=True)}", file=sys.stderr)
+    _tell(f"error: {clean(message, lines=True)}")
     if hint:
-        print(f"hint: {clean(hint, lines=True)}", file=sys.stderr)
+        _tell(f"hint: {clean(hint, lines=True)}")
     return code
+
+
+def _tell(line: str) -> None:
+    """A line on the standard error, which may lead to a full disk: the exit code then has to do."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 @command(short_help="Show the help of a command.")

@@ -27,15 +27,12 @@ class ShapeValue(click.ParamType[tuple[str, tuple[int, ...]]]):
     name = "NAME=1,3,224,224"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(name, dimensions). The name may hold "=" itself."""
+        """(name, dimensions), which may be 0: a decoder's first call has no past. The name may hold "=" itself."""
         name, sign, text = str(value).rpartition("=")
         numbers = text.split(",") if text else []
         if not sign or not name or not all(re.fullmatch(r" *[0-9]{1,9} *", n) for n in numbers):
             self.fail(f"{value!r} is not a shape: give {self.name}, whole numbers and commas", param, ctx)
-        shape = tuple(int(n) for n in numbers)
-        if 0 in shape:
-            self.fail(f"{value!r} has a dimension of 0", param, ctx)
-        return name, shape
+        return name, tuple(int(n) for n in numbers)
 
 
 class InputValue(click.ParamType[tuple[str, Path]]):

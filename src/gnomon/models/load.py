@@ -119,6 +119,15 @@ def plausible_feeds(model: Model) -> dict[str, Feed]:
     return {} if model.graph.format == "ncnn" else _rows_of_tables(model.graph)
 
 
+def steering_inputs(model: Model) -> dict[str, str]:
+    """The inputs whose values decide which of the model's work is done, and what they decide. ModelError."""
+    if model.graph.format != "onnx":
+        return {}
+    from gnomon.models.onnx.feeds import steering_inputs as of_onnx
+
+    return of_onnx(model)
+
+
 _TABLES = {
     "EMBEDDING_LOOKUP": (1, 0),
     "GATHER": (0, 1),

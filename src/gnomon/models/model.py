@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gnomon.core.graph import Graph, Tensor
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, UsageError
 from gnomon.system.files import read_at_most
 
 if TYPE_CHECKING:
@@ -101,6 +101,27 @@ def dynamic_inputs(graph: Graph) -> tuple[Tensor, ...]:
     return tuple(tensor for tensor in inputs if not is_known(tensor))
 
 
+def with_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
+    """The model with inputs of `shapes`, which only what feeds them makes true: its file stays as it is."""
+    graph = model.graph
+    tensors = tuple(
+        replace(t, shape=shapes[t.name]) if k in graph.inputs and t.name in shapes else t
+        for k, t in enumerate(graph.tensors)
+    )
+    return replace(model, graph=replace(graph, tensors=tensors))
+
+
+def check_shape(tensor: Tensor, shape: tuple[int, ...]) -> None:
+    """UsageError where a shape that was given for an input contradicts what the file says of it."""
+    known = tensor.shape or ()
+    if len(known) != len(shape) or any(k not in (-1, s) for k, s in zip(known, shape, strict=True)):
+        shown = ", ".join("?" if k == -1 else str(k) for k in known)
+        raise UsageError(
+            f"--shape {tensor.name}={','.join(map(str, shape))} contradicts the model's own ({shown})",
+            hint="Keep the dimensions that the model fixes.",
+        )
+
+
 def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:
     """A unique name for each operator, the same on every reading.
 
@@ -135,6 +156,23 @@ def model_errors(path: object) -> Iterator[None]:
             f"{path} cannot be read: {type(error).__name__}: {str(error)[:200]}",
             hint="export or copy the model again, and check that it can be trusted",
         ) from error
+
+
+def changed(path: Path) -> ModelError:
+    """The error for a file that was written while it was read or measured."""
+    return ModelError(
+        f"{path} changed meanwhile: what was read of it or measured first is another model than what is there now",
+        hint="let its writer finish, and start the same command again",
+    )
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """What a file that is written over does not keep: its time, size and inode; None where there is no such file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def open_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> BinaryIO:
@@ -203,10 +241,11 @@ def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
     return total
 
 
-def inside(folder: Path, name: str, what: str) -> Path:
+def inside(folder: Path, name: str, what: str, *, or_in: Path | None = None) -> Path:
     """The path of a file that another file names, which must lie within `folder`.
 
-    `name` is relative; `..`, an absolute path and a symbolic link out of the folder raise ModelError.
+    `name` is relative; `..`, an absolute path and a symbolic link out of the folder raise ModelError, but for a link
+    that leads into the folder `or_in`.
     """
     hint = f"{what} must name a file within its own folder"
     if not name or "\0" in name or "\\" in name or not name.isprintable():
@@ -216,9 +255,9 @@ def inside(folder: Path, name: str, what: str) -> Path:
         raise ModelError(f"{what} names {name!r}, which leads out of its folder", hint=hint)
     try:
         resolved = (folder / relative).resolve()
-        home = folder.resolve()
+        homes = [home.resolve() for home in (folder, or_in) if home is not None]
     except (OSError, RuntimeError, ValueError) as error:
         raise ModelError(f"{what} names {name!r}, which cannot be found: {error}", hint=hint) from error
-    if not resolved.is_relative_to(home):
+    if not any(resolved.is_relative_to(home) for home in homes):
         raise ModelError(f"{what} names {name!r}, a link that leads out of its folder", hint=hint)
     return resolved

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
-from gnomon.models.load import convert, load, plausible_feeds, reachable
-from gnomon.models.model import Feed, Limits, Model, dynamic_inputs
+from gnomon.models.load import convert, load, plausible_feeds, reachable, steering_inputs
+from gnomon.models.model import Feed, Limits, Model, check_shape, dynamic_inputs, stamp_of, with_shapes
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.request import Request
 from gnomon.session.targets import Missing
@@ -26,7 +26,8 @@ class ReadModel:
 
     `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
     `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
-    that were given. `feeds` say how inputs are drawn that cannot be just any numbers.
+    that were given. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are those that were
+    not given and decide which of the work is done, and what of it. `stamp` tells whether the user's file changed since.
     """
 
     model: Model
@@ -35,6 +36,8 @@ class ReadModel:
     assumed: Mapping[str, tuple[int, ...]]
     shapes: Mapping[str, tuple[int, ...]]
     feeds: Mapping[str, Feed]
+    steering: Mapping[str, str]
+    stamp: tuple[int, int, int] | None
 
     def unfixed(self, stack: ExitStack) -> tuple[Model, Path] | None:
         """The model without its shapes fixed in the file, for runtimes that refuse that; None where there is no such.
@@ -51,6 +54,7 @@ class ReadModel:
 
 def read_model(request: Request, stack: ExitStack) -> ReadModel:
     """The model with its inputs' shapes fixed, and the file that runtimes load. Raises GnomonError."""
+    stamp = stamp_of(request.model)
     model = load(request.model)
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
     names = {tensor.name for tensor in inputs}
@@ -78,15 +82,32 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         folder = stack.enter_context(guarded_folder("gnomon-model-"))
         model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | shapes, folder)
         source = own = folder
-    if shapes and model.graph.format in {"pte", "pt2"}:
-        raise UsageError(
-            f"the shapes of a .{model.graph.format} are fixed where it is exported", hint="Export it with these shapes."
-        )
+    if model.graph.format in {"pte", "pt2"} and shapes:
+        opened = {tensor.name: tensor for tensor in inputs if tensor in dynamic_inputs(model.graph)}
+        if model.graph.format == "pte" or shapes.keys() - opened.keys():
+            raise UsageError(
+                f"the shapes of a .{model.graph.format} are fixed where it is exported, but for those that it leaves "
+                "open",
+                hint="Export it with these shapes, or with torch.export.Dim for what is to stay open.",
+            )
+        for name, shape in shapes.items():
+            check_shape(opened[name], shape)
+        model = with_shapes(model, shapes)
     still = dynamic_inputs(model.graph)
     if still:
         raise _open_shapes(still)
     feeds = {name: feed for name, feed in plausible_feeds(model).items() if name not in request.feeds}
-    return ReadModel(model=model, source=source, own=own, assumed=assumed, shapes=shapes, feeds=feeds)
+    steering = {name: told for name, told in steering_inputs(model).items() if name not in request.feeds}
+    return ReadModel(
+        model=model,
+        source=source,
+        own=own,
+        assumed=assumed,
+        shapes=shapes,
+        feeds=feeds,
+        steering=steering,
+        stamp=stamp,
+    )
 
 
 def _assumed(inputs: Iterable[Tensor]) -> dict[str, tuple[int, ...]]:

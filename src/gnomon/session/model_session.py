@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import gnomon
 from gnomon.core.graph import Graph, Tensor
 from gnomon.core.sample import Context
+from gnomon.devices.address import LOCAL
 from gnomon.devices.base import Device, DeviceInfo
 from gnomon.devices.opening import opened
 from gnomon.errors import MeasurementError, UsageError
@@ -22,9 +24,10 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
-from gnomon.models.model import Feed, Model
+from gnomon.models.model import Feed, Model, changed, stamp_of
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
+from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session import replay as recall
 from gnomon.session.kernels import Sources
 from gnomon.session.model import ReadModel, check_feeds, models_for, place_model, read_model, texts_of
@@ -46,6 +49,7 @@ from gnomon.system.process import guarded_folder
 
 _TWO_STEPS = 2 / 127
 """Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
+_FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +60,8 @@ class Lab:
     judged; `source` is what runtimes load. `push` brings a file or folder to the device. `link` is None
     where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
     asked for. `missing` and `doubts` are added to by the job as it finds out, and `open_outputs`: the file tells other
-    shapes of its outputs than they have.
+    shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, so that they are not
+    compared. `stamp` is what the user's file had when it was read.
     """
 
     request: Request
@@ -77,12 +82,18 @@ class Lab:
     doubts: list[Doubt] = field(default_factory=list)
     counters: Mapping[str, Any] | None = None
     open_outputs: bool = False
+    unrepeatable: bool = False
+    stamp: tuple[int, int, int] | None = None
 
     def tolerance(self, configuration: Configuration) -> float:
-        """How far outputs may be off in a configuration: where they are quantised, by two of their steps at least."""
-        graph = self.graph
-        coarse = {"int8", "uint8"} & {graph.tensors[index].dtype for index in graph.outputs}
-        return max(configuration.tolerance, _TWO_STEPS) if coarse else configuration.tolerance
+        """How far outputs may be off in a configuration: by what the model's own numbers are coarse, at least."""
+        return math.inf if self.unrepeatable else max(configuration.tolerance, own_tolerance(self.graph))
+
+    @property
+    def model_changed(self) -> bool:
+        """Whether the user's file changed since it was read. Where it is elsewhere than the device, that has a copy."""
+        here = self.link is not None and self.request.device.address.kind == LOCAL
+        return here and self.stamp is not None and stamp_of(self.request.model) != self.stamp
 
     @property
     def graph(self) -> Graph:
@@ -120,6 +131,20 @@ class Lab:
         }
 
 
+def own_tolerance(graph: Graph) -> float:
+    """How far outputs may be off because of what the model itself computes in, whatever a configuration does.
+
+    Of half precision it is that of a configuration that computes in it. A quantised model may be off by two steps of
+    eight bits, also where its outputs are floats again, or its weights alone are quantised: runtimes then round what
+    these are multiplied with, too.
+    """
+    fed = set(graph.inputs)
+    computed = {graph.tensors[index].dtype for operator in graph.operators for index in operator.outputs}
+    held = {tensor.dtype for index, tensor in enumerate(graph.tensors) if index not in fed}
+    precision = max((TOLERANCE.get(dtype, 0.0) for dtype in computed), default=0.0)
+    return max(precision, _TWO_STEPS) if held & _FEW_BITS else precision
+
+
 @contextmanager
 def open_lab(
     request: Request,
@@ -152,10 +177,13 @@ def open_lab(
         ]
         lab.doubts += [_assumption(name, shape) for name, shape in read.assumed.items()]
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
+        lab.doubts += [_drawn_steering(name, told, read.feeds.get(name, {})) for name, told in read.steering.items()]
         try:
             with device_met(lab.runner):
                 yield lab
         except MeasurementError as error:
+            if lab.model_changed:
+                raise changed(request.model) from error
             if not lab.runner.stopped:
                 raise
             raise MeasurementError(
@@ -191,6 +219,15 @@ def _drawn_text(name: str) -> Doubt:
         kind="drawn-text",
         message=f'the input {name!r} holds text; it was fed "0" and "1", and other text may take another time',
         hint=f"Save an array of strings with numpy.save and give it: --input {name}=FILE.npy",
+    )
+
+
+def _drawn_steering(name: str, decides: str, feed: Feed) -> Doubt:
+    fed = f"fed {feed['values'][0]}" if "values" in feed else "drawn at random"
+    return Doubt(
+        kind="drawn-steering",
+        message=f"the input {name!r} decides {decides}; it was {fed}, and another value may take another time",
+        hint=f"Save the value that counts for you with numpy.save and give it: --input {name}=FILE.npy",
     )
 
 
@@ -270,6 +307,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         drawn=read.feeds,
         doubts=_too_many_threads(request, link.info),
         counters=counters,
+        stamp=read.stamp,
     )
 
 

@@ -93,7 +93,14 @@ _OTHER_SHAPES = Doubt(
     message="the file tells other shapes of its outputs than they have; they were measured as they are",
     hint="Export the model again, or infer its shapes again: onnx.shape_inference.infer_shapes.",
 )
+_CHANGED = Doubt(
+    kind="model-changed",
+    message="the model's file changed meanwhile, so that some processes may have run another model than others",
+    hint="Let its writer finish, and measure again with --fresh.",
+)
 _OPEN = "open_outputs"
+_AGAIN, _REPEATS = "again", 1e-4
+"""The key of how far outputs are off when they are computed once more, and by how much they may be."""
 
 _MOST_HANGS = 4
 """How many ways to compute the reference may hang before no other is tried: each takes the whole of --timeout."""
@@ -149,7 +156,7 @@ def reference(lab: Lab) -> Sensitivity:
             if found is not None:
                 if lab.open_outputs:
                     lab.doubts.append(_OTHER_SHAPES)
-                return _noted(runner, {**found, "by": label, _OPEN: lab.open_outputs})
+                return _noted(lab, runner, {**found, "by": label, _OPEN: lab.open_outputs})
             if failure is not None:
                 _blame_input(failure)
                 refused = refused or failure.kind == "refused"
@@ -157,14 +164,14 @@ def reference(lab: Lab) -> Sensitivity:
     lab.open_outputs = False
     found = None if loads_it else reference_here(lab, runner, reasons)
     if found is not None:
-        return _noted(runner, found)
+        return _noted(lab, runner, found)
     for target in clean if not loads_it else ():
         job = lab.job([target.runtime.segment(target.placed, target.configuration, {})])
         found, failure = runner.reference(job, timeout_s=timeout_s)
         if found is not None:
             lab.doubts.append(_UNCHECKED)
             label = f"{target.configuration.name}, on the converted file"
-            return _noted(runner, {**found, "unchecked": True, "by": label})
+            return _noted(lab, runner, {**found, "unchecked": True, "by": label})
         reasons.append(f"{target.configuration.name}: {describe(failure)}")
     raise MeasurementError(
         f"no runtime computes reference outputs ({'; '.join(dict.fromkeys(reasons))})",
@@ -216,7 +223,8 @@ def _unmeasured(lab: Lab) -> Iterator[tuple[Runtime, str]]:
                 yield runtime, str(answer.get("version", ""))
 
 
-def _noted(runner: CampaignRunner, found: Mapping[str, Any]) -> Sensitivity:
+def _noted(lab: Lab, runner: CampaignRunner, found: Mapping[str, Any]) -> Sensitivity:
+    _look_at_repeating(lab, float(found.get(_AGAIN, 0.0)))
     runner.note(
         "reference",
         {
@@ -225,9 +233,22 @@ def _noted(runner: CampaignRunner, found: Mapping[str, Any]) -> Sensitivity:
             "unchecked": bool(found.get("unchecked")),
             "by": found["by"],
             **({_OPEN: True} if found.get(_OPEN) else {}),
+            **({_AGAIN: float(found[_AGAIN])} if lab.unrepeatable else {}),
         },
     )
     return Sensitivity(float(found["relative"]), finite_share=float(found["finite"]), reference=found["by"])
+
+
+def _look_at_repeating(lab: Lab, again: float) -> None:
+    """Nothing can be compared with outputs that are others in each call, as those of random operators are."""
+    lab.unrepeatable = again > _REPEATS
+    if lab.unrepeatable:
+        message = (
+            f"called again with the same inputs, the model gives other outputs (by {again:.2g} of their largest "
+            "magnitude), so that nobody can say whether they are right"
+        )
+        hint = "If it is not meant to draw random numbers or to keep a state, look which operator does."
+        lab.doubts.append(Doubt(kind="unrepeatable", message=message, hint=hint))
 
 
 def _recalled(lab: Lab, runner: RecordedRunner) -> Sensitivity:
@@ -237,6 +258,7 @@ def _recalled(lab: Lab, runner: RecordedRunner) -> Sensitivity:
     if data.get(_OPEN):
         lab.open_outputs = True
         lab.doubts.append(_OTHER_SHAPES)
+    _look_at_repeating(lab, float(data.get(_AGAIN, 0.0)))
     by = str(data.get("by", ""))
     return Sensitivity(float(data["relative"]), finite_share=float(data["finite"]), reference=by)
 
@@ -253,6 +275,8 @@ def _blame_input(failure: Failure) -> None:
 def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     """Each kind of doubt once: about the machine, where it was worst, about its devices, and about the reference."""
     found = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
+    if lab.model_changed:
+        found.insert(0, _CHANGED)
     if sensitivity < 1e-5:
         found.append(
             Doubt(

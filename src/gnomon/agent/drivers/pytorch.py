@@ -132,8 +132,11 @@ def _seen(torch: Any, call: Callable[[], object]) -> dict[str, Any]:
 
 
 def _arranged(torch: Any, program: Any, tensors: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs as the program's own call takes them: it may nest them, and name some."""
-    leaves = [tensors[name] for name in program.graph_signature.user_inputs]
+    """The inputs as the program's own call takes them: it may nest them, name some, and take others than tensors."""
+    # What is no tensor was fixed when it was exported, and stands there itself.
+    leaves = [
+        tensors[one] if isinstance(one, str) and one in tensors else one for one in program.graph_signature.user_inputs
+    ]
     arguments, named = torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
     return arguments, named
 

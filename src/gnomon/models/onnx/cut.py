@@ -27,12 +27,12 @@ MAX_INLINE_BYTES = 1_900_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The model that is cut: parsed, with its graph and shapes; `folder` is where its external data lie."""
+    """The model that is cut: parsed, with its graph and shapes; its external data lie beside `path`."""
 
     model: onnx.ModelProto
     graph: Graph
     shapes: Shapes
-    folder: Path | None
+    path: Path | None
     limits: Limits
 
 
@@ -70,7 +70,7 @@ def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], output
     graph.quantization_annotation.extend(
         note for note in original.graph.quantization_annotation if note.tensor_name in held
     )
-    _read_external(result, source.folder, source.limits)
+    _read_external(result, source.path, source.limits)
     return result  # type: ignore[no-any-return]
 
 
@@ -123,15 +123,15 @@ def _typed(name: str, values: dict[str, onnx.ValueInfoProto], shapes: Shapes) ->
     )
 
 
-def _read_external(model: onnx.ModelProto, folder: Path | None, limits: Limits) -> None:
+def _read_external(model: onnx.ModelProto, path: Path | None, limits: Limits) -> None:
     """Reads external data into the tensors."""
     onnx = onnx_package()
     for tensor in all_tensors(model):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
-        if folder is None:
+        if path is None:
             raise ModelError(f"the weights of {tensor.name!r} lie in another file", hint="cut the model by its path")
-        read_external(tensor, folder, limits)
+        read_external(tensor, path, limits)
 
 
 class OnnxCutter(Cutter):
@@ -140,15 +140,16 @@ class OnnxCutter(Cutter):
     def __init__(self, model: Path | str | onnx.ModelProto, limits: Limits | None = None) -> None:
         """Reads the model, unless it is parsed already. Raises ModelError and RuntimeMissingError."""
         limits = limits or Limits()
-        folder, digest, name = None, "", "model"
+        path, digest, name = None, "", "model"
         with model_errors(model if isinstance(model, (str, Path)) else "the ONNX model"):
             if isinstance(model, (str, Path)):
-                read = read_onnx(Path(model), limits)
-                folder, digest, name = Path(model).parent, read.digest, Path(model).stem
+                path = Path(model)
+                read = read_onnx(path, limits)
+                digest, name = read.digest, path.stem
                 model = read.model
             shapes = tensor_shapes(model, limits)
             graph = onnx_graph(model, shapes, name=name, digest=digest)
-        self._source = Source(model=model, graph=graph, shapes=shapes, folder=folder, limits=limits)
+        self._source = Source(model=model, graph=graph, shapes=shapes, path=path, limits=limits)
         super().__init__(graph)
 
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:

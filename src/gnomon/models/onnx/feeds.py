@@ -25,6 +25,11 @@ Shape = tuple[int, ...]
 _KEEPS_VALUES = {"Cast", "Identity"}
 _MOVES_VALUES = {"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
 _WORDS = ("mask", "shape", "size")
+_STEERED = {
+    "If": {0: "which branch of an If is taken"},
+    "Loop": dict.fromkeys((0, 1), "how often a Loop is run"),
+}
+"""What the values of an operand decide of the work that there is, by the operator and the operand's place."""
 _MOST_VALUES = 1 << 10
 _MOST_RANK = 12
 
@@ -81,11 +86,30 @@ def onnx_feeds(model: Model, limits: Limits | None = None) -> dict[str, Feed]:
     return _feeds(read_onnx(model.path, limits or Limits()).model.graph, graph)
 
 
-def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
+def steering_inputs(model: Model, limits: Limits | None = None) -> dict[str, str]:
+    """The inputs of an ONNX model whose values decide which of its work is done, and what of it. Raises ModelError."""
+    if _STEERED.keys().isdisjoint(op.type for op in model.graph.operators):
+        return {}
+    readers = _readers(read_onnx(model.path, limits or Limits()).model.graph)
+    found: dict[str, str] = {}
+    for index in model.graph.inputs:
+        name = model.graph.tensors[index].name
+        for node, place, _ in _read_by(name, readers):
+            if told := _STEERED.get(node.op_type, {}).get(place):
+                found.setdefault(name, told)
+    return found
+
+
+def _readers(source: onnx.GraphProto) -> dict[str, list[tuple[onnx.NodeProto, int]]]:
     readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
     for node in source.node:
         for place, name in enumerate(node.input):
             readers.setdefault(name, []).append((node, place))
+    return readers
+
+
+def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
+    readers = _readers(source)
     shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
     constants = {tensor.name: tensor for tensor in source.initializer}
     found: dict[str, Feed] = {}

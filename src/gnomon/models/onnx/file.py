@@ -219,6 +219,7 @@ def read_onnx(path: Path, limits: Limits) -> OnnxFile:
         data = read_regular(path, limits.max_bytes)
     if not data:
         raise ModelError(f"{path} is empty", hint="export or copy the model again")
+    _refuse_known(path, data[:64])
     check_parsed_size(data, onnx.ModelProto.DESCRIPTOR, limits.max_memory_bytes)
     model = onnx.ModelProto()
     try:
@@ -230,14 +231,14 @@ def read_onnx(path: Path, limits: Limits) -> OnnxFile:
         _unknown(path, "it has names that are not UTF-8 text")
     digest = hashlib.sha256(data)
     size = len(data)
-    external = external_files(model, path.parent, limits)
+    external = external_files(model, path, limits)
     for file in dict.fromkeys(external.values()):
         size += add_to_digest(digest, file, limits.max_bytes)
     return OnnxFile(model=model, digest=digest.hexdigest(), size_bytes=size, external=external)
 
 
-def external_files(model: onnx.ModelProto, folder: Path, limits: Limits) -> dict[Path, Path]:
-    """The files of external data, each checked to lie in the model's folder and to hold what is asked for.
+def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[Path, Path]:
+    """The files of external data, each checked to lie where the model's file does and to hold what is asked for.
 
     A key is the path relative to the folder by which the model calls the file; its value the file itself, links
     resolved.
@@ -248,13 +249,13 @@ def external_files(model: onnx.ModelProto, folder: Path, limits: Limits) -> dict
     for tensor in all_tensors(model):
         if tensor.data_location != external:
             continue
-        path, location, offset, length = _external_place(tensor, folder)
+        path, location, offset, length = _external_place(tensor, file)
         files[Path(location)] = path
         end = offset + (length or 0)
         needed[path] = max(needed.get(path, 0), end)
     for path, end in needed.items():
-        with open_regular(path, limits.max_bytes) as file:
-            size = file.seek(0, 2)
+        with open_regular(path, limits.max_bytes) as opened:
+            size = opened.seek(0, 2)
         if size < end:
             raise ModelError(
                 f"external data {path.name} holds {size} bytes, and the model asks for {end}",
@@ -263,27 +264,28 @@ def external_files(model: onnx.ModelProto, folder: Path, limits: Limits) -> dict
     return dict(sorted(files.items(), key=lambda item: (item[1], item[0])))
 
 
-def read_external(tensor: onnx.TensorProto, folder: Path, limits: Limits) -> None:
-    """Reads the external data of a tensor into it. Raises ModelError.
+def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
+    """Reads the external data of a tensor of the model in `file` into it. Raises ModelError.
 
     The onnx package's own reader refuses a file that has a second name, as files from a package cache do.
     """
-    path, _, offset, length = _external_place(tensor, folder)
-    with open_regular(path, limits.max_bytes) as file:
-        file.seek(offset)
-        tensor.raw_data = file.read(-1 if length is None else length)
+    path, _, offset, length = _external_place(tensor, file)
+    with open_regular(path, limits.max_bytes) as opened:
+        opened.seek(offset)
+        tensor.raw_data = opened.read(-1 if length is None else length)
     tensor.data_location = onnx_package().TensorProto.DEFAULT
     del tensor.external_data[:]
 
 
-def _external_place(tensor: onnx.TensorProto, folder: Path) -> tuple[Path, str, int, int | None]:
+def _external_place(tensor: onnx.TensorProto, file: Path) -> tuple[Path, str, int, int | None]:
     """The file of a tensor's external data, what the model calls it, and offset and length in it in bytes.
 
-    Without a length the data go to the file's end.
+    It lies in the model's folder; or, as in a cache of downloads whose files are links to what it holds, both the
+    model's file and it are links into one folder. Without a length the data go to the file's end.
     """
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
-    path = inside(folder, location, f"external data of tensor {tensor.name!r}")
+    path = inside(file.parent, location, f"external data of tensor {tensor.name!r}", or_in=file.resolve().parent)
     length = _number(entries, "length", tensor.name) if "length" in entries else None
     return path, location, _number(entries, "offset", tensor.name), length
 
@@ -338,12 +340,29 @@ def _texts(model: onnx.ModelProto) -> Iterator[str]:
 
 def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
     graph = model.graph
-    if model.ir_version <= 0 or not graph.node:
-        _unknown(path, "as ONNX it would have no version or no node")
+    if model.ir_version <= 0 or not (graph.node or graph.output):
+        _unknown(path, "as ONNX it would have no version, or neither nodes nor outputs")
     names = sum(len(node.input) + len(node.output) for node in graph.node[:MAX_NODES])
     if len(graph.node) > MAX_NODES or names > MAX_NAMES:
         raise ModelError(
             f"{path} has {len(graph.node)} nodes, more than gnomon reads", hint="no known model has so many"
+        )
+
+
+_POINTER, _ORT = b"version https://git-lfs", b"ORTM"
+
+
+def _refuse_known(path: Path, head: bytes) -> None:
+    """Raises ModelError for files that are often given in place of an ONNX file, with where that one is."""
+    if head.startswith(_POINTER):
+        raise ModelError(
+            f"{path} is a pointer of Git LFS, which stands for the model and is not it",
+            hint="fetch the model: git lfs pull, in the folder of the repository",
+        )
+    if head[4:8] == _ORT:
+        raise ModelError(
+            f"{path} is in ONNX Runtime's own format (.ort), whose graph gnomon does not read",
+            hint="give the .onnx file that it was made from",
         )
 
 

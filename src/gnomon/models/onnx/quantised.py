@@ -83,7 +83,7 @@ def read_quantised(path: Path, limits: Limits | None = None) -> Quantised:
         found = [(node, one) for node, one in zip(model.graph.node, graph.operators, strict=True) if _counts(node)]
         reading = [(node, one) for node, one in found if flow.reads(node)]
         computing = [one for node, one in reading if flow.gives(node)]
-        scales = _scales(model.graph, path.parent, limits)
+        scales = _scales(model.graph, path, limits)
         return Quantised(
             operators=len(found),
             reading_8bit=len(reading),
@@ -151,7 +151,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return sum(whole) if len(whole) == len(known) else None
 
 
-def _scales(graph: onnx.GraphProto, folder: Path, limits: Limits) -> list[bool]:
+def _scales(graph: onnx.GraphProto, path: Path, limits: Limits) -> list[bool]:
     """Of each tensor of scales that the file holds, whether all of them are powers of two."""
     onnx = onnx_package()
     tensors = {tensor.name: tensor for tensor in graph.initializer}
@@ -168,7 +168,7 @@ def _scales(graph: onnx.GraphProto, folder: Path, limits: Limits) -> list[bool]:
     for name in names:
         tensor = tensors[name]
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            read_external(tensor, folder, limits)
+            read_external(tensor, path, limits)
         values = onnx.numpy_helper.to_array(tensor).reshape(-1).tolist()
         found.append(all(is_power_of_two(float(value)) for value in values))
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, PackageError, UsageError
-from gnomon.models.model import Limits, Model, all_known, model_errors, unique_names
+from gnomon.models.model import Limits, Model, all_known, changed, model_errors, unique_names, with_shapes
 from gnomon.models.onnx.file import OnnxFile, read_onnx
 from gnomon.models.onnx.graph import load_onnx
 
@@ -29,7 +29,7 @@ def fixed_copy(
     file. UsageError where a shape contradicts the file.
     """
     limits = limits or Limits()
-    read = read_onnx(model.path, limits)
+    read = _read_again(model, limits)
     proto = read.model
     named = [node.name for node in proto.graph.node]
     wants_shapes = bool(shapes) or not all_known(model.graph)
@@ -52,6 +52,14 @@ def fixed_copy(
     return replace(copy, graph=replace(copy.graph, digest=model.graph.digest)), target
 
 
+def _read_again(model: Model, limits: Limits) -> OnnxFile:
+    """The file of a model that was read. ModelError where it is another one by now."""
+    read = read_onnx(model.path, limits)
+    if read.digest != model.graph.digest:
+        raise changed(model.path)
+    return read
+
+
 def named_copy(
     model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, limits: Limits | None = None
 ) -> tuple[Model, Path]:
@@ -60,15 +68,11 @@ def named_copy(
     Its graph has the inputs' `shapes`, which the file leaves open; what they are fed with fixes them when it is loaded.
     """
     limits = limits or Limits()
-    read = read_onnx(model.path, limits)
+    read = _read_again(model, limits)
     for node, operator in zip(read.model.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
     target = _written(read, read.model, folder / model.path.name)
-    tensors = tuple(
-        replace(t, shape=shapes[t.name]) if k in model.graph.inputs and t.name in shapes else t
-        for k, t in enumerate(model.graph.tensors)
-    )
-    return replace(model, path=target, graph=replace(model.graph, tensors=tensors)), target
+    return replace(with_shapes(model, shapes), path=target), target
 
 
 def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:
@@ -144,7 +148,7 @@ def _link(file: Path, beside: Path) -> None:
     """Puts a file of weights beside a copy, without copying it where the file system can."""
     beside.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(file, beside)
+        os.link(file.resolve(), beside)  # of a symbolic link another name would lead nowhere from there
     except FileExistsError:
         raise ModelError(
             f"{file} names itself as its external data, so it cannot be copied with changes",

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gnomon.core.graph import Tensor
-from gnomon.errors import ModelError, UsageError
-from gnomon.models.model import Limits, Model, model_errors, read_regular
+from gnomon.errors import ModelError
+from gnomon.models.model import Limits, Model, check_shape, model_errors, read_regular
 from gnomon.models.tflite.cut import slot
 from gnomon.models.tflite.file import Buffer, Table, broken
 from gnomon.models.tflite.graph import read_flat
@@ -34,7 +33,7 @@ def fixed_flat(
     inputs = [model.graph.tensors[index] for index in model.graph.inputs]
     for tensor in inputs:
         if tensor.name in shapes:
-            _check(tensor, shapes[tensor.name])
+            check_shape(tensor, shapes[tensor.name])
     with model_errors(model.path):
         data = bytearray(read_regular(model.path, (limits or Limits()).max_bytes))
         tables = Buffer(bytes(data)).root().tables(2)[0].tables(0)
@@ -47,16 +46,6 @@ def fixed_flat(
     target = folder / model.path.name
     target.write_bytes(data)
     return replace(model, path=target, graph=replace(fixed, digest=model.graph.digest)), target
-
-
-def _check(tensor: Tensor, shape: tuple[int, ...]) -> None:
-    known = tensor.shape or ()
-    if len(known) != len(shape) or any(k not in (-1, s) for k, s in zip(known, shape, strict=True)):
-        shown = ", ".join("?" if k == -1 else str(k) for k in known)
-        raise UsageError(
-            f"--shape {tensor.name}={','.join(map(str, shape))} contradicts the model's own ({shown})",
-            hint="Keep the dimensions that the model fixes.",
-        )
 
 
 def _write(data: bytearray, tables: list[Table], wanted: Mapping[int, tuple[int, ...]]) -> None:
