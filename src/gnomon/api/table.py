@@ -81,7 +81,7 @@ def build_table(
 
 
 def suggest_nets(
-    count: int = 10,
+    count: int | None = None,
     *,
     table: PathLike | None = None,
     space: str | None = None,
@@ -95,7 +95,8 @@ def suggest_nets(
     out: PathLike | None = None,
     overwrite: bool = False,
 ) -> tuple[Described, tuple[tuple[int, ...], ...]]:
-    """The nets that tell an estimator the most, as assignments, and the space that they are of.
+    """The nets that tell an estimator the most, as assignments, and the space that they are of: ten unless `count` says
+    how many, or all where there are fewer.
 
     Half of them near `bound_s` by the estimator of the file `near`. `pool` is a csv of nets to choose from, `given` of
     those that are measured already, `others` of what other devices took, and `out` is one that gets the chosen ones.

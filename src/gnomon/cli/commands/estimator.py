@@ -46,7 +46,9 @@ def estimator() -> None:
 @estimator.command("suggest", short_help="Say which nets to measure, before any is measured.")
 @_TABLE
 @_SPACE
-@click.option("--k", "count", type=click.IntRange(1, 2000), default=10, show_default=True, help="How many nets.")
+@click.option(
+    "--k", "count", type=click.IntRange(1, 2000), help="How many nets.  [default: 10, or all where there are fewer]"
+)
 @click.option("--pool", type=_PATH, metavar="CSV", help="Nets to choose from.  [default: drawn from the space]")
 @click.option("--given", type=_PATH, metavar="CSV", help="Nets that are measured already.")
 @_OTHER
