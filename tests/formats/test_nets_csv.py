@@ -156,11 +156,12 @@ def test_a_slot_may_be_called_as_a_time_is() -> None:
         ("first,second,high_ms\na,skip,0\n", "a high of 0"),
         ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
         ('first,second\n"a,skip\n', "not csv"),
+        ("\x1f\x8b\x08", "not UTF-8 text (byte 1), it is packed by gzip: unpack it first"),
     ],
 )
 def test_what_is_wrong_is_told(text: str, told: str) -> None:
     with pytest.raises(ProblemError) as refused:
-        read_nets(text.encode(), SPACE)
+        read_nets(text.encode("latin-1"), SPACE)
     assert told in refused.value.message
     assert "slots of the space" in refused.value.hint
 

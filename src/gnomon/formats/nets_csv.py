@@ -30,7 +30,7 @@ from decimal import Decimal
 from typing import Any
 
 from gnomon.core.space import Space
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import not_utf8, shown
 from gnomon.errors import ProblemError
 
 ARCH = "arch"
@@ -93,7 +93,9 @@ def read_nets(
         raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
     try:
         lines, between = read_sheet(data)
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"the nets are {not_utf8(data, error)}", hint=_HINT) from error
+    except csv.Error as error:
         raise ProblemError(f"the nets are not csv: {error}", hint=_HINT) from error
     if not lines:
         raise ProblemError("the file of nets is empty", hint=_HINT)

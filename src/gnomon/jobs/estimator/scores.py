@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.core.space import Space
-from gnomon.core.strict_json import Strict
+from gnomon.core.strict_json import Strict, not_utf8
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.estimate.columns import Floats
 from gnomon.estimate.estimator import Estimator
@@ -161,7 +161,9 @@ def _json(data: bytes) -> dict[str, dict[str, float]]:
 def _csv(data: bytes) -> dict[str, dict[str, float]]:
     try:
         lines, between = read_sheet(data)
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"the scores are {not_utf8(data, error)}", hint=_CSV_HINT) from error
+    except csv.Error as error:
         raise ProblemError(f"the scores are not csv: {error}", hint=_CSV_HINT) from error
     header = [name.strip() for name in lines[0]] if lines else []
     if any(header.count(name) != 1 for name in ("slot", "choice", "score")):
