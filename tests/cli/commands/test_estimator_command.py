@@ -180,7 +180,7 @@ def test_predict_gives_intervals_and_chances(bench: Bench) -> None:
     rows = read_nets(out.read_bytes(), bench.found.space.space)
     assert [row.latency_s for row in rows] == [net["latency_s"] for net in made["nets"]]
     text = told(*words, "--bound", "60us")
-    assert "30 nets of small, never measured." in text
+    assert "30 nets of small, as predicted." in text
     assert "below 60.0 us" in text
     assert "and 10 more" in text
     assert {net["below"] for net in document(*words)["nets"]} == {None}
