@@ -24,6 +24,7 @@ from gnomon.spaces.cells.space import (
     swaps,
     tagged_net,
 )
+from gnomon.spaces.loading import users_line
 from gnomon.spaces.unit import Symbol
 from gnomon.training.modules import HEAD, STEM, ModuleBlock, end_block, known_blocks
 
@@ -280,8 +281,8 @@ def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:
     except GnomonError:
         raise
     except Exception as error:  # whatever a user's block does
-        names = ", ".join(dict.fromkeys(one.name for one in ones))
+        names, line = ", ".join(dict.fromkeys(one.name for one in ones)), users_line(error)
         raise UsageError(
-            f"a block of {names} fails in its place: {type(error).__name__}: {error}",
+            f"a block of {names} fails in its place: {type(error).__name__}: {error}{line and f' ({line})'}",
             hint="It is tried with the widths, strides and image size of the config. Mend it, or leave it out.",
         ) from error
