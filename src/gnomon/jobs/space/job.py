@@ -248,7 +248,7 @@ def profile_space(
         study=study,
         folder=folder.path,
         blocks=blocks,
-        notes=(*config.warnings, *data.notes, *notes),
+        notes=(*config.warnings, *data.notes, *study.notes(), *notes),
         seconds=seconds,
     )
 

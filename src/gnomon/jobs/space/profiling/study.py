@@ -118,6 +118,16 @@ class Study:
             return family.network([family.primitives.index(one) for one in chosen])
         return Network(id=mixed_id(names), family="", assignment=(), primitives=tuple(names))
 
+    def notes(self) -> list[str]:
+        """Sentences about blocks that are not what accuracies and files take them for."""
+        blocks = (*(one.block for one in self.primitives.values()), *self.ends.values())
+        return [
+            f"{one.name} makes something else of the same images each time, also where it is not trained: accuracies "
+            "of its networks are draws, and what their files make is not what the module makes"
+            for one in blocks
+            if isinstance(one, ModuleBlock) and not one.steady
+        ]
+
     def check(self, rows: Iterable[Any]) -> None:
         """ProblemError for lines of a profile (with `key`, `network`, `primitives`) whose network is none of it."""
         wrong = [row.key for row in rows if not self._has(row.network, row.primitives)]
