@@ -44,7 +44,7 @@ def flow(folder: Path, record: Path, space: str, runtime: str, seed: int) -> dic
     table = folder / "table"
 
     def measure(nets: Path, out: Path, *, fresh: bool = False) -> None:
-        measure_nets(nets, table=table, out=out, fresh=fresh, runtimes=(runtime,), record=record)
+        measure_nets(nets, table=table, out=out, overwrite=True, fresh=fresh, runtimes=(runtime,), record=record)
 
     if not table.exists():
         build_table(space, out=table, runtimes=(runtime,), record=record)

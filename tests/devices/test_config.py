@@ -64,8 +64,9 @@ def told(path: Path, text: str) -> str:
     return raised.value.message
 
 
-def test_every_key_is_read(path: Path) -> None:
-    path.write_text(WHOLE, encoding="utf-8")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_every_key_is_read(path: Path, encoding: str) -> None:
+    path.write_text(WHOLE, encoding=encoding)
     assert load_devices(path) == {"board": BOARD}
 
 

@@ -76,11 +76,13 @@ def test_everything_wrong_is_told_at_once_and_the_rest_kept() -> None:
             "  mean: 2.5",
             "  count: &b 2",
             "open: {mean: 1.0",
+            "comma: {mean: 1,5}",
+            """best: {"mean": .75, 'std': .02}""",
         ]
     )
     table, complaints = scan_block_table(text)
-    assert {name: block.mean_ms for name, block in table.blocks.items()} == {"good": 1.5, "twice": 1.0, "better": 2.5}
-    for line in (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18):
+    assert {name: block.mean_ms for name, block in table.blocks.items()} == {"good": 1.5, "best": 0.75}
+    for line in (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 19):
         assert any(told.startswith(f"line {line}: ") for told in complaints.told), (line, complaints.told)
     with pytest.raises(ProblemError, match=r"line 2: .*; line 4: "):
         read_block_table(text)

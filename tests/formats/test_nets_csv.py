@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +101,44 @@ def test_files_of_spreadsheets_are_read() -> None:
     assert read_nets(text.encode(), SPACE) == (NetRow(assignment=(0, 0), latency_s=1e-3),)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("between", [";", "\t"])
+@pytest.mark.parametrize("point", [".", ","])
+def test_files_of_spreadsheets_of_other_countries_are_read(encoding: str, between: str, point: str) -> None:
+    rows = [
+        ("first", "second", "latency_ms", "accuracy", "device"),
+        ("a", "1x1", f"1{point}5", f"0{point}9", "Pi 4.1, board 2"),
+        ("b,c", "skip", "2", "1", ""),
+        ("",) * 5,
+    ]
+    text = "".join(f"{between.join(row)}\r\n" for row in rows)
+    assert read_nets(text.encode(encoding), SPACE, profiled=True) == (
+        NetRow(assignment=(0, 0), latency_s=1.5e-3, accuracy=0.9, device="Pi 4.1, board 2"),
+        NetRow(assignment=(1, 1), latency_s=2e-3, accuracy=1.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("first;second;latency_ms\na;skip;1,5\na;skip;1.500\n", "line 3: '1.500' is not a valid latency"),
+        ("first;second;latency_ms\na;skip;1.500,5\n", "line 2"),
+        ('first,second,latency_ms\na,skip,"1,5"\n', "line 2: '1,5' is not a valid latency"),
+        ("first,second,latency_ms\na,skip,1_5\n", "line 2: '1_5' is not a valid latency"),
+    ],
+)
+def test_what_may_be_another_number_is_refused(text: str, told: str) -> None:
+    with pytest.raises(ProblemError) as refused:
+        read_nets(text.encode(), SPACE)
+    assert told in refused.value.message
+
+
+def test_a_slot_may_be_called_as_a_time_is() -> None:
+    space = Space((Slot(name="low_s", choices=("a", "b")), Slot(name="latency_ms", choices=("1", "2"))))
+    rows = (NetRow(assignment=(1, 0), latency_s=2.5e-3, high_s=1.0),)
+    assert read_nets(b"low_s,latency_ms,latency_us,high_s\nb,1,2500,1\n", space) == rows
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -116,11 +156,12 @@ def test_files_of_spreadsheets_are_read() -> None:
         ("first,second,high_ms\na,skip,0\n", "a high of 0"),
         ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
         ('first,second\n"a,skip\n', "not csv"),
+        ("\x1f\x8b\x08", "not UTF-8 text (byte 1), it is packed by gzip: unpack it first"),
     ],
 )
 def test_what_is_wrong_is_told(text: str, told: str) -> None:
     with pytest.raises(ProblemError) as refused:
-        read_nets(text.encode(), SPACE)
+        read_nets(text.encode("latin-1"), SPACE)
     assert told in refused.value.message
     assert "slots of the space" in refused.value.hint
 
@@ -143,9 +184,42 @@ def test_whatever_the_file_is_only_known_errors_come(data: bytes) -> None:
         assert error.hint
 
 
-@pytest.mark.parametrize("name", ["latency", "latency_msec", "latency_"])
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [
+        ("Latency_ms", 3e-3),
+        ("latency [s]", 3.0),
+        ("latency (ms)", 3e-3),
+        ("Latency [µs]", 3e-6),
+        ("Latency (\u03bcs)", 3e-6),
+        ("LATENCY NS", 3e-9),
+    ],
+)
+def test_a_latency_is_known_as_people_write_it(name: str, seconds: float) -> None:
+    found = read_nets(f"a,{name}\nx,3\n".encode(), Space((Slot("a", ("x",)),)))
+    assert found == (NetRow(assignment=(0,), latency_s=seconds),)
+
+
+@pytest.mark.parametrize(
+    "name", ["latency_std_ms", "predicted_latency", "latency ms 2", "lowest_ms", "lows", "highlight", "low"]
+)
+def test_other_columns_are_passed_over(name: str) -> None:
+    assert read_nets(f"a,{name}\nx,3\n".encode(), Space((Slot("a", ("x",)),))) == (NetRow(assignment=(0,)),)
+
+
+def test_an_unknown_choice_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(ProblemError) as refused:
+        read_nets(b"first,second\na,skip\na,skop\n", SPACE)
+    assert refused.value.hint.startswith("Line 3: choose one of: 1x1, skip. ")
+    wide = Space((Slot("width", tuple(f"w{k}" for k in range(300))),))
+    with pytest.raises(ProblemError) as refused:
+        read_nets(b"width\nw2999\n", wide)
+    assert "w299" in refused.value.hint and len(refused.value.hint) < 300
+
+
+@pytest.mark.parametrize("name", ["latency", "Latency", "latency_msec", "latency_", "latency [sec]"])
 def test_a_latency_without_a_known_unit_is_named(name: str) -> None:
-    with pytest.raises(ProblemError, match=f"the column '{name}' of the nets does not say its unit"):
+    with pytest.raises(ProblemError, match=f"the column '{re.escape(name)}' of the nets does not say its unit"):
         read_nets(f"a,{name}\nx,3\n".encode(), Space((Slot("a", ("x",)),)))
 
 

@@ -81,6 +81,8 @@ def test_text_is_utf8_and_short() -> None:
     assert yaml_text("é".encode(), "config", "") == "é"
     with pytest.raises(ProblemError, match=r"not UTF-8 text .byte 1"):
         yaml_text(b"a\xff", "config", "")
+    with pytest.raises(ProblemError, match="UTF-16: save it as UTF-8"):
+        yaml_text("a: 1".encode("utf-16"), "config", "")
     with pytest.raises(ProblemError, match="262145 letters"):
         yaml_text("a" * ((1 << 18) + 1), "config", "")
 

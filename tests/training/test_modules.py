@@ -74,6 +74,23 @@ def by_onnx(content: bytes, x: Any) -> Any:
     return session.run(["y"], {"x0": x})[0]
 
 
+@pytest.mark.parametrize(
+    ("forward", "steady"),
+    [
+        ("self.drop(self.conv(x))", True),
+        ("self.conv(x) + 0 * self.conv(x).mean()", True),
+        ("self.conv(x) + torch.rand(1)", False),
+        ("nn.functional.dropout(self.conv(x))", False),
+        ("self.conv(x) * len(self.calls.append(0) or self.calls)", False),
+    ],
+)
+def test_a_block_that_draws_where_it_is_not_trained_is_known(tmp_path: Path, forward: str, steady: bool) -> None:
+    text = OWN.replace("self.drop(nn.functional.gelu(self.conv(x)))", forward).replace("0.3)", "0.3); self.calls = []")
+    (tmp_path / "own.py").write_text(f"import torch\n{text}")
+    block = known_blocks(blocks=[tmp_path / "own.py"])["Ownblock_0"].block
+    assert isinstance(block, ModuleBlock) and block.steady is steady
+
+
 def test_a_primitive_is_a_block_or_a_module() -> None:
     for given in ({}, {"block": lambda x, c, s: x, "module": torch.nn.Conv2d}):
         with pytest.raises(ProblemError, match="Wideblock_0 has"):

@@ -164,7 +164,7 @@ def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, dec
         check_before_use(resolve(task["device"]), record, cell.options.get("runtimes", ()))
     model, device = cell.model, task["device"]
     options: dict[str, Any] = {**cell.options, "device": device}
-    out = Path(task["out"]) / "".join(c if c.isalnum() or c in "._-" else "_" for c in device)
+    out = Path(task["out"]) / _as_file(device)
     if cell.max_time_s is not None:
         options["max_time_s"] = cell.max_time_s
     if cell.job == "place":
@@ -176,11 +176,17 @@ def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, dec
     out.mkdir(parents=True, exist_ok=True)
     if cell.job == "table":
         from gnomon.api.table import build_table
+        from gnomon.spaces.loading import load_space
 
-        return build_table(model, out=out / f"{Path(model).stem}.table", record=record, **options)
+        space = load_space(model)  # a file may have several
+        return build_table(space, out=out / f"{_as_file(space.name)}.table", record=record, **options)
     from gnomon.api.tune import tune
 
     return tune(model, out=out, **options)
+
+
+def _as_file(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
 
 
 def _record(record: RecordLike | None) -> RecordAddress | None:

@@ -81,7 +81,7 @@ def build_table(
 
 
 def suggest_nets(
-    count: int = 10,
+    count: int | None = None,
     *,
     table: PathLike | None = None,
     space: str | None = None,
@@ -95,7 +95,8 @@ def suggest_nets(
     out: PathLike | None = None,
     overwrite: bool = False,
 ) -> tuple[Described, tuple[tuple[int, ...], ...]]:
-    """The nets that tell an estimator the most, as assignments, and the space that they are of.
+    """The nets that tell an estimator the most, as assignments, and the space that they are of: ten unless `count` says
+    how many, or all where there are fewer.
 
     Half of them near `bound_s` by the estimator of the file `near`. `pool` is a csv of nets to choose from, `given` of
     those that are measured already, `others` of what other devices took, and `out` is one that gets the chosen ones.
@@ -129,11 +130,13 @@ def measure_nets(
     table: PathLike,
     space: str | None = None,
     out: PathLike | None = None,
+    overwrite: bool = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> tuple[Described, NetsMeasured]:
-    """Measure the nets of a csv as the table was measured; `out` is a csv that gets them with their latencies.
+    """Measure the nets of a csv as the table was measured; `out` is a csv that gets them with their latencies, which
+    must not be there unless it may be overwritten.
 
     Raises GnomonError; the same call goes on from there.
     """
@@ -141,7 +144,11 @@ def measure_nets(
     from gnomon.jobs.estimator.job import described, read_samples, save_nets
     from gnomon.jobs.table.nets import measure_nets as measure_job
     from gnomon.session.bench.tool import tool_of
+    from gnomon.system.files import check_file
 
+    _unused(out, overwrite=overwrite)
+    if out is not None:
+        check_file(Path(out))
     found = described(Path(table), space)
     assert found.table is not None  # noqa: S101  # a table was given
     rows = read_samples(Path(nets), found, measured=False)
@@ -235,14 +242,18 @@ def predictions(
     widen: bool = False,
     bound_s: float | None = None,
     out: PathLike | None = None,
+    overwrite: bool = False,
 ) -> tuple[Described, tuple[NetRow, ...], dict[str, Any]]:
-    """Predict the nets of a csv: as rows, and as JSON values. `out` is a csv that gets them. Raises GnomonError."""
+    """Predict the nets of a csv: as rows, and as JSON values. `out` is a csv that gets them, which must not be there
+    unless it may be overwritten. Raises GnomonError.
+    """
     from gnomon.core import codec
     from gnomon.estimate.columns import Unknown
     from gnomon.formats.nets_csv import NetRow
     from gnomon.jobs.estimator.document import PredictedNet, PredictionsDocument
     from gnomon.jobs.estimator.job import load_estimator, read_samples, save_nets
 
+    _unused(out, overwrite=overwrite)
     made = load_estimator(Path(path), space)
     rows = read_samples(Path(nets), made.described, measured=False)
     unknown = Unknown.WIDEN if widen else Unknown.REFUSE
@@ -333,9 +344,11 @@ def search_nets(
     evaluations: int | None = None,
     seed: int = 0,
     out: PathLike | None = None,
+    overwrite: bool = False,
 ) -> tuple[Searched, dict[str, Any]]:
     """The best nets by a score among those whose latency is at most `bound_s` with so much `confidence`: as records,
-    and as JSON values. `nets` is how many at most, and `out` is a csv that gets them.
+    and as JSON values. `nets` is how many at most, and `out` is a csv that gets them, which must not be there unless it
+    may be overwritten.
 
     `score` is a function of a net {slot: choice}, larger for better nets; {slot: {choice: score}}; or where one of
     them stands: "FILE.py:function", or a csv or JSON file. `evaluations` is how many nets a search may score;
@@ -348,6 +361,7 @@ def search_nets(
     from gnomon.jobs.estimator.search import EVALUATIONS, Wanted
     from gnomon.jobs.estimator.search import search_nets as search_job
 
+    _unused(out, overwrite=overwrite)
     made = path if isinstance(path, SpaceEstimator) else load_estimator(Path(path), space)
     tables = made.described.tables
     scores: Scores

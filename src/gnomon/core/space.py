@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # who reads a model makes spaces, and does without numpy
     import numpy.typing as npt
 
 _TEXT_DIGITS = 4000  # below the interpreter's limit on the digits of one conversion
+_MOST_TOLD = 20  # choices in a message
+_MOST_COMPARED = 1000
+_LONGEST = 200
 _MOST_RUN = 1 << 62  # the codes of a run of slots fit into 64 bits
 
 
@@ -158,11 +161,21 @@ class Space:
         for slot, name in zip(self.slots, names, strict=True):
             if name not in slot.choices:
                 raise ProblemError(
-                    f"slot '{slot.name}' has no choice '{name}'",
-                    hint=f"choose one of: {', '.join(slot.choices)}",
+                    f"slot '{slot.name}' has no choice '{name}'", hint=f"choose one of: {_known(slot, name)}"
                 )
             found.append(slot.choices.index(name))
         return tuple(found)
+
+
+def _known(slot: Slot, name: str) -> str:
+    """The choices of a slot; of many those that are most like a name, then the first ones."""
+    if len(slot.choices) <= _MOST_TOLD:
+        return ", ".join(slot.choices)
+    import difflib
+
+    near = difflib.get_close_matches(name[:_LONGEST], slot.choices[:_MOST_COMPARED], n=3)
+    told = list(dict.fromkeys((*near, *slot.choices)))[:_MOST_TOLD]
+    return f"{', '.join(told)} and {len(slot.choices) - len(told)} others"
 
 
 def decimal(code: int) -> str:

@@ -36,7 +36,7 @@ class Strict:
                 text, object_pairs_hook=self._unique, parse_constant=self._constant, parse_int=self._integer
             )
         except UnicodeDecodeError as error:
-            self.fail("$", f"not UTF-8 text (byte {error.start})")
+            self.fail("$", not_utf8(text, error))
         except json.JSONDecodeError as error:
             self.fail("$", f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}")
         except RecursionError:
@@ -111,6 +111,24 @@ def complaint(what: str, told: list[str]) -> str:
     more = len(told) - _MOST_TOLD
     rest = f"; and {more} more" if more > 0 else ""
     return f"the {what} is malformed: {'; '.join(told[:_MOST_TOLD])}{rest}"
+
+
+_OTHERS = (
+    (b"\x1f\x8b", "it is packed by gzip: unpack it first"),
+    (b"PK\x03\x04", "it is a ZIP archive: unpack it first"),
+    (b"BZh", "it is packed by bzip2: unpack it first"),
+    (b"\xfd7zXZ", "it is packed by xz: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "it is packed by zstd: unpack it first"),
+    (b"\xff\xfe", "it is UTF-16: save it as UTF-8"),
+    (b"\xfe\xff", "it is UTF-16: save it as UTF-8"),
+)
+
+
+def not_utf8(data: str | bytes, error: UnicodeDecodeError, *, of: str = "") -> str:
+    """What is wrong with bytes `of` something, and what they are if that can be told by how they begin."""
+    begin = data[:8]
+    told = next((told for magic, told in _OTHERS if isinstance(begin, bytes) and begin.startswith(magic)), "")
+    return f"not UTF-8 text (byte {error.start}{of}){told and f', {told}'}"
 
 
 def shown(value: Any) -> str:

@@ -450,7 +450,7 @@ def _read(path: Path) -> str | None:
             data = file.read(_MOST_BYTES + 1)
             if len(data) > _MOST_BYTES:
                 raise _unusable(path, "read", "it is larger than 1 MiB")
-            return data.decode("utf-8")
+            return data.decode("utf-8-sig")
         except OSError as error:
             raise _unusable(path, "read", error.strerror or str(error)) from error
         except UnicodeDecodeError as error:

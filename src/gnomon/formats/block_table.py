@@ -21,7 +21,7 @@ from gnomon.formats.snpe.table import csv_text, line_of
 _HINT = "Give a YAML table of blocks, each with a mean in milliseconds, as ProxylessNAS and OFA publish them."
 _MOST_BLOCKS = 1 << 18
 _MOST_NAME = 1024
-_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _PART = re.compile(r"([A-Za-z_]+):([A-Za-z0-9_.x-]+?)(?=-[A-Za-z_]+:|$)")
 
 
@@ -67,7 +67,7 @@ def scan_block_table(text: str | bytes) -> tuple[BlockTable, Complaints]:
     for line, name, fields in _entries(csv_text(text, complaints.what, _HINT), complaints):
         place = line_of(line)
         before = seen.setdefault(name, line)
-        numbers = {key: float(value) for key, value in fields.items() if _NUMBER.fullmatch(value)}
+        numbers = {key: float(value) for key, value in (fields or {}).items() if _NUMBER.fullmatch(value)}
         if len(seen) > _MOST_BLOCKS:
             complaints.tell(place, f"more than {_MOST_BLOCKS} blocks")
             break
@@ -75,6 +75,8 @@ def scan_block_table(text: str | bytes) -> tuple[BlockTable, Complaints]:
             complaints.tell(place, f"the name of a block, without slashes, expected, {shown(name)} found")
         elif before != line:
             complaints.tell(place, f"the block {shown(name)} is there already, in line {before}")
+        elif fields is None:
+            continue
         elif not 0 < numbers.get("mean", 0.0) < 1e12:
             found = shown(fields["mean"]) if "mean" in fields else "none"
             complaints.tell(place, f"a mean above 0 expected for {shown(name)}, {found} found")
@@ -85,8 +87,10 @@ def scan_block_table(text: str | bytes) -> tuple[BlockTable, Complaints]:
     return BlockTable(blocks=blocks), complaints
 
 
-def _entries(text: str, complaints: Complaints) -> Iterator[tuple[int, str, dict[str, str]]]:
-    """Each entry: the line in which it begins, its name, and its fields as they are written."""
+def _entries(text: str, complaints: Complaints) -> Iterator[tuple[int, str, dict[str, str] | None]]:
+    """Each entry: the line in which it begins, its name, and its fields as they are written; None, told, where they
+    are not all right: what is left of them may say something else.
+    """
     lines = _Lines(text)
     while (row := lines.next()) is not None:
         number, content = row
@@ -152,7 +156,7 @@ def _split(content: str, lines: _Lines) -> tuple[str | None, str]:
     return (None, "") if match is None else (_word(match[1]), match[2] or "")
 
 
-def _flow(first: str, number: int, lines: _Lines, complaints: Complaints) -> dict[str, str]:
+def _flow(first: str, number: int, lines: _Lines, complaints: Complaints) -> dict[str, str] | None:
     """``{mean: 1.5, std: 0.1}``, which PyYAML breaks after 80 columns."""
     parts = [first]
     while "}" not in parts[-1] and (row := lines.peek()) is not None and row[1].startswith(" "):
@@ -161,11 +165,11 @@ def _flow(first: str, number: int, lines: _Lines, complaints: Complaints) -> dic
     whole = " ".join(parts)
     if not whole.endswith("}") or "{" in whole[1:] or whole.count("}") > 1:
         complaints.tell(line_of(number), f"a mapping of numbers expected, {shown(whole)} found")
-        return {}
+        return None
     return _fields(((number, item) for item in whole[1:-1].split(",") if item.strip()), complaints)
 
 
-def _block(lines: _Lines, complaints: Complaints) -> dict[str, str]:
+def _block(lines: _Lines, complaints: Complaints) -> dict[str, str] | None:
     """Indented lines, each a field."""
     rows: list[tuple[int, str]] = []
     while (row := lines.peek()) is not None and row[1].startswith(" "):
@@ -174,17 +178,19 @@ def _block(lines: _Lines, complaints: Complaints) -> dict[str, str]:
     return _fields(iter(rows), complaints)
 
 
-def _fields(rows: Iterator[tuple[int, str]], complaints: Complaints) -> dict[str, str]:
+def _fields(rows: Iterator[tuple[int, str]], complaints: Complaints) -> dict[str, str] | None:
     found: dict[str, str] = {}
+    before = len(complaints.told)
     for number, text in rows:
         key, colon, value = text.strip().partition(": ")
+        key = _word(key)
         if not colon or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", key) or value.strip()[:1] in ("", *"&*!|>{["):
             complaints.tell(line_of(number), f"a field such as mean: 1.5 expected, {shown(text.strip())} found")
         elif key in found:
             complaints.tell(line_of(number), f"the field {key} is there twice")
         else:
             found[key] = _word(value.strip())
-    return found
+    return found if len(complaints.told) == before else None
 
 
 def _word(text: str) -> str:

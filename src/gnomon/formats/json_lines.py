@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gnomon.core.strict_json import Complaints, shown
+from gnomon.core.strict_json import Complaints, not_utf8, shown
 from gnomon.errors import ProblemError
 
 MOST_LETTERS = 512 << 20
@@ -158,7 +158,7 @@ def _text(line: str | bytes) -> tuple[str, str]:
     try:
         return line.decode("utf-8-sig").strip(), ""
     except UnicodeDecodeError as error:
-        return line.decode("utf-8", "replace").strip(), f"not UTF-8 text (byte {error.start} of the line)"
+        return line.decode("utf-8", "replace").strip(), not_utf8(line, error, of=" of the line")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

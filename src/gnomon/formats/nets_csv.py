@@ -1,9 +1,12 @@
 """Nets of a search space as csv: a column a slot with the name of its choice, and what was measured of each net.
 
 The first line names the columns. Columns that are no slot, `latency_*`, `low_*`, `high_*` or `reference_*` are passed
-over, so that accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns; one
-without is an error. An empty latency is a net that was not measured, or failed; it is never 0. The low end of an
-interval may be.
+over, so that accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns, also
+as people write it, Latency [ms]; one without is an error. An empty latency is a net that was not measured, or failed;
+it is never 0. The low end of an interval may be.
+
+What spreadsheets write is read as well: semicolons or tabs between, then also a comma before decimals (in the whole
+file), UTF-16, and empty rows at the end.
 
 Nets of a profile (`profiled`) have more: what `PROFILED` names. Their times are written in milliseconds, with all the
 digits that it takes to read the same seconds again.
@@ -21,13 +24,13 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import Any
 
 from gnomon.core.space import Space
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import not_utf8, shown
 from gnomon.errors import ProblemError
 
 ARCH = "arch"
@@ -39,7 +42,11 @@ _POWERS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _MOST_TOLD = 10
 _MOST_WORD = 200
 _TIMES = ("latency", "low", "high", "reference")
+_TIME = re.compile(rf"(?P<what>{'|'.join(_TIMES)})(([ _]+[(\[]?|[(\[])(?P<unit>[^ _()\[\]]*)[)\]]?)?", re.IGNORECASE)
+"""Such as latency_ms, and as people write it: Latency [ms]."""
 _SHARES, _NAMES = ("accuracy", "accuracy_error"), ("method", "toolchain")
+_BETWEEN = (",", ";", "\t")
+_MOST_HEADER = 1 << 16
 _NAME = re.compile(r"[A-Za-z0-9_+-]+", re.ASCII)
 
 PROFILED = (*_SHARES, "method", *(f"{what}_ms" for what in _TIMES[:-1]), "processes", "toolchain", "device")
@@ -85,17 +92,21 @@ def read_nets(
     if len(data) > MOST_LETTERS:
         raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
     try:
-        lines = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
+        lines, between = read_sheet(data)
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"the nets are {not_utf8(data, error)}", hint=_HINT) from error
+    except csv.Error as error:
         raise ProblemError(f"the nets are not csv: {error}", hint=_HINT) from error
     if not lines:
         raise ProblemError("the file of nets is empty", hint=_HINT)
     header = [name.strip() for name in lines[0]]
     columns = _columns(header, space, text_reader, profiled)
+    columns = replace(columns, comma=has_decimal_commas(lines[1:], between, columns.numbers))
     told: list[str] = []
+    next_step = ""
     found = []
     for number, line in enumerate(lines[1:], start=2):
-        if not line:
+        if not any(map(str.strip, line)):
             continue
         try:
             if len(line) != len(header):
@@ -103,10 +114,42 @@ def read_nets(
             found.append(_row(line, columns, space))
         except ProblemError as error:
             told.append(f"line {number}: {error.message}")
+            next_step = next_step or (f"Line {number}: {error.hint}. " if error.hint else "")
     if told:
         more = f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
-        raise ProblemError("the nets are malformed: " + "; ".join(told[:_MOST_TOLD]) + more, hint=_HINT)
+        raise ProblemError("the nets are malformed: " + "; ".join(told[:_MOST_TOLD]) + more, hint=next_step + _HINT)
     return tuple(found)
+
+
+def read_sheet(data: bytes) -> tuple[list[list[str]], str]:
+    """The rows of a csv as programs and spreadsheets write it, and what stands between fields.
+
+    That are commas, or semicolons or tabs where these part the first row more often. Raises UnicodeDecodeError and
+    csv.Error.
+    """
+    text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    parted = dict.fromkeys(_BETWEEN, 0)
+    for between in _BETWEEN:
+        with contextlib.suppress(csv.Error):
+            parted[between] = len(next(_reader(text[:_MOST_HEADER], between), ()))
+    between = max(_BETWEEN, key=parted.__getitem__)
+    return list(_reader(text, between)), between
+
+
+def _reader(text: str, between: str) -> Iterator[list[str]]:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
+
+
+def has_decimal_commas(rows: Iterable[Sequence[str]], between: str, columns: Collection[int]) -> bool:
+    """Whether numbers of these columns have a comma before decimals: any has one, and others stand between fields."""
+    return between != "," and any("," in row[index] for row in rows for index in columns if index < len(row))
+
+
+def with_point(text: str, *, comma: bool) -> str:
+    """A number as Python has it, of a file with decimal commas or without. ValueError where it may be another one."""
+    if "_" in text or (comma and "." in text):
+        raise ValueError(text)
+    return text.replace(",", ".") if comma else text
 
 
 def write_profiled(rows: Iterable[NetRow], space: Space) -> str:
@@ -177,9 +220,15 @@ class _Columns:
     slots: tuple[int, ...]
     times: dict[str, tuple[int, int]]
     beside: dict[str, int]
+    comma: bool = False
     text: int = 0
     text_reader: Callable[[str], tuple[int, ...]] | None = None
     """What reads the column `text`, where it stands in the place of the slots."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """The columns of numbers that may have decimals."""
+        return [*(index for index, _ in self.times.values()), *(self.beside[k] for k in _SHARES if k in self.beside)]
 
     def assignment(self, line: Sequence[str], space: Space) -> tuple[int, ...]:
         """The net of a line. ProblemError where it is none of the space."""
@@ -198,6 +247,7 @@ def _columns(
     twice = sorted(name for name, count in counts.items() if count > 1 and name)
     if twice:
         raise ProblemError(f"the column {twice[0]!r} is there twice", hint=_HINT)
+    slots = {slot.name for slot in space.slots}
     missing = [slot.name for slot in space.slots if slot.name not in counts]
     named = ARCH in counts and len(missing) == len(space.slots)
     if missing and not (named and text_reader):
@@ -206,12 +256,15 @@ def _columns(
         raise ProblemError(f"the nets lack columns of slots: {shown}{more}", hint=_HINT)
     times: dict[str, tuple[int, int]] = {}
     for index, name in enumerate(header):
-        what, _, unit = name.rpartition("_")
-        if what in _TIMES and unit in _POWERS:
+        match = _TIME.fullmatch(name)
+        if name in slots or match is None:
+            continue
+        what, unit = match["what"].lower(), (match["unit"] or "").lower().replace("µ", "u").replace("μ", "u")
+        if unit in _POWERS:
             if what in times:
                 raise ProblemError(f"there are two columns of {what}", hint=_HINT)
             times[what] = (index, _POWERS[unit])
-        elif "latency" in (name, what):
+        elif what == "latency":
             raise ProblemError(f"the column {name!r} of the nets does not say its unit", hint=_HINT)
     wanted = ("processes", *_SHARES, *_NAMES, "device") if profiled else ()
     beside = {name: header.index(name) for name in wanted if name in counts}
@@ -226,7 +279,7 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
     for what, (index, power) in columns.times.items():
         text = line[index].strip()
         try:
-            value = _shifted(text, power) if text else None
+            value = _shifted(with_point(text, comma=columns.comma), power) if text else None
         except ValueError:
             raise ProblemError(f"{text[:40]!r} is not a valid {what}") from None
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
@@ -235,7 +288,7 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
     for what, index in columns.beside.items():
         text = line[index].strip()
         if text:
-            known[what] = _beside(what, text)
+            known[what] = _beside(what, text, comma=columns.comma)
     return NetRow(assignment=assignment, **known)
 
 
@@ -248,13 +301,13 @@ def _shifted(text: str, power: int) -> float:
     return float(f"{mantissa}e{int(exponent or 0) + power}")
 
 
-def _beside(what: str, text: str) -> Any:
+def _beside(what: str, text: str, *, comma: bool) -> Any:
     """What else a column tells of a net of a profile. ProblemError for what it cannot be."""
     if what in _SHARES:
         expected = "a share from 0 to 1"
         with contextlib.suppress(ValueError):
-            if 0 <= float(text) <= 1:
-                return float(text)
+            if 0 <= (share := float(with_point(text, comma=comma))) <= 1:
+                return share
     elif what == "processes":
         expected = "a whole number"
         if text.isascii() and text.isdigit() and len(text) < 16:

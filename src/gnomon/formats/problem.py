@@ -13,6 +13,7 @@ import numpy as np
 
 from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
 from gnomon.core.space import Slot, Space
+from gnomon.core.strict_json import not_utf8
 from gnomon.errors import ProblemError
 
 FORMAT = "gnomon-problem"
@@ -80,7 +81,7 @@ def _parse(text: str | bytes) -> Any:
             text = text.decode("utf-8-sig")
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except UnicodeDecodeError as error:
-        raise ProblemError(f"the problem is not UTF-8 text (byte {error.start})", hint=_HINT) from error
+        raise ProblemError(f"the problem is {not_utf8(text, error)}", hint=_HINT) from error
     except json.JSONDecodeError as error:
         message = f"the problem is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         raise ProblemError(message, hint=_HINT) from error

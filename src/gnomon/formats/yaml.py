@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from gnomon.core.installing import install_line
-from gnomon.core.strict_json import Complaints, shown
+from gnomon.core.strict_json import Complaints, not_utf8, shown
 from gnomon.errors import ProblemError, RuntimeMissingError
 
 Plain = None | bool | int | float | str
@@ -139,7 +139,7 @@ def yaml_text(text: str | bytes, what: str, hint: str) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ProblemError(f"the {what} is not UTF-8 text (byte {error.start})", hint=hint) from error
+        raise ProblemError(f"the {what} is {not_utf8(text, error)}", hint=hint) from error
 
 
 def read_yaml(text: str, what: str, hint: str) -> YamlNode:

@@ -27,12 +27,30 @@ Row = tuple[tuple[Unit, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A step of a row: an "input" shape, a "depth", a "choice" of blocks, or a "layer" of a stage; slot -1: fixed."""
+    """A step of a row: an "input" shape, a "depth", a "choice" of blocks, or a "layer" of a stage; slot -1: fixed.
+
+    `names` say of each block which one it is.
+    """
 
     slot: int
     kind: str
     blocks: tuple[Block, ...] = ()
+    names: tuple[str, ...] = ()
     depths: tuple[int, ...] = ()
+
+    def write(self, choice: int, x: Symbol) -> Symbol:
+        """What a block makes of its input. ProblemError, which names it, where it makes none or cannot."""
+        where = f"{self.names[choice]} behind {x.shape}"
+        try:
+            made = self.blocks[choice](x)
+        except ProblemError as error:
+            raise ProblemError(f"{where}: {error.message}", hint=error.hint) from error
+        if not isinstance(made, Symbol) or made.trace is not x.trace:
+            raise ProblemError(
+                f"{where} returns a {type(made).__name__} that is no value of its net",
+                hint="Return what its last layer makes, or its input.",
+            )
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +105,34 @@ class _Walker:
             return [(0, state)] * len(place.blocks)
         left = max(state.left - 1, 0) if place.kind == "layer" else 0
         found = []
-        for block in place.blocks:
-            row, shape, unit = self.block(block, state.shape, state.open)
+        for choice in range(len(place.blocks)):
+            row, shape, unit = self.block(place, choice, state)
             found.append((row, _State(shape, left, unit)))
         return found
 
-    def block(self, block: Block, shape: Shape, before: Unit | None) -> tuple[int, Shape, Unit | None]:
+    def block(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
         """What a block adds behind an open group: the row of complete units, the shape, the open group now."""
-        key = (block, shape, before)
+        key = (place.blocks[choice], state.shape, state.open)
         if key not in self.known:
-            self.known[key] = self._add(block, shape, before)
+            self.known[key] = self._add(place, choice, state)
         return self.known[key]
 
-    def _add(self, block: Block, shape: Shape, before: Unit | None) -> tuple[int, Shape, Unit | None]:
-        trace = Trace((shape,) if before is None else before.inputs, self.dtype)
+    def _net(self, place: Place, choice: int, state: _State) -> Net:
+        before = state.open
+        trace = Trace((state.shape,) if before is None else before.inputs, self.dtype)
         x = trace.input()
         if before is not None:
             trace.nodes.append(Node(before, tuple(-1 - k for k in range(len(before.inputs)))))
-            x = Symbol(trace, 0, shape)
-        net = trace.net(block(x))
+            x = Symbol(trace, 0, state.shape)
+        return trace.net(place.write(choice, x))
+
+    def _add(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
+        net = self._net(place, choice, state)
+        if net != self._net(place, choice, state):
+            raise ProblemError(
+                f"{place.names[choice]} makes something else each time that it is called",
+                hint="Draw sizes once, outside of the block, or make a choice of each.",
+            )
         _check_read(net)
         fused = fuse(net, self.rules)
         counts = Counter(fused.counts())
@@ -153,9 +180,11 @@ class Stage:
 class BlockSpace:
     """Nets that are a row of parts: a block that is always there, a `Choice`, or a `Stage` of variable depth.
 
-    With several input shapes the first slot, "resolution", chooses one, named by its height. A block sees its input's
-    shape and nothing else of the net, and does the same each time that it is called. ProblemError where two positions
-    have one name, a block leaves layers that nothing reads, or shapes do not fit in some net.
+    With several input shapes the first slot, "resolution", chooses one, named by its height, or by the whole of it
+    where heights are alike or there is none. A block sees its input's shape and nothing else of the net, and does the
+    same each time that it is called. Names are texts without blanks around; a number becomes one.
+    ProblemError where two positions have one name, a block leaves layers that nothing reads or is another one each
+    time, or shapes do not fit in some net.
     """
 
     name: str
@@ -169,12 +198,19 @@ class BlockSpace:
     def __post_init__(self) -> None:
         if not self.inputs:
             raise ProblemError(f"the space '{self.name}' has no input shape", hint="Give one, such as (1, 3, 32, 32).")
+        try:
+            object.__setattr__(self, "inputs", tuple(tuple(shape) for shape in self.inputs))
+        except TypeError:
+            raise ProblemError(
+                f"the inputs of the space '{self.name}' are {self.inputs!r}, and no shapes",
+                hint="Give a list of them, also of one: inputs=((1, 3, 32, 32),).",
+            ) from None
         slots: list[Slot] = []
         places: list[Place] = []
         if len(self.inputs) > 1:
-            slots.append(Slot("resolution", tuple(str(shape[2]) for shape in self.inputs)))
+            slots.append(Slot("resolution", _resolutions(self.inputs)))
             places.append(Place(slot=0, kind="input"))
-        for part in self.parts:
+        for number, part in enumerate(self.parts, start=1):
             if isinstance(part, Stage):
                 _check_stage(part)
                 places.append(Place(slot=len(slots), kind="depth", depths=part.depths))
@@ -182,10 +218,14 @@ class BlockSpace:
             for position in part.positions if isinstance(part, Stage) else (part,):
                 if isinstance(position, Choice):
                     kind = "layer" if isinstance(part, Stage) else "choice"
-                    places.append(Place(slot=len(slots), kind=kind, blocks=tuple(position.blocks.values())))
-                    slots.append(Slot(position.name, tuple(position.blocks)))
+                    # As who reads them in a csv has them.
+                    slot = Slot(str(position.name).strip(), tuple(str(name).strip() for name in position.blocks))
+                    blocks, names = tuple(position.blocks.values()), tuple(f"{slot.name}={c}" for c in slot.choices)
+                    places.append(Place(slot=len(slots), kind=kind, blocks=blocks, names=names))
+                    slots.append(slot)
                 else:
-                    places.append(Place(slot=-1, kind="choice", blocks=(position,)))
+                    names = (f"part {number} of the space '{self.name}'",)
+                    places.append(Place(slot=-1, kind="choice", blocks=(position,), names=names))
         object.__setattr__(self, "space", Space(tuple(slots)))
         object.__setattr__(self, "_places", tuple(places))
 
@@ -203,7 +243,7 @@ class BlockSpace:
             elif place.kind == "depth":
                 left = place.depths[choice]
             elif place.kind == "choice" or left > 0:
-                x = place.blocks[choice](x)
+                x = place.write(choice, x)
                 left -= 1
         return trace.net(x)
 
@@ -216,6 +256,12 @@ class BlockSpace:
     def units(self) -> tuple[Unit, ...]:
         """All units that occur in some net, an operator each."""
         return self.tables().units
+
+
+def _resolutions(shapes: tuple[Shape, ...]) -> tuple[str, ...]:
+    """What input shapes are called."""
+    heights = tuple(str(shape[2]) for shape in shapes if len(shape) > 2)
+    return heights if len(set(heights)) == len(shapes) else tuple("x".join(map(str, shape)) for shape in shapes)
 
 
 def _check_stage(stage: Stage) -> None:

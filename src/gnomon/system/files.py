@@ -88,6 +88,13 @@ def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -
         ) from error
 
 
+def check_file(path: Path) -> None:
+    """UsageError where a file cannot be written, which is better known before an hour of measuring than after it."""
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"{path} cannot be written", hint="Give a file in a folder that can be written.")
+
+
 class Journal:
     """A file of lines, open for appending. Not safe for several processes at once. Raises OSError."""
 

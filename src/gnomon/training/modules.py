@@ -66,6 +66,13 @@ class ModuleBlock:
             self._seen["digest"] = digest_of([_told(self.factory, self.name, *one) for one in tried])
         return str(self._seen["digest"])
 
+    @property
+    def steady(self) -> bool:
+        """Whether it makes the same of the same images each time, where it is not trained."""
+        if "steady" not in self._seen:
+            self._seen["steady"] = _steady(self.factory, self.name, *_TRIED_AT.get(self.name, _TRIED_AT[""])[0])
+        return bool(self._seen["steady"])
+
 
 def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:
     """All primitives by name, modules with their blocks; see `known_primitives`, whose errors it raises.
@@ -160,6 +167,13 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) 
         )
     params = sum(one.numel() for one in module.parameters() if one.requires_grad)
     return tuple(made.shape[1:]), counted.get_total_flops() // 4, params  # two a multiply-add, and two images
+
+
+def _steady(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> bool:
+    torch = torch_package("a block of PyTorch's")
+    with seeded(name), torch.no_grad(), plain_attention():
+        module, images = _made(factory, name, shape[0], arguments).eval(), torch.randn(2, *shape)
+        return bool(torch.equal(module(images), module(images)))
 
 
 def _told(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> Any:

@@ -26,7 +26,9 @@ from gnomon.spaces.loading import load_space
 
 def run(*words: object) -> Result:
     """A command, whose files may be replaced."""
-    return run_plainly(*words, *(["--overwrite"] if words[0] in ("fit", "suggest", "export", "count") else []))
+    return run_plainly(
+        *words, *(["--overwrite"] if words[0] in ("fit", "suggest", "export", "count", "predict") else [])
+    )
 
 
 def run_plainly(*words: object) -> Result:
@@ -106,12 +108,17 @@ def test_fit_says_how_good_it_is_on_nets_held_out(bench: Bench) -> None:
     assert "measurement-noise limit" in text
 
 
-@pytest.mark.parametrize("command", ["fit", "suggest", "export"])
+@pytest.mark.parametrize("command", ["fit", "suggest", "export", "predict", "search"])
 def test_no_file_is_replaced_unless_it_may_be(bench: Bench, command: str) -> None:
     bench.fit()
     out = bench.folder / "out"
     out.write_text("mine")
-    words: tuple[object, ...] = (command, "--table", bench.table) if command != "export" else (command, bench.estimator)
+    (bench.folder / "s.json").write_text("{}")
+    words: tuple[object, ...] = {
+        "predict": (command, bench.estimator, bench.held),
+        "search": (command, bench.estimator, "--bound", "1s", "--score", bench.folder / "s.json"),
+        "export": (command, bench.estimator),
+    }.get(command, (command, "--table", bench.table))
     words += ("--space", bench.space, "--out", out)
     with pytest.raises(UsageError, match="out is there already") as refused:
         run_plainly(*words)
@@ -119,6 +126,24 @@ def test_no_file_is_replaced_unless_it_may_be(bench: Bench, command: str) -> Non
     assert out.read_text() == "mine"
     assert run_plainly(*words, "--overwrite").exit_code == 0
     assert out.read_text() != "mine"
+
+
+def test_measuring_begins_only_where_its_csv_can_be_written(bench: Bench) -> None:
+    words = ("measure", bench.held, "--table", bench.table, "--space", bench.space, "--record", bench.folder / "r")
+    before = bench.samples.read_bytes()
+    with pytest.raises(UsageError, match=r"measured\.csv is there already"):
+        run_plainly(*words, "--out", bench.samples)
+    with pytest.raises(UsageError, match="cannot be written"):
+        run_plainly(*words, "--out", bench.folder / "none" / "m.csv")
+    assert bench.samples.read_bytes() == before and not (bench.folder / "r").exists()
+
+
+def test_options_that_would_say_nothing_are_refused(bench: Bench) -> None:
+    bench.fit()
+    told = run_plainly("predict", "model.onnx", "--bound", "2ms", "--out", bench.folder / "o.csv")
+    assert told.exit_code == 2 and "--bound, --out: for nets of a csv alone" in told.output
+    told = run_plainly("predict", bench.estimator, bench.held, "--device", "phone", "--table", bench.table)
+    assert told.exit_code == 2 and "--table, --device: for a MODEL alone" in told.output
 
 
 def test_a_table_of_another_device_is_suspected(bench: Bench) -> None:
@@ -180,7 +205,7 @@ def test_predict_gives_intervals_and_chances(bench: Bench) -> None:
     rows = read_nets(out.read_bytes(), bench.found.space.space)
     assert [row.latency_s for row in rows] == [net["latency_s"] for net in made["nets"]]
     text = told(*words, "--bound", "60us")
-    assert "30 nets of small, never measured." in text
+    assert "30 nets of small, as predicted." in text
     assert "below 60.0 us" in text
     assert "and 10 more" in text
     assert {net["below"] for net in document(*words)["nets"]} == {None}

@@ -14,7 +14,7 @@ from gnomon.estimate.columns import FitOptions
 from gnomon.estimate.estimator import relative_error, spearman, within
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.estimator.evaluation import ceiling, cross_validate, evaluate, learning_curve
-from gnomon.jobs.estimator.job import fit_estimator
+from gnomon.jobs.estimator.job import Described, fit_estimator, suggest_nets
 
 
 def noisy(count: int, noise: float, seed: int = 0, spread: float = 0.3) -> tuple[np.ndarray, list[NetRow]]:
@@ -52,6 +52,32 @@ def test_where_intervals_are_not_told_there_is_no_ceiling() -> None:
     _, rows = noisy(10, 0.05)
     assert ceiling([*rows[:9], replace(rows[9], low_s=None, high_s=None)]) is None
     assert ceiling([]) is None
+
+
+def twice(found: Described, rows: list[NetRow]) -> list[NetRow]:
+    """The nets without their stage, each once more with another choice where it makes no difference."""
+    place = [slot.name for slot in found.space.space.slots].index("s0")
+    kept = [row for row in rows if row.assignment[place - 1] == 0]
+    again = [replace(row, assignment=(*row.assignment[:place], 1, *row.assignment[place + 1 :])) for row in kept]
+    assert again and not {row.assignment for row in kept} & {row.assignment for row in again}
+    return [*kept, *again]
+
+
+def test_a_net_that_was_written_in_another_way_is_the_same_net(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = twice(found, measured(found, 84))
+    once = rows[: len(rows) // 2]
+    made = fit_estimator(found, once)
+    with pytest.raises(UsageError, match=f"all {len(rows)} nets were fitted to"):
+        evaluate(made, rows)
+    assert fit_estimator(found, rows).fitted == made.fitted
+    # One that measures nothing twice holds the same nets out, whose estimators know nothing of them.
+    assert cross_validate(found, rows).how == f"10 folds of {len(rows)} nets, each held out once"
+    alone = cross_validate(found, [once[0], *rows[len(once) :][:1], *once[1:4]])
+    assert "4 folds of 5 nets" in alone.how
+    assert not set(suggest_nets(found, 72, given=rows)) & set(found.nets([row.assignment for row in rows]))
+    assert all(spent.nets >= 4 for spent in learning_curve(found, rows))
+    assert len(once) == 12 and max(spent.samples for spent in learning_curve(found, rows)) == 10, "of 15 all are known"
 
 
 def test_nets_held_out_are_compared_with_what_was_measured(tmp_path: Path) -> None:

@@ -263,7 +263,11 @@ def test_suggestions_come_from_the_pool_and_know_other_devices(tmp_path: Path) -
     pool = draw(found.tables, 9, seed=4)
     assert set(suggest_nets(found, 4, pool=pool)) < {tuple(net) for net in pool.tolist()}
     with pytest.raises(UsageError, match="10 of 9 nets cannot be chosen"):
-        suggest_nets(found, 10, pool=pool)
+        suggest_nets(found, 10, pool=[*pool, *pool])
+    assert set(suggest_nets(found, pool=[*pool, *pool])) == {tuple(net) for net in pool.tolist()}
+    assert len(suggest_nets(found)) == 10
+    with pytest.raises(UsageError, match="no net left to choose"):
+        suggest_nets(found, pool=pool, given=[NetRow(assignment=tuple(net)) for net in pool.tolist()])
     others = {"a": measured(found, 12), "b": [replace(r, latency_s=2 * (r.latency_s or 0)) for r in measured(found, 9)]}
     assert len(set(suggest_nets(found, 5, others=others))) == 5
     with pytest.raises(UsageError, match="the other device 'a' has 1 samples"):

@@ -214,13 +214,14 @@ def test_scores_of_files(tmp_path: Path) -> None:
     tables = kit(tmp_path)[0].tables
     (tmp_path / "s.json").write_text(json.dumps(GOOD), encoding="utf-8")
     (tmp_path / "s.csv").write_text("\ufeffscore, slot,choice\n1.0,b,k1\n\n2,b,k5\n", encoding="utf-8")
+    (tmp_path / "e.csv").write_text("score;slot;choice\r\n1,0;b;k1\r\n2;b;k5\r\n;;\r\n", encoding="utf-16")
     (tmp_path / "s.py").write_text("def score(net):\n    return 1 + (net['b'] == 'k5')\nodd = 3\n", encoding="utf-8")
     nets = draw(tables, 84, seed=0)
-    first, second, third = (
-        load_scores(f"{tmp_path}/{name}", tables).of(nets) for name in ("s.json", "s.csv", "s.py:score")
+    first, *others = (
+        load_scores(f"{tmp_path}/{name}", tables).of(nets) for name in ("s.json", "s.csv", "e.csv", "s.py:score")
     )
-    np.testing.assert_array_equal(first, second)
-    np.testing.assert_array_equal(first, third)
+    for other in others:
+        np.testing.assert_array_equal(first, other)
     with pytest.raises(UsageError, match="has no 'scores'") as told:
         load_scores(f"{tmp_path}/s.py:scores", tables)
     assert told.value.hint == "Its functions: score."

@@ -60,6 +60,16 @@ def plain(made: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize(("more", "hint"), [({}, "Give --html a file"), ({"campaign": "0"}, "gnomon report last")])
+def test_a_page_that_cannot_be_written_is_elsewhere_only_where_a_record_has_it(
+    tmp_path: Path, more: dict[str, str], hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnomon.jobs.html.job.page", lambda *_: "page")
+    with pytest.raises(RecordError, match="cannot be written") as raised:
+        write_page({"format": "gnomon-front", **more}, tmp_path / "none" / "x.html")
+    assert raised.value.hint.startswith(hint)
+
+
 def test_a_large_model_stays_below_two_megabytes() -> None:
     assert len(page([large()], ["large"]).encode()) <= MOST_BYTES
 

@@ -60,6 +60,18 @@ def analysis(
     return api.overlay_analyze(paths, **asked)
 
 
+def test_a_log_that_seems_to_be_a_copy_is_told(tmp_path: Path) -> None:
+    def copied(name: str, times: Times) -> list[str]:
+        (tmp_path / name).mkdir()
+        return [note for note in analysis(tmp_path / name, {"conv": times}).document()["notes"] if "copy" in note]
+
+    same: Times = {0: (2.0, 2.0), 1: (4.0, 4.0), 2: (3.0, 3.0)}
+    assert copied("same", same) == ["The times of d0 and d1 are the same to the last digit: is one log a copy?"]
+    assert not copied("few", {0: (2.0, 2.0), 1: (4.0, 4.0)})
+    assert not copied("lacking", {**same, 3: (5.0, None)})
+    assert not copied("other", {**same, 3: (5.0, 5.5)})
+
+
 def test_the_metric_by_hand(tmp_path: Path) -> None:
     """Ferule's: the sum over devices of (t - theta) / theta; all numbers here are worked out on paper."""
     conv: Times = {None: (16.0, 32.0), 0: (2.0, 8.0), 1: (4.0, 4.0), 2: (3.0, 5.0), 3: (8.0, 4.0)}

@@ -47,6 +47,13 @@ def test_some_of_a_tag_are_slots_of_all_that_have_it(tmp_path: Path, selector: s
     assert made[0].group == made[1].group and made[0].id != made[1].id
 
 
+def test_models_are_found_as_people_name_them(tmp_path: Path) -> None:
+    (tmp_path / "copy [1].onnx").touch()
+    text = '\ufeffname = "x"\r\n[[cells]]\r\njobs = ["place"]\r\nmodels = ["copy [1].onnx", "FOLDER/?.onnx"]\r\n'
+    text = text.replace("FOLDER", str(tmp_path)) + 'devices = ["r"]\r\n'
+    assert [Path(cell.model).name for cell in cells(tmp_path, text)] == ["copy [1].onnx", "a.onnx", "b.onnx"]
+
+
 BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
 
 
@@ -65,6 +72,7 @@ BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
         ('name = "x"\n' + BLOCK.replace('"r"', '"4 of @pi5"'), "3 have the tag"),
         ('name = "x"\n' + BLOCK.replace("a.onnx", "z.onnx"), "there is no model"),
         ('name = "x"\n' + BLOCK.replace("a.onnx", "z*.onnx"), "no model in"),
+        ('name = "x"\n' + BLOCK.replace("a.onnx", "**a/*.onnx"), "is not a pattern of paths|no model in"),
         ("name =", "is not TOML"),
         ("[" * 5000, "is not TOML"),
     ],

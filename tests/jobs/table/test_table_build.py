@@ -16,7 +16,7 @@ from tests.bad_days.boardkit import python_with, running_board
 from tests.devices.shell.sshkit import missing
 from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, units_of
 
-from gnomon.errors import DeviceError, MeasurementError, ModelError
+from gnomon.errors import DeviceError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.jobs.estimator.job import described, fit_estimator
 from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table import nets as table_nets
@@ -45,6 +45,16 @@ def built(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
 def copied(built: Built, path: Path, **changes: Any) -> Path:
     write_table(replace(built.table, **changes), path)
     return path
+
+
+def test_nothing_is_measured_for_a_table_that_cannot_be(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    with pytest.raises(UsageError, match="is not a table"):
+        build_table(asked(home, tmp_path / "mine", record=tmp_path / "record"))
+    with pytest.raises(RecordError, match="cannot be written"):
+        build_table(asked(home, tmp_path / "mine" / "notes.txt" / "t.table", record=tmp_path / "record"))
+    assert not (tmp_path / "record").exists()
 
 
 def test_every_unit_has_a_row_with_all_that_was_seen(built: Built, home: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -50,6 +51,17 @@ def test_files_and_folders_are_read(tmp_path: Path) -> None:
     folder.mkdir()
     with pytest.raises(ProblemError, match=FOLDER_FILES[0]):
         read_logs([folder])
+
+
+def test_a_damaged_log_is_named(tmp_path: Path) -> None:
+    good, bad = tmp_path / "a.net.float32.json", tmp_path / "b.net.float32.json"
+    write_records(good, RECORDS)
+    bad.write_bytes(good.read_bytes() + b"{]\n")
+    with pytest.raises(ProblemError, match=r"b\.net\.float32\.json: .*line \d+: not JSON"):
+        read_logs([good, bad])
+    bad.write_bytes(gzip.compress(good.read_bytes()))
+    with pytest.raises(ProblemError, match=r"b\.net\.float32\.json.*it is packed by gzip: unpack it first$"):
+        read_logs([good, bad])
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:

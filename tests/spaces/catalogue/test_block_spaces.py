@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
+from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
 from gnomon.spaces import UNFUSED, Block, BlockSpace, Choice, FusionRules, SearchSpace, Stage, Symbol, fuse, skip
 from gnomon.spaces.layers import Shape
 from gnomon.spaces.loading import draw
@@ -130,6 +132,54 @@ def test_layers_that_nothing_reads_are_told() -> None:
         BlockSpace(name="x", inputs=((1, 3, 8, 8),), parts=(wasteful,)).units()
 
 
+def test_a_block_that_makes_nothing_is_named() -> None:
+    broken: Any = lambda x: None  # noqa: E731
+    space = BlockSpace(name="x", inputs=(IMAGE,), parts=(conv(8), Choice("a", {"b": skip, "c": broken})))
+    for fails in (space.units, lambda: space.net([1])):
+        with pytest.raises(ProblemError, match=r"a=c behind \(1, 8, 8, 8\) returns a NoneType"):
+            fails()
+
+
+def test_what_does_not_fit_is_named_by_slot_and_choice() -> None:
+    space = BlockSpace(name="x", inputs=(IMAGE,), parts=(Choice("a", {"b": skip, "c": lambda x: x.conv(4, 3) + x}),))
+    with pytest.raises(ProblemError, match=r"a=c behind \(1, 3, 8, 8\): inputs of the shapes"):
+        space.units()
+
+
+@pytest.mark.parametrize("in_force", [UNFUSED, USUAL], ids=["unfused", "usual"])
+def test_a_block_that_is_another_one_each_time_is_refused(in_force: FusionRules) -> None:
+    widths = itertools.count(1)
+    space = BlockSpace(
+        name="x", inputs=(IMAGE,), parts=(Choice("a", {"b": skip, "c": lambda x: x.conv(next(widths), 3)}), last)
+    )
+    with pytest.raises(ProblemError, match="a=c makes something else each time"):
+        space.tables(in_force)
+
+
+def test_choices_that_are_named_by_numbers_are_texts() -> None:
+    kernels: Any = {3: conv(8), 5: conv(8, 5), " 7": conv(8, 7)}
+    space = BlockSpace(name="x", inputs=(IMAGE,), parts=(Choice(" kernel", kernels), last))
+    assert (space.space.slots[0].name, space.space.slots[0].choices) == ("kernel", ("3", "5", "7"))
+    nets = write_nets([NetRow(assignment=(k,)) for k in range(3)], space.space, measured=False)
+    assert [net.assignment for net in read_nets(nets.encode(), space.space)] == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "names"),
+    [
+        (((1, 3, 8, 8), (1, 3, 16, 8)), ("8", "16")),
+        (((1, 3, 8, 8), (1, 3, 8, 16)), ("1x3x8x8", "1x3x8x16")),
+        (((1, 16, 32), (1, 64, 32)), ("1x16x32", "1x64x32")),
+        (((1, 16), (1, 32)), ("1x16", "1x32")),
+        ([[1, 3, 8, 8], [1, 3, 16, 16]], ("8", "16")),
+    ],
+)
+def test_input_shapes_have_names_that_differ(inputs: Any, names: tuple[str, ...]) -> None:
+    space = BlockSpace(name="x", inputs=inputs, parts=(Choice("a", {"b": skip, "r": Symbol.relu}),))
+    assert space.space.slots[0].choices == names
+    check_against_all_nets(space, UNFUSED)
+
+
 def one(*parts: Block | Choice | Stage, inputs: tuple[Shape, ...] = ()) -> BlockSpace:
     return BlockSpace(name="x", inputs=inputs, parts=parts)
 
@@ -141,6 +191,8 @@ def one(*parts: Block | Choice | Stage, inputs: tuple[Shape, ...] = ()) -> Block
         (lambda: one(Stage("s", (0, 2), (Choice("a", {"b": skip}),)), inputs=(IMAGE,)), "do not fit"),
         (lambda: one(Choice("a", {"b": skip}), Choice("a", {"b": skip}), inputs=(IMAGE,)), "named 'a'"),
         (lambda: one(Choice("a", {}), inputs=(IMAGE,)), "no choice"),
+        (lambda: one(skip, inputs=cast("Any", IMAGE)), "no shapes"),
+        (lambda: one(Choice("a", cast("Any", {3: skip, "3": skip})), inputs=(IMAGE,)), "twice"),
     ],
 )
 def test_spaces_that_cannot_be_are_refused(wrong: Callable[[], BlockSpace], said: str) -> None:

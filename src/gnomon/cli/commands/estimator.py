@@ -46,7 +46,9 @@ def estimator() -> None:
 @estimator.command("suggest", short_help="Say which nets to measure, before any is measured.")
 @_TABLE
 @_SPACE
-@click.option("--k", "count", type=click.IntRange(1, 2000), default=10, show_default=True, help="How many nets.")
+@click.option(
+    "--k", "count", type=click.IntRange(1, 2000), help="How many nets.  [default: 10, or all where there are fewer]"
+)
 @click.option("--pool", type=_PATH, metavar="CSV", help="Nets to choose from.  [default: drawn from the space]")
 @click.option("--given", type=_PATH, metavar="CSV", help="Nets that are measured already.")
 @_OTHER
@@ -73,9 +75,12 @@ def suggest_(out: Path, as_json: bool, **values: Any) -> None:
 @click.option(
     "--out", type=_PATH, default=Path("measured.csv"), show_default=True, metavar="CSV", help="Nets and latencies."
 )
+@_OVERWRITE
 @bench_options
 @html_option
-def measure_(nets: Path, table: Path, space: str | None, out: Path, html: Path | None, **values: Any) -> None:
+def measure_(
+    nets: Path, table: Path, space: str | None, out: Path, overwrite: bool, html: Path | None, **values: Any
+) -> None:
     """Measure the nets of CSV beside the table's reference kernel. After an interruption it resumes."""
     from gnomon.api import table as api
     from gnomon.cli.progress import Show
@@ -83,7 +88,14 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, html: Path |
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     with Show(quiet=quiet) as show:
         _, told = api.measure_nets(
-            nets, table=table, space=space, out=out, on_progress=show.watch, on_message=show.tell, **options_of(values)
+            nets,
+            table=table,
+            space=space,
+            out=out,
+            overwrite=overwrite,
+            on_progress=show.watch,
+            on_message=show.tell,
+            **options_of(values),
         )
     write_answer(told.document() | {"file": str(out)}, as_json=as_json, html=html)
 
@@ -141,6 +153,7 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
 @click.option("--widen", is_flag=True, help="Units that nothing is known of widen the interval.  [default: refuse]")
 @click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Show the probability of staying below it.")
 @click.option("--out", type=_PATH, metavar="CSV", help="Nets with latency_s, low_s and high_s.")
+@_OVERWRITE
 @click.option("--table", "tables", type=_PATH, multiple=True, metavar="DIR", help="Price MODEL by it. May be repeated.")
 @click.option(
     "--device", metavar="NAME", help="Price MODEL by the tables that were built there.  [default: this machine]"
@@ -157,14 +170,24 @@ def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, htm
 
     model = {name: values.pop(name) for name in ("tables", "device", "shapes", "record")}
     if nets is None and path.suffix != ".json":
+        _refuse("nets of a csv alone, and none is given", {**values, "out": out})
         model["shapes"] = unique("--shape", model["shapes"])
         model["device"] = model["device"] or "local"
         document = api.predict_model(path, **model).document()
     elif nets is None:
         raise click.UsageError("Missing argument 'CSV': the nets that ESTIMATOR predicts")
     else:
+        _refuse("a MODEL alone, and this is an estimator's csv", model)
         _, _, document = api.predictions(path=path, nets=nets, out=out, **values)
     write_answer(document, as_json=as_json, html=html)
+
+
+def _refuse(what: str, values: dict[str, Any]) -> None:
+    """UsageError for options that would say nothing here."""
+    given = [name for name, value in values.items() if value not in (None, False, ())]
+    if given:
+        names = {"bound_s": "bound", "tables": "table", "shapes": "shape"}
+        raise click.UsageError(f"{', '.join(f'--{names.get(name, name)}' for name in given)}: for {what}")
 
 
 @estimator.command("explain", short_help="Show which units a net's time and its uncertainty come from.")
@@ -218,6 +241,7 @@ def explain_(path: Path, nets: Path, space: str | None, as_json: bool, html: Pat
 )
 @_SEED
 @click.option("--out", type=_PATH, metavar="CSV", help="Write the nets, for estimator measure.")
+@_OVERWRITE
 @_JSON
 @html_option
 def search_(path: Path, score: str, as_json: bool, html: Path | None, **values: Any) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gnomon.core.strict_json import Complaints, Strict, is_text, shown
+from gnomon.core.strict_json import Complaints, Strict, is_text, not_utf8, shown
 from gnomon.errors import ProblemError
 
 Number = int | float
@@ -265,7 +265,7 @@ def csv_text(text: str | bytes, what: str, hint: str) -> str:
         try:
             text = text.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ProblemError(f"the {what} is not UTF-8 text (byte {error.start})", hint=hint) from error
+            raise ProblemError(f"the {what} is {not_utf8(text, error)}", hint=hint) from error
     # Marks of byte order say nothing. Behind an empty line one would be a part of a name, and gone once it is written.
     return text.replace("\ufeff", "")
 

@@ -125,8 +125,9 @@ class Evaluation:
 
 def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:
     """Compare with the nets that were not fitted to; the others are left out. UsageError where there is no such net."""
-    fitted = set(made.fitted)
-    given, held_out = held_out, [row for row in held_out if tuple(row.assignment) not in fitted]
+    fitted = set(made.described.nets(made.fitted))
+    nets = made.described.nets([row.assignment for row in held_out])
+    given, held_out = held_out, [row for row, net in zip(held_out, nets, strict=True) if net not in fitted]
     left_out = len(given) - len(held_out)
     if not held_out:
         raise UsageError(
@@ -174,11 +175,12 @@ def cross_validate(
             f"{len(samples)} nets are too few to hold some out", hint=f"Measure {LEAST_TO_HOLD_OUT} or more."
         )
     # A net that was measured twice is in one fold: else it would be fitted to and held out at once.
-    order = {net: number for number, net in enumerate(dict.fromkeys(tuple(row.assignment) for row in samples))}
+    nets = found.nets([row.assignment for row in samples])
+    order = {net: number for number, net in enumerate(dict.fromkeys(nets))}
     folds = min(_MOST_FOLDS, len(order))
     if folds < 2:
         raise UsageError("all samples are of one net", hint="Measure different nets.")
-    fold_of = [order[tuple(row.assignment)] % folds for row in samples]
+    fold_of = [order[net] % folds for net in nets]
     parts = [np.empty(len(samples)) for _ in range(3)]
     for fold in range(folds):
         out = [index for index, own in enumerate(fold_of) if own == fold]
@@ -205,10 +207,13 @@ def learning_curve(
     The order of the samples is that in which they were suggested, if they were. At least 4 nets are always held out.
     """
     told = []
+    nets = found.nets([row.assignment for row in samples])
     most = len(samples) - LEAST_TO_HOLD_OUT
     fewest = 0 if found.table is not None else 2
     for count in (n for n in _SPENT if fewest <= n <= most):
-        held = samples[count:]
+        held = [row for row, net in zip(samples[count:], nets[count:], strict=True) if net not in nets[:count]]
+        if len(held) < LEAST_TO_HOLD_OUT:
+            break
         made = fit_estimator(found, samples[:count], others=others, options=options)
         predicted = made.predict([row.assignment for row in held], unknown=Unknown.WIDEN).mean_s
         measured = _measured(held)

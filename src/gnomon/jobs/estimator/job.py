@@ -76,6 +76,11 @@ class Described:
         counts = self.tables.counts(np.asarray(nets, dtype=np.int64).reshape(-1, len(self.space.space.slots)))
         return np.concatenate([np.ones((len(counts), 1)), counts], axis=1)
 
+    def nets(self, assignments: Sequence[Sequence[int]] | Ints) -> list[tuple[int, ...]]:
+        """The same nets, each written in one way: a slot that makes no difference has its first choice."""
+        given = np.asarray(assignments, dtype=np.int64).reshape(-1, len(self.space.space.slots))
+        return list(map(tuple, self.tables.canonical(given).tolist()))
+
     def sum_over_measured(self, samples: Sequence[NetRow]) -> float | None:
         """The median over samples of the table's own sum over what was measured; None where a price is missing."""
         nets = [row for row in samples if row.latency_s is not None]
@@ -272,9 +277,12 @@ def read_samples(path: Path, found: Described, *, measured: bool) -> tuple[NetRo
     return kept
 
 
+_USUAL = 10
+
+
 def suggest_nets(
     found: Described,
-    count: int,
+    count: int | None = None,
     *,
     pool: Sequence[Sequence[int]] | Ints | None = None,
     given: Sequence[NetRow] = (),
@@ -284,15 +292,19 @@ def suggest_nets(
 ) -> tuple[tuple[int, ...], ...]:
     """The nets to measure, in the order of their use; none of those given. Needs no measured time of this device.
 
+    They are `count`, all of them different; without it ten, or all where there are fewer.
+
     They are chosen from the nets of `pool`, or from nets that are drawn. Half of them are near a bound, where one is
     given. `others` are samples of other devices that the fit will have. UsageError where there are too few nets.
     """
     if pool is None:
         pool = _pool(found, seed)
-    known = {tuple(row.assignment) for row in given}
-    asked = np.asarray(pool, dtype=np.int64).tolist()
-    nets = np.array([net for net in asked if tuple(net) not in known], dtype=np.int64)
+    known = set(found.nets([row.assignment for row in given]))
+    nets = np.array([net for net in dict.fromkeys(found.nets(pool)) if net not in known], dtype=np.int64)
     nets = nets.reshape(-1, len(found.space.space.slots))
+    if not len(nets):
+        raise UsageError("there is no net left to choose", hint="All that there are to choose from are given already.")
+    count = min(_USUAL, len(nets)) if count is None else count
     before = found.rows([row.assignment for row in given]) if given else ()
     sources = sources_of(found, others)
     chosen = suggest(found.columns, found.rows(nets), count, given=before, near=near, sources=sources, seed=seed)
@@ -406,7 +418,7 @@ def fit_estimator(
         estimator=estimator,
         context=context | ({} if reference_s is None else {REFERENCE: reference_s}),
         rules=found.rules,
-        fitted=tuple(dict.fromkeys(tuple(map(int, row.assignment)) for row in samples)),
+        fitted=tuple(dict.fromkeys(found.nets([row.assignment for row in samples]))),
     )
 
 

@@ -100,7 +100,7 @@ def predictions_report(document: dict[str, Any], page: Page) -> None:
     """Predictions of nets."""
     nets = document["nets"]
     bounded = document["bound_s"] is not None
-    page.headline(f"{len(nets)} net{'' if len(nets) == 1 else 's'} of {document['space']}, never measured.")
+    page.headline(f"{len(nets)} net{'' if len(nets) == 1 else 's'} of {document['space']}, as predicted.")
     columns = [
         Column(title="net"),
         Column(title="latency"),

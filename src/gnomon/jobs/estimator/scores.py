@@ -11,7 +11,6 @@ probabilities, and what comes out is the mean over all nets, exactly. Where no s
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,11 +21,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.core.space import Space
-from gnomon.core.strict_json import Strict
+from gnomon.core.strict_json import Strict, not_utf8
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.estimate.columns import Floats
 from gnomon.estimate.estimator import Estimator
 from gnomon.estimate.export import Expected
+from gnomon.formats.nets_csv import has_decimal_commas, read_sheet, with_point
 from gnomon.spaces.features import CountTables, Ints, Step, idle
 from gnomon.spaces.loading import load_attribute
 
@@ -160,28 +160,31 @@ def _json(data: bytes) -> dict[str, dict[str, float]]:
 
 def _csv(data: bytes) -> dict[str, dict[str, float]]:
     try:
-        lines = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
+        lines, between = read_sheet(data)
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"the scores are {not_utf8(data, error)}", hint=_CSV_HINT) from error
+    except csv.Error as error:
         raise ProblemError(f"the scores are not csv: {error}", hint=_CSV_HINT) from error
     header = [name.strip() for name in lines[0]] if lines else []
     if any(header.count(name) != 1 for name in ("slot", "choice", "score")):
         raise ProblemError("the scores lack a column: slot, choice or score", hint=_CSV_HINT)
+    comma = has_decimal_commas(lines[1:], between, [header.index("score")])
     found: dict[str, dict[str, float]] = {}
     for number, line in enumerate(lines[1:], start=2):
-        if line:
-            slot, choice, value = _line(header, line, number)
+        if any(map(str.strip, line)):
+            slot, choice, value = _line(header, line, number, comma=comma)
             if choice in found.setdefault(slot, {}):
                 raise ProblemError(f"line {number}: {slot}, {choice} is there twice", hint="Give each choice once.")
             found[slot][choice] = value
     return found
 
 
-def _line(header: Sequence[str], line: Sequence[str], number: int) -> tuple[str, str, float]:
+def _line(header: Sequence[str], line: Sequence[str], number: int, *, comma: bool) -> tuple[str, str, float]:
     if len(line) != len(header):
         raise ProblemError(f"line {number}: {len(line)} columns, and the first line has {len(header)}", hint=_CSV_HINT)
     row: dict[str, Any] = {name: text.strip() for name, text in zip(header, line, strict=True)}
     try:
-        return row["slot"], row["choice"], float(row["score"])
+        return row["slot"], row["choice"], float(with_point(row["score"], comma=comma))
     except ValueError:
         raise ProblemError(f"line {number}: {row['score'][:40]!r} is not a score", hint=_CSV_HINT) from None
 

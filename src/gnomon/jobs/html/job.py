@@ -51,7 +51,8 @@ def write_page(document: Mapping[str, Any], out: Path) -> int:
     held = _HOLDING.get(document["format"], "")
     documents = document.get(held) or [document]
     names = [out.name] if len(documents) == 1 else [_device(one) or out.name for one in documents]
-    return _write(page(documents, names), out)
+    kept = any("campaign" in one for one in documents)
+    return _write(page(documents, names), out, "" if kept else _AGAIN)
 
 
 def _device(document: Mapping[str, Any]) -> str:
@@ -59,13 +60,17 @@ def _device(document: Mapping[str, Any]) -> str:
     return str(device.get("key") or "") if isinstance(device, Mapping) else str(device)
 
 
-def _write(text: str, out: Path) -> int:
+_AGAIN = "Give --html a file in a folder that has room; nothing but the page is lost."
+"""What is done where no record has the document."""
+
+
+def _write(text: str, out: Path, hint: str = "") -> int:
     content = text.encode()
     try:
         write_whole(content, out)
     except OSError as error:
         raise RecordError(
             f"{out} cannot be written: {error.strerror or error}",
-            hint="gnomon report last -o FILE writes it elsewhere.",
+            hint=hint or "gnomon report last -o FILE writes it elsewhere.",
         ) from error
     return len(content)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ from gnomon.measure.progress import Meter, Watch
 from gnomon.report.answer import Answer
 
 _PORTFOLIO_S = 60.0
+_FEW = 2  # times that may be equal by chance
 _COLLECT = "gnomon overlay collect"
 
 
@@ -395,6 +397,7 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> list[str]:
     made = []
     if len(pooled.devices) < 2:
         made.append("All records are of one device: the choice is simply its fastest.")
+    made += [f"The times of {a} and {b} are the same to the last digit: is one log a copy?" for a, b in _copies(pooled)]
     pairs = {(one.host, one.device.key) for one in records}
     measured = {(one.found_on, one.device.key) for one in records}
     searched = [
@@ -412,6 +415,15 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> list[str]:
             told = "its tuner is gone from today's TVM" if _gone(records) else f"{_COLLECT} does that"
             made.append(f"What {host} found was not measured on {', '.join(absent)}: {told}.")
     return made
+
+
+def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
+    """Devices whose times are all the same, of at least three."""
+    table = np.concatenate([np.asarray(times.times_s) for times in pooled.layers])
+    for i, k in itertools.combinations(range(len(pooled.devices)), 2):
+        both = table[~np.isnan(table[:, [i, k]]).all(axis=1)]
+        if len(both) > _FEW and np.array_equal(both[:, i], both[:, k]):
+            yield pooled.devices[i], pooled.devices[k]
 
 
 def _gone(records: Sequence[TuningRecords]) -> bool:

@@ -7,7 +7,6 @@ The dump of a search that goes on: what it has run so far, so that one that is e
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -162,13 +161,6 @@ def dump_again(dump: Dump, looked: Collection[int], plan: Plan, found: Searched)
 def save_dump(dump: Dump, path: Path) -> None:
     """Write a dump to a file, whole or not at all. UsageError where that cannot be."""
     save_text(write_dump(dump), path, what="the dump", option="--dumpfile")
-
-
-def check_file(path: Path) -> None:
-    """UsageError where a file cannot be written, which is better known before an hour of measuring than after it."""
-    folder = path.absolute().parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(f"{path} cannot be written", hint="Give a file in a folder that can be written.")
 
 
 _RECORDED = "as the dump has it"

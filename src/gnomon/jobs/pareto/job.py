@@ -10,7 +10,7 @@ from typing import Any
 
 from gnomon.core.front.front import Certificate
 from gnomon.errors import GnomonError, MeasurementError, UsageError
-from gnomon.jobs.pareto.dump import PartialDump, check_dumpable, check_file, check_room, dump_of, save_dump, search_dump
+from gnomon.jobs.pareto.dump import PartialDump, check_dumpable, check_room, dump_of, save_dump, search_dump
 from gnomon.jobs.pareto.exact import check_priced, exact_search
 from gnomon.jobs.pareto.prove import (
     Point,
@@ -36,6 +36,7 @@ from gnomon.session.prove import Verified, verify
 from gnomon.session.reference import doubts, reference
 from gnomon.session.request import Request, patiently, timed
 from gnomon.session.targets import asking_energy, check_counters
+from gnomon.system.files import check_file
 
 
 class _Steps:

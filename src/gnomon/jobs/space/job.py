@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.strict_json import not_utf8
 from gnomon.devices.http import DpuServer
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
@@ -247,7 +248,7 @@ def profile_space(
         study=study,
         folder=folder.path,
         blocks=blocks,
-        notes=(*config.warnings, *data.notes, *notes),
+        notes=(*config.warnings, *data.notes, *study.notes(), *notes),
         seconds=seconds,
     )
 
@@ -290,11 +291,13 @@ def _check_numbers(asked: ProfileRequest) -> None:
 def read_config(path: Path) -> str:
     """The text of a config. UsageError where it cannot be read."""
     try:
-        return path.read_bytes().decode("utf-8")
+        data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give the path of a config.") from error
+    try:
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", hint="Give the path of a config.") from error
+        raise UsageError(f"{path} is {not_utf8(data, error)}", hint="Give the path of a config.") from error
 
 
 def workers_of(asked: int, device: str) -> int:

@@ -528,7 +528,8 @@ def _answer(document: Mapping[str, Any]) -> str:
 
 def _searched(document: Mapping[str, Any]) -> str:
     families = document["families"]
-    told = ", ".join(f"{name} with {len(one['primitives'])} primitives" for name, one in families.items())
+    counts = {name: len(one["primitives"]) for name, one in families.items()}
+    told = ", ".join(f"{name} with {count} primitive{'' if count == 1 else 's'}" for name, count in counts.items())
     groups = document["groups"]
     kinds = "family" if len(families) == 1 else "families"
     return (
@@ -575,7 +576,8 @@ def _ranking(document: Mapping[str, Any], ranking: Mapping[str, Any], page: Page
     """A family's one-change variants: the best, the default and the worst, and how much of the order is noise."""
     family, networks = ranking["family"], ranking["networks"]
     count = len(networks)
-    page.heading(f"{family}: its {count} one-change variants by accuracy, from {ranking['trainings']} trainings")
+    variants = "only network" if count == 1 else f"{count} one-change variants"
+    page.heading(f"{family}: its {variants} by accuracy, from {ranking['trainings']} trainings")
     default = document["families"].get(family, {}).get("default", "")
     whole = [default] * document["groups"]
     shown = {*range(min(_BEST, count)), count - 1}
@@ -605,6 +607,8 @@ def _ranking(document: Mapping[str, Any], ranking: Mapping[str, Any], page: Page
         ],
         rows,
     )
+    if count == 1:  # which has no order
+        return
     tau = ranking["repeatability"]
     words = next(words for least, words in _AGREE if tau >= least or least == -1.0)
     say(page, f"Of two such rankings tau {round(tau, 2) + 0.0:.2f} is expected: {words}.", indent=1)

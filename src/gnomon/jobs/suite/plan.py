@@ -102,7 +102,7 @@ def read_suite(path: Path) -> Suite:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             raise UsageError(f"{path} has more than {_MOST_BYTES >> 20} MiB", hint="Use patterns and tags.")
-        document = tomllib.loads(content.decode())
+        document = tomllib.loads(content.decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Name a suite's file.") from error
     except (ValueError, RecursionError) as error:
@@ -185,12 +185,15 @@ def _models(pattern: str, folder: Path, job: str) -> Sequence[str]:
     if job == "table":
         file, _, attribute = pattern.rpartition(":")
         return [f"{(folder / file).absolute()}:{attribute}" if file.endswith(".py") else pattern]
-    if not any(letter in pattern for letter in "*?["):
-        path = folder / pattern
+    path = folder / pattern
+    if path.exists() or not any(letter in pattern for letter in "*?["):
         if not path.exists():
             raise UsageError(f"there is no model {path}", hint="Paths are below the folder of the suite's file.")
         return [str(path.absolute())]
-    found = sorted(str(path.absolute()) for path in folder.glob(pattern))
+    try:
+        found = sorted(str(one.absolute()) for one in Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    except (ValueError, NotImplementedError) as error:
+        raise UsageError(f"{pattern!r} is not a pattern of paths: {error}", hint=_HINT) from error
     if not found:
         raise UsageError(f"no model in {folder} matches {pattern!r}", hint="Correct the pattern, or leave it out.")
     return found

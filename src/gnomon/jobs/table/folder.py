@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -25,8 +27,7 @@ class TableFolder:
     def __init__(self, path: Path, manifest: Manifest) -> None:
         """Make the directory, or open one of the same context. UsageError for anything else that lies there."""
         self.path = path
-        if path.exists() and not is_table(path) and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"{path} is there and is not a table", hint="Give --out another path.")
+        check_place(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
             text = json.dumps(_manifest_document(manifest), indent=1, allow_nan=False) + "\n"
@@ -78,6 +79,17 @@ def write_table(table: Table, path: Path) -> None:
         folder.append(*table.rows)
     finally:
         folder.close()
+
+
+def check_place(path: Path) -> None:
+    """UsageError where something else than a table lies at a path, RecordError where none can be made or go on there:
+    better known before measuring than after it.
+    """
+    if path.exists() and not is_table(path) and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} is there and is not a table", hint="Give --out another path.")
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise _refused(path, OSError(errno.EACCES, f"{there} is not a folder that can be written to"))
 
 
 def check_unused(path: Path) -> None:

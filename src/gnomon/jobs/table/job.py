@@ -17,7 +17,7 @@ from gnomon.core import codec
 from gnomon.core.stats import median
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.jobs.table.document import table_record
-from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, context_document, is_table, read_table
+from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort
@@ -105,6 +105,7 @@ def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Callab
 
     What is written stays, whatever ends the build: the same command goes on. Raises GnomonError.
     """
+    check_place(asked.out)
     seen: set[Unit] = set()
     return patiently(lambda request: _build(replace(asked, request=request), seen, (watch, tell)), asked.request, tell)
 

@@ -402,6 +402,10 @@ def _read(path: Path, texts: Texts) -> TuningRecords:
         return read_tuning_log(str(path), _bytes(path), texts)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", hint="gnomon tune list has the records here.") from error
+    except ProblemError as error:
+        if path.name in error.message:
+            raise
+        raise ProblemError(f"{path}: {error.message}", hint=error.hint) from error
 
 
 def _bytes(path: Path) -> bytes:

@@ -151,11 +151,12 @@ class CellSpace:
 
     def _places(self) -> Iterator[Place]:
         if (stem := self.layout.stem) is not None:
-            yield Place(slot=-1, kind="choice", blocks=(stem,))
+            yield Place(slot=-1, kind="choice", blocks=(stem,), names=("the stem",))
         for layer, group in enumerate(self.layout.groups):
             blocks = tuple(_bound(one, self.layout, layer) for one in self.choices[group])
-            yield Place(slot=group, kind="choice", blocks=blocks)
-        yield Place(slot=-1, kind="choice", blocks=(lambda x: _head(x, self.layout),))
+            names = tuple(f"layer {layer} as {one.name}" for one in self.choices[group])
+            yield Place(slot=group, kind="choice", blocks=blocks, names=names)
+        yield Place(slot=-1, kind="choice", blocks=(lambda x: _head(x, self.layout),), names=("the head",))
 
 
 def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet:
@@ -223,6 +224,10 @@ class _Bound:
 
     def __call__(self, x: Symbol) -> Symbol:
         y = self.primitive.write(x, self.channels, self.stride)
+        if not isinstance(y, Symbol):
+            raise ProblemError(
+                f"{self.primitive.name} returns a {type(y).__name__}", hint="Return what its last layer makes."
+            )
         height, width = (-(-n // self.stride) for n in x.shape[2:])
         if (
             y.trace is not x.trace

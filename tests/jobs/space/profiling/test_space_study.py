@@ -208,7 +208,8 @@ def test_a_block_that_fits_no_small_image_is_told(tmp_path: Path) -> None:
     text = WITH_OWN.replace("reduce_cell_groups: [0, 1]", "reduce_cell_groups: [0]")
     with pytest.raises((UsageError, ProblemError)) as refused:
         study(text, blocks=(str(tmp_path / "wide.py"),))
-    assert "too small an image" in refused.value.message
+    line = (tmp_path / "wide.py").read_text().splitlines().index("        raise ValueError('too small an image')") + 1
+    assert refused.value.message.endswith(f"ValueError: too small an image ({tmp_path}/wide.py, line {line})")
 
 
 def test_a_profile_of_the_question_is_opened_by_no_other_study(tmp_path: Path) -> None:

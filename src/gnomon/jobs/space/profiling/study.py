@@ -24,6 +24,7 @@ from gnomon.spaces.cells.space import (
     swaps,
     tagged_net,
 )
+from gnomon.spaces.loading import users_line
 from gnomon.spaces.unit import Symbol
 from gnomon.training.modules import HEAD, STEM, ModuleBlock, end_block, known_blocks
 
@@ -116,6 +117,16 @@ class Study:
             family = self.families[families.pop()]
             return family.network([family.primitives.index(one) for one in chosen])
         return Network(id=mixed_id(names), family="", assignment=(), primitives=tuple(names))
+
+    def notes(self) -> list[str]:
+        """Sentences about blocks that are not what accuracies and files take them for."""
+        blocks = (*(one.block for one in self.primitives.values()), *self.ends.values())
+        return [
+            f"{one.name} makes something else of the same images each time, also where it is not trained: accuracies "
+            "of its networks are draws, and what their files make is not what the module makes"
+            for one in blocks
+            if isinstance(one, ModuleBlock) and not one.steady
+        ]
 
     def check(self, rows: Iterable[Any]) -> None:
         """ProblemError for lines of a profile (with `key`, `network`, `primitives`) whose network is none of it."""
@@ -280,8 +291,8 @@ def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:
     except GnomonError:
         raise
     except Exception as error:  # whatever a user's block does
-        names = ", ".join(dict.fromkeys(one.name for one in ones))
+        names, line = ", ".join(dict.fromkeys(one.name for one in ones)), users_line(error)
         raise UsageError(
-            f"a block of {names} fails in its place: {type(error).__name__}: {error}",
+            f"a block of {names} fails in its place: {type(error).__name__}: {error}{line and f' ({line})'}",
             hint="It is tried with the widths, strides and image size of the config. Mend it, or leave it out.",
         ) from error
