@@ -37,14 +37,17 @@ from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Sup
 _LIMIT_S = 120.0
 _probed: dict[tuple[type, str], Mapping[str, Any] | Failure] = {}
 """What the runtime of a class of tests said: what is installed stays as it is, and asking takes a process."""
+_supported: dict[tuple[type, str], Support] = {}
+"""What it takes of a model, by the model's digest, in its first configuration."""
 
 
 class RuntimeContract:
     """What every adapter of a runtime must do. Skips where the runtime is not installed."""
 
-    @pytest.fixture
-    def link(self) -> Iterator[AgentLink]:
-        """The agent on this machine."""
+    @pytest.fixture(scope="class")
+    @classmethod
+    def link(cls) -> Iterator[AgentLink]:
+        """The agent on this machine, in one visit of all tests: what a runtime compiles for it is made once."""
         with LocalDevice() as device, AgentLink(device) as opened:
             yield opened
 
@@ -75,6 +78,14 @@ class RuntimeContract:
             inputs=tuple(graph.tensors[t].name for t in graph.inputs),
             outputs=tuple(graph.tensors[t].name for t in graph.outputs),
         )
+
+    @pytest.fixture
+    def support(self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink) -> Support:
+        """What the runtime takes of the model."""
+        asked = type(self), placed.graph.digest
+        if asked not in _supported:
+            _supported[asked] = adapter.support(link.ask, placed, adapter.configurations(probe, Wish())[0])
+        return _supported[asked]
 
     def test_it_says_what_it_is(self, adapter: Runtime, model: Model) -> None:
         assert adapter.name
@@ -107,14 +118,13 @@ class RuntimeContract:
         assert refused.value.hint
 
     def test_support_is_told_of_every_backend(
-        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, support: Support
     ) -> None:
         configuration = adapter.configurations(probe, Wish())[0]
-        found = adapter.support(link.ask, placed, configuration)
         indices = {op.index for op in placed.graph.operators}
-        assert set(found.operators) | set(found.failures) == set(configuration.backends)
-        assert all(taken <= indices for taken in found.operators.values())
-        assert frozenset[int]().union(*found.operators.values()) == indices
+        assert set(support.operators) | set(support.failures) == set(configuration.backends)
+        assert all(taken <= indices for taken in support.operators.values())
+        assert frozenset[int]().union(*support.operators.values()) == indices
 
     def test_a_model_that_is_none_is_a_failure_and_no_crash_of_gnomon(
         self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink, tmp_path: Path
@@ -127,23 +137,29 @@ class RuntimeContract:
         assert all(failure.message for failure in found.failures.values())
 
     def test_every_backend_gives_the_same_outputs_and_says_where_it_ran(
-        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink, support: Support
     ) -> None:
         configuration = adapter.configurations(probe, Wish())[0]
-        found = adapter.support(link.ask, placed, configuration)
         _run(link, "reference", placed, adapter.segment(placed, configuration, {}), configuration, save=True)
-        for backend, taken in found.operators.items():
-            assignment = _assignment(placed, configuration, found, backend)
+        # Where the file decides where it runs, every assignment makes the same segment: one run tells of all.
+        plain: dict[str, dict[str, Any]] = {}
+        traced: dict[str, dict[str, Any]] = {}
+        for backend, taken in support.operators.items():
+            assignment = _assignment(placed, configuration, support, backend)
             segment = adapter.segment(placed, configuration, assignment)
-            json.dumps(segment, allow_nan=False)
-            opened, _ = _run(link, backend, placed, segment, configuration)
+            said = json.dumps(segment, allow_nan=False, sort_keys=True)
+            if said not in plain:
+                plain[said], _ = _run(link, backend, placed, segment, configuration)
+            opened = plain[said]
             assert opened["difference"]["relative"] <= configuration.tolerance
             if configuration.reported:
                 told = {str(row["backend"]) for part in opened["where"] for row in part}
                 assert told
                 assert told <= set(configuration.reported)
                 continue
-            _, block = _run(link, f"{backend}, traced", placed, segment, configuration, profiled=True)
+            if said not in traced:
+                _, traced[said] = _run(link, f"{backend}, traced", placed, segment, configuration, profiled=True)
+            block = traced[said]
             ran_on = {i: row["backend"] for row in block["operators"] for i in row["sources"]}
             assert {i: ran_on.get(i) for i in taken} == dict.fromkeys(taken, backend)
 
@@ -159,11 +175,17 @@ class RuntimeContract:
         assert max(len(row["wall_ns"]) for row in rows) <= len(block["wall_ns"])
 
     def test_a_package_computes_what_was_measured(
-        self, adapter: Runtime, probe: Probe, placed: PlacedModel, model: Model, link: AgentLink, tmp_path: Path
+        self,
+        adapter: Runtime,
+        probe: Probe,
+        placed: PlacedModel,
+        model: Model,
+        link: AgentLink,
+        support: Support,
+        tmp_path: Path,
     ) -> None:
         configuration = adapter.configurations(probe, Wish())[0]
-        found = adapter.support(link.ask, placed, configuration)
-        assignment = _assignment(placed, configuration, found, list(found.operators)[-1])
+        assignment = _assignment(placed, configuration, support, list(support.operators)[-1])
         measured = adapter.segment(placed, configuration, assignment)
         _run(link, "reference", placed, measured, configuration, save=True)
         folder = tmp_path / "package"
