@@ -10,9 +10,11 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from tests.shortkit import SHORT_VISITS
 
 import zoo
 from gnomon.measure.effort import Effort
+from gnomon.runtimes import registry
 
 # A shell starts its background jobs with interrupts ignored, which their children inherit; some tests send them one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -135,6 +137,21 @@ def small() -> Effort:
         laggard=1e9,
         timeout_s=60.0,
     )
+
+
+@pytest.fixture
+def short_visits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only gnomon's own effort can be asked for, visits are short in this process: how fast it is, is not seen."""
+    for name, seconds in SHORT_VISITS.items():
+        monkeypatch.setitem(Effort.__init__.__kwdefaults__, name, seconds)
+
+
+@pytest.fixture
+def few_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices are asked for two runtimes: each of the others takes a process, some of which import PyTorch."""
+    good, broken = registry.all_runtimes()
+    few = tuple(runtime for runtime in good if runtime.name in ("ncnn", "onnxruntime"))
+    monkeypatch.setattr("gnomon.jobs.devices.job.all_runtimes", lambda: (few, broken))
 
 
 @pytest.fixture(autouse=True)
