@@ -29,10 +29,12 @@ from gnomon.errors import ProblemError, RuntimeMissingError
 from gnomon.spaces.cells.space import PARTS, State, TaggedNet, state_prefix
 from gnomon.spaces.layers import Layer, Shape, features_of
 from gnomon.spaces.unit import Net, shapes
+from gnomon.training.compiler import load_later
 
 
 def torch_package(task: str = "training a network") -> Any:
     """The torch package, for a task. RuntimeMissingError where it is not installed, or cannot be loaded."""
+    first = "torch" not in sys.modules
     try:
         import torch
     except (ImportError, OSError) as error:  # OSError: one of its shared libraries is missing
@@ -40,6 +42,8 @@ def torch_package(task: str = "training a network") -> Any:
             f"{task} needs the package torch, which cannot be loaded: {error}",
             hint=install_line("torch", python=sys.executable),
         ) from error
+    if first:  # else it belongs to somebody who may have plans of their own with it
+        load_later()
     return torch
 
 
