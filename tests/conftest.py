@@ -141,7 +141,7 @@ def small() -> Effort:
 
 @pytest.fixture
 def short_visits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where only gnomon's own effort can be asked for, visits are short in this process: how fast it is, is not seen."""
+    """Visits are short in this process, where only gnomon's own effort can be asked for, and no time is seen."""
     for name, seconds in SHORT_VISITS.items():
         monkeypatch.setitem(Effort.__init__.__kwdefaults__, name, seconds)
 

@@ -322,7 +322,7 @@ class AgentLink:
     def _asked_here(
         self, device: Conversing, request: bytes, on_line: Callable[[str], bool], timeout_s: float
     ) -> Completed | None:
-        """The same by an agent that stays: another is started where that has ended, or would see another environment."""
+        """The same by an agent that stays; another is started where it has ended, or would see another environment."""
         argv, environment = self._command
         start_as = argv, environment, inherited(os.environ)
         if self._agent_here is not None and not (self._agent_here.alive and self._started_as == start_as):
