@@ -22,7 +22,7 @@ class Rogue:
         deeds[segment["options"].get("how", "")]()
         if segment["options"].get("child"):
             return {"child": subprocess.Popen(["sleep", "1000"]).pid}
-        return {"whole": True, "pid": os.getpid(), "parent": os.getppid()}
+        return {"whole": True, "pid": os.getpid(), "parent": os.getppid(), "cores": sorted(os.sched_getaffinity(0))}
 
     def load(self, segment: dict[str, Any], buffers: dict[str, Any], *, profiled: bool) -> Loaded:
         return Loaded(segment, buffers)

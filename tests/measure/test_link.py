@@ -180,11 +180,22 @@ def running(process: int) -> bool:
         return False
 
 
-def test_here_the_supervisor_stays_and_all_that_it_has_started_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def supports(link: AgentLink, **options: Any) -> Any:
-        command = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": options}}
-        return link.ask({"a": command})["a"]
+def supports(link: AgentLink, **options: Any) -> Any:
+    command = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": options}}
+    return link.ask({"a": command})["a"]
 
+
+def test_the_supervisor_that_stays_is_pinned_only_while_it_measures() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    with LocalDevice() as device, AgentLink(device, machine={"pin": cores[:1]}) as link:
+        link.paths.append(str(ROGUE))
+        first = supports(link)
+        link.hold()
+        second = supports(link)
+    assert first["parent"] == second["parent"] and first["cores"] == second["cores"] == cores
+
+
+def test_here_the_supervisor_stays_and_all_that_it_has_started_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalDevice() as device, AgentLink(device) as link:
         link.paths.append(str(ROGUE))
         first, second = supports(link), supports(link)

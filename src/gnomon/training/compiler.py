@@ -60,4 +60,4 @@ def load_later() -> None:
     """From now on PyTorch's compiler is loaded when it is needed, once PyTorch is there."""
     if NAME not in sys.modules:
         sys.modules[NAME] = _Later(NAME)
-        sys.meta_path.insert(0, _There())  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _There())
