@@ -142,8 +142,10 @@ def small() -> Effort:
 @pytest.fixture
 def short_visits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Visits are short in this process, where only gnomon's own effort can be asked for, and no time is seen."""
+    usual = Effort.__init__.__kwdefaults__
+    assert usual is not None
     for name, seconds in SHORT_VISITS.items():
-        monkeypatch.setitem(Effort.__init__.__kwdefaults__, name, seconds)
+        monkeypatch.setitem(usual, name, seconds)
 
 
 @pytest.fixture

@@ -15,10 +15,12 @@ model that it loads)::
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -140,7 +142,7 @@ class RuntimeContract:
         self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink, support: Support
     ) -> None:
         configuration = adapter.configurations(probe, Wish())[0]
-        _run(link, "reference", placed, adapter.segment(placed, configuration, {}), configuration, save=True)
+        reference = _reference(link, placed, adapter.segment(placed, configuration, {}), configuration)
         # Where the file decides where it runs, every assignment makes the same segment: one run tells of all.
         plain: dict[str, dict[str, Any]] = {}
         traced: dict[str, dict[str, Any]] = {}
@@ -149,7 +151,7 @@ class RuntimeContract:
             segment = adapter.segment(placed, configuration, assignment)
             said = json.dumps(segment, allow_nan=False, sort_keys=True)
             if said not in plain:
-                plain[said], _ = _run(link, backend, placed, segment, configuration)
+                plain[said], _ = _run(link, backend, placed, segment, configuration, check=reference)
             opened = plain[said]
             assert opened["difference"]["relative"] <= configuration.tolerance
             if configuration.reported:
@@ -187,14 +189,14 @@ class RuntimeContract:
         configuration = adapter.configurations(probe, Wish())[0]
         assignment = _assignment(placed, configuration, support, list(support.operators)[-1])
         measured = adapter.segment(placed, configuration, assignment)
-        _run(link, "reference", placed, measured, configuration, save=True)
+        reference = _reference(link, placed, measured, configuration)
         folder = tmp_path / "package"
         folder.mkdir()
         written = adapter.package(model, configuration, assignment, folder)
         assert written["runtime"] == adapter.name
         assert not Path(written["model"]).is_absolute()
         there = {**measured, **written, "model": str(folder / written["model"])}
-        opened, _ = _run(link, "package", placed, there, configuration)
+        opened, _ = _run(link, "package", placed, there, configuration, check=reference)
         assert opened["difference"] == {"absolute": 0.0, "relative": 0.0}
 
 
@@ -206,6 +208,20 @@ def _assignment(placed: PlacedModel, configuration: Configuration, support: Supp
     }
 
 
+_saved: WeakKeyDictionary[AgentLink, set[str]] = WeakKeyDictionary()
+"""The reference outputs that are on a link's device."""
+
+
+def _reference(link: AgentLink, placed: PlacedModel, segment: Mapping[str, Any], configuration: Configuration) -> str:
+    """The file with the outputs of a segment on the link's device, which a fresh process writes the first time."""
+    said = json.dumps(segment, sort_keys=True)
+    name = f"contract-{hashlib.sha256(said.encode()).hexdigest()[:16]}.npz"
+    if name not in _saved.setdefault(link, set()):
+        _run(link, "reference", placed, segment, configuration, save=name)
+        _saved[link].add(name)
+    return name
+
+
 def _run(
     link: AgentLink,
     key: str,
@@ -213,10 +229,14 @@ def _run(
     segment: Mapping[str, Any],
     configuration: Configuration,
     *,
-    save: bool = False,
+    save: str = "",
+    check: str = "",
     profiled: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run a segment once in a fresh process: what it said when opened, and its block."""
+    """Run a segment once in a fresh process: what it said when opened, and its block.
+
+    Its outputs are saved to a file, or checked against those of one.
+    """
     graph = placed.graph
     tensors = {}
     for index in (*graph.inputs, *graph.outputs):
@@ -229,13 +249,13 @@ def _run(
         "seed": 0,
         "segments": [segment],
     }
-    checked = {"save" if save else "check": "contract.npz", "seeds": [0, 1]}
+    checked = {"save": save, "seeds": [0, 1]} if save else {"check": check, "seeds": [0, 1]} if check else {}
     candidate = {
         "key": key,
         "environment": dict(configuration.environment),
         "tolerance": 1e9,
         "calls_least": 60,
-        "open": {"job": job, "profiled": profiled, **({} if profiled else checked)},
+        "open": {"job": job, "profiled": profiled, **checked},
         "visits": [] if save else [0],
     }
     effort = Effort(rounds=1, block_s=0.01, warm_s=0.0, timeout_s=_LIMIT_S)
