@@ -10,7 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from tests.shortkit import SHORT_VISITS
+from tests.shortkit import MOST_BLOCKS, SHORT_VISITS
 
 import zoo
 from gnomon.measure.effort import Effort
@@ -146,6 +146,14 @@ def short_visits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert usual is not None
     for name, seconds in SHORT_VISITS.items():
         monkeypatch.setitem(usual, name, seconds)
+
+
+@pytest.fixture
+def few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Placed across runtimes a model is cut in three, which nine chains price; eight parts take two dozen."""
+    from gnomon.jobs.place.across import AcrossPlacer
+
+    monkeypatch.setattr(AcrossPlacer.__init__, "__kwdefaults__", {"most_blocks": MOST_BLOCKS})
 
 
 @pytest.fixture

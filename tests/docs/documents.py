@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.shortkit import SHORTLY
+from tests.shortkit import IN_FEW_BLOCKS, SHORTLY
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
@@ -53,6 +53,8 @@ GNOMON = f"""\
 import sys
 if {{"place", "profile", "pareto", "stab"}} & set(sys.argv[1:2]):
     exec({SHORTLY!r})
+if sys.argv[1:2] == ["place"]:
+    exec({IN_FEW_BLOCKS!r})
 from gnomon.cli.main import main
 main()
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import pytest
 from tests.docs.documents import DOCUMENTS, ROOT, Block, Place, anchors, blocks_of, links
-from tests.shortkit import SHORTLY
+from tests.shortkit import IN_FEW_BLOCKS, SHORTLY
 
 from gnomon.cli.main import cli
 
@@ -169,7 +169,8 @@ def test_marked_commands_run(block: Block, place_to_run: Place) -> None:
 
 @pytest.mark.parametrize("block", [b for b in blocks_of("python") if "run" in b.words], ids=name_of)
 def test_marked_python_runs(block: Block, place_to_run: Place) -> None:
-    shortly = SHORTLY if re.search(r"gnomon\.(place|profile|pareto)\(", block.text) else ""
+    measures = re.search(r"gnomon\.(place|profile|pareto)\(", block.text)
+    shortly = SHORTLY + IN_FEW_BLOCKS if measures else ""
     done = run([sys.executable, "-W", "error", "-c", shortly + block.text], place_to_run)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
 

@@ -121,9 +121,8 @@ def test_a_per_operator_map_is_proved_by_the_trace(small: Effort, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_place_of_an_onnx_model(zoo_model: Zoo, small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Of three blocks nine chains are run to price them, of eight two dozen.
-    monkeypatch.setattr(AcrossPlacer.__init__, "__kwdefaults__", {"most_blocks": 3})
+@pytest.mark.usefixtures("few_blocks")
+def test_place_of_an_onnx_model(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
     model = zoo_model("minilm-layer.onnx")
     found = place(Request(model=model, effort=small, runtimes=WHOLE), tmp_path / "out")
     check_structure(found)
