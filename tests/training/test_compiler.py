@@ -41,15 +41,3 @@ def test_optimizers_do_without_it_and_who_wants_it_has_it() -> None:
         [sys.executable, "-c", FIRST + LATER], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_a_pytorch_of_somebody_else_is_left_alone() -> None:
-    code = "import sys, torch\nfrom gnomon.training.network import torch_package\ntorch_package()\n"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}assert 'torch._dynamo' not in sys.modules"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr

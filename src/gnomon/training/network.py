@@ -34,7 +34,6 @@ from gnomon.training.compiler import load_later
 
 def torch_package(task: str = "training a network") -> Any:
     """The torch package, for a task. RuntimeMissingError where it is not installed, or cannot be loaded."""
-    first = "torch" not in sys.modules
     try:
         import torch
     except (ImportError, OSError) as error:  # OSError: one of its shared libraries is missing
@@ -42,8 +41,7 @@ def torch_package(task: str = "training a network") -> Any:
             f"{task} needs the package torch, which cannot be loaded: {error}",
             hint=install_line("torch", python=sys.executable),
         ) from error
-    if first:  # else it belongs to somebody who may have plans of their own with it
-        load_later()
+    load_later()
     return torch
 
 
