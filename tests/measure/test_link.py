@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.devices.shell.sshkit import becomes
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import DeviceInfo
@@ -180,6 +180,13 @@ def running(process: int) -> bool:
         return False
 
 
+def await_end(process: int) -> None:
+    deadline = time.monotonic() + 120
+    while running(process):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def supports(link: AgentLink, **options: Any) -> Any:
     command = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": options}}
     return link.ask({"a": command})["a"]
@@ -201,13 +208,13 @@ def test_here_the_supervisor_stays_and_all_that_it_has_started_goes(monkeypatch:
         first, second = supports(link), supports(link)
         assert first["parent"] == second["parent"] and first["pid"] != second["pid"]
         child = supports(link, child=True)["child"]
-        assert becomes(lambda: not running(child))
+        await_end(child)
         # It is another one in another environment, or where it was killed meanwhile.
         monkeypatch.setenv("LC_ALL", "C.UTF-8")
         third = supports(link)
         os.kill(third["parent"], signal.SIGKILL)
-        assert becomes(lambda: not running(third["parent"]))
+        await_end(third["parent"])
         fourth = supports(link)
         assert len({first["parent"], third["parent"], fourth["parent"]}) == 3
         assert not running(first["parent"])
-    assert becomes(lambda: not running(fourth["parent"]))
+    await_end(fourth["parent"])
