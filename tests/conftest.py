@@ -10,9 +10,11 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from tests.shortkit import MOST_BLOCKS, SHORT_VISITS
 
 import zoo
 from gnomon.measure.effort import Effort
+from gnomon.runtimes import registry
 
 # A shell starts its background jobs with interrupts ignored, which their children inherit; some tests send them one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -135,6 +137,31 @@ def small() -> Effort:
         laggard=1e9,
         timeout_s=60.0,
     )
+
+
+@pytest.fixture
+def short_visits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visits are short in this process, where only gnomon's own effort can be asked for, and no time is seen."""
+    usual = Effort.__init__.__kwdefaults__
+    assert usual is not None
+    for name, seconds in SHORT_VISITS.items():
+        monkeypatch.setitem(usual, name, seconds)
+
+
+@pytest.fixture
+def few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Placed across runtimes a model is cut in three, which nine chains price; eight parts take two dozen."""
+    from gnomon.jobs.place.across import AcrossPlacer
+
+    monkeypatch.setattr(AcrossPlacer.__init__, "__kwdefaults__", {"most_blocks": MOST_BLOCKS})
+
+
+@pytest.fixture
+def few_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices are asked for two runtimes: each of the others takes a process, some of which import PyTorch."""
+    good, broken = registry.all_runtimes()
+    few = tuple(runtime for runtime in good if runtime.name in ("ncnn", "onnxruntime"))
+    monkeypatch.setattr("gnomon.jobs.devices.job.all_runtimes", lambda: (few, broken))
 
 
 @pytest.fixture(autouse=True)

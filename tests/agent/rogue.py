@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +19,10 @@ class Rogue:
         return {"version": "0", "backends": ["rogue"]}
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
-        return {"whole": True}
+        deeds[segment["options"].get("how", "")]()
+        if segment["options"].get("child"):
+            return {"child": subprocess.Popen(["sleep", "1000"]).pid}
+        return {"whole": True, "pid": os.getpid(), "parent": os.getppid(), "cores": sorted(os.sched_getaffinity(0))}
 
     def load(self, segment: dict[str, Any], buffers: dict[str, Any], *, profiled: bool) -> Loaded:
         return Loaded(segment, buffers)

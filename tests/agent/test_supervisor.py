@@ -219,6 +219,34 @@ def test_each_candidate_has_its_own_environment(agent: Path, tmp_path: Path) -> 
     assert "onnxruntime" in events[2]["message"]  # the known ones are named
 
 
+def test_commands_of_one_process_share_it_unless_one_fails(agent: Path, tmp_path: Path) -> None:
+    hows = {"a": "print", "b": "value error", "c": "", "d": "", "e": "segv", "f": ""}
+
+    def asked(key: str, how: str = "", **more: str) -> dict[str, Any]:
+        command = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": {"how": how}}, **more}
+        return {"key": key, "command": command, "environment": {"PYTHONPATH": str(HERE)}}
+
+    commands = [asked(key, how, process="p") for key, how in hows.items()]
+    commands += [asked("g", process="q"), asked("h"), asked("i")]
+    done = subprocess.run(
+        [sys.executable, str(agent), "supervise"],
+        input=json.dumps({"timeout_s": 30, "commands": commands}) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        cwd=tmp_path,
+    )
+    events = [json.loads(line) for line in done.stdout.splitlines()][:-1]
+    told = {event.get("key") or event["candidate"]: event for event in events}
+    assert {key for key, event in told.items() if event["event"] == "failure"} == {"b", "e"}
+    pids = {key: told[key]["answer"]["pid"] for key in "acdfghi"}
+    assert pids["c"] == pids["d"] and len(set(pids.values())) == 6
+    # What the one before it printed is not told of what fails in the same process.
+    assert (told["b"]["kind"], told["b"]["log_tail"]) == ("refused", "")
+    assert (told["e"]["kind"], told["e"]["transient"]) == ("crash", False)
+
+
 def test_when_the_supervisor_dies_so_do_its_workers(agent: Path, tmp_path: Path) -> None:
     marker = f"GNOMON_TEST_MARK={tmp_path}"
     bad = candidate("bad", how="hang")

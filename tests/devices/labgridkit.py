@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,6 +21,32 @@ from tests.devices.shell import sshkit
 from tests.devices.shell.sshkit import SshServer, user
 
 _START_S = 120.0
+
+_CLIENTS = """
+import json, os, sys
+from labgrid.remote.client import main
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if not child:
+        for number, path in enumerate(asked["printed"], 1):
+            os.dup2(os.open(path, os.O_WRONLY), number)
+        os.environ |= asked["env"]
+        sys.argv = ["labgrid-client", *asked["words"]]
+        sys.exit(main())
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Labgrid's own client, each call in a process of its own that has it loaded: loading takes most of a call."""
+
+
+@functools.cache
+def _clients() -> subprocess.Popen[str]:
+    """The program that forks clients, for all labs of a run."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", _CLIENTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(program.communicate)
+    return program
 
 
 def missing() -> str | None:
@@ -36,11 +65,19 @@ class Lab:
     def client(self, *words: str, name: str = "desk/bob", check: bool = True) -> str:
         """What labgrid's own client prints, as somebody calls it."""
         host, user = name.split("/")
-        env = {**os.environ, "LG_HOSTNAME": host, "LG_USERNAME": user}
-        argv = [sys.executable, "-m", "labgrid.remote.client", "-x", self.address, *words]
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-        assert not check or done.returncode == 0, done.stderr
-        return done.stdout
+        program = _clients()
+        assert program.stdin is not None and program.stdout is not None
+        with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as errors:
+            asked = {
+                "words": ["-x", self.address, *words],
+                "env": {"LG_HOSTNAME": host, "LG_USERNAME": user},
+                "printed": [out.name, errors.name],
+            }
+            program.stdin.write(json.dumps(asked) + "\n")
+            program.stdin.flush()
+            status = int(program.stdout.readline())
+            assert not check or status == 0, errors.read()
+            return out.read()
 
     def held(self) -> list[str]:
         """Who has which place: "USER HOST PLACE", sorted."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.docs.documents import ROOT, Place, blocks
+from tests.docs.documents import GNOMON, ROOT, Place, blocks
 from tests.models.modelkit import model, node, save, value
 
 import zoo
@@ -56,12 +56,15 @@ def place_to_run(tmp_path_factory: pytest.TempPathFactory) -> Place:
     (folder / "docs").symlink_to(ROOT / "docs")
     example = next(b for b in blocks(ROOT / "docs" / "formats" / "problem-json.md") if b.language == "json")
     (folder / "problem.json").write_text(json.dumps(json.loads(example.text)), encoding="utf-8")
+    programs = tmp_path_factory.mktemp("programs")
+    (programs / "gnomon").write_text(GNOMON, encoding="utf-8")
+    (programs / "gnomon").chmod(0o755)
     scripts = str(Path(sys.executable).parent)
     return Place(
         folder=folder,
         home=home,
         environment={
-            "PATH": os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join([str(programs), scripts, os.environ.get("PATH", os.defpath)]),
             "HOME": str(home),
             "GNOMON_LEASES": str(tmp_path_factory.mktemp("leases")),
             "NO_COLOR": "1",

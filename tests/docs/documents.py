@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.shortkit import IN_FEW_BLOCKS, SHORTLY
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
@@ -38,11 +41,24 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the documents' commands run, whose home they see, and in which environment."""
+    """Where the documents' commands run, whose home they see, and in which environment, whose `gnomon` is `GNOMON`."""
 
     folder: Path
     home: Path
     environment: dict[str, str]
+
+
+GNOMON = f"""\
+#!{sys.executable}
+import sys
+if {{"place", "profile", "pareto", "stab"}} & set(sys.argv[1:2]):
+    exec({SHORTLY!r})
+if sys.argv[1:2] == ["place"]:
+    exec({IN_FEW_BLOCKS!r})
+from gnomon.cli.main import main
+main()
+"""
+"""The program gnomon, with short visits: what is measured is not the documents' matter."""
 
 
 def blocks(path: Path) -> list[Block]:

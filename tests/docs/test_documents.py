@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 import pytest
 from tests.docs.documents import DOCUMENTS, ROOT, Block, Place, anchors, blocks_of, links
+from tests.shortkit import IN_FEW_BLOCKS, SHORTLY
 
 from gnomon.cli.main import cli
 
@@ -168,7 +169,9 @@ def test_marked_commands_run(block: Block, place_to_run: Place) -> None:
 
 @pytest.mark.parametrize("block", [b for b in blocks_of("python") if "run" in b.words], ids=name_of)
 def test_marked_python_runs(block: Block, place_to_run: Place) -> None:
-    done = run([sys.executable, "-W", "error", "-c", block.text], place_to_run)
+    measures = re.search(r"gnomon\.(place|profile|pareto)\(", block.text)
+    shortly = SHORTLY + IN_FEW_BLOCKS if measures else ""
+    done = run([sys.executable, "-W", "error", "-c", shortly + block.text], place_to_run)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
 
 
@@ -177,10 +180,7 @@ def test_nothing_but_the_record_is_left_in_the_home(place_to_run: Place) -> None
 
     Matplotlib keeps its list of fonts there.
     """
-    done = run(
-        [str(Path(sys.executable).with_name("gnomon")), "profile", "model.onnx", "--processes", "1", "--budget", "1"],
-        place_to_run,
-    )
+    done = run(["bash", "-c", "gnomon profile model.onnx --processes 1 --budget 1"], place_to_run)
     assert done.returncode == 0, done.stderr
     record = Path(".local/share/gnomon")
     left = {path.relative_to(place_to_run.home) for path in place_to_run.home.rglob("*") if path.is_file()}

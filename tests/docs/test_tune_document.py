@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 from tests.docs.documents import ROOT, blocks
+from tests.jobs.tune.tunekit import one_core
 from tests.tuning.tvmkit import needs_tvm
 
 LITTLE_EFFORT = {
-    "--trials 32": "--trials 4 --no-compare --processes 1",
-    "overlay collect": "overlay collect --best 2 --processes 1",
+    "--trials 32": "--trials 4 --no-compare --processes 1 --repeat 2 --min-repeat-ms 1",
+    "overlay collect": "overlay collect --best 2 --processes 1 --repeat 2 --min-repeat-ms 1",
     "overlay analyze": "overlay analyze --processes 1",
-    "gnomon exec": "gnomon exec --processes 1",
+    "gnomon exec": "gnomon exec --processes 1 --repeat 2 --min-repeat-ms 1",
 }
-"""What is changed so that it ends soon; other runtimes are measured beside it in test_tune_job."""
+"""What is changed so that it ends soon, beside the one core that it has; other runtimes are measured beside it in
+test_tune_job.
+"""
 
 GNOMON = str(Path(sys.executable).with_name("gnomon"))
 FLOW = next(
@@ -38,6 +41,7 @@ def run(command: str, environment: dict[str, str], folder: Path) -> str:
         text=True,
         timeout=1200,
         check=False,
+        preexec_fn=one_core,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout

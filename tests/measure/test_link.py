@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +19,8 @@ from gnomon.devices.local import LocalDevice
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
+
+ROGUE = Path(__file__).parents[1] / "agent"
 
 
 class OtherPython(LocalDevice):
@@ -54,7 +59,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def printing(*events: Any) -> str:
     lines = "\n".join(e if isinstance(e, str) else json.dumps(e) for e in events)
-    return f"cat > /dev/null\ncat <<'THE_END'\n{lines}\nTHE_END"
+    return f"read -r request\ncat <<'THE_END'\n{lines}\nTHE_END"
 
 
 END = {"event": "end"}
@@ -166,3 +171,50 @@ def test_settings_that_cannot_be_made_are_an_error_of_the_device() -> None:
         with pytest.raises(DeviceError, match="60000") as refused:
             link.request(request, lambda event: None, timeout_s=30)
     assert refused.value.hint
+
+
+def running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def await_end(process: int) -> None:
+    deadline = time.monotonic() + 120
+    while running(process):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def supports(link: AgentLink, **options: Any) -> Any:
+    command = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": options}}
+    return link.ask({"a": command})["a"]
+
+
+def test_the_supervisor_that_stays_is_pinned_only_while_it_measures() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    with LocalDevice() as device, AgentLink(device, machine={"pin": cores[:1]}) as link:
+        link.paths.append(str(ROGUE))
+        first = supports(link)
+        link.hold()
+        second = supports(link)
+    assert first["parent"] == second["parent"] and first["cores"] == second["cores"] == cores
+
+
+def test_here_the_supervisor_stays_and_all_that_it_has_started_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalDevice() as device, AgentLink(device) as link:
+        link.paths.append(str(ROGUE))
+        first, second = supports(link), supports(link)
+        assert first["parent"] == second["parent"] and first["pid"] != second["pid"]
+        child = supports(link, child=True)["child"]
+        await_end(child)
+        # It is another one in another environment, or where it was killed meanwhile.
+        monkeypatch.setenv("LC_ALL", "C.UTF-8")
+        third = supports(link)
+        os.kill(third["parent"], signal.SIGKILL)
+        await_end(third["parent"])
+        fourth = supports(link)
+        assert len({first["parent"], third["parent"], fourth["parent"]}) == 3
+        assert not running(first["parent"])
+    await_end(fourth["parent"])

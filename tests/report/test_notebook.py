@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.shortkit import SHORTLY
 
 from gnomon.report.answer import VEGA_LITE
 
@@ -22,7 +23,7 @@ def test_a_notebook_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.
     how = f"runtimes=['onnxruntime'], processes=1, budget_s=1.0, record={str(tmp_path / 'r.sqlite')!r}"
     notebook = nbformat.v4.new_notebook(
         cells=[
-            nbformat.v4.new_code_cell(f"import gnomon\nfound = gnomon.profile({str(MODEL)!r}, {how})\nfound"),
+            nbformat.v4.new_code_cell(f"{SHORTLY}import gnomon\nfound = gnomon.profile({str(MODEL)!r}, {how})\nfound"),
             nbformat.v4.new_code_cell("found.frame('runs').groupby('label')['wall_us'].count()"),
         ]
     )

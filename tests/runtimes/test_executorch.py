@@ -89,7 +89,8 @@ def test_a_delegate_that_the_build_lacks_is_named_and_a_placement_is_exactly_wha
     segments = {"lacking": lacking, "exact": exact, "wrong": wrong}
     with LocalDevice() as device, AgentLink(device) as link:
         found = link.ask(
-            {key: {"do": "supports", "segment": segment} for key, segment in segments.items()}, timeout_s=900
+            {key: {"do": "supports", "segment": segment, "process": "executorch"} for key, segment in segments.items()},
+            timeout_s=900,
         )
     assert found["exact"] == {"taken": [0]}
     assert isinstance(found["lacking"], Failure)

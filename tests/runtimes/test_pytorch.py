@@ -22,6 +22,8 @@ from gnomon.testing.runtime import RuntimeContract
 GOLDEN = Path(__file__).parents[1] / "models" / "golden"
 LIMIT_S = 300.0
 PROBE = Probe(version="2.13.0", backends=("eager", "inductor"))
+_QUICKLY = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0", "TORCHINDUCTOR_VEC_ISA_OK": "1"}
+"""Headers compiled ahead take longer than the kernels of a small program; so does trying each vector unit it has."""
 
 
 class TestPyTorch(RuntimeContract):
@@ -42,8 +44,18 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is 
 class TestInductor:
     """torch.compile for real, with a compiler and a cache of its own."""
 
-    def opened(self, folder: Path, **environment: str) -> dict[str, Any]:
-        """What the agent tells of the golden program when it was opened compiled, and compared with eager mode."""
+    @pytest.fixture(scope="class")
+    @classmethod
+    def eager(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """The outputs of the golden program in eager mode."""
+        path = tmp_path_factory.mktemp("eager") / "eager.npz"
+        told = cls.opened("eager", {"save": str(path), "seeds": [0, 1]})
+        assert path.is_file(), told
+        return path
+
+    @staticmethod
+    def opened(mode: str, how: Mapping[str, Any], **environment: str) -> dict[str, Any]:
+        """What the agent tells of the golden program when it was opened in a mode."""
         pytest.importorskip("torch")
         graph = load(GOLDEN / "small.pt2").graph
         reads, writes = ([graph.tensors[t] for t in side] for side in (graph.inputs, graph.outputs))
@@ -53,19 +65,21 @@ class TestInductor:
             "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in (*reads, *writes)}
         }
         job |= {"feeds": {t.name: {} for t in reads}, "outputs": [t.name for t in writes], "seed": 0}
+        opening = {"job": {**job, "segments": [{**segment, "options": {"threads": 1, "mode": mode}}]}, **how}
+        candidate = {"key": mode, "environment": {}, "tolerance": 1e-4, "visits": [], "open": opening}
+        request = {**Effort(rounds=0, timeout_s=LIMIT_S).request(), "seed": 0, "candidates": [candidate]}
         told: dict[str, Any] = {}
-        own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **environment}
-        with LocalDevice(environment=own) as device, AgentLink(device, timeout_s=LIMIT_S) as link:
-            for mode, how in (("eager", "save"), ("inductor", "check")):
-                segments = [{**segment, "options": {"threads": 1, "mode": mode}}]
-                opening = {"job": {**job, "segments": segments}, how: str(folder / "eager.npz"), "seeds": [0, 1]}
-                candidate = {"key": mode, "environment": {}, "tolerance": 1e-4, "visits": [], "open": opening}
-                request = {**Effort(rounds=0, timeout_s=LIMIT_S).request(), "seed": 0, "candidates": [candidate]}
-                link.request(request, told.update, timeout_s=2 * LIMIT_S)
+        with LocalDevice(environment=environment) as device, AgentLink(device, timeout_s=LIMIT_S) as link:
+            link.request(request, told.update, timeout_s=2 * LIMIT_S)
         return told
 
-    def test_it_is_compiled_once_and_what_ran_is_seen_by_pytorchs_profiler(self, tmp_path: Path) -> None:
-        first = self.opened(tmp_path)
+    def compiled(self, folder: Path, eager: Path, **environment: str) -> dict[str, Any]:
+        """The same of a compiled one that is compared with eager mode."""
+        own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **_QUICKLY, **environment}
+        return self.opened("inductor", {"check": str(eager), "seeds": [0, 1]}, **own)
+
+    def test_it_is_compiled_once_and_what_ran_is_seen_by_pytorchs_profiler(self, tmp_path: Path, eager: Path) -> None:
+        first = self.compiled(tmp_path, eager)
         assert first["difference"]["relative"] < 1e-4, first
         ((row,),) = first["where"]
         assert row["backend"] == "inductor" and row["graphs"] and not row["from_cache"]
@@ -73,7 +87,7 @@ class TestInductor:
         # Compiling is in the load; what is timed are calls of what was compiled.
         assert 0 < row["compile_s"] < first["load_ns"] * 1e-9
         assert first["first_call_ns"] * 1e-9 < row["compile_s"]
-        again = self.opened(tmp_path)
+        again = self.compiled(tmp_path, eager)
         assert again["where"][0][0]["from_cache"]
         assert again["where"][0][0]["graphs"] == row["graphs"]
 
@@ -81,8 +95,10 @@ class TestInductor:
         ("variables", "told"),
         [({"TORCHDYNAMO_DISABLE": "1"}, "eagerly"), ({"CXX": "/nowhere/g++"}, "No working C++ compiler")],
     )
-    def test_what_is_not_compiled_is_refused(self, tmp_path: Path, variables: Mapping[str, str], told: str) -> None:
-        assert told in self.opened(tmp_path, **variables)["message"]
+    def test_what_is_not_compiled_is_refused(
+        self, tmp_path: Path, eager: Path, variables: Mapping[str, str], told: str
+    ) -> None:
+        assert told in self.compiled(tmp_path, eager, **variables)["message"]
 
 
 def names(*backends: str) -> list[str]:

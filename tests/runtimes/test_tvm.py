@@ -32,10 +32,11 @@ class TestTvm(RuntimeContract):
     def adapter(self) -> Runtime:
         return Tvm()
 
-    @pytest.fixture
-    def path(self, tmp_path: Path) -> Path:
-        path = tmp_path / "m.onnx"
-        path.write_bytes(layer_norm_net())  # few functions: nearly each test of the contract compiles it
+    @pytest.fixture(scope="class")
+    @classmethod
+    def path(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        path = tmp_path_factory.mktemp("tvm") / "m.onnx"
+        path.write_bytes(layer_norm_net())  # one file for all tests of the contract: it is compiled once in a visit
         return path
 
 
@@ -153,6 +154,7 @@ def placed(path: Path) -> PlacedModel:
 
 
 @needs_tvm
+@pytest.mark.usefixtures("short_visits")
 def test_tuned_outputs_are_those_of_onnx_runtime(tmp_path: Path) -> None:
     from gnomon.api.place import profile
 

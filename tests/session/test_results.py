@@ -53,6 +53,7 @@ def test_a_sensitivity_keeps_what_it_tells() -> None:
         assert (found, found.finite_share, found.reference) == (0.25, 0.5, "onnxruntime")
 
 
+@pytest.mark.usefixtures("short_visits", "few_runtimes")
 def test_what_a_real_model_came_to(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
     model, record = Path(__file__).resolve().parents[2] / "docs" / "examples" / "digits.onnx", tmp_path / "r.sqlite"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.shortkit import SHORTLY
 
 pytest_plugins = ["pytester"]
 
@@ -45,7 +46,7 @@ def test_the_plugin(pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pyte
     other["columns"][0]["label"] = "onnxruntime"
     (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
     model = Path(__file__).parents[2] / "docs" / "examples" / "digits.onnx"
-    pytester.makepyfile(TEST.format(model=str(model), other=str(tmp_path / "other.json")))
+    pytester.makepyfile(SHORTLY + TEST.format(model=str(model), other=str(tmp_path / "other.json")))
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rfs", "-p", "no:gnomon")
     done.assert_outcomes(passed=2, failed=2, skipped=1)
     done.stdout.fnmatch_lines_random(["*more than 1 ns*", "*cannot be compared*", "*is no latency*"])

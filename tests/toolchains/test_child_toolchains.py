@@ -42,20 +42,20 @@ class TestPlain(Small):
 class TestOnnxRuntimeInt8(Small):
     @pytest.fixture
     def toolchain(self) -> Toolchain:
-        return onnxruntime_int8({"images": 32})
+        return onnxruntime_int8({"images": 4})
 
 
 class TestOpenVinoInt8(Small):
     @pytest.fixture
     def toolchain(self) -> Toolchain:
-        return openvino_int8({"images": 32})
+        return openvino_int8({"images": 4})
 
 
 def quark() -> Toolchain:
     """Quark from the folder where the Makefile installs it, unless the environment names another."""
     installed = Path(__file__).parents[2] / ".venv" / "quark"
     given = {} if os.environ.get(PACKAGES) or not installed.is_dir() else {"packages": str(installed)}
-    return quark_xint8({"images": 16, **given})
+    return quark_xint8({"images": 4, **given})
 
 
 class TestQuarkXint8(Small):

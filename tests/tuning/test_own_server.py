@@ -58,7 +58,7 @@ def test_sessions_on_a_device_behind_ssh(board: Board, kit: Kit) -> None:
         assert (bench.threads, bench.server) == (1, str(config.address))
         failed(bench.call(vectors(library(kit, "*(volatile int*)8 = 1;")), LOOP), "crash")
         second = pid_there(bench, kit)
-        failed(bench.call(vectors(library(kit, "for (;;);")), replace(LOOP, timeout_s=2.0)), "hang")
+        failed(bench.call(vectors(library(kit, "for (;;) sleep(1);")), replace(LOOP, timeout_s=2.0)), "hang")
         third = pid_there(bench, kit)
         bench.fresh()
         assert len({first, second, third, pid_there(bench, kit)}) == 4

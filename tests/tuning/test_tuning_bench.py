@@ -340,7 +340,7 @@ def test_a_call_away_that_does_not_return_keeps_its_server_for_a_moment_only(
     away.fresh()
     short = dataclasses.replace(LOOP, timeout_s=2.0)
     # A server that ended at once would be as well; what counts is that it is there again for the next call.
-    failed(away.call(vectors(library(kit, "for (;;);")), short), "hang")
+    failed(away.call(vectors(library(kit, "for (;;) sleep(1);")), short), "hang")
     monkeypatch.setattr("gnomon.tuning.bench._MARGIN_S", 15.0)
     timed(away.call(vectors(library(kit, "")), LOOP))
 

@@ -7,6 +7,7 @@ process has: the pipe ends when this process does, in whatever way, and the ward
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -68,6 +69,7 @@ class Settings:
         self._changes: list[list[str]] = []
         self._locks: list[int] = []
         self._warden: subprocess.Popen[bytes] | None = None
+        self._allowed: set[int] = set()
         if not isinstance(wanted, dict) or wanted.keys() - {"pin", "governor"}:
             raise SettingsRefused(
                 f"the machine's settings {str(wanted)[:80]} are not understood", "Give 'pin', 'governor', or both."
@@ -93,6 +95,7 @@ class Settings:
             raise SettingsRefused(
                 f"cores {_listed(missing)} {why}", f"Pin to some of the cores {_listed(sorted(allowed))}."
             )
+        self._allowed = allowed
         os.sched_setaffinity(0, cores)
         if os.sched_getaffinity(0) != set(cores):  # a control group may have been narrowed meanwhile
             raise SettingsRefused(
@@ -145,7 +148,14 @@ class Settings:
         self._warden.stdout.close()
 
     def undo(self) -> None:
-        """Put the governors back and wait until they are; SettingsRefused where one is not. May be called twice."""
+        """Put the governors back and wait until they are; SettingsRefused where one is not. May be called twice.
+
+        This process may use all its cores again.
+        """
+        if self._allowed:
+            with contextlib.suppress(OSError):  # a control group may have been narrowed meanwhile
+                os.sched_setaffinity(0, self._allowed)
+            self._allowed = set()
         warden, self._warden = self._warden, None
         changes, self._changes = self._changes, []
         if warden is not None:

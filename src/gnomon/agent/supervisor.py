@@ -288,15 +288,30 @@ class Session:
 
 
 def _single(request: dict[str, Any]) -> None:
-    """A request of one command each for fresh workers, such as probes."""
-    for item in request["commands"]:
-        worker = WorkerProcess(item.get("environment", {}))
-        try:
-            answer = worker.ask(item["command"], float(request["timeout_s"]))
-            say({"event": "answer", "key": item["key"], "answer": answer})
-        except WorkerFailed as failure:
-            say({"event": "failure", "candidate": item["key"], "stage": "probe", **failure.record})
-        finally:
+    """A request of one command each for fresh workers, such as probes.
+
+    One that has the same `process` as the command before it is for that one's worker, unless that failed.
+    """
+    worker: WorkerProcess | None = None
+    label = None
+    try:
+        for item in request["commands"]:
+            own = item["command"].get("process")
+            if worker is not None and (own is None or own != label):
+                worker.stop()
+                worker = None
+            if worker is None:
+                worker, label = WorkerProcess(item.get("environment", {})), own
+            worker.forget_log()
+            try:
+                answer = worker.ask(item["command"], float(request["timeout_s"]))
+                say({"event": "answer", "key": item["key"], "answer": answer})
+            except WorkerFailed as failure:
+                say({"event": "failure", "candidate": item["key"], "stage": "probe", **failure.record})
+                worker.stop()
+                worker = None
+    finally:
+        if worker is not None:
             worker.stop()
 
 
@@ -312,6 +327,18 @@ def _serve(request: dict[str, Any], kept: Kept) -> None:
         settings.undo()
 
 
+def _sweep() -> None:
+    """End what workers have left behind: nothing of one request runs beside the next.
+
+    They are in the group of this process, where it leads one.
+    """
+    if os.getpgrp() != os.getpid():
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    signal.signal(signal.SIGTERM, before)
+
+
 def supervise() -> int:
     """Serve the requests on standard input, a line each: one, or more that come while processes are kept."""
     die_with_parent()
@@ -322,6 +349,8 @@ def supervise() -> int:
                 _serve(json.loads(line), kept)
             except SettingsRefused as refusal:
                 say(refusal.event())
+            if not kept:
+                _sweep()
             say({"event": "end"})
         for worker, _ in kept.values():
             worker.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from gnomon.devices.fingerprint import DRIVERS
 from gnomon.errors import UsageError
@@ -96,6 +96,7 @@ class Device(Protocol):
         ...
 
 
+@runtime_checkable
 class Conversing(Device, Protocol):
     """A device that can be talked to: a command goes on between two questions. This machine alone is one so far."""
 

@@ -13,6 +13,7 @@ import functools
 import io
 import json
 import math
+import os
 import platform
 import py_compile
 import tempfile
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gnomon.core.sample import Failure
-from gnomon.devices.base import Conversing, Device
+from gnomon.devices.base import Conversing, Device, inherited
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import judge
@@ -231,7 +232,8 @@ def _compiled(source: bytes, path: str) -> bytes:
 class AgentLink:
     """Starts the agent's supervisor on a device. The device is the caller's and stays open.
 
-    A context manager: the packed agent lies in a temporary folder while the link is open. `timeout_s` is how long
+    A context manager: the packed agent lies in a temporary folder while the link is open, and on this machine its
+    supervisor stays between two requests, which start fresh processes all the same. `timeout_s` is how long
     a process may take to answer a command of `ask`. `machine` are settings of the whole machine that hold while
     something is measured (docs/agent.md). `paths` are folders on the device whose Python packages the agent shall find
     first; they may be added to while the link is open.
@@ -243,6 +245,8 @@ class AgentLink:
         self._machine = dict(machine or {})
         self.info = device.describe()
         self.paths: list[str] = []
+        self._agent_here: Conversation | None = None
+        self._started_as: object = None
         with ExitStack() as stack:
             self._start_here(stack)
             self._open = stack.pop_all()
@@ -258,6 +262,7 @@ class AgentLink:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._end()
         self._open.close()
 
     def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
@@ -302,6 +307,8 @@ class AgentLink:
 
     def _served(self, request: bytes, on_line: Callable[[str], bool], timeout_s: float) -> Completed | None:
         """Have a request served, by lines of which `on_line` knows the last; how it ended where that did not come."""
+        if isinstance(self.device, Conversing):
+            return self._asked_here(self.device, request, on_line, timeout_s)
         ended = False
 
         def listen(line: str) -> None:
@@ -311,6 +318,32 @@ class AgentLink:
         argv, environment = self._command
         done = self.device.run(argv, env=environment, stdin=request, timeout_s=timeout_s, on_line=listen)
         return None if ended else done
+
+    def _asked_here(
+        self, device: Conversing, request: bytes, on_line: Callable[[str], bool], timeout_s: float
+    ) -> Completed | None:
+        """The same by an agent that stays; another is started where it has ended, or would see another environment."""
+        argv, environment = self._command
+        start_as = argv, environment, inherited(os.environ)
+        if self._agent_here is not None and not (self._agent_here.alive and self._started_as == start_as):
+            self._end()
+        if self._agent_here is None:
+            self._agent_here, self._started_as = device.converse(argv, env=environment), start_as
+        done: Completed | None = None
+        whole = False
+        try:
+            done = self._agent_here.ask(request, on_line, timeout_s=timeout_s)
+            whole = done is None
+        finally:
+            if not whole:
+                self._agent_here = None
+        return done
+
+    def _end(self) -> None:
+        """End the agent that stays here, if there is one."""
+        if self._agent_here is not None:
+            self._agent_here.close()
+            self._agent_here = None
 
     def hold(self) -> None:
         """Make the settings of the machine and put them back: DeviceError if they cannot be made."""
@@ -353,39 +386,18 @@ class AgentLink:
 
 
 class KeptLink(AgentLink):
-    """A link to an agent on this machine that stays between measuring requests, with the processes that can be shared.
+    """A link to the agent on this machine that keeps processes which can be shared from one request to the next.
 
     Starting them takes longer than measuring a small model. What comes after is not of a fresh process: who measures so
     says it. Each failure of a candidate costs its process; an agent that fails is started again for the next request.
     """
 
     def __init__(self, device: Conversing, *, timeout_s: float, machine: Mapping[str, Any] | None = None) -> None:
-        self._local = device
-        self._agent_here: Conversation | None = None
         super().__init__(device, timeout_s=timeout_s, machine=machine)
-
-    def __exit__(self, *exception: object) -> None:
-        if self._agent_here is not None:
-            self._agent_here.close()
-        super().__exit__(*exception)
 
     def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
         """Put one request; see `AgentLink.request`."""
         super().request({**request, "keep": True}, on_event, timeout_s=timeout_s)
-
-    def _served(self, request: bytes, on_line: Callable[[str], bool], timeout_s: float) -> Completed | None:
-        if self._agent_here is None:
-            argv, environment = self._command
-            self._agent_here = self._local.converse(argv, env=environment)
-        done: Completed | None = None
-        whole = False
-        try:
-            done = self._agent_here.ask(request, on_line, timeout_s=timeout_s)
-            whole = done is None
-        finally:
-            if not whole:
-                self._agent_here = None
-        return done
 
 
 def failure_of(event: Event) -> Failure:

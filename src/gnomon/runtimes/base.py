@@ -182,6 +182,11 @@ def resolution_of(runtime: Runtime) -> float:
     return float(getattr(runtime, "resolution_s", 0.0))
 
 
+def loads(runtime: Runtime) -> str:
+    """What takes most of the start of a runtime's process: a library that several have (PyTorch), or itself."""
+    return str(getattr(runtime, "loads", runtime.name))
+
+
 def whole_segment(
     runtime: str, model: PlacedModel, options: Mapping[str, Any], *, path: str | None = None
 ) -> dict[str, Any]:

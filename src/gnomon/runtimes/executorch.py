@@ -36,6 +36,7 @@ class ExecuTorch:
     """
 
     name = "executorch"
+    loads = "torch"
     formats = frozenset({"pte", "pt2"})
     wheels: tuple[str, ...] = ("executorch==1.5.1", "torch>=2.13,<2.14")
     tunings: tuple[Tuning, ...] = (THREADS,)
@@ -62,8 +63,8 @@ class ExecuTorch:
         )
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """A .pte loads or does not, and says itself where its instructions run. Of a .pt2 XNNPACK's partitioner, in a
-        process of its own, tells what it takes, and another process whether the kernels take all.
+        """A .pte loads or does not, and says itself where its instructions run. Of a .pt2 XNNPACK's partitioner tells
+        what it takes, after ExecuTorch has told whether the kernels take all: in one process, unless that failed.
         """
         taken: dict[str, frozenset[int]] = {}
         for backend in configuration.backends:
@@ -87,7 +88,7 @@ class ExecuTorch:
 
     def _trial(self, model: PlacedModel, configuration: Configuration, xnnpack: list[int] | None) -> dict[str, Any]:
         segment = whole_segment(self.name, model, _options(model.graph, configuration, xnnpack))
-        return {"do": "supports", "segment": segment}
+        return {"do": "supports", "segment": segment, "process": self.name}
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
         """The whole program; of a .pt2 with the operators that are lowered for XNNPACK."""

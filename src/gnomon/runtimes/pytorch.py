@@ -19,6 +19,7 @@ class PyTorch(WholeModelRuntime):
     """
 
     name = "pytorch"
+    loads = "torch"
     formats = frozenset({"pt2"})
     wheels: tuple[str, ...] = ("torch>=2.6",)
     tunings: tuple[Tuning, ...] = (THREADS,)

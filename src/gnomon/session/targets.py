@@ -21,7 +21,7 @@ from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageErr
 from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.link import AgentLink
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, loads
 from gnomon.runtimes.tunings import configurations
 from gnomon.session.request import Request
 
@@ -69,10 +69,20 @@ def pip_requirements_line(wheels: Sequence[str], python: str) -> str:
     return pip_line(["numpy", *wheels], python)
 
 
+def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, dict[str, Any]]:
+    """What the agent is asked to find out what it has of each runtime, by the runtime's name.
+
+    Those that load the same library, which takes most of a probe, are asked one after the other in one process.
+    """
+    return {
+        r.name: {"do": "probe", "runtime": r.name, "packages": pip_names(r.wheels), "process": loads(r)}
+        for r in sorted(runtimes, key=loads)
+    }
+
+
 def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
     """Ask each runtime on the device for its version and backends; those that do not answer are missing."""
-    commands = {r.name: {"do": "probe", "runtime": r.name, "packages": pip_names(r.wheels)} for r in runtimes}
-    answers = link.ask(commands)
+    answers = link.ask(probe_commands(runtimes))
     probes: dict[str, Probe] = {}
     missing: list[Missing] = []
     for runtime in runtimes:

@@ -274,6 +274,11 @@ class Conversation:
             if not self._over:
                 self.close()
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked again: it was not closed, and has not ended by itself."""
+        return not self._closed and not self._running.ended
+
     def close(self) -> None:
         """End it with all that it started. Does nothing the second time."""
         if not self._closed:
@@ -393,7 +398,7 @@ class _Running:
 
     def pump(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> bool:
         """Move bytes until the first process has ended or there is enough (True), or the time has come (False)."""
-        while not (enough() or self._has_ended()):
+        while not (enough() or self.ended):
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return False
@@ -403,7 +408,9 @@ class _Running:
             look_up()
         return True
 
-    def _has_ended(self) -> bool:
+    @property
+    def ended(self) -> bool:
+        """Whether the first process has."""
         # WNOWAIT leaves it unreaped, so that its number, which is the group's, cannot become another's yet.
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 

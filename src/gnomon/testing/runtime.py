@@ -15,10 +15,12 @@ model that it loads)::
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -37,14 +39,17 @@ from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Sup
 _LIMIT_S = 120.0
 _probed: dict[tuple[type, str], Mapping[str, Any] | Failure] = {}
 """What the runtime of a class of tests said: what is installed stays as it is, and asking takes a process."""
+_supported: dict[tuple[type, str], Support] = {}
+"""What it takes of a model, by the model's digest, in its first configuration."""
 
 
 class RuntimeContract:
     """What every adapter of a runtime must do. Skips where the runtime is not installed."""
 
-    @pytest.fixture
-    def link(self) -> Iterator[AgentLink]:
-        """The agent on this machine."""
+    @pytest.fixture(scope="class")
+    @classmethod
+    def link(cls) -> Iterator[AgentLink]:
+        """The agent on this machine, in one visit of all tests: what a runtime compiles for it is made once."""
         with LocalDevice() as device, AgentLink(device) as opened:
             yield opened
 
@@ -75,6 +80,14 @@ class RuntimeContract:
             inputs=tuple(graph.tensors[t].name for t in graph.inputs),
             outputs=tuple(graph.tensors[t].name for t in graph.outputs),
         )
+
+    @pytest.fixture
+    def support(self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink) -> Support:
+        """What the runtime takes of the model."""
+        asked = type(self), placed.graph.digest
+        if asked not in _supported:
+            _supported[asked] = adapter.support(link.ask, placed, adapter.configurations(probe, Wish())[0])
+        return _supported[asked]
 
     def test_it_says_what_it_is(self, adapter: Runtime, model: Model) -> None:
         assert adapter.name
@@ -107,14 +120,13 @@ class RuntimeContract:
         assert refused.value.hint
 
     def test_support_is_told_of_every_backend(
-        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, support: Support
     ) -> None:
         configuration = adapter.configurations(probe, Wish())[0]
-        found = adapter.support(link.ask, placed, configuration)
         indices = {op.index for op in placed.graph.operators}
-        assert set(found.operators) | set(found.failures) == set(configuration.backends)
-        assert all(taken <= indices for taken in found.operators.values())
-        assert frozenset[int]().union(*found.operators.values()) == indices
+        assert set(support.operators) | set(support.failures) == set(configuration.backends)
+        assert all(taken <= indices for taken in support.operators.values())
+        assert frozenset[int]().union(*support.operators.values()) == indices
 
     def test_a_model_that_is_none_is_a_failure_and_no_crash_of_gnomon(
         self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink, tmp_path: Path
@@ -127,23 +139,29 @@ class RuntimeContract:
         assert all(failure.message for failure in found.failures.values())
 
     def test_every_backend_gives_the_same_outputs_and_says_where_it_ran(
-        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink, support: Support
     ) -> None:
         configuration = adapter.configurations(probe, Wish())[0]
-        found = adapter.support(link.ask, placed, configuration)
-        _run(link, "reference", placed, adapter.segment(placed, configuration, {}), configuration, save=True)
-        for backend, taken in found.operators.items():
-            assignment = _assignment(placed, configuration, found, backend)
+        reference = _reference(link, placed, adapter.segment(placed, configuration, {}), configuration)
+        # Where the file decides where it runs, every assignment makes the same segment: one run tells of all.
+        plain: dict[str, dict[str, Any]] = {}
+        traced: dict[str, dict[str, Any]] = {}
+        for backend, taken in support.operators.items():
+            assignment = _assignment(placed, configuration, support, backend)
             segment = adapter.segment(placed, configuration, assignment)
-            json.dumps(segment, allow_nan=False)
-            opened, _ = _run(link, backend, placed, segment, configuration)
+            said = json.dumps(segment, allow_nan=False, sort_keys=True)
+            if said not in plain:
+                plain[said], _ = _run(link, backend, placed, segment, configuration, check=reference)
+            opened = plain[said]
             assert opened["difference"]["relative"] <= configuration.tolerance
             if configuration.reported:
                 told = {str(row["backend"]) for part in opened["where"] for row in part}
                 assert told
                 assert told <= set(configuration.reported)
                 continue
-            _, block = _run(link, f"{backend}, traced", placed, segment, configuration, profiled=True)
+            if said not in traced:
+                _, traced[said] = _run(link, f"{backend}, traced", placed, segment, configuration, profiled=True)
+            block = traced[said]
             ran_on = {i: row["backend"] for row in block["operators"] for i in row["sources"]}
             assert {i: ran_on.get(i) for i in taken} == dict.fromkeys(taken, backend)
 
@@ -159,20 +177,26 @@ class RuntimeContract:
         assert max(len(row["wall_ns"]) for row in rows) <= len(block["wall_ns"])
 
     def test_a_package_computes_what_was_measured(
-        self, adapter: Runtime, probe: Probe, placed: PlacedModel, model: Model, link: AgentLink, tmp_path: Path
+        self,
+        adapter: Runtime,
+        probe: Probe,
+        placed: PlacedModel,
+        model: Model,
+        link: AgentLink,
+        support: Support,
+        tmp_path: Path,
     ) -> None:
         configuration = adapter.configurations(probe, Wish())[0]
-        found = adapter.support(link.ask, placed, configuration)
-        assignment = _assignment(placed, configuration, found, list(found.operators)[-1])
+        assignment = _assignment(placed, configuration, support, list(support.operators)[-1])
         measured = adapter.segment(placed, configuration, assignment)
-        _run(link, "reference", placed, measured, configuration, save=True)
+        reference = _reference(link, placed, measured, configuration)
         folder = tmp_path / "package"
         folder.mkdir()
         written = adapter.package(model, configuration, assignment, folder)
         assert written["runtime"] == adapter.name
         assert not Path(written["model"]).is_absolute()
         there = {**measured, **written, "model": str(folder / written["model"])}
-        opened, _ = _run(link, "package", placed, there, configuration)
+        opened, _ = _run(link, "package", placed, there, configuration, check=reference)
         assert opened["difference"] == {"absolute": 0.0, "relative": 0.0}
 
 
@@ -184,6 +208,20 @@ def _assignment(placed: PlacedModel, configuration: Configuration, support: Supp
     }
 
 
+_saved: WeakKeyDictionary[AgentLink, set[str]] = WeakKeyDictionary()
+"""The reference outputs that are on a link's device."""
+
+
+def _reference(link: AgentLink, placed: PlacedModel, segment: Mapping[str, Any], configuration: Configuration) -> str:
+    """The file with the outputs of a segment on the link's device, which a fresh process writes the first time."""
+    said = json.dumps(segment, sort_keys=True)
+    name = f"contract-{hashlib.sha256(said.encode()).hexdigest()[:16]}.npz"
+    if name not in _saved.setdefault(link, set()):
+        _run(link, "reference", placed, segment, configuration, save=name)
+        _saved[link].add(name)
+    return name
+
+
 def _run(
     link: AgentLink,
     key: str,
@@ -191,10 +229,14 @@ def _run(
     segment: Mapping[str, Any],
     configuration: Configuration,
     *,
-    save: bool = False,
+    save: str = "",
+    check: str = "",
     profiled: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run a segment once in a fresh process: what it said when opened, and its block."""
+    """Run a segment once in a fresh process: what it said when opened, and its block.
+
+    Its outputs are saved to a file, or checked against those of one.
+    """
     graph = placed.graph
     tensors = {}
     for index in (*graph.inputs, *graph.outputs):
@@ -207,13 +249,13 @@ def _run(
         "seed": 0,
         "segments": [segment],
     }
-    checked = {"save" if save else "check": "contract.npz", "seeds": [0, 1]}
+    checked = {"save": save, "seeds": [0, 1]} if save else {"check": check, "seeds": [0, 1]} if check else {}
     candidate = {
         "key": key,
         "environment": dict(configuration.environment),
         "tolerance": 1e9,
         "calls_least": 60,
-        "open": {"job": job, "profiled": profiled, **({} if profiled else checked)},
+        "open": {"job": job, "profiled": profiled, **checked},
         "visits": [] if save else [0],
     }
     effort = Effort(rounds=1, block_s=0.01, warm_s=0.0, timeout_s=_LIMIT_S)

@@ -32,6 +32,7 @@ def test_it_lists_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert str(devices_path()) in text
 
 
+@pytest.mark.usefixtures("few_runtimes")
 def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "--json")
     assert found["file"] == str(devices_path())
@@ -58,6 +59,7 @@ def test_add_check_remove(capsys: pytest.CaptureFixture[str]) -> None:
     assert load_devices() == {}
 
 
+@pytest.mark.usefixtures("few_runtimes")
 def test_what_cannot_be_used_is_not_added_and_the_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(GONE) == 6
     assert "hint: " in capsys.readouterr().err

@@ -68,6 +68,7 @@ def test_this_machine_is_always_listed() -> None:
     assert all(bool(r.version) != bool(r.reason) for r in row.runtimes)
 
 
+@pytest.mark.usefixtures("few_runtimes")
 def test_a_device_that_hangs_costs_the_others_nothing() -> None:
     late = DeviceConfig(name="late", address=parse_address("hanging://x"))
     shown: list[str] = []
@@ -100,6 +101,7 @@ def test_a_device_in_use_is_not_waited_for() -> None:
     assert "another gnomon" in row.reason
 
 
+@pytest.mark.usefixtures("few_runtimes")
 def test_two_names_of_one_machine_do_not_wait_for_each_other() -> None:
     add_device(DeviceConfig(name="again", address=LOCAL, runtimes=("onnxruntime",)))
     rows = list_devices()
@@ -112,6 +114,7 @@ def test_a_defect_is_not_a_row() -> None:
         examine([DeviceConfig(name="x", address=parse_address("broken://x"))], deadline_s=60)
 
 
+@pytest.mark.usefixtures("few_runtimes")
 def test_a_close_look() -> None:
     (row,) = check_devices()
     assert row.check is not None

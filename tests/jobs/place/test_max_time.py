@@ -25,6 +25,8 @@ from gnomon.measure.effort import Effort, JobTime
 from gnomon.report.page import Page
 from gnomon.session.request import Request
 
+pytestmark = pytest.mark.usefixtures("short_visits")
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:

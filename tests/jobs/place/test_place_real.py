@@ -121,6 +121,7 @@ def test_a_per_operator_map_is_proved_by_the_trace(small: Effort, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_blocks")
 def test_place_of_an_onnx_model(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
     model = zoo_model("minilm-layer.onnx")
     found = place(Request(model=model, effort=small, runtimes=WHOLE), tmp_path / "out")

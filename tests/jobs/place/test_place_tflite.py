@@ -21,7 +21,10 @@ from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
 from gnomon.session.request import Request
 
-pytestmark = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
+pytestmark = [
+    pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed"),
+    pytest.mark.usefixtures("few_blocks"),
+]
 
 KERNELS = {"litert[xnnpack]", "litert[builtin]", "litert[reference]"}
 

@@ -88,6 +88,7 @@ def test_only_configurations_of_as_many_threads_as_the_fastest_are_mixed(tmp_pat
     assert placer._of_equal_threads([0, 1, 3, 4], wholes) == [0, 1]
 
 
+@pytest.mark.usefixtures("short_visits")
 def test_place_and_profile_try_each_and_the_record_knows_them(tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(matmul_onnx())

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.devices
 __all__ = ["server"]
 
 
+@pytest.mark.usefixtures("short_visits")
 def test_the_published_command_line_works_on_a_device_behind_ssh(
     server: SshServer,
     zoo_model: Callable[[str], Path],

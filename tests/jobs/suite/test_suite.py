@@ -189,6 +189,7 @@ def test_a_device_that_fails_again_and_again_is_in_quarantine(tmp_path: Path, mo
     assert quarantine is not None and quarantine.kind == "transport" and "3 times in a row" in quarantine.reason
 
 
+@pytest.mark.usefixtures("short_visits")
 def test_notes_that_cannot_be_kept_cost_no_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full, or the file of health is damaged, once a cell was measured or its device has failed."""
 

@@ -26,6 +26,7 @@ options = { runtimes = ["onnxruntime"], processes = 1 }
 """
 
 
+@pytest.mark.usefixtures("short_visits")
 def test_a_suite_and_its_answers_are_in_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

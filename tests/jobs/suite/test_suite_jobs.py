@@ -25,7 +25,7 @@ options = {{ {options} }}
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_visits: None) -> None:
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.onnx").write_bytes(matmul_onnx())

@@ -164,7 +164,7 @@ def test_what_other_logs_found_best_is_tried_first(first: dict[str, Any], larger
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.usefixtures("pooled")
+@pytest.mark.usefixtures("pooled", "short_visits")
 def test_other_runtimes_are_measured_beside_the_tuned_network(
     first: dict[str, Any], larger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

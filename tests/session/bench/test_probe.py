@@ -129,6 +129,7 @@ def test_a_record_that_takes_nothing_is_no_probe_that_passed(stand_in: list[Prob
     assert health_of("local").probed_at_s is None
 
 
+@pytest.mark.usefixtures("few_runtimes")
 def test_this_machine_is_probed_told_and_released(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
     assert run(["devices", "probe", "local"]) == 0

@@ -9,14 +9,14 @@ from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.measure.link import AgentLink
 from gnomon.runtimes.registry import all_runtimes
-from gnomon.session.targets import pip_requirements_line, reason_of
+from gnomon.session.targets import pip_requirements_line, probe_commands, reason_of
 
 
 def runtimes_document() -> dict[str, Any]:
     """The runtimes that gnomon knows, those that are installed first; docs/commands.md describes each key."""
     good, broken = all_runtimes()
     with LocalDevice() as device, AgentLink(device) as link:
-        answers = link.ask({r.name: {"do": "probe", "runtime": r.name} for r in good})
+        answers = link.ask(probe_commands(good))
         fingerprint, name, python = link.info.fingerprint, link.info.name, link.info.python
     rows: list[dict[str, Any]] = []
     for runtime in good:
