@@ -176,10 +176,10 @@ def test_precisions_that_the_processor_lacks_are_left_out() -> None:
 def test_the_registry() -> None:
     good, broken = all_runtimes()
     assert [r.name for r in good] == [
-        "executorch", "litert", "ncnn", "onert", "onnxruntime", "openvino", "pytorch", "tvm",
+        "executorch", "litert", "mnn", "ncnn", "onert", "onnxruntime", "openvino", "pytorch", "tvm",
     ]  # fmt: skip
     assert broken == ()
-    assert [r.name for r in chosen_runtimes((), "onnx")] == ["ncnn", "onnxruntime", "openvino"]
+    assert [r.name for r in chosen_runtimes((), "onnx")] == ["mnn", "ncnn", "onnxruntime", "openvino"]
     assert [r.name for r in chosen_runtimes(("openvino", "openvino"), "onnx")] == ["openvino"]
     for names, kind in ((("nothing",), "onnx"), (("onert",), "onnx"), ((), "pickle")):
         with pytest.raises(UsageError) as refused:

@@ -66,6 +66,7 @@ def driver_for(runtime: str) -> Driver:
     known = {
         "executorch": ".drivers.executorch.driver:ExecuTorchDriver",
         "litert": ".drivers.litert.driver:LiteRtDriver",
+        "mnn": ".drivers.mnn:MnnDriver",
         "ncnn": ".drivers.ncnn:NcnnDriver",
         "onert": ".drivers.onert:OnertDriver",
         "onnxruntime": ".drivers.onnxruntime.driver:OnnxRuntimeDriver",

@@ -28,6 +28,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "openvino": _OPENVINO,
     "litert": ("ai-edge-litert>=2.1.6",),
     "ncnn": ("ncnn>=1.0.20250503", *_ONNX),
+    "mnn": ("MNN>=3.6", *_ONNX),
     "executorch": ("executorch==1.5.1", "torch>=2.13,<2.14"),
     "pytorch": ("torch>=2.6",),
     "plot": ("matplotlib>=3.9",),

@@ -19,7 +19,6 @@ from tests.agent.drivers.tvm_models import needs_tvm
 
 from gnomon.agent.driver import Refused
 from gnomon.agent.drivers.tvm import driver as driver_tvm
-from gnomon.agent.drivers.tvm import library as tvm_library
 from gnomon.agent.drivers.tvm.driver import TvmDriver
 
 pytestmark = needs_tvm
@@ -211,12 +210,12 @@ def test_two_threads(tmp_path: Path) -> None:
 def test_a_process_compiles_once_for_all_and_each_target_apart(tmp_path: Path, folder: Path) -> None:
     segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {"threads": 1}}
     assert TvmDriver().supports(segment)["functions"] == 2
-    names = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    names = {path: path.stat().st_mtime_ns for path in folder.rglob("*.so*")}
     assert len(names) == 2
     assert TvmDriver().supports(segment) == {"whole": True, "functions": 2, "scheduled": 0}
-    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == names
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.so*")} == names
     TvmDriver().supports({**segment, "options": {"target": {"kind": "llvm", "mcpu": ""}}})
-    assert len(list(folder.iterdir())) == 4
+    assert len(list(folder.rglob("*.so*"))) == 4
     with pytest.raises(Refused, match="TVM knows no target"):
         TvmDriver().supports({**segment, "options": {"target": {"kind": "abacus"}}})
 
@@ -226,17 +225,6 @@ def test_a_folder_that_others_may_write_keeps_nothing(tmp_path: Path, folder: Pa
     segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {}}
     assert TvmDriver().supports(segment)["whole"]
     assert list(folder.iterdir()) == []
-
-
-def test_few_compiled_models_are_kept(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tvm_library, "_KEPT_MOST", 2)
-    for number in range(4):
-        for ending in (".so", ".so.json"):
-            path = folder / f"gnomon-tvm-{number}{ending}"
-            path.write_text("")
-            os.utime(path, (number, number))
-    tvm_library._keep_few(str(folder))
-    assert sorted(path.name for path in folder.iterdir()) == ["gnomon-tvm-3.so", "gnomon-tvm-3.so.json"]
 
 
 @pytest.mark.parametrize(

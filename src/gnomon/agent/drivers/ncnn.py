@@ -16,6 +16,7 @@ import numpy as np
 
 from ..arrays import Array, Buffers, output_array
 from ..driver import Refused
+from ..said import printed, said_since
 
 _FEATURE_MASK, _NO_VULKAN = "31=", 16
 _HEADER_LINES = 2
@@ -42,26 +43,6 @@ def masked(text: str, vulkan: Collection[int]) -> str:
             line = " ".join([*(word for word in words if word != old), f"{_FEATURE_MASK}{mask}"])
         made.append(line)
     return "\n".join(made) + "\n"
-
-
-def _printed() -> int | None:
-    """How much this process has printed, if its standard error is a file (as a worker's is)."""
-    try:
-        return os.lseek(2, 0, os.SEEK_CUR)
-    except OSError:
-        return None
-
-
-def _said_since(begun: int | None) -> str:
-    """What was printed since then, without the descriptions of Vulkan devices. ncnn returns a number at most."""
-    if begun is None:
-        return ""
-    try:
-        lines = os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    told = [line.strip() for line in lines if line.strip() and not line.startswith("[")]
-    return "; ".join(told[-3:])[-300:]
 
 
 def _device_names(ncnn: Any) -> list[str]:
@@ -98,15 +79,15 @@ def _net(segment: dict[str, Any], vulkan: Collection[int]) -> Any:
             setattr(options, name, False)
     options.num_threads = int(segment.get("options", {}).get("threads", 1))
     options.use_vulkan_compute = bool(vulkan)
-    path, begun = segment["model"], _printed()
+    path, begun = segment["model"], printed()
     with open(path, encoding="utf-8") as file:
         text = file.read()
     # From memory: the text with the masks in it needs no file of its own.
     if net.load_param_mem(masked(text, vulkan) if vulkan else text):
-        raise Refused(f"ncnn does not load {os.path.basename(path)}: {_said_since(begun) or 'it says no more'}")
+        raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'it says no more'}")
     weights = os.path.splitext(path)[0] + ".bin"
     if not os.path.isfile(weights) or net.load_model(weights):
-        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {_said_since(begun) or 'it says no more'}")
+        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {said_since(begun) or 'it says no more'}")
     return net
 
 

@@ -7,7 +7,6 @@ writes the program of a placement that gnomon packed, for devices where there is
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -15,9 +14,11 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from ...driver import Refused
+from ...kept import made_of
 from ..pt2 import load_program, operators_of
 
 PORTABLE, XNNPACK = "portable", "XnnpackBackend"
+_KEPT = "lowered"
 
 
 class Lowered(NamedTuple):
@@ -55,25 +56,19 @@ def lower(path: str, wanted: Collection[int] | None) -> Lowered:
 
 
 def lower_once(path: str, wanted: Collection[int] | None) -> Lowered:
-    """The same, kept for the processes after this one in the private folder of a device, where there is such."""
-    folder = os.getcwd()
-    if os.environ.get("TMPDIR") != folder:  # the supervisor sets it so in its private folder, and nobody else
-        return lower(path, wanted)
-    status = os.stat(path)
-    said = repr((path, status.st_size, status.st_mtime_ns, None if wanted is None else sorted(wanted)))
-    kept = os.path.join(folder, f"lowered-{hashlib.sha256(said.encode()).hexdigest()[:32]}")
-    try:
-        with open(kept, "rb") as file:
-            count, taken, rows = json.loads(file.readline())
-            instructions = {number: (sources, backend) for number, sources, backend in rows}
-            return Lowered(file.read(), count, taken, instructions)
-    except FileNotFoundError:
+    """The same, kept for the processes after this one."""
+
+    def make(folder: str) -> None:
         made = lower(path, wanted)
-    head = [made.operators, made.taken, [[number, *row] for number, row in made.instructions.items()]]
-    with open(f"{kept}.{os.getpid()}", "wb") as target:
-        target.write(json.dumps(head).encode() + b"\n" + made.buffer)
-    os.replace(target.name, kept)
-    return made
+        head = [made.operators, made.taken, [[number, *row] for number, row in made.instructions.items()]]
+        with open(os.path.join(folder, _KEPT), "wb") as target:
+            target.write(json.dumps(head).encode() + b"\n" + made.buffer)
+
+    said = ["executorch", None if wanted is None else sorted(wanted)]
+    with made_of(path, said, make) as folder, open(os.path.join(folder, _KEPT), "rb") as file:
+        count, taken, rows = json.loads(file.readline())
+        instructions = {number: (sources, backend) for number, sources, backend in rows}
+        return Lowered(file.read(), count, taken, instructions)
 
 
 def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None) -> tuple[Any, Any]:

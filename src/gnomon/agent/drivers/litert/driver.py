@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from ...another import run_function
 from ...arrays import Array, Buffers
 from ...driver import Loaded, Refused
 from ...lifeline import die_with_parent
@@ -261,14 +262,8 @@ def _adapter_here() -> dict[str, Any]:
 
 def _told_by_another_process(function: str, *arguments: str) -> Any:
     """What a function of this module tells in a fresh process; None where it does not get that far."""
-    root = os.path.abspath(__file__)  # inside the zip application, where this is one
-    for _ in __name__.split("."):
-        root = os.path.dirname(root)
-    script = "import importlib, sys; sys.path.insert(0, sys.argv[1]); "
-    script += "getattr(importlib.import_module(sys.argv[2]), sys.argv[3])(*sys.argv[4:])"
-    command = [sys.executable, "-c", script, root, __name__, function, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_S, check=False)
+        done = run_function(__name__, function, *arguments, timeout_s=_TRIAL_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
     told = [line for line in done.stdout.splitlines() if line.startswith(_TOLD)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import sys
 import types
@@ -59,16 +58,9 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         except Exception as error:
             raise Refused(f"TVM does not compile the model: {_said(error)}") from error
     told |= {"scheduled": scheduled, "calls": calls, "inputs": inputs, "outputs": outputs}
-    with open(f"{asked['library']}.json.{os.getpid()}", "w", encoding="utf-8") as file:
+    with open(f"{asked['library']}.json", "w", encoding="utf-8") as file:
         json.dump(told, file)
-    os.replace(file.name, f"{asked['library']}.json")
-    # Last, as it is what others look for.
-    os.replace(_partial(asked["library"]), asked["library"])
     return {}
-
-
-def _partial(library: str) -> str:
-    return f"{library}.{os.getpid()}.part.so"
 
 
 def _traces(packed: str) -> dict[str, Any]:
@@ -187,7 +179,7 @@ def _export(module: Any, target: Any, library: str) -> dict[str, Any]:
     own = {str(g.name_hint) for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     with tvm.transform.PassContext(opt_level=3):
         made = tvm.compile(module, target=target)
-    made.export_library(_partial(library))
+    made.export_library(library)
     packed = {line[1:].split()[0] for line in made.as_text().splitlines() if line.endswith(" packed_func;")}
     extern = sorted(name for name in packed - own if not name.startswith("vm.builtin."))
     return {"functions": len(own), "extern": extern}

@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -84,7 +84,7 @@ def without_torch() -> Iterator[None]:
             del sys.modules["torch"]
 
 
-def _library(segment: dict[str, Any]) -> Library:
+def _library(segment: dict[str, Any]) -> AbstractContextManager[Library]:
     """The compiled model, from an earlier process of this visit or made now."""
     options = segment.get("options", {})
     return compiled(

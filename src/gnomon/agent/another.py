@@ -1,0 +1,48 @@
+"""A function of the agent in another process: its memory is not the worker's, and its crash ends nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+_SCRIPT = (
+    "import importlib, sys; sys.path.insert(0, sys.argv[1]); "
+    "getattr(importlib.import_module(sys.argv[2]), sys.argv[3])(*sys.argv[4:])"
+)
+
+
+def run_function(
+    module: str,
+    function: str,
+    *arguments: str,
+    given: str | None = None,
+    folder: str | None = None,
+    timeout_s: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """How a function of the agent's `module` ended in a fresh process, and what it printed.
+
+    The function should begin with `die_with_parent`. `given` is its standard input, `folder` where it runs. Raises
+    OSError where no process can be started, subprocess.TimeoutExpired after `timeout_s`.
+    """
+    root = os.path.abspath(__file__)  # inside the zip application, where this is one
+    for _ in __name__.split("."):
+        root = os.path.dirname(root)
+    return subprocess.run(
+        [sys.executable, "-c", _SCRIPT, root, module, function, *arguments],
+        input=given,
+        stdin=subprocess.DEVNULL if given is None else None,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
+    """The status or the signal of a process that has ended, as the end of a sentence."""
+    if done.returncode < 0:
+        return f"died of signal {-done.returncode}"
+    return f"ended with status {done.returncode}"

@@ -1,0 +1,226 @@
+"""MNN on the device, by its Python wheel: an ONNX model is converted by MNN's own converter, and runs whole on the CPU.
+
+    python -m gnomon.agent.drivers.mnn model.onnx model.mnn
+
+writes the converted model, for devices where it is to run without gnomon. The converter is the wheel's compiled module
+`_tools`; its command `mnnconvert` is not used, as that installs a package when it is started and reports to its maker.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..another import how_it_ended, run_function
+from ..arrays import Array, Buffers, output_array
+from ..driver import Refused
+from ..kept import made_of
+from ..lifeline import die_with_parent
+from ..said import printed, said_since
+
+_BACKEND = "cpu"
+_BACKENDS_INFO = 2  # what getSessionInfo tells under this number: MNN's own number of the session's backend
+#: MNN's numbers of its kernels for any processor, and of those for this one's vector instructions.
+_ON_CPU = (0, 13)
+_MODEL = "model.mnn"
+#: What its converter prints in front of a line, and lines of it that tell no reason.
+_STAMP = re.compile(r"^(\[[0-9:]+\] *:[0-9]+: *|\[ERROR\] *)")
+_EMPTY = ("Start to ", "ONNX Model ", "The device supports", "inputTensors", "outputTensors", "Convert")
+
+
+def _mnn() -> Any:
+    import MNN
+
+    return MNN
+
+
+def convert(source: str, target: str) -> None:
+    """Convert an ONNX file, in a process of its own: MNN's converter crashes on some. Refused with what it printed."""
+    made = f"{os.path.abspath(target)}.{os.getpid()}"
+    # It writes a file of its own into the folder where it runs.
+    folder = os.path.dirname(made)
+    done = run_function(__spec__.name, "convert_here", os.path.abspath(source), made, folder=folder)
+    if done.returncode == 0 and os.path.isfile(made):
+        os.replace(made, target)
+        return
+    lines = [_STAMP.sub("", line.strip()) for line in f"{done.stdout}\n{done.stderr}".splitlines()]
+    told = [line for line in lines if line and not line.startswith(_EMPTY)][-2:]
+    how = f"; it {how_it_ended(done)}" if done.returncode else ""
+    raise Refused(f"MNN does not convert {os.path.basename(source)}: {'; '.join(told)[:300] or 'it says no more'}{how}")
+
+
+def convert_here(source: str, target: str) -> None:
+    """Convert an ONNX file by this process, in float32, the exact GELU left as it is.
+
+    Its newer way to compute LSTM and GRU is switched off, as 3.6.1 crashes on it.
+    """
+    die_with_parent()
+    import _tools
+
+    arguments = {"-f": "ONNX", "--modelFile": source, "--MNNModel": target, "--bizCode": "gnomon"}
+    arguments |= {"--useGeluApproximation": "0", "--useOriginRNNImpl": "1"}
+    _tools.mnnconvert(["mnnconvert", *(word for pair in arguments.items() for word in pair)])
+
+
+class _Session:
+    """A model, converted and loaded, its inputs of the shapes that they will be fed with."""
+
+    def __init__(self, segment: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        mnn = _mnn()
+        model, threads = segment["model"], int(segment.get("options", {}).get("threads", 1))
+        # Without it MNN may compute in half precision where the processor does.
+        wanted = {"backend": "CPU", "precision": "high", "numThread": threads}
+
+        def make(folder: str) -> None:
+            convert(model, os.path.join(folder, _MODEL))
+
+        with made_of(model, ["mnn", mnn.version()], make) as folder:
+            self._begun = printed()
+            try:
+                self.interpreter = mnn.Interpreter(os.path.join(folder, _MODEL))
+                self.session = self.interpreter.createSession(wanted)
+            except Exception as error:
+                said = _said(self._begun) or str(error)
+                raise Refused(f"MNN does not load {os.path.basename(model)}: {said}") from error
+        self.inputs = self.interpreter.getSessionInputAll(self.session)
+        bound = [(_named(self.inputs, name), shape) for name, shape in shapes.items()]
+        if any(tuple(tensor.getShape()) != shape for tensor, shape in bound):
+            for tensor, shape in bound:
+                self.interpreter.resizeTensor(tensor, shape)
+            self.interpreter.resizeSession(self.session)
+        self.outputs = self.interpreter.getSessionOutputAll(self.session)
+
+    def run(self, *callbacks: Callable[[list[Any], Any], bool]) -> None:
+        """Run it; Refused with what MNN printed where that fails."""
+        run = self.interpreter.runSessionWithCallBackInfo if callbacks else self.interpreter.runSession
+        status = run(self.session, *callbacks)
+        if status:
+            raise Refused(f"MNN: the run failed with status {status}: {_said(self._begun) or 'it says no more'}")
+
+
+def _said(begun: int | None) -> str:
+    """What MNN printed since then, without that it does as it was told."""
+    return "; ".join(part for part in said_since(begun).split("; ") if part != "MNN use high precision")
+
+
+def _named(tensors: Mapping[str, Any], name: str) -> Any:
+    if name not in tensors:
+        raise Refused(f"MNN: the converted model has no {name!r}; it has {', '.join(tensors) or 'nothing'}")
+    return tensors[name]
+
+
+class MnnModel:
+    """A loaded model, bound to the caller's arrays; the copies into and out of MNN's tensors are part of a call."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        self._session: _Session | None = _Session(segment, {name: buffers[b].shape for name, b in segment["inputs"]})
+        session, keep = self._session, buffers
+        inputs = [(_named(session.inputs, name), buffers[buffer]) for name, buffer in segment["inputs"]]
+        outputs = [(_named(session.outputs, name), name, buffer) for name, buffer in segment["outputs"]]
+        self._names: list[tuple[str, str]] = []
+        self._taken: list[list[int]] = []
+        callbacks = self._clocks() if profiled else ()
+        taken = self._taken
+
+        def call() -> None:
+            # MNN uses an input's memory again for what comes later.
+            for tensor, array in inputs:
+                np.copyto(tensor.getNumpyData(), array, casting="unsafe")
+            if callbacks:
+                taken.append([])
+            session.run(*callbacks)
+            for tensor, name, buffer in outputs:
+                value = tensor.getNumpyData()
+                _copy_out(name, value, output_array(keep, buffer, value.shape, value.dtype.name))
+
+        self.call: Callable[[], object] = call
+
+    def _clocks(self) -> tuple[Callable[[list[Any], Any], bool], Callable[[list[Any], Any], bool]]:
+        """What MNN calls before and after each of its operators."""
+        clock, names, taken = time.perf_counter_ns, self._names, self._taken
+        begun = 0
+
+        def before(_: list[Any], operator: Any) -> bool:
+            nonlocal begun
+            if len(taken) == 1:
+                names.append((operator.getType(), operator.getName()))
+            begun = clock()
+            return True
+
+        def after(_: list[Any], operator: Any) -> bool:
+            taken[-1].append(clock() - begun)
+            return True
+
+        return before, after
+
+    def where(self) -> list[dict[str, Any]]:
+        """The backend that the session says it has: MNN takes its CPU for one that it lacks, and only prints that."""
+        assert self._session is not None
+        number = self._session.interpreter.getSessionInfo(self._session.session, _BACKENDS_INFO)
+        backend = _BACKEND if number in _ON_CPU else f"MNN's backend {number}"
+        return [{"operators": [], "backend": backend, "mnn_backend": number}]
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Times of MNN's own operators in their order, each under the name of the tensor of the file that it computes.
+
+        What it adds to the end of that name for the steps of an operator, and for changes of layout, is left there.
+        """
+        rows = [
+            {
+                "name": f"{kind} {name}",
+                "sources": [name],
+                "backend": _BACKEND,
+                "wall_ns": [call[number] for call in self._taken[skip:]],
+            }
+            for number, (kind, name) in enumerate(self._names)
+        ]
+        self.close()
+        return rows
+
+    def close(self) -> None:
+        """Drop the session; the arrays were copied."""
+        self.call = _closed
+        self._session = None
+
+
+def _copy_out(name: str, value: Array, array: Array) -> None:
+    if value.shape != array.shape:
+        raise Refused(f"MNN: output {name!r} has the shape {value.shape}, the model says {array.shape}")
+    np.copyto(array, value, casting="unsafe")
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+class MnnDriver:
+    """MNN's part of the agent."""
+
+    def probe(self) -> dict[str, Any]:
+        """Version, and its one backend: the wheel has no other."""
+        return {"version": str(_mnn().version()), "backends": [_BACKEND]}
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> MnnModel:
+        """Load a segment; the option is threads."""
+        return MnnModel(segment, buffers, profiled=profiled)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Whether the whole model is converted, loaded and runs on zeros: ``{"whole": true}``, or Refused."""
+        session = _Session(segment, {})
+        for tensor in session.inputs.values():
+            tensor.getNumpyData()[...] = 0
+        session.run()
+        return {"whole": True}
+
+
+if __name__ == "__main__":
+    try:
+        convert(*sys.argv[1:3])
+    except Refused as error:
+        sys.exit(str(error))

@@ -1,0 +1,72 @@
+"""What a worker makes of a model, kept for the other processes of a visit.
+
+A worker's temporary folder is the private one of the visit, which is removed at its end. There it lies under the digest
+of all that it was made from, so that the fresh processes of a campaign make it once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_PREFIX, _MAKING = "gnomon-made-", "gnomon-making-"
+_KEPT_MOST = 64
+_READ_BYTES = 1 << 20
+
+
+@contextmanager
+def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]:
+    """A folder with what `make` wrote into it, of the file `model` and of what JSON can say of the rest.
+
+    An earlier process of the visit may have made it. Load what lies there, and leave: others may need the room.
+    """
+    folder = tempfile.gettempdir()
+    kept = os.path.join(folder, f"{_PREFIX}{_digest(model, said)}") if _private(folder) else None
+    if kept is not None and os.path.isdir(kept):
+        yield kept
+        return
+    own = tempfile.mkdtemp(prefix=_MAKING)
+    try:
+        make(own)
+        if kept is None:
+            # Others could put something of that name there, which this process would load.
+            yield own
+            return
+        _keep_few(folder)
+        try:
+            os.rename(own, kept)
+        except OSError:  # another process was faster
+            if not os.path.isdir(kept):
+                raise
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+    yield kept
+
+
+def _digest(model: str, said: Any) -> str:
+    whole = hashlib.sha256()
+    with open(model, "rb") as file:
+        while chunk := file.read(_READ_BYTES):
+            whole.update(chunk)
+    # Weights beside the file are read by its path; what lies there stays as it is during a visit.
+    whole.update(json.dumps([os.path.abspath(model), said], sort_keys=True).encode())
+    return whole.hexdigest()[:32]
+
+
+def _private(folder: str) -> bool:
+    found = os.stat(folder)
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _keep_few(folder: str) -> None:
+    """Remove the oldest where there are many: a table measures thousands of networks in a visit."""
+    mine = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(_PREFIX)]
+    for path in sorted(mine, key=os.path.getmtime)[: max(0, len(mine) + 1 - _KEPT_MOST)]:
+        shutil.rmtree(path, ignore_errors=True)  # another process may be faster

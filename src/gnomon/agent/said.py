@@ -1,0 +1,33 @@
+"""What a runtime printed: several return a number where a model does not load, and print the reason."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+
+def printed() -> int | None:
+    """How much this process has printed, if its standard error is a file (as a worker's is)."""
+    _flush()
+    try:
+        return os.lseek(2, 0, os.SEEK_CUR)
+    except OSError:
+        return None
+
+
+def said_since(begun: int | None) -> str:
+    """The last of what was printed since then, without lines that begin with "[", as those on Vulkan devices do."""
+    if begun is None:
+        return ""
+    _flush()
+    try:
+        lines = os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    told = [line.strip() for line in lines if line.strip() and not line.startswith("[")]
+    return "; ".join(told[-3:])[-300:]
+
+
+def _flush() -> None:
+    """Have C write what it keeps back of the standard output, which in a worker is that file too."""
+    ctypes.CDLL(None).fflush(None)

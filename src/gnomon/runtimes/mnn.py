@@ -1,0 +1,39 @@
+"""MNN: an ONNX model, converted on the device, whole on the processor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.tunings import THREADS, Tuning
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
+
+
+class Mnn(WholeModelRuntime):
+    """The adapter of MNN. It computes in float32."""
+
+    name = "mnn"
+    wheels: tuple[str, ...] = ("MNN>=3.6",)
+    tunings: tuple[Tuning, ...] = (THREADS,)
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """One configuration an environment, with the one backend that there is."""
+        for name in wish.backends:
+            if name not in (*probe.backends, self.name):
+                raise probe.refused(self.name, name)
+        return tuple(
+            Configuration(
+                runtime=self.name,
+                name=labelled(self.name, label),
+                backends=probe.backends,
+                options={"threads": wish.threads},
+                environment=environment,
+                tolerance=TOLERANCE["float32"],
+                reported={backend: backend for backend in probe.backends},
+            )
+            for label, environment in environment_variants(wish)
+        )
+
+
+if TYPE_CHECKING:
+    _: Runtime = Mnn()

@@ -1,0 +1,34 @@
+"""MNN's adapter: the shipped contract with the real runtime, and its one backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import UsageError
+from gnomon.runtimes.base import Probe, Runtime, Wish
+from gnomon.runtimes.mnn import Mnn
+from gnomon.testing.runtime import RuntimeContract
+
+PROBE = Probe(version="3.6.1", backends=("cpu",))
+
+
+class TestMnn(RuntimeContract):
+    @pytest.fixture
+    def adapter(self) -> Runtime:
+        return Mnn()
+
+    @pytest.fixture
+    def path(self) -> Path:
+        return Path(__file__).parents[2] / "docs" / "examples" / "digits.onnx"
+
+
+def test_its_one_backend() -> None:
+    for wish in (Wish(), Wish(backends=("cpu",)), Wish(backends=("mnn",))):
+        (made,) = Mnn().configurations(PROBE, wish)
+        assert (made.name, made.backends, made.options) == ("mnn", ("cpu",), {"threads": 1})
+        assert made.reported == {"cpu": "cpu"}
+    with pytest.raises(UsageError, match="no backend 'vulkan'") as refused:
+        Mnn().configurations(PROBE, Wish(backends=("vulkan",)))
+    assert refused.value.hint == "It has: cpu."
