@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Graph
 from gnomon.models.model import Feed, Limits, Model
-from gnomon.models.onnx.file import onnx_package, read_onnx
+from gnomon.models.onnx.file import onnx_package, parse_onnx
 
 if TYPE_CHECKING:
     import onnx
@@ -78,7 +78,7 @@ def onnx_feeds(model: Model, limits: Limits | None = None) -> dict[str, Feed]:
     names = [graph.tensors[index].name for index in graph.inputs]
     if not types & _RULES.keys() and not any(word in name.lower() for word in _WORDS for name in names):
         return {}
-    return _feeds(read_onnx(model.path, limits or Limits()).model.graph, graph)
+    return _feeds(parse_onnx(model.path, limits or Limits()).model.graph, graph)
 
 
 def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, PackageError, UsageError
 from gnomon.models.model import Limits, Model, all_known, model_errors, unique_names
-from gnomon.models.onnx.file import OnnxFile, read_onnx
+from gnomon.models.onnx.file import ParsedOnnx, parse_onnx, read_onnx
 from gnomon.models.onnx.graph import load_onnx
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def fixed_copy(
     file. UsageError where a shape contradicts the file.
     """
     limits = limits or Limits()
-    read = read_onnx(model.path, limits)
+    read = parse_onnx(model.path, limits)
     proto = read.model
     named = [node.name for node in proto.graph.node]
     wants_shapes = bool(shapes) or not all_known(model.graph)
@@ -60,7 +60,7 @@ def named_copy(
     Its graph has the inputs' `shapes`, which the file leaves open; what they are fed with fixes them when it is loaded.
     """
     limits = limits or Limits()
-    read = read_onnx(model.path, limits)
+    read = parse_onnx(model.path, limits)
     for node, operator in zip(read.model.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
     target = _written(read, read.model, folder / model.path.name)
@@ -71,7 +71,7 @@ def named_copy(
     return replace(model, path=target, graph=replace(model.graph, tensors=tensors)), target
 
 
-def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:
+def _written(read: ParsedOnnx, proto: onnx.ModelProto, target: Path) -> Path:
     target.write_bytes(proto.SerializeToString())
     for name, file in read.external.items():
         _link(file, target.parent / name)
@@ -83,7 +83,7 @@ def linked_onnx(source: Path, folder: Path, limits: Limits | None = None) -> Pat
 
     Nothing is copied where the file system can link.
     """
-    external = read_onnx(source, limits or Limits()).external
+    external = parse_onnx(source, limits or Limits()).external
     if not external:
         return None
     _link(source, folder / source.name)
@@ -96,7 +96,7 @@ def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
     """Copy an ONNX file, and the files beside it that hold its weights. PackageError where that fails."""
     try:
         shutil.copyfile(source, target)
-        read = read_onnx(source, limits or Limits())
+        read = parse_onnx(source, limits or Limits())
         for name, file in read.external.items():
             beside = target.parent / name
             beside.parent.mkdir(parents=True, exist_ok=True)
