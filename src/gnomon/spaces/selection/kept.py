@@ -69,7 +69,7 @@ class _Draws:
     def volumes(self, inside: NDArray[np.bool_]) -> Floats:
         """The hypervolume of some of the networks (M,) in each draw: (K,); the same where they have the same front."""
         high = np.where(inside[self.order], self.high, 0.0)
-        return np.einsum("km,km->k", np.maximum.accumulate(high, axis=1), _steps(self.wide))
+        return np.asarray(np.einsum("km,km->k", np.maximum.accumulate(high, axis=1), _steps(self.wide)))
 
 
 def _steps(wide: Floats) -> Floats:
