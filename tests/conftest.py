@@ -36,11 +36,16 @@ def _drives_devices(module: object) -> bool:
     return any(str(getattr(v, "__module__", None) or getattr(v, "__name__", "")).startswith(_KITS) for v in found)
 
 
+# Collecting thousands of tests makes next to no garbage, and looking for it takes a seventh of the time.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Look no more for garbage among thousands of collected tests and their modules, and for new garbage less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -164,13 +169,19 @@ def few_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnomon.jobs.devices.job.all_runtimes", lambda: (few, broken))
 
 
+@pytest.fixture(scope="session")
+def every_lease(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all tests' leases: among the tests' own folders pytest would list them for each new test."""
+    return tmp_path_factory.mktemp("leases-of-tests")
+
+
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_home(tmp_path: Path, every_lease: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each test has a record and leases of its own, so that it neither sees nor waits for anybody else's."""
     home = tmp_path / "home"
     monkeypatch.setenv("GNOMON_HOME", str(home))
     monkeypatch.delenv("GNOMON_RECORD", raising=False)
-    # By the test's own name, which is there once: for another number the folders of all tests would be listed.
-    leases = tmp_path_factory.mktemp(f"{tmp_path.name}-leases", numbered=False)
-    monkeypatch.setenv("GNOMON_LEASES", str(leases))
+    own = every_lease / tmp_path.name
+    own.mkdir()
+    monkeypatch.setenv("GNOMON_LEASES", str(own))
     return home

@@ -254,7 +254,7 @@ def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of runtimes that begin so, installed or not."""
-    from importlib.metadata import entry_points
+    from gnomon.plugins import entry_points
 
     return sorted(entry.name for entry in entry_points(group="gnomon.runtimes") if entry.name.startswith(incomplete))
 

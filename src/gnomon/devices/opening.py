@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -14,6 +14,7 @@ from gnomon.devices.config import DeviceConfig, load_devices, shown
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
+from gnomon.plugins import entry_points
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device

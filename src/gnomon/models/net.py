@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gnomon.core.graph import Graph, Operator
 from gnomon.errors import ModelError, ProblemError
 from gnomon.models.model import Limits, Model, is_known, model_errors
-from gnomon.models.onnx.file import onnx_package, read_onnx
+from gnomon.models.onnx.file import onnx_package, parse_onnx
 from gnomon.models.onnx.graph import load_onnx
 from gnomon.models.order import moving_operators
 from gnomon.models.units import OPSET
@@ -63,7 +63,7 @@ def net_of_onnx(model: Model, limits: Limits | None = None) -> ModelNet:
     """The net of an ONNX model whose input shapes are fixed. ModelError where it cannot be read, or has no layer."""
     limits = limits or Limits()
     with model_errors(model.path):
-        proto = read_onnx(model.path, limits).model
+        proto = parse_onnx(model.path, limits).model
         version = _version(proto)
         if version < OPSET:
             proto, model = _newer(proto, model, limits)

@@ -7,10 +7,10 @@ slow as it comes, so that nobody wants it beside the others unasked.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
 from gnomon.errors import UsageError
 from gnomon.models.load import reachable
+from gnomon.plugins import entry_points
 from gnomon.runtimes.base import Runtime
 
 

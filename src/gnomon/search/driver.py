@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from gnomon.core.space import Space
 from gnomon.errors import GnomonError, UsageError
+from gnomon.plugins import entry_points
 from gnomon.search.base import Archive, Assignment, Cost, Strategy, Told
 
 Evaluate = Callable[[Sequence[Assignment]], Iterable[Cost | None]]

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats
 from gnomon.core.space import Space
@@ -80,6 +81,7 @@ class _Process:
 
     def __init__(self, features: Features) -> None:
         self._features = features
+        self._parts = {one: _parts(features.radices, one) for one in _INTERACTION}
         self._tuned = 0
         self._setting = _GRID[0]
 
@@ -90,42 +92,52 @@ class _Process:
         scaled = (values - self._mean) / self._scale
         if len(values) >= 1.1 * self._tuned:
             self._tuned = len(values)
-            self._setting = max(_GRID, key=lambda setting: round(self._evidence(setting, scaled), 9))
-        noise = self._setting[2] * np.eye(len(values))
-        self._inverse = np.linalg.inv(self._kernel(known, self._setting) + noise)
+            kernels = {(first, use): self._kernel(known, first, use) for first in _INTERACTION for use in _USE}
+            self._setting = max(_GRID, key=lambda one: round(_evidence(_noisy(kernels[one[:2]], one[2]), scaled), 9))
+        self._inverse = np.linalg.inv(_noisy(self._kernel(known, *self._setting[:2]), self._setting[2]))
         self._weights = self._inverse @ scaled
         self._variance = (float(scaled @ self._weights) + 0.5) / (len(values) + 0.5)
 
     def predict(self, wanted: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
         """Mean and standard deviation of each."""
-        across = self._kernel(wanted, self._setting)
+        across = self._kernel(wanted, *self._setting[:2])
         explained = ((across @ self._inverse) * across).sum(axis=1)
         variance = self._variance * np.maximum(2.0 - explained, 1e-9)
         return self._mean + self._scale * (across @ self._weights), self._scale * np.sqrt(variance)
 
-    def _evidence(self, setting: tuple[float, float, float], scaled: Floats) -> float:
-        kernel = self._kernel(self._known, setting) + setting[2] * np.eye(len(scaled))
-        lower = np.linalg.cholesky(kernel)
-        reached = np.linalg.solve(lower, scaled)
-        variance = (float(reached @ reached) + 0.5) / (len(scaled) + 0.5)
-        return float(-0.5 * len(scaled) * np.log(variance) - np.log(np.diag(lower)).sum())
-
-    def _kernel(self, rows: tuple[Floats, Floats], setting: tuple[float, float, float]) -> Floats:
+    def _kernel(self, rows: tuple[Floats, Floats], interaction: float, use: float) -> Floats:
         """Covariance of `rows` with what is known; of one with itself it is 2, 1 of it for the mean."""
-        radices = self._features.radices
-        several = radices > 1
-        strength = min(0.9, setting[0] / max(int(several.sum()), 1))
-        others = np.where(several, radices - 1, 1)
-        apart = np.where(several, np.log1p(-strength / others), 0.0)
-        equal = np.where(several, np.log1p(strength), 0.0) - apart
-        weighted = rows[0] * np.repeat(equal, radices)
-        product = np.exp(weighted @ self._known[0].T + apart.sum())
-        whole = np.exp(np.log1p(strength) * several.sum())
+        equal, apart, whole = self._parts[interaction]
+        product = np.exp((rows[0] * equal) @ self._known[0].T + apart)
         kernel = (product - 1.0) / max(whole - 1.0, 1e-9)
-        if self._features.names and setting[1]:
+        if self._features.names and use:
             shared = rows[1] @ self._known[1].T / self._features.names
-            kernel = (kernel + setting[1] * shared) / (1.0 + setting[1])
+            kernel = (kernel + use * shared) / (1.0 + use)
         return np.asarray(kernel + 1.0)
+
+
+def _noisy(kernel: Floats, noise: float) -> Floats:
+    """Covariance of what is known, with what each result has beside."""
+    return kernel + noise * np.eye(len(kernel))
+
+
+def _evidence(kernel: Floats, scaled: Floats) -> float:
+    """How likely such values are under a covariance."""
+    lower = np.linalg.cholesky(kernel)
+    reached = np.linalg.solve(lower, scaled)
+    variance = (float(reached @ reached) + 0.5) / (len(scaled) + 0.5)
+    return float(-0.5 * len(scaled) * np.log(variance) - np.log(np.diag(lower)).sum())
+
+
+def _parts(radices: NDArray[np.int64], asked: float) -> tuple[Floats, float, float]:
+    """Of a strength: what each choice that two have in common adds to the logarithm of their covariance's product, what
+    that is without any, and the product of one with itself.
+    """
+    several = radices > 1
+    strength = min(0.9, asked / max(int(several.sum()), 1))
+    apart = np.where(several, np.log1p(-strength / np.where(several, radices - 1, 1)), 0.0)
+    equal = np.where(several, np.log1p(strength), 0.0) - apart
+    return np.repeat(equal, radices), float(apart.sum()), float(np.exp(np.log1p(strength) * several.sum()))
 
 
 class Surrogate:

@@ -163,10 +163,10 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
 
 def _push_onnx(source: Path, push: Push, beside: str) -> str:
     """Bring an ONNX file to the device, in a folder with the files of its weights where it has such."""
-    from gnomon.models.onnx.file import read_onnx
+    from gnomon.models.onnx.file import parse_onnx
     from gnomon.models.onnx.static import linked_onnx
 
-    if not read_onnx(source, Limits()).external:
+    if not parse_onnx(source, Limits()).external:
         return push(source, beside + source.name)
     with guarded_folder("gnomon-push-") as outer:
         folder = outer / f"{beside}model"

@@ -4,6 +4,7 @@ user's own by file.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import re
@@ -11,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Protocol, runtime_checkable
@@ -22,6 +23,7 @@ from numpy.typing import ArrayLike
 from gnomon.core.space import Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.plugins import entry_points
 from gnomon.spaces.features import Assignment, CountTables, Ints
 from gnomon.spaces.fuse import FusionRules
 from gnomon.spaces.unit import Net
@@ -172,14 +174,24 @@ def load_space(text: str) -> SearchSpace:
             f"there is no search space {text!r}",
             hint=f"Known spaces: {', '.join(entries)}. Your own: a Python file and an attribute, as in {_EXAMPLE}.",
         )
+    return _shipped(text) if text in _OWN else _of_entry(entries[text])
+
+
+@functools.cache
+def _shipped(name: str) -> SearchSpace:
+    """A space of gnomon's own, once for each process: it keeps the tables of its units, some of which take a while."""
+    return _of_entry(_entries()[name])
+
+
+def _of_entry(entry: EntryPoint) -> SearchSpace:
     try:
-        found = entries[text].load()
+        found = entry.load()
     except Exception as error:  # a third party's module may raise anything at import
         raise UsageError(
-            f"the search space {text!r} cannot be loaded: {type(error).__name__}: {error}",
-            hint=f"Mend or remove the package that adds it ({entries[text].value}).",
+            f"the search space {entry.name!r} cannot be loaded: {type(error).__name__}: {error}",
+            hint=f"Mend or remove the package that adds it ({entry.value}).",
         ) from error
-    return _space(found, text)
+    return _space(found, entry.name)
 
 
 def space_of(path: Path, name: str, given: str | None) -> SearchSpace:

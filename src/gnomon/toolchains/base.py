@@ -11,12 +11,12 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.plugins import entry_points
 
 Tell = Callable[[str], None]
 """Is told in a sentence what is being done."""

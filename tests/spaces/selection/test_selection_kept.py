@@ -74,7 +74,7 @@ def test_sizes_are_drawn_as_likely_as_they_are() -> None:
     for size in grid:
         sizes = np.array([size, *middle[1:]])
         # The normal approximation of the sizes that are held is the same in all, and cancels.
-        likely.append(own._likely(sizes, own.prior(sizes)[0])[0])
+        likely.append(own._likely(sizes, own.prior(sizes))[0])
     weights = np.exp(np.array(likely) - max(likely))
     weights /= weights.sum()
     mean = float(grid @ weights)

@@ -155,10 +155,10 @@ def external_weights(path: Path) -> Mapping[Path, Path]:
     """
     if path.suffix.lower() != ".onnx":
         return {}
-    from gnomon.models.onnx.file import read_onnx
+    from gnomon.models.onnx.file import parse_onnx
 
     try:
-        return read_onnx(path, Limits()).external
+        return parse_onnx(path, Limits()).external
     except GnomonError:
         return {}
 

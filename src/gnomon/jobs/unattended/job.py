@@ -142,9 +142,9 @@ def _files(model: Model, path: Path) -> list[tuple[Path, Path]]:
     """Where the files of a model lie beside it, and what they are: it and all that it names."""
     found = [(Path(path.name or "model"), path)]
     if model.kind == "onnx":
-        from gnomon.models.onnx.file import read_onnx
+        from gnomon.models.onnx.file import parse_onnx
 
-        found += read_onnx(path, Limits()).external.items()
+        found += parse_onnx(path, Limits()).external.items()
     elif model.graph.format == "ncnn":
         from gnomon.models.ncnn.model import weights_of
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Graph
 from gnomon.models.model import Feed, Limits, Model
-from gnomon.models.onnx.file import onnx_package, read_onnx
+from gnomon.models.onnx.file import onnx_package, parse_onnx
 
 if TYPE_CHECKING:
     import onnx
@@ -83,14 +83,14 @@ def onnx_feeds(model: Model, limits: Limits | None = None) -> dict[str, Feed]:
     names = [graph.tensors[index].name for index in graph.inputs]
     if not types & _RULES.keys() and not any(word in name.lower() for word in _WORDS for name in names):
         return {}
-    return _feeds(read_onnx(model.path, limits or Limits()).model.graph, graph)
+    return _feeds(parse_onnx(model.path, limits or Limits()).model.graph, graph)
 
 
 def steering_inputs(model: Model, limits: Limits | None = None) -> dict[str, str]:
     """The inputs of an ONNX model whose values decide which of its work is done, and what of it. Raises ModelError."""
     if _STEERED.keys().isdisjoint(op.type for op in model.graph.operators):
         return {}
-    readers = _readers(read_onnx(model.path, limits or Limits()).model.graph)
+    readers = _readers(parse_onnx(model.path, limits or Limits()).model.graph)
     found: dict[str, str] = {}
     for index in model.graph.inputs:
         name = model.graph.tensors[index].name

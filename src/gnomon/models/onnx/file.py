@@ -197,20 +197,43 @@ MAX_NAMES = 1 << 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnnxFile:
-    """A parsed ONNX file, whose external data stays unread. `digest` is over the file and its external data.
+class ParsedOnnx:
+    """A parsed ONNX file, whose external data stays unread.
 
     `external` are the files of external data, by what the model calls them, in order of their paths.
     """
 
     model: onnx.ModelProto
-    digest: str
-    size_bytes: int
     external: Mapping[Path, Path]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxFile(ParsedOnnx):
+    """A parsed ONNX file with its `digest`, which is over the file and its external data."""
+
+    digest: str
+    size_bytes: int
+
+
+def parse_onnx(path: Path, limits: Limits) -> ParsedOnnx:
+    """Parses an ONNX file. Raises ModelError where it is broken, RuntimeMissingError without onnx.
+
+    For what does not need the digest: of a large model that takes longer than all else.
+    """
+    return _parsed(path, limits)[0]
+
+
 def read_onnx(path: Path, limits: Limits) -> OnnxFile:
-    """Parses an ONNX file. Raises ModelError where it is broken, RuntimeMissingError without onnx."""
+    """As `parse_onnx`, with the digest."""
+    parsed, data = _parsed(path, limits)
+    digest = hashlib.sha256(data)
+    size = len(data)
+    for file in dict.fromkeys(parsed.external.values()):
+        size += add_to_digest(digest, file, limits.max_bytes)
+    return OnnxFile(model=parsed.model, digest=digest.hexdigest(), size_bytes=size, external=parsed.external)
+
+
+def _parsed(path: Path, limits: Limits) -> tuple[ParsedOnnx, bytes]:
     onnx = onnx_package()
     if limits.max_bytes > PROTOBUF_BYTES:
         hint = "no ONNX file is larger: keep the weights as external data (onnx.save_model does)"
@@ -229,12 +252,7 @@ def read_onnx(path: Path, limits: Limits) -> OnnxFile:
     _check_plausible(model, path)
     if not all(isinstance(text, str) for text in _texts(model)):
         _unknown(path, "it has names that are not UTF-8 text")
-    digest = hashlib.sha256(data)
-    size = len(data)
-    external = external_files(model, path, limits)
-    for file in dict.fromkeys(external.values()):
-        size += add_to_digest(digest, file, limits.max_bytes)
-    return OnnxFile(model=model, digest=digest.hexdigest(), size_bytes=size, external=external)
+    return ParsedOnnx(model=model, external=external_files(model, path, limits)), data
 
 
 def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[Path, Path]:

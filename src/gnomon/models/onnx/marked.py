@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.errors import PackageError
 from gnomon.models.model import Limits
-from gnomon.models.onnx.file import onnx_package, read_onnx
+from gnomon.models.onnx.file import onnx_package, parse_onnx
 
 if TYPE_CHECKING:
     import onnx
@@ -60,7 +60,7 @@ def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
     what the node was marked with before. HardSwish on the CPU is written out, since an accelerator of the session would
     take it. PackageError where the file cannot be written.
     """
-    proto = read_onnx(path, Limits()).model
+    proto = parse_onnx(path, Limits()).model
     backend_of = {int(index): backend for backend, own in options["places"].items() for index in own}
     nodes: list[onnx.NodeProto] = []
     names: dict[int, list[str]] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, PackageError, UsageError
 from gnomon.models.model import Limits, Model, all_known, changed, model_errors, unique_names, with_shapes
-from gnomon.models.onnx.file import OnnxFile, read_onnx
+from gnomon.models.onnx.file import OnnxFile, ParsedOnnx, parse_onnx, read_onnx
 from gnomon.models.onnx.graph import load_onnx
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def named_copy(
     return replace(with_shapes(model, shapes), path=target), target
 
 
-def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:
+def _written(read: ParsedOnnx, proto: onnx.ModelProto, target: Path) -> Path:
     target.write_bytes(proto.SerializeToString())
     for name, file in read.external.items():
         _link(file, target.parent / name)
@@ -87,7 +87,7 @@ def linked_onnx(source: Path, folder: Path, limits: Limits | None = None) -> Pat
 
     Nothing is copied where the file system can link.
     """
-    external = read_onnx(source, limits or Limits()).external
+    external = parse_onnx(source, limits or Limits()).external
     if not external:
         return None
     _link(source, folder / source.name)
@@ -100,7 +100,7 @@ def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
     """Copy an ONNX file, and the files beside it that hold its weights. PackageError where that fails."""
     try:
         shutil.copyfile(source, target)
-        read = read_onnx(source, limits or Limits())
+        read = parse_onnx(source, limits or Limits())
         for name, file in read.external.items():
             beside = target.parent / name
             beside.parent.mkdir(parents=True, exist_ok=True)

@@ -14,12 +14,14 @@ grouping of numbered nodes, without any shape, serves all nets of a structure.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError
@@ -124,8 +126,8 @@ def tables_of(space: Space, rules: FusionRules, *, live: bool) -> CountTables:
     rows: dict[frozenset[tuple[int, int]], int] = {}
     index = np.zeros((1, space.size), np.int64)
     structures: dict[tuple[int, ...], tuple[dict[int, int], list[_Varying]]] = {}
-    for code in range(space.size):
-        operations = space.decode(code)
+    every = [net[::-1] for net in itertools.product(*(range(len(slot.choices)) for slot in reversed(space.slots)))]
+    for code, operations in enumerate(every):
         structure = tuple(_NARROW if choice == _WIDE else choice for choice in operations)
         if structure not in structures:
             structures[structure] = nets.split(nets.groups(_cell_graph(structure, live), rules))
@@ -140,8 +142,8 @@ def tables_of(space: Space, rules: FusionRules, *, live: bool) -> CountTables:
         for unit, count in row:
             table[number, unit] = count
     if not live:  # nets of equal counts may differ in what is needed, so that each has a row of its own
-        needed = np.array([_needed_operations(space.decode(code)) for code in range(space.size)], np.float32)
-        table, back = np.unique(np.concatenate([table[index[0]], needed], axis=1), axis=0, return_inverse=True)
+        table = np.concatenate([table[index[0]], _needed_operations(np.array(every))], axis=1)
+        table, back = np.unique(table, axis=0, return_inverse=True)
         index = back.reshape(1, -1).astype(np.int64)
     step = Step(slots=tuple(range(len(EDGES))), row=index, next_state=np.zeros_like(index))
     extras = () if live else NEEDED
@@ -153,21 +155,20 @@ NEEDED = ("needed", *(f"needed {name}" for name in OPERATIONS[1:]))
 cell is needed for it. Some compilers drop the rest; which do is learnt from whole nets."""
 
 
-def _needed_operations(operations: Sequence[int]) -> tuple[int, ...]:
-    """The values of `NEEDED` of the net of these operations."""
-    used = [(source, target) for (source, target), choice in zip(EDGES, operations, strict=True) if choice]
-    reached, leads = {0}, {3}
-    for source, target in sorted(used, key=lambda edge: edge[1]):
-        if source in reached:
-            reached.add(target)
-    for source, target in sorted(used, key=lambda edge: -edge[0]):
-        if target in leads:
-            leads.add(source)
-    if 3 not in reached:
-        return (0,) * len(NEEDED)
+def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
+    """The values of `NEEDED` of nets (N, edges) of these operations."""
+    used = nets > 0
+    reached, leads = (np.zeros((len(nets), 4), bool) for _ in range(2))
+    reached[:, 0] = leads[:, 3] = True
+    for edge, (source, target) in sorted(enumerate(EDGES), key=lambda one: one[1][1]):
+        reached[:, target] |= reached[:, source] & used[:, edge]
+    for edge, (source, target) in sorted(enumerate(EDGES), key=lambda one: -one[1][0]):
+        leads[:, source] |= leads[:, target] & used[:, edge]
     # What works on zeros is computed all the same.
-    kept = [choice for (_, target), choice in zip(EDGES, operations, strict=True) if target in leads]
-    return (1, *(kept.count(choice) for choice in range(1, len(OPERATIONS))))
+    kept = leads[:, [target for _, target in EDGES]]
+    counts = [(kept & (nets == choice)).sum(axis=1) for choice in range(1, len(OPERATIONS))]
+    found = np.stack([np.ones(len(nets), np.intp), *counts], axis=1) * reached[:, 3:]
+    return found.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)

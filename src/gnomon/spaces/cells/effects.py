@@ -111,17 +111,23 @@ class Likelihood:
         self.weights = 1 / spread**2
         self.weights[0] = 0.0 if told.mixed else 1.0  # half normal; where no network tells it is not looked at
 
-    def prior(self, sizes: Floats) -> tuple[Floats, list[Floats]]:
-        """The covariance of the effects, and its derivative by each log size but that of the misfit."""
+    def prior(self, sizes: Floats) -> Floats:
+        """The covariance of the effects."""
+        return np.asarray(np.sum(self._terms(sizes), axis=0))
+
+    def _terms(self, sizes: Floats) -> list[Floats]:
+        """What each part adds to the covariance of the effects."""
         scale = np.exp(sizes[self.last :])[self.group]
         outer = np.outer(scale, scale)
-        terms = [math.exp(2 * size) * part * outer for size, part in zip(sizes[1 : self.last], self.parts, strict=True)]
-        total = np.asarray(np.sum(terms, axis=0))
-        slopes = [2 * term for term in terms]
+        return [math.exp(2 * size) * part * outer for size, part in zip(sizes[1 : self.last], self.parts, strict=True)]
+
+    def _slopes(self, sizes: Floats, prior: Floats) -> list[Floats]:
+        """The derivative of the covariance of the effects by each log size but that of the misfit."""
+        slopes = [2 * term for term in self._terms(sizes)]
         for g in range(self.groups):
             own = (self.group == g).astype(np.float64)
-            slopes.append(total * (own[:, None] + own[None, :]))
-        return total, slopes
+            slopes.append(prior * (own[:, None] + own[None, :]))
+        return slopes
 
     def covariance(self, sizes: Floats, prior: Floats) -> Floats:
         """The covariance of the measured values, but for the constant."""
@@ -155,7 +161,8 @@ class Likelihood:
 
     def _score(self, sizes: Floats) -> tuple[float, Floats, Floats]:
         """The penalised likelihood, its gradient, and its expected curvature."""
-        prior, slopes = self.prior(sizes)
+        prior = self.prior(sizes)
+        slopes = self._slopes(sizes, prior)
         effects = self.design[:, 1:]
         score, projected, pulled = self._likely(sizes, prior)
         back, crossed = effects.T @ pulled, effects.T @ projected @ effects
@@ -198,7 +205,7 @@ class Likelihood:
 
         def excess(away: Floats) -> float:
             sizes = middle + away
-            return self._likely(sizes, self.prior(sizes)[0])[0] + 0.5 * float(away @ precision @ away)
+            return self._likely(sizes, self.prior(sizes))[0] + 0.5 * float(away @ precision @ away)
 
         away, found = np.zeros(len(middle)), []
         level = excess(away)
@@ -250,7 +257,7 @@ class Likelihood:
 
     def _known(self, sizes: Floats) -> tuple[Floats, Floats, Floats]:
         """Covariances beforehand: of constant and effects, of these with the values, and of the values."""
-        prior, _ = self.prior(sizes)
+        prior = self.prior(sizes)
         whole = np.zeros((len(prior) + 1, len(prior) + 1))
         whole[0, 0], whole[1:, 1:] = _WIDE**2, prior
         crossed = whole @ self.design.T

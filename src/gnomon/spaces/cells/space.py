@@ -27,7 +27,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.plugins import entry_points
 from gnomon.spaces.blocks import Place, tables_of
 from gnomon.spaces.cells.primitives import ModuleFactory, Primitive, parse_name, published_primitives
 from gnomon.spaces.features import Assignment, CountTables

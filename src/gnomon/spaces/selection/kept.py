@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.front.dominance import hypervolume
 from gnomon.spaces.cells.effects import Learned, expit
 from gnomon.spaces.selection.reduce import Resamples
 
@@ -34,6 +33,9 @@ MOST_EXCHANGED = 2000
 
 _MOVED = 4
 """How often each resample of the effects is moved."""
+
+_AT_ONCE = 1 << 17
+"""So many numbers are looked at together: more would leave the processor's own memory."""
 
 _SEED = 2
 _ROUNDING = 1 + 1e-9
@@ -52,8 +54,27 @@ class Front:
     def shares(self, kept: Sequence[Ints]) -> Floats:
         """The share of each draw's hypervolume that networks of these places reach: (K,)."""
         inside = np.all([np.isin(column, own) for column, own in zip(self.networks.T, kept, strict=True)], axis=0)
-        reached = [hypervolume(points[inside], self.reference) for points in self.points]
+        reached = _Draws(self.points, self.reference).volumes(inside)
         return np.where(self.volumes > 0, reached / np.where(self.volumes > 0, self.volumes, 1.0), 1.0)
+
+
+class _Draws:
+    """The points (K, M, 2) of draws as gaps to the reference, by rising latency: `wide` and `high` (K, M)."""
+
+    def __init__(self, points: Floats, reference: tuple[float, float]) -> None:
+        gaps = np.maximum(np.asarray(reference) - points, 0.0)
+        self.order = np.argsort(-gaps[:, :, 0], axis=1, kind="stable")
+        self.wide, self.high = (np.take_along_axis(gaps[:, :, k], self.order, axis=1) for k in (0, 1))
+
+    def volumes(self, inside: NDArray[np.bool_]) -> Floats:
+        """The hypervolume of some of the networks (M,) in each draw: (K,); the same where they have the same front."""
+        high = np.where(inside[self.order], self.high, 0.0)
+        return np.asarray(np.einsum("km,km->k", np.maximum.accumulate(high, axis=1), _steps(self.wide)))
+
+
+def _steps(wide: Floats) -> Floats:
+    """How far it is from each point of a draw to the next slower one, or to the reference."""
+    return -np.diff(wide, axis=1, append=0.0)
 
 
 def drawn_front(
@@ -79,7 +100,7 @@ def drawn_front(
     latencies = fast.draw(networks, resamples.count, seed=seed)
     errors = expit(-accurate.draw(networks, resamples.count, seed=seed + 1))
     points = np.stack([latencies, errors], axis=2)
-    volumes = np.array([hypervolume(one, resamples.reference) for one in points])
+    volumes = _Draws(points, resamples.reference).volumes(np.ones(len(networks), dtype=bool))
     return Front(networks=networks, points=points, volumes=volumes, reference=resamples.reference)
 
 
@@ -90,57 +111,60 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
     left. Ends in a choice that none of these makes better, which need not be the best of all.
     """
     left = [np.isin(np.arange(int(column.max()) + 1), own) for column, own in zip(front.networks.T, kept, strict=True)]
-    volumes = _Volumes(front)
-    share = volumes.share(left)
+    every = [(g, choice) for g, marks in enumerate(left) for choice in range(len(marks))]
+    draws = _Draws(front.points, front.reference)
+    share = next(_without(front, draws, left, [None]))[1]
     while True:
         before = share
-        for out, into in _exchanges([len(marks) for marks in left]):
-            if left[into[0]][into[1]] or (out is not None and not left[out[0]][out[1]]):
+        for into in every:
+            if left[into[0]][into[1]]:
                 continue
-            _turn(left, out, into)
+            outs: list[_Place | None] = [None, *(out for out in every if left[out[0]][out[1]])]
+            _turn(left, into)
             sizes = [int(marks.sum()) for marks in left]
-            found = volumes.share(left) if min(sizes) and math.prod(sizes) <= most else 0.0
-            if found > share * _ROUNDING:
-                share = found
+            fitting = [out for out in outs if 0 < _count(sizes, out) <= most]
+            tried = ((out, one) for out, one in _without(front, draws, left, fitting) if one > share * _ROUNDING)
+            better = next(tried, None)
+            if better is None:
+                _turn(left, into)
             else:
-                _turn(left, out, into)
+                out, share = better
+                _turn(left, out)
         if share == before:
             return tuple(np.flatnonzero(marks) for marks in left)
 
 
 _Place = tuple[int, int]
+"""A cell group and one of its choices."""
 
 
-def _exchanges(counts: Sequence[int]) -> list[tuple[_Place | None, _Place]]:
-    """What may go, a (group, choice) or nothing, and what may come for it."""
-    every = [(g, choice) for g, count in enumerate(counts) for choice in range(count)]
-    return [(out, into) for into in every for out in (None, *every) if out != into]
-
-
-def _turn(left: Sequence[NDArray[np.bool_]], *places: _Place | None) -> None:
+def _turn(left: Sequence[NDArray[np.bool_]], place: _Place | None) -> None:
     """What is left out is left, and the other way round."""
-    for place in places:
-        if place is not None:
-            left[place[0]][place[1]] ^= True
+    if place is not None:
+        left[place[0]][place[1]] ^= True
 
 
-class _Volumes:
-    """Shares of the draws' hypervolumes: the networks of each draw are sorted by latency once."""
+def _count(sizes: Sequence[int], out: _Place | None) -> int:
+    """How many networks there are without a place, of so many choices a group."""
+    every = math.prod(sizes)
+    return every if out is None else every // sizes[out[0]] * (sizes[out[0]] - 1)
 
-    def __init__(self, front: Front) -> None:
-        points = np.minimum(front.points, np.asarray(front.reference))
-        self.order = np.argsort(points[:, :, 0], axis=1)
-        self.latency, self.error = (np.take_along_axis(points[:, :, k], self.order, axis=1).ravel() for k in (0, 1))
-        self.networks, self.reference = front.networks, front.reference
-        self.whole = np.where(front.volumes > 0, front.volumes, 1.0)
 
-    def share(self, left: Sequence[NDArray[np.bool_]]) -> float:
-        """The mean share that networks of what is left reach."""
-        inside = np.all([marks[column] for marks, column in zip(left, self.networks.T, strict=True)], axis=0)
-        own = np.flatnonzero(inside[self.order]).reshape(len(self.order), -1)  # as many in each draw
-        lowest = np.minimum.accumulate(self.error[own], axis=1)
-        widths = np.diff(self.latency[own], axis=1, append=self.reference[0])
-        return float(((widths * (self.reference[1] - lowest)).sum(axis=1) / self.whole).mean())
+def _without(
+    front: Front, draws: _Draws, left: Sequence[NDArray[np.bool_]], outs: Sequence[_Place | None]
+) -> Iterator[tuple[_Place | None, float]]:
+    """The mean share that is reached by the networks of what is left without one place, for each of these."""
+    inside = np.all([marks[column] for marks, column in zip(left, front.networks.T, strict=True)], axis=0)
+    names, whole = front.networks[inside], np.where(front.volumes > 0, front.volumes, 1.0)
+    own = np.flatnonzero(inside[draws.order]).reshape(len(whole), -1)  # as many in each draw
+    place = (np.cumsum(inside) - 1)[draws.order.ravel()[own]]
+    high, steps = draws.high.ravel()[own], _steps(draws.wide.ravel()[own]) / (whole[:, None] * len(whole))
+    few = max(1, _AT_ONCE // own.size)
+    for some in (outs[k : k + few] for k in range(0, len(outs), few)):
+        stay = np.array([np.ones(len(names), bool) if out is None else names[:, out[0]] != out[1] for out in some])
+        heights = np.where(stay[:, place], high, 0.0)
+        shares = np.einsum("okm,km->o", np.maximum.accumulate(heights, axis=2), steps)
+        yield from zip(some, shares.tolist(), strict=True)
 
 
 def _promising(prices: tuple[Learned, Learned], resamples: Resamples, kept: Sequence[Ints]) -> Ints:
@@ -164,6 +188,6 @@ def moved(prices: tuple[Learned, Learned], resamples: Resamples) -> Resamples:
 
 def on_fronts(resamples: Resamples) -> Ints:
     """The networks (M, groups) on the resamples' fronts, those first that are on most of them."""
-    rows = np.concatenate([resamples.front(k).assignments for k in range(resamples.count)])
+    rows = np.concatenate([front.assignments for front in resamples.fronts()])
     rows, often = np.unique(rows, axis=0, return_counts=True)
     return np.asarray(rows[np.argsort(-often, kind="stable")], dtype=np.intp)

@@ -27,7 +27,7 @@ dynamic programming and capital allocation", 1969). Exact; dominance is that of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +65,45 @@ def front_of_sums(tables: Sequence[Floats]) -> SumFront:
     return SumFront(costs=costs, assignments=assignments)
 
 
+_TOGETHER = 40
+"""Fronts of so many resamples are made at once: of hundreds of them the sums would need too much memory."""
+
+
+def _fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
+    """As `front_of_sums` does it of two objectives, for K resamples: arrays (K, choices, 2) a group."""
+    costs, assignments = np.zeros((len(tables[0]), 1, 2)), np.empty((len(tables[0]), 1, 0), dtype=np.intp)
+    for table in tables:
+        own = _places_of_fronts(table)
+        sums = (costs[:, :, None] + _at(table, own)[:, None]).reshape(len(table), -1, 2)
+        kept = _places_of_fronts(sums)
+        costs = _at(sums, kept)
+        before, choice = np.divmod(np.maximum(kept, 0), own.shape[1])
+        taken = np.take_along_axis(assignments, before[:, :, None], axis=1)
+        assignments = np.concatenate([taken, np.take_along_axis(own, choice, axis=1)[:, :, None]], axis=2)
+    sizes = np.isfinite(costs[:, :, 0]).sum(axis=1)
+    return [
+        SumFront(costs=cost[:size], assignments=rows[:size])
+        for cost, rows, size in zip(costs, assignments, sizes, strict=True)
+    ]
+
+
+def _places_of_fronts(costs: Floats) -> Ints:
+    """As `nondominated` of each of K tables (K, N, 2) of which no first row is infinite; filled up with -1."""
+    order = np.lexsort((costs[:, :, 1], costs[:, :, 0]), axis=-1)
+    second = np.take_along_axis(costs[:, :, 1], order, axis=1)
+    keep = np.ones(second.shape, dtype=bool)
+    keep[:, 1:] = second[:, 1:] < np.minimum.accumulate(second, axis=1)[:, :-1]
+    first = np.argsort(~keep, axis=1, kind="stable")[:, : int(keep.sum(axis=1).max())]
+    kept, places = (np.take_along_axis(one, first, axis=1) for one in (keep, order))
+    return np.asarray(np.where(kept, places, -1), dtype=np.intp)
+
+
+def _at(costs: Floats, places: Ints) -> Floats:
+    """The rows at places, infinite where there is none."""
+    found = np.take_along_axis(costs, np.maximum(places, 0)[:, :, None], axis=1)
+    return np.where((places >= 0)[:, :, None], found, np.inf)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resamples:
     """What the choices of each group may truly cost: arrays (K, choices) a group of relative latency and of logits.
@@ -94,9 +133,14 @@ class Resamples:
             reference=self.reference,
         )
 
-    def front(self, k: int) -> SumFront:
-        """The front of resample k, of relative latency and negative logit."""
-        return front_of_sums([np.column_stack([a[k], -b[k]]) for a, b in zip(self.latencies, self.logits, strict=True)])
+    def fronts(self, count: int | None = None) -> Iterator[SumFront]:
+        """The fronts of the first resamples (of all), of relative latency and negative logit."""
+        count = self.count if count is None else min(count, self.count)
+        for start in range(0, count, _TOGETHER):
+            some = slice(start, min(start + _TOGETHER, count))
+            yield from _fronts_of_sums(
+                [np.stack([a[some], -b[some]], axis=2) for a, b in zip(self.latencies, self.logits, strict=True)]
+            )
 
     def volume(self, front: SumFront) -> float:
         """The hypervolume of a front in the plane of relative latency and error rate."""
@@ -104,17 +148,12 @@ class Resamples:
             np.column_stack([front.costs[:, 0], expit(front.costs[:, 1])]), np.asarray(self.reference).tolist()
         )
 
-    def volumes(self) -> Floats:
-        """The hypervolume of each resample's front: (K,)."""
-        return np.array([self.volume(self.front(k)) for k in range(self.count)])
-
 
 def judged(resamples: Resamples) -> tuple[tuple[Floats, ...], Floats]:
     """How often each choice of each group is on a resample's front, an array a group; and the hypervolumes (K,)."""
     totals = [np.zeros(count) for count in resamples.counts]
     volumes = np.empty(resamples.count)
-    for k in range(resamples.count):
-        front = resamples.front(k)
+    for k, front in enumerate(resamples.fronts()):
         volumes[k] = resamples.volume(front)
         for total, marks in zip(totals, front.used(resamples.counts), strict=True):
             total += marks
@@ -131,8 +170,8 @@ def hypervolume_weights(resamples: Resamples, scale: Floats, angles: Floats) -> 
     A weighting is cos(angle) of the latency and sin(angle) of the negative logit, both in units of `scale` (2,).
     """
     total = np.zeros(len(angles))
-    for k in range(min(_WORLDS, resamples.count)):
-        areas = _areas(resamples.front(k).costs, resamples.reference, scale)
+    for front in resamples.fronts(_WORLDS):
+        areas = _areas(front.costs, resamples.reference, scale)
         for angle, area in areas:
             total[np.abs(angles - angle).argmin()] += area / sum(one for _, one in areas)
     return total * (len(angles) / total.sum()) if total.any() else np.ones(len(angles))
@@ -159,14 +198,14 @@ def _areas(front: Floats, reference: tuple[float, float], scale: Floats) -> list
 
 def _hull(front: Floats) -> Floats:
     """The points of a front, by rising first and falling second cost, that some weighting prefers (Andrew, 1979)."""
-    kept: list[Floats] = []
-    for point in front:
+    kept: list[tuple[float, float]] = []
+    for x, y in front.tolist():
         while len(kept) > 1:
-            (ax, ay), (bx, by) = kept[-1] - kept[-2], point - kept[-2]
-            if ax * by - ay * bx > 0:
+            (x0, y0), (x1, y1) = kept[-2:]
+            if (x1 - x0) * (y - y0) - (y1 - y0) * (x - x0) > 0:
                 break
             kept.pop()
-        kept.append(point)
+        kept.append((x, y))
     return np.array(kept)
 
 
