@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.report.charts import Value, axis
+from gnomon.report.units import log_ticks
 
 NUMBERS = st.floats(1e-9, 1e9)
 
@@ -45,3 +46,11 @@ def test_an_axis_may_go_up() -> None:
 def test_an_axis_of_nothing_or_of_one_number(values: list[Value]) -> None:
     found = axis(values, 0, 100)
     assert found.high > found.low
+
+
+@given(st.floats(1e-9, 1e9), st.floats(1.5, 1e12))
+def test_ticks_are_few_and_inside(low: float, factor: float) -> None:
+    ticks = log_ticks(low, low * factor)
+    assert len(ticks) <= 8
+    assert all(low <= tick <= low * factor for tick in ticks)
+    assert len(ticks) >= 2 or factor < 4

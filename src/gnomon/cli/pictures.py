@@ -1,62 +1,53 @@
-"""Draws the picture of a placement beside its package, and that of a front where it is wanted."""
+"""Draws the picture of a placement beside its package, and those of a front and of an evaluation where they are wanted.
+
+A picture is not part of the answer: without what draws it, or without room for it, `tell` says so and none is made.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.installing import install_line
-
-_NAMES = ("plan.svg", "plan.png")
-_MISSING = f"no picture: matplotlib is not installed. Install it with: {install_line('plot', python=sys.executable)}"
+from gnomon.errors import RuntimeMissingError
 
 
 def draw(document: dict[str, Any], folder: Path, tell: Callable[[str], None]) -> list[str]:
-    """Write plan.svg and plan.png into the package's folder; returns their paths.
+    """Write plan.svg and plan.png into the package's folder; returns their paths."""
+    from gnomon.jobs.place.picture import placement_spec
 
-    A picture is not part of the answer: without matplotlib, or without room for it, `tell` says so and none is made.
-    """
-    try:
-        from gnomon.jobs.place.picture import draw_placement
-    except ImportError:
-        tell(_MISSING)
-        return []
-    paths = [folder / name for name in _NAMES]
-    try:
-        draw_placement(document, paths)
-    except OSError as error:
-        tell(f"no picture: it cannot be written to {folder}: {error.strerror or error}")
-        return []
-    return [str(path) for path in paths]
+    return _written(placement_spec(document), [folder / name for name in ("plan.svg", "plan.png")], tell)
 
 
 def draw_pareto(document: dict[str, Any], to: Path, tell: Callable[[str], None]) -> list[str]:
-    """Write PATH.svg and PATH.png of a front; returns their paths. As for `draw`, it may be that none is made."""
-    try:
-        from gnomon.jobs.pareto.picture import draw_front
-    except ImportError:
-        tell(_MISSING)
-        return []
-    paths = [to.with_name(f"{to.name}{suffix}") for suffix in (".svg", ".png")]
-    try:
-        draw_front(document, paths)
-    except OSError as error:
-        tell(f"no picture: it cannot be written to {to.parent}: {error.strerror or error}")
-        return []
-    return [str(path) for path in paths]
+    """Write PATH.svg and PATH.png of a front; returns their paths."""
+    from gnomon.jobs.pareto.picture import front_spec
+
+    return _written(front_spec(document), _both(to), tell)
 
 
 def draw_evaluation(evaluation: dict[str, Any], to: Path, tell: Callable[[str], None]) -> list[str]:
-    """Write PATH.svg and PATH.png of an estimator's evaluation; returns their paths. As for `draw`, it may be none."""
-    try:
-        from gnomon.jobs.estimator.picture import evaluation_picture
-    except ImportError:
-        tell(_MISSING)
+    """Write PATH.svg and PATH.png of an estimator's evaluation; returns their paths."""
+    from gnomon.jobs.estimator.picture import evaluation_spec
+
+    return _written(evaluation_spec(evaluation), _both(to), tell)
+
+
+def _both(path: Path) -> list[Path]:
+    return [path.with_name(f"{path.name}{suffix}") for suffix in (".svg", ".png")]
+
+
+def _written(spec: Mapping[str, Any] | None, paths: Sequence[Path], tell: Callable[[str], None]) -> list[str]:
+    from gnomon.report.render import write
+
+    if spec is None:
         return []
     try:
-        return [str(path) for path in evaluation_picture(evaluation, to)]
+        write(spec, paths)
+    except RuntimeMissingError as error:
+        tell(f"{error}. Install it with: {error.hint}")
+        return []
     except OSError as error:
-        tell(f"no picture: it cannot be written to {to.parent}: {error.strerror or error}")
+        tell(f"no picture: it cannot be written to {paths[0].parent}: {error.strerror or error}")
         return []
+    return [str(path) for path in paths]

@@ -30,7 +30,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ncnn": ("ncnn>=1.0.20250503", *_ONNX),
     "executorch": ("executorch==1.5.1", "torch>=2.13,<2.14"),
     "pytorch": ("torch>=2.6",),
-    "plot": ("matplotlib>=3.9",),
+    "plot": ("vl-convert-python>=1.9,<2",),
     "search": ("pymoo>=0.6.1",),
     "space": _SPACE,
     "huggingface": (*_SPACE, "datasets>=4"),
