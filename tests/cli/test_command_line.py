@@ -25,7 +25,7 @@ from gnomon.report.page import Page
 from gnomon.session.request import Request
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("numpy", "scipy", "highspy", "matplotlib", "rich", "onnx", "onnxruntime", "openvino", "onert", "sqlite3")
+HEAVY = ("numpy", "scipy", "highspy", "vl_convert", "rich", "onnx", "onnxruntime", "openvino", "onert", "sqlite3")
 PROBLEM: dict[str, Any] = {
     "format": "gnomon-problem",
     "version": 1,

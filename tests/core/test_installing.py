@@ -33,7 +33,7 @@ def test_the_table_says_what_pyproject_says() -> None:
 
 
 def test_a_line_names_packages_for_the_python_that_is_asked() -> None:
-    assert install_line("plot", python="/a b/python") == "'/a b/python' -m pip install 'matplotlib>=3.9'"
+    assert install_line("plot", python="/a b/python") == "'/a b/python' -m pip install 'vl-convert-python>=1.9,<2'"
     assert install_line("pillow", "mlxtend", python="py") == "py -m pip install 'pillow>=10' mlxtend"
     assert install_line("onnx", "onnxruntime", python="py") == "py -m pip install 'onnx>=1.17' 'onnxruntime>=1.23'"
     assert pip_line(["a==1"]) == "python -m pip install a==1"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.cli.placement_kit import HOSTILE, placement, profiled
 from tests.jobs.solve.test_front_job import PROBLEM
+from tests.report.picture_kit import layers_of, told_in
 
 import gnomon
 from gnomon.errors import UsageError
@@ -108,11 +109,18 @@ def test_a_notebook_gets_text_html_and_a_chart() -> None:
     assert bundle["text/plain"] == repr(found)
     assert "<th>configuration</th>" in bundle["text/html"] and "onert:cpu" in bundle["text/html"]
     chart = json.loads(json.dumps(bundle[VEGA_LITE]))
-    values = chart["data"]["values"]
-    assert [row["label"] for row in values] == ["onert: plan", "onert:cpu", "onert:ruy (+cpu for 1 of 4)"]
-    assert values[0]["low"] <= values[0]["value"] <= values[0]["high"]
+    assert {"onert: plan", "onert:cpu", "onert:ruy (+cpu for 1 of 4)", "160 us [159, 162]"} <= set(told_in(chart))
     assert list(found._repr_mimebundle_(include={"text/html"})) == ["text/html"]
     assert VEGA_LITE not in found._repr_mimebundle_(exclude={VEGA_LITE})
+
+
+def test_the_chart_of_a_profile_has_each_configuration_with_its_interval() -> None:
+    found = profiled()
+    chart = found._repr_mimebundle_()[VEGA_LITE]
+    alive = [one for one in found.document()["columns"] if one["wall"] is not None]
+    assert {one["label"] for one in alive} <= set(told_in(chart))
+    bars = [row for layer in layers_of(chart) if layer["mark"]["type"] == "rect" for row in layer["data"]["values"]]
+    assert len(bars) == len(alive)
 
 
 def test_names_from_files_are_text_in_html() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.report.charts import Value, axis
-from gnomon.report.vega import intervals, scatter
+from gnomon.report.units import log_ticks
 
 NUMBERS = st.floats(1e-9, 1e9)
 
@@ -81,14 +79,9 @@ def test_an_end_that_is_not_known_is_at_the_value() -> None:
     assert Value(value=2.0, low=None, high=3.0).times(10) == Value(value=20.0, low=None, high=30.0)
 
 
-@given(st.lists(st.fixed_dictionaries({"label": st.just("a"), "value": ANY, "low": ANY, "high": ANY})))
-def test_bars_of_notebooks_hold_no_number_that_is_none(rows: list[dict[str, Any]]) -> None:
-    shown = json.loads(json.dumps(intervals(rows, "ms"), allow_nan=False))["data"]["values"]
-    assert [row["value"] for row in shown] == [row["value"] for row in rows if Value(value=row["value"]).known]
-
-
-@given(st.lists(st.fixed_dictionaries({"label": st.just("a"), "kind": st.just("b"), "x": ANY, "y": ANY, "x_low": ANY})))
-def test_points_of_notebooks_hold_no_number_that_is_none(rows: list[dict[str, Any]]) -> None:
-    shown = json.loads(json.dumps(scatter(rows, ("x", "y")), allow_nan=False))["data"]["values"]
-    assert all(math.isfinite(row["x"]) and math.isfinite(row["y"]) for row in shown)
-    assert len(shown) == sum(Value(value=row["x"]).known and Value(value=row["y"]).known for row in rows)
+@given(st.floats(1e-9, 1e9), st.floats(1.5, 1e12))
+def test_ticks_are_few_and_inside(low: float, factor: float) -> None:
+    ticks = log_ticks(low, low * factor)
+    assert len(ticks) <= 8
+    assert all(low <= tick <= low * factor for tick in ticks)
+    assert len(ticks) >= 2 or factor < 4

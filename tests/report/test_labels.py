@@ -1,57 +1,81 @@
-"""Labels of points: none covers another one or a point, and none is lost where there is room."""
+"""Labels of points and of lines: none covers another one or a point, and none is lost where there is room."""
 
 from __future__ import annotations
 
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("matplotlib")
-
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.text import Text
-
-from gnomon.report.plot import Label, label_points
+from gnomon.report.labels import EndLabel, Label, Placed, end_labels, named, place_labels, spread
+from gnomon.report.vega import Scale, text_width
 
 
-def drawn(points: list[tuple[float, float]], name: str = "cpu; ruy: Conv2D") -> list[Text]:
-    """The labels that were written for points in a square from 0 to 1."""
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.plot([x for x, _ in points], [y for _, y in points], "o")
-    axes.set_xlim(-0.1, 1.1)
-    axes.set_ylim(-0.1, 1.1)
-    figure.draw_without_rendering()
-    label_points(axes, [Label(at=at, mark=str(k + 1), name=name) for k, at in enumerate(points)])
-    figure.draw_without_rendering()
-    return list(axes.texts)
+def placed(points: list[tuple[float, float]], name: str = "cpu; ruy: Conv2D") -> list[Placed]:
+    """The labels of points in a rectangle of 700 by 400, where points are no nearer to its ends than 58 and 33."""
+    labels = [Label(at=(58 + 584 * x, 33 + 334 * y), mark=str(k + 1), name=name) for k, (x, y) in enumerate(points)]
+    return place_labels(labels, 700, 400)
 
 
 COORDINATE = st.floats(0, 1, allow_nan=False)
 
 
 @given(st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=12))
-@settings(max_examples=15)
-def test_no_label_covers_another(points: list[tuple[float, float]]) -> None:
-    boxes = [Text.get_window_extent(text) for text in drawn(points)]
-    for a, b in itertools.combinations(boxes, 2):
-        assert not a.overlaps(b)
+def test_no_label_covers_another_or_a_point(points: list[tuple[float, float]]) -> None:
+    found = placed(points)
+    for a, b in itertools.combinations([one.box for one in found], 2):
+        assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+    for one in found:
+        left, upper, right, lower = one.box
+        assert left >= 0 and upper >= 0 and right <= 700 and lower <= 400
+        for x, y in [(58 + 584 * x, 33 + 334 * y) for x, y in points]:
+            assert not (left < x < right and upper < y < lower)
 
 
 def test_a_lonely_point_has_its_whole_name_beside_it() -> None:
-    (text,) = drawn([(0.5, 0.5)])
-    assert text.get_text() == "1  cpu; ruy: Conv2D"
+    (one,) = placed([(0.5, 0.5)])
+    assert one.text == "1 cpu; ruy: Conv2D"
+    assert one.left and not one.far
 
 
 def test_points_on_one_spot_are_all_named() -> None:
-    texts = drawn([(0.5, 0.5), (0.5, 0.501), (0.501, 0.5)])
-    assert sorted(text.get_text()[0] for text in texts) == ["1", "2", "3"]
+    found = placed([(0.5, 0.5), (0.5, 0.501), (0.501, 0.5)])
+    assert sorted(one.text[0] for one in found) == ["1", "2", "3"]
 
 
 def test_what_has_no_room_for_its_name_keeps_its_mark() -> None:
-    texts = drawn([(0.0, 0.5), (1.0, 0.5)], name="n" * 120)
-    assert [text.get_text() for text in texts][-1] == "2"
+    assert [one.text for one in placed([(0.0, 0.5), (1.0, 0.5)], name="n" * 120)][-1] == "2"
+
+
+def test_a_point_without_a_name_is_not_covered_and_not_named() -> None:
+    named = Label(at=(100, 100), mark="1", name="n")
+    beside = Label(at=(118, 88), mark="", name="")
+    (one,) = place_labels([named, beside], 700, 400)
+    assert one.text == "1 n"
+    assert (one.x, one.y) != (109, 88)
+
+
+@given(st.lists(st.tuples(st.floats(0, 300), st.integers(1, 2)), min_size=1, max_size=7))
+def test_labels_at_line_ends_cover_neither_each_other_nor_the_title(labels: list[tuple[float, int]]) -> None:
+    wanted, lines = zip(*labels, strict=True)
+    middles = spread(wanted, lines, 300.0)
+    order = sorted(range(len(labels)), key=lambda k: (wanted[k], k))
+    ends = [(middles[k] - 14 * lines[k] / 2, middles[k] + 14 * lines[k] / 2) for k in order]
+    assert ends[-1][1] <= 300.0 + 1e-9
+    assert all(below[1] <= above[0] + 1e-9 for below, above in itertools.pairwise(ends))
+
+
+@pytest.mark.parametrize(("text", "least", "most"), [("", 0, 0), ("iiii", 9, 20), ("MMMM", 33, 60), ("模型", 22, 30)])
+def test_widths_are_about_those_of_letters(text: str, least: float, most: float) -> None:
+    assert least <= text_width(text) <= most
+
+
+def test_names_of_points_and_lines_have_places() -> None:
+    x, y = Scale(low=0, high=10, length=400), Scale(low=1, high=100, length=300, kind="log")
+    both = named([Label(at=(5, 10), mark="1", name="one"), Label(at=(5, 11), mark="2", name="two")], x, y)
+    assert {row["text"] for layer in both for row in layer["data"]["values"] if "text" in row} == {"1 one", "2 two"}
+    ends = [EndLabel(at=(10, value), lines=("a", "b"), colour="red") for value in (50, 51, 1000)]
+    made = end_labels(ends, x, y)
+    heights = [row["y"] for layer in made for row in layer["data"]["values"] if "text" in row]
+    assert len(set(heights)) == 3 and all(1 <= height <= 100 for height in heights)

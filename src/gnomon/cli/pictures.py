@@ -5,16 +5,11 @@ A picture is not part of the answer: where none can be drawn, `tell` says why, a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.installing import install_line
-from gnomon.errors import GnomonError
-
-_NAMES = ("plan.svg", "plan.png")
-_MISSING = f"no picture: matplotlib is not installed. Install it with: {install_line('plot', python=sys.executable)}"
+from gnomon.errors import GnomonError, RuntimeMissingError
 
 Tell = Callable[[str], None]
 
@@ -23,11 +18,9 @@ def draw(document: dict[str, Any], folder: Path, tell: Tell) -> list[str]:
     """Write plan.svg and plan.png into the package's folder; returns their paths."""
 
     def made() -> list[Path]:
-        from gnomon.jobs.place.picture import draw_placement
+        from gnomon.jobs.place.picture import placement_spec
 
-        paths = [folder / name for name in _NAMES]
-        draw_placement(document, paths)
-        return paths
+        return _written(placement_spec(document), [folder / name for name in ("plan.svg", "plan.png")])
 
     return _drawn(made, folder, tell)
 
@@ -36,11 +29,9 @@ def draw_pareto(document: dict[str, Any], to: Path, tell: Tell) -> list[str]:
     """Write PATH.svg and PATH.png of a front; returns their paths."""
 
     def made() -> list[Path]:
-        from gnomon.jobs.pareto.picture import draw_front
+        from gnomon.jobs.pareto.picture import front_spec
 
-        paths = [to.with_name(f"{to.name}{suffix}") for suffix in (".svg", ".png")]
-        draw_front(document, paths)
-        return paths
+        return _written(front_spec(document), _both(to))
 
     return _drawn(made, to.parent, tell)
 
@@ -49,9 +40,9 @@ def draw_evaluation(evaluation: dict[str, Any], to: Path, tell: Tell) -> list[st
     """Write PATH.svg and PATH.png of an estimator's evaluation; returns their paths."""
 
     def made() -> list[Path]:
-        from gnomon.jobs.estimator.picture import evaluation_picture
+        from gnomon.jobs.estimator.picture import evaluation_spec
 
-        return evaluation_picture(evaluation, to)
+        return _written(evaluation_spec(evaluation), _both(to))
 
     return _drawn(made, to.parent, tell)
 
@@ -73,11 +64,24 @@ def draw_overlay(
     return _drawn(made, folder, tell)
 
 
+def _both(path: Path) -> list[Path]:
+    return [path.with_name(f"{path.name}{suffix}") for suffix in (".svg", ".png")]
+
+
+def _written(spec: Mapping[str, Any] | None, paths: list[Path]) -> list[Path]:
+    from gnomon.report.render import write
+
+    if spec is None:
+        return []
+    write(spec, paths)
+    return paths
+
+
 def _drawn(made: Callable[[], Iterable[str | Path]], folder: Path, tell: Tell) -> list[str]:
     try:
         return [str(path) for path in made()]
-    except ImportError:
-        tell(_MISSING)
+    except RuntimeMissingError as error:
+        tell(f"{error}. Install it with: {error.hint}")
     except OSError as error:
         tell(f"no picture: it cannot be written to {folder}: {error.strerror or error}")
     except GnomonError as error:

@@ -31,7 +31,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "mnn": ("MNN>=3.6", *_ONNX),
     "executorch": ("executorch==1.5.1", "torch>=2.13,<2.14"),
     "pytorch": ("torch>=2.6",),
-    "plot": ("matplotlib>=3.9",),
+    "plot": ("vl-convert-python>=1.9,<2",),
     "search": ("pymoo>=0.6.1",),
     "space": _SPACE,
     "huggingface": (*_SPACE, "datasets>=4"),

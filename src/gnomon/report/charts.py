@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnomon.report.units import digits
+from gnomon.report import units
 
 _FAR = 20.0
 """An axis is logarithmic where the largest value is so many times the least."""
@@ -87,8 +87,8 @@ def axis(values: Sequence[Value], start: float, end: float, *, most: int = 6, ev
     else:
         room = 0.06 * (high - low) or abs(high) * 0.1 or 1.0
         low, high = max(0.0, low - room) if low >= 0 else low - room, high + room
-    steps = _decades(low, high, most) if logarithmic else _steps(low, high, most)
-    ticks = tuple(Tick(at=_place(v, low, high, start, end, logarithmic), text=_text(v)) for v in steps)
+    places = units.log_ticks(low, high, most) if logarithmic else units.steps(low, high, most)
+    ticks = tuple(Tick(at=_place(v, low, high, start, end, logarithmic), text=_text(v)) for v in places)
     return Axis(start=start, end=end, low=low, high=high, logarithmic=logarithmic, ticks=ticks)
 
 
@@ -103,21 +103,4 @@ def _place(value: float, low: float, high: float, start: float, end: float, loga
 def _text(value: float) -> str:
     if not value:
         return "0"
-    return f"{value:.1e}" if abs(value) < 1e-4 or abs(value) >= 1e6 else f"{float(digits(value)):g}"
-
-
-def _steps(low: float, high: float, most: int) -> list[float]:
-    raw = (high - low) / most
-    unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(k * unit for k in (1, 2, 2.5, 5, 10) if k * unit >= raw * (1 - 1e-9))
-    first = math.ceil(low / step - 1e-9)
-    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def _decades(low: float, high: float, most: int) -> list[float]:
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for steps in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
-        found = [m * 10.0**e for e in range(first, last + 1) for m in steps if low <= m * 10.0**e <= high]
-        if len(found) <= most:
-            return found
-    return found[:: math.ceil(len(found) / most)]
+    return f"{value:.1e}" if abs(value) < 1e-4 or abs(value) >= 1e6 else f"{float(units.digits(value)):g}"

@@ -1,13 +1,13 @@
-"""Numbers for people: three significant digits and a fitting unit."""
+"""Numbers for people: three significant digits and a fitting unit; round ones for axes."""
 
 from __future__ import annotations
 
 import math
 
 
-def digits(value: float) -> str:
-    """Three significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1230."""
-    if value == 0 or not math.isfinite(value):
+def digits(value: float | None) -> str:
+    """Three significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1230; "unknown" where it is not known."""
+    if value is None or value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "unknown"
     places = 2 - math.floor(math.log10(abs(value)))
     rounded = round(value, places)
@@ -51,6 +51,11 @@ def _scaled(seconds: float) -> tuple[float, str]:
         if size < 999.5 * factor:
             return (seconds / factor, unit) if size or unit == "us" else (0.0, "s")
     return seconds, "s"
+
+
+def millis(largest_s: float) -> tuple[float, str]:
+    """What to multiply seconds with for an axis that reaches so far, and the unit that makes of them."""
+    return next(((1 / f, u) for f, u in ((1e-6, "us"), (1e-3, "ms")) if largest_s < 999.5 * f), (1.0, "s"))
 
 
 def energy(joules: float | None) -> str:
@@ -116,3 +121,22 @@ def value(number: float | None, unit: str) -> str:
     if not unit:
         return small(number)
     return "-" if number is None else f"{digits(number)} {unit}"
+
+
+def steps(low: float, high: float, most: int) -> list[float]:
+    """Round numbers on a linear axis, about `most` of them."""
+    raw = (high - low) / most
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(k * unit for k in (1, 2, 2.5, 5, 10) if k * unit >= raw * (1 - 1e-9))
+    first = math.ceil(low / step - 1e-9)
+    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def log_ticks(low: float, high: float, most: int = 8) -> list[float]:
+    """Round numbers on a logarithmic axis, as many as there are up to `most`; of very many decades each some-th."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for between in ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
+        found = [m * 10.0**e for e in range(first, last + 1) for m in between if low <= m * 10.0**e <= high]
+        if len(found) <= most:
+            return found
+    return found[:: math.ceil(len(found) / most)]

@@ -29,7 +29,6 @@ from gnomon.errors import ProblemError, RuntimeMissingError
 from gnomon.spaces.cells.space import PARTS, State, TaggedNet, state_prefix
 from gnomon.spaces.layers import Layer, Shape, features_of
 from gnomon.spaces.unit import Net, shapes
-from gnomon.training.compiler import load_later
 
 
 def torch_package(task: str = "training a network") -> Any:
@@ -41,7 +40,6 @@ def torch_package(task: str = "training a network") -> Any:
             f"{task} needs the package torch, which cannot be loaded: {error}",
             hint=install_line("torch", python=sys.executable),
         ) from error
-    load_later()
     return torch
 
 

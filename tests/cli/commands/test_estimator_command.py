@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from tests.jobs.estimator.estimator_kit import kit, measured, save
+from tests.report.picture_kit import needs_drawing
 
 from gnomon.cli.commands.estimator import estimator
 from gnomon.errors import GnomonError, InfeasibleError, ProblemError, UsageError
@@ -286,7 +287,7 @@ def test_a_bound_that_is_none(bench: Bench, bound: str) -> None:
 
 
 def test_pictures_are_drawn_where_there_is_something_to_draw(bench: Bench) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
+    needs_drawing()
     to = bench.folder / "picture"
     made = bench.fit("--picture", to)
     assert made["pictures"] == [f"{to}.svg", f"{to}.png"]

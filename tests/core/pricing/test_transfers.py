@@ -275,7 +275,7 @@ def test_what_a_crossing_takes_that_no_step_shows_is_priced(seed: int) -> None:
     shown = replace(real, bring_s=((0.0, 0.0),), fetch_s=((0.0, 0.0),))
     movable = set(range(1, len(graph.operators)))
     singles = [tuple(side if k in movable else HOME for k in range(len(graph.operators))) for side in (HOME, AWAY)]
-    runs = []
+    runs: list[PlacedRun] = []
     for sides in (*singles, *alternating(graph, movable), *random_sides(60, movable, 8, seed=1)):
         steps = tuple(
             Step(operators=(k,), time_s=float(shown.own_s[k, side]))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import random
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.picture_kit import layers_of, needs_drawing, told_in, words_in
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
-
-from gnomon.jobs.estimator.picture import draw_evaluation, evaluation_picture
-
-SVG = "{http://www.w3.org/2000/svg}"
+from gnomon.cli.pictures import draw_evaluation
+from gnomon.jobs.estimator.picture import evaluation_spec
 
 
 def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = True) -> dict[str, Any]:
@@ -46,15 +43,16 @@ def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = 
     }
 
 
-def drawn(found: dict[str, Any], folder: Path) -> tuple[str, list[str]]:
-    draw_evaluation(found, [folder / "p.svg"])
-    text = (folder / "p.svg").read_text(encoding="utf-8")
-    root = ElementTree.fromstring(text)  # noqa: S314 our own file
-    return text, ["".join(t.itertext()) for t in root.iter(f"{SVG}text")]
+def drawn(found: dict[str, Any], to: Path) -> list[Path]:
+    needs_drawing()
+    told: list[str] = []
+    paths = draw_evaluation(found, to, told.append)
+    assert told == []
+    return [Path(path) for path in paths]
 
 
 def test_it_says_what_it_shows(tmp_path: Path) -> None:
-    _, words = drawn(evaluation(), tmp_path)
+    words = words_in(drawn(evaluation(), tmp_path / "p")[0])
     told = " ".join(words)
     assert "Mean error 5.0 %, 99 % within 10 %, rank 0.950 (10 folds)" in told
     assert "The noise of measuring alone: mean error 1.0 %" in told
@@ -69,7 +67,7 @@ def test_it_says_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (evaluation_picture(evaluation(), tmp_path / name) for name in ("a.b", "c"))
+    first, second = (drawn(evaluation(), tmp_path / name) for name in ("a.b", "c"))
     assert [path.name for path in first] == ["a.b.svg", "a.b.png"]
     assert first[1].read_bytes().startswith(b"\x89PNG")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
@@ -85,16 +83,18 @@ def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
         ({"nets": 1, "units": 0, "curve": 0}, "in the 90 % interval: 1 nets", "predicted, ms"),
     ],
 )
-def test_what_there_is_not_is_not_drawn(tmp_path: Path, how: dict[str, Any], lacks: str, has: str) -> None:
-    _, words = drawn(evaluation(**how), tmp_path)
+def test_what_there_is_not_is_not_drawn(how: dict[str, Any], lacks: str, has: str) -> None:
+    words = told_in(evaluation_spec(evaluation(**how)))
     assert lacks not in words
     assert has in words
 
 
-def test_intervals_are_drawn_for_as_many_nets_as_can_be_told_apart(tmp_path: Path) -> None:
-    few, _ = drawn(evaluation(nets=400, units=0, curve=0), tmp_path)
-    many, _ = drawn(evaluation(nets=401, units=0, curve=0), tmp_path)
-    assert many.count("<path") < few.count("<path") - 300
+def test_intervals_are_drawn_for_as_many_nets_as_can_be_told_apart() -> None:
+    def rules(nets: int) -> int:
+        spec = evaluation_spec(evaluation(nets=nets, units=0, curve=0))
+        return sum(len(one["data"]["values"]) for one in layers_of(spec) if one["mark"]["type"] == "rule")
+
+    assert rules(401) < rules(400) - 300
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
@@ -102,20 +102,23 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     names = ("$x_{<&>}$", "\x1b[31mred\x00", "\u5358\u4f4d \u00fcnit", "x" * 4000, "%s %(a)d", "")
     for unit, name in zip(found["units"], names, strict=False):
         unit["unit"] = name
-    text, words = drawn(found, tmp_path)
-    assert "\x1b" not in text
+    path = drawn(found, tmp_path / "p")[0]
+    words = words_in(path)
+    assert "\x1b" not in path.read_text(encoding="utf-8")
     assert "$x_{<&>}$ (3)" in words
     assert max(map(len, words)) < 200
 
 
 @pytest.mark.parametrize(("factor", "unit"), [(1e-3, "us"), (1e4, "s")])
-def test_times_of_any_size_have_a_fitting_unit(tmp_path: Path, factor: float, unit: str) -> None:
+def test_times_of_any_size_have_a_fitting_unit(factor: float, unit: str) -> None:
     found = evaluation(nets=3, units=0, curve=0)
     for net in found["nets"]:
         net.update({name: value * factor for name, value in net.items()})
-    assert f"measured, {unit}" in drawn(found, tmp_path)[1]
+    assert f"measured, {unit}" in told_in(evaluation_spec(found))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no"):
-        evaluation_picture(evaluation(), tmp_path / "no" / "p")
+    needs_drawing()
+    told: list[str] = []
+    assert draw_evaluation(evaluation(), tmp_path / "no" / "p", told.append) == []
+    assert "no picture: it cannot be written" in told[0]

@@ -19,10 +19,11 @@ from tests.jobs.test_job_documents import FOUND
 from gnomon.jobs.html.blocks import Chart, Point, in_rows, scattered
 from gnomon.jobs.html.page import page
 from gnomon.jobs.html.pictures import pictures
-from gnomon.jobs.pareto.chart import front_chart
-from gnomon.jobs.place.chart import configurations_chart
+from gnomon.jobs.pareto.picture import front_spec
 from gnomon.jobs.place.document import place_document
+from gnomon.jobs.place.picture import placement_spec, profile_spec, rows_of
 from gnomon.report.charts import Value
+from gnomon.report.plain import finite
 
 NO_NUMBER = re.compile(r"nan|inf|None", re.IGNORECASE)
 SHAPES = {"path", "circle", "text", "svg", "rect", "g", "line"}
@@ -78,7 +79,7 @@ def test_charts_leave_out_what_is_not_known(document: dict[str, Any]) -> None:
             if isinstance(part, Chart):
                 assert all(math.isfinite(v) for m in part.marks for d in (m.x, m.y) for v in (d.at, d.low, d.high))
                 assert not [way for way, _ in part.ways if NO_NUMBER.search(way)]
-    drawn = {"gnomon-pareto": front_chart, "gnomon-place": configurations_chart, "gnomon-profile": configurations_chart}
+    drawn = {"gnomon-pareto": front_spec, "gnomon-place": placement_spec, "gnomon-profile": profile_spec}
     if document["format"] in drawn:
         json.dumps(drawn[document["format"]](document), allow_nan=False)
 
@@ -98,6 +99,5 @@ def test_a_configuration_without_a_time_is_no_bar(value: float | None) -> None:
     made = place_document(placement())
     ran = [one for one in made["contenders"] if one["measured"]]
     ran[0][("cpu" if made["clock"] == "cpu" else "measured")]["median_s"] = value
-    chart = configurations_chart(made)
-    assert chart is not None
-    assert ran[0]["label"] not in [row["label"] for row in chart["data"]["values"]]
+    assert placement_spec(made) is not None
+    assert ran[0]["label"] not in [row.label for row in rows_of(finite(made))]

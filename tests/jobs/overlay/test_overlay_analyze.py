@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.jobs.tune.tunekit import hand_made
+from tests.report.picture_kit import needs_drawing
 
 from gnomon.api import tune as api
 from gnomon.cli.main import run
@@ -165,7 +166,7 @@ def test_pictures_have_the_interval_of_each_point(tmp_path: Path) -> None:
     (row,) = found.document()["layers"]
     chosen = series["configurations"].index(series["chosen"])
     assert ends.metric[:, chosen].tolist() == [row["M_low"], row["M_high"]]
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
+    needs_drawing()
     from gnomon.jobs.overlay.picture import layer_pictures
 
     for path in layer_pictures(found.document(), found.series(), tmp_path / "pictures", ("svg",)):

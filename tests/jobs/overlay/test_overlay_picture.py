@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
-
+from tests.report.picture_kit import needs_drawing, words_in
 from tests.report.tuning_kit import HOSTILE, analyze, chosen, measured, proved
 
 from gnomon.core.overlay.confidence import Spread
@@ -22,15 +18,13 @@ from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.jobs.overlay.layer_drawing import _asides, bins_of, series_of
 from gnomon.jobs.overlay.network_drawing import rows_of
 from gnomon.jobs.overlay.picture import layer_pictures, network_picture
-from gnomon.report.plot import LOOKS, _spread, log_ticks, plain
 
-SVG = "{http://www.w3.org/2000/svg}"
 DOCUMENT = analyze(layers=[])
 
 
-def words_in(path: Path | str) -> list[str]:
-    root = ElementTree.fromstring(Path(path).read_text(encoding="utf-8"))  # noqa: S314 our own file
-    return ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+@pytest.fixture(autouse=True)
+def drawing() -> None:
+    needs_drawing()
 
 
 def drawn(folder: Path, series: dict[str, Any], name: str = "conv") -> dict[str, str]:
@@ -116,11 +110,6 @@ def test_lines_stand_side_by_side_about_their_rank() -> None:
         assert _asides(lines, 61) == [0.0] * lines
 
 
-def test_every_device_differs_without_colour_too() -> None:
-    assert len({str(look.dash) for look in LOOKS}) == len(LOOKS)
-    assert len({look.marker for look in LOOKS}) == len(LOOKS)
-
-
 @pytest.mark.parametrize(("devices", "count"), [(1, 5), (6, 61), (7, 101), (2, 60)])
 def test_any_size_is_drawn(tmp_path: Path, devices: int, count: int) -> None:
     told = drawn(tmp_path, measured(devices, count))
@@ -191,7 +180,7 @@ def test_names_can_neither_leave_the_folder_nor_break_the_file(tmp_path: Path) -
 
 
 def test_layers_with_like_names_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnomon.report.plot.write", lambda draw, path: None)  # their names are all that is looked at
+    monkeypatch.setattr("gnomon.report.render.write", lambda spec, paths: None)  # their names are all that is looked at
     names = ("a/b", "a:b", "A?b", "a_b")
     made = layer_pictures(DOCUMENT, {name: measured(2, 3) for name in names}, tmp_path, ("svg",))
     assert len({path.lower() for path in made}) == 2 * len(names)
@@ -239,27 +228,6 @@ def test_stretches_cover_every_rank_once(count: int, most: int, logarithmic: boo
     assert widths.min() >= min(least, count)
     assert len(bins.places) == len(widths)
     assert ((bins.places > bins.edges[:-1]) & (bins.places <= bins.edges[1:])).all()
-
-
-@given(st.floats(1e-9, 1e9), st.floats(1.5, 1e12))
-def test_ticks_are_few_and_inside(low: float, factor: float) -> None:
-    ticks = log_ticks(low, low * factor)
-    assert len(ticks) <= 8
-    assert all(low <= tick <= low * factor for tick in ticks)
-    assert len(ticks) >= 2 or factor < 4
-
-
-@given(st.lists(st.tuples(st.floats(0, 300), st.floats(8, 30)), min_size=1, max_size=7))
-def test_labels_at_line_ends_cover_neither_each_other_nor_the_title(labels: list[tuple[float, float]]) -> None:
-    wanted, heights = zip(*sorted(labels), strict=True)
-    placed = _spread(wanted, heights, 300.0)
-    ends = [(middle - height / 2, middle + height / 2) for middle, height in zip(placed, heights, strict=True)]
-    assert ends[-1][1] <= 300.0 + 1e-9
-    assert all(below[1] <= above[0] + 1e-9 for below, above in itertools.pairwise(ends))
-
-
-def test_numbers_of_axes_have_no_exponent() -> None:
-    assert [plain(value) for value in (0.0, 0.25, 1.5, 10_000.0, float("inf"))] == ["0", "0.25", "1.5", "10 000", ""]
 
 
 def test_the_network_is_relative_to_each_devices_own_best(tmp_path: Path) -> None:
@@ -339,14 +307,11 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         network_picture(analyze(), tmp_path / "none" / "n.svg")
 
 
-def test_without_matplotlib_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("report.plot", "jobs.overlay.layer_drawing", "jobs.overlay.network_drawing"):
-        monkeypatch.delitem(sys.modules, f"gnomon.{name}", raising=False)
-        monkeypatch.delattr(f"gnomon.{name}", raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+def test_without_vl_convert_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(RuntimeMissingError) as caught:
         layer_pictures(DOCUMENT, {"conv": measured(2, 3)}, tmp_path)
-    assert "matplotlib>=3.9" in str(caught.value.hint)
+    assert "vl-convert-python>=1.9,<2" in str(caught.value.hint)
     with pytest.raises(RuntimeMissingError):
         network_picture(analyze(), tmp_path / "n.svg")
 

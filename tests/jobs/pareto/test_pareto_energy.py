@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from tests.agent.energykit import AMD, RAILS, SAMPLED, build, constant_draw
 from tests.bad_days.livekit import add_circle
+from tests.report.picture_kit import told_in
 
 from gnomon.core.sample import Run, Samples
 from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.devices.job import check_devices
 from gnomon.jobs.pareto.document import pareto_document
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.picture import draw_front
+from gnomon.jobs.pareto.picture import front_spec
 from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.report import pareto_report, value
 from gnomon.jobs.pareto.search import Plan
@@ -160,8 +161,9 @@ def test_the_front_of_a_machine_that_draws_the_same_always(request_on: Any, tmp_
     page = io.StringIO()
     pareto_report(document, Page(page))
     assert re.search(r"\d (uJ|mJ) ", page.getvalue())
-    draw_front(document, [tmp_path / "front.svg"])
-    assert "energy, " in (tmp_path / "front.svg").read_text()
+    spec = front_spec(document)
+    assert spec is not None
+    assert any(told.startswith("energy, ") for told in told_in(spec))
     assert found.lived is not None
     with SqliteStore.open(tmp_path / "record.sqlite") as store:
         (event,) = store.query(EventQuery(campaign=found.lived.campaign, name="energy"))

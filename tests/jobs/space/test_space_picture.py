@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
-
 from tests.jobs.space.kits.space_kit import front, hostile, network, profile, published, selection, validation
+from tests.report.picture_kit import needs_drawing, words_in
 
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.jobs.space.picture import draw_pictures, front_picture, selection_picture
@@ -20,14 +17,13 @@ from gnomon.jobs.space.points import choice_of, pairs_of, points_of
 from gnomon.jobs.space.profiling.look import looked_files
 from gnomon.report.plain import SEVERAL
 
-SVG = "{http://www.w3.org/2000/svg}"
 NONE: dict[str, Any] = {"selection": None, "validation": None}
 ALL = {"selection": selection(), "validation": validation()}
 
 
-def words_in(path: Path) -> list[str]:
-    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))  # noqa: S314 our own file
-    return ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+@pytest.fixture(autouse=True)
+def drawing() -> None:
+    needs_drawing()
 
 
 def test_there_is_one_picture_a_file(tmp_path: Path) -> None:
@@ -177,14 +173,11 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         selection_picture(profile(), selection(), tmp_path / "none" / "c.svg")
 
 
-def test_without_matplotlib_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("report.plot", "jobs.space.drawing"):
-        monkeypatch.delitem(sys.modules, f"gnomon.{name}", raising=False)
-        monkeypatch.delattr(f"gnomon.{name}", raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(RuntimeMissingError, match="matplotlib is not installed") as caught:
+def test_without_vl_convert_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(RuntimeMissingError, match="vl-convert-python is not installed") as caught:
         draw_pictures(profile(), NONE, tmp_path)
-    assert "matplotlib>=3.9" in caught.value.hint
+    assert "vl-convert-python>=1.9,<2" in caught.value.hint
 
 
 def test_files_of_a_profile_are_read_if_they_are_there(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_what_gnomon_requires_for_a_search(circle: Path) -> None:
     onert = [runtime for runtime in all_runtimes()[0] if runtime.name == "onert"]
     plain = {text.partition(">")[0] for text in requirements_of(asked_of(circle), onert)}
     assert {"click", "highspy", "numpy", "packaging", "rich", "tomlkit"} <= plain
-    assert not plain & {"onert", "onnx", "pymoo", "pytest", "matplotlib"}
+    assert not plain & {"onert", "onnx", "pymoo", "pytest", "vl-convert-python"}
     evolutionary = asked_of(circle, others=(Plan(name="nsga2"),))
     assert {text.partition(">")[0] for text in requirements_of(evolutionary, onert)} == plain | {"pymoo"}
 

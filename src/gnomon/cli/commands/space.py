@@ -158,7 +158,7 @@ def profile(config: Path, profile_dir: Path, html: Path | None, **values: Any) -
     help="The config with the choice filled in.  [default: PROFILE/output.yaml]",
 )
 @_OWN_BLOCKS
-@click.option("--picture", type=_PATH, metavar="FILE", help="Draw the choice, as .svg or .png.")
+@click.option("--picture", type=_PATH, metavar="FILE", help="Draw the choice, as .svg, .png or .pdf.")
 @gone("--stability-prior", "--inertia", hint="Leave it out: the measurements alone decide.")
 @gone(
     "--threshold", hint="Give --max-fraction; how often each primitive is on the front is in the report and in --json."
@@ -217,7 +217,7 @@ _PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_de
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each.")
 @_OWN_DATA
 @_OWN_BLOCKS
-@click.option("--picture", type=_PATH, metavar="FILE", help="Draw the front, as .svg or .png.")
+@click.option("--picture", type=_PATH, metavar="FILE", help="Draw the front, as .svg, .png or .pdf.")
 @place_options
 @http_options
 @bench_options

@@ -3,156 +3,158 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from gnomon.report import units
 from gnomon.report.plain import shorten
-from gnomon.report.plot import millis, new_figure, write
+from gnomon.report.vega import (
+    FAT_CROSS,
+    GRID,
+    Key,
+    Scale,
+    Spec,
+    bars,
+    cut,
+    drawn,
+    legend,
+    line,
+    line_key,
+    picture,
+    point_key,
+    points,
+    scale_of,
+    view,
+)
 
 # Okabe and Ito's colours, which stay apart for people who are colour-blind; marks tell them apart in print.
-_IN, _OUT, _SECOND, _BAND = "#0072B2", "#D55E00", "#009E73", "#e4e4e4"
+_IN, _OUT, _SECOND = "#0072B2", "#D55E00", "#009E73"
 _UNITS = 12
 _MOST_BARS = 400
 """Of more nets the intervals would be a grey wall: their points alone are drawn."""
 
-
-def evaluation_picture(evaluation: dict[str, Any], path: Path) -> list[Path]:
-    """Draw PATH.svg and PATH.png of an evaluation's document; returns both. The same document gives the same bytes.
-
-    Raises OSError where a file cannot be written.
-    """
-    paths = [path.with_name(f"{path.name}{suffix}") for suffix in (".svg", ".png")]
-    draw_evaluation(evaluation, paths)
-    return paths
+_SIDE, _SMALL, _TIGHT = 430, 160, {"labelFontSize": 10.5, "titleFontSize": 11.5}
 
 
-def draw_evaluation(evaluation: dict[str, Any], paths: Sequence[Path]) -> None:
-    """Draw into files whose suffix says how (.svg, .png). Raises OSError where a file cannot be written."""
-    for path in paths:
-        write(lambda: _figure(evaluation), path, font_size=9.0)
-
-
-def _figure(evaluation: dict[str, Any]) -> Figure:
-    figure = new_figure(6.2, 11.5)
-    grid = figure.add_gridspec(2, 2, width_ratios=(1.1, 1))
-    _draw_nets(figure.add_subplot(grid[:, 0]), evaluation)
-    upper, lower = figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1])
+def evaluation_spec(evaluation: dict[str, Any]) -> Spec:
+    """The picture of an evaluation's document as a specification of Vega-Lite."""
+    beside: list[Spec] = []
     if evaluation["units"]:
-        _draw_units(upper, evaluation)
-    else:
-        _draw_residuals(upper, evaluation)
+        beside.append(_units(evaluation))
     if len(evaluation["curve"]) > 1:
-        _draw_curve(lower, evaluation)
-    elif evaluation["units"]:
-        _draw_residuals(lower, evaluation)
+        beside += [_residuals(evaluation)] * (not evaluation["units"]) + _curve(evaluation)
     else:
-        lower.remove()
+        beside.append(_residuals(evaluation))
     scores, ceiling = evaluation["scores"], evaluation["ceiling"]
-    title = f"Mean error {_percent(scores['mean_error'])}, {units.share(scores['within_10'])} within 10 %, "
-    title += f"rank {scores['spearman']:.3f} ({evaluation['how']})"
+    title = [f"Mean error {_percent(scores['mean_error'])}, {units.share(scores['within_10'])} within 10 %, "]
+    title[0] += f"rank {scores['spearman']:.3f} ({evaluation['how']})"
     if ceiling:
-        title += f"\nThe noise of measuring alone: mean error {_percent(ceiling['mean_error'])}, "
-        title += f"{units.share(ceiling['within_10'])} within 10 %, rank {ceiling['spearman']:.3f}"
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
-    return figure
+        noise = f"mean error {_percent(ceiling['mean_error'])}, {units.share(ceiling['within_10'])} within 10 %"
+        title.append(f"The noise of measuring alone: {noise}, rank {ceiling['spearman']:.3f}")
+    both = [{"vconcat": made, "align": "none"} for made in (_nets(evaluation), beside)]
+    return picture([{"hconcat": both, "align": "none", "spacing": 26}], title)
 
 
-def _draw_nets(axes: Any, evaluation: dict[str, Any]) -> None:
+def _nets(evaluation: dict[str, Any]) -> list[Spec]:
     """Predicted against measured, with intervals, in the band of 10 %."""
     nets, nominal = evaluation["nets"], units.share(evaluation["scores"]["nominal"])
-    scale, unit = millis(max(max(net["measured_s"], net["mean_s"]) for net in nets))
-    values = [net[name] * scale for net in nets for name in ("measured_s", "mean_s")]
-    low, high = min(values), max(values)
-    room = 0.06 * (high - low) or 0.1 * high
-    ends = [max(0.0, low - room), high + room]
-    band = {"color": _BAND, "linewidth": 0, "zorder": 0}
-    axes.fill_between(ends, [0.9 * e for e in ends], [1.1 * e for e in ends], label="within 10 %", **band)
-    axes.plot(ends, ends, color="black", linewidth=0.8, zorder=1, label="predicted as measured")
-    held = [net["low_s"] <= net["measured_s"] <= net["high_s"] for net in nets]
-    looks = ((True, "o", _IN, f"in the {nominal} interval"), (False, "X", _OUT, "outside of it"))
-    for inside, marker, colour, label in looks:
-        own = [net for net, is_in in zip(nets, held, strict=True) if is_in == inside]
+    factor, unit = units.millis(max(max(net["measured_s"], net["mean_s"]) for net in nets))
+    values = [net[name] * factor for net in nets for name in ("measured_s", "mean_s")]
+    scale = scale_of(values, _SIDE)
+    scale = Scale(low=max(0.0, scale.low), high=scale.high, length=_SIDE)
+    low, high = scale.low, scale.high
+    corners = sorted(one for one in (low, low / 0.9, high / 1.1, high) if low <= one <= high)
+    band = [{"x": e, "y": max(low, 0.9 * e), "y2": min(high, 1.1 * e)} for e in corners]
+    layers = [drawn("area", band, color=GRID), line([(low, low), (high, high)], "black", strokeWidth=1)]
+    keys = [
+        Key(text="within 10 %", looks=(("rect", {"fill": GRID}),)),
+        line_key("predicted as measured", "black", strokeWidth=1),
+    ]
+    for inside in (True, False):
+        own = [net for net in nets if (net["low_s"] <= net["measured_s"] <= net["high_s"]) == inside]
         if own:
-            x, y = ([net[name] * scale for net in own] for name in ("measured_s", "mean_s"))
-            bars = None
+            look: dict[str, Any] = {"shape": "circle", "colour": _IN, "size": 7}
+            if not inside:
+                look = {"shape": FAT_CROSS, "colour": _OUT, "size": 9}
             if len(nets) <= _MOST_BARS:
-                down = [(net["mean_s"] - net["low_s"]) * scale for net in own]
-                bars = [down, [(net["high_s"] - net["mean_s"]) * scale for net in own]]
-            axes.errorbar(
-                x,
-                y,
-                yerr=bars,
-                fmt=marker,
-                color=colour,
-                markersize=5 if inside else 7,
-                elinewidth=0.7,
-                alpha=0.8,
-                zorder=3 if inside else 4,
-                label=f"{label}: {len(own)} net{'' if len(own) == 1 else 's'}",
-            )
-    axes.set_xlim(*ends)
-    axes.set_ylim(*ends)
-    axes.set_aspect("equal")
-    axes.set_xlabel(f"measured, {unit}")
-    axes.set_ylabel(f"predicted, {unit}")
+                layers += cut(bars(_ends(own, factor), "y", look["colour"], caps=0, strokeWidth=1), scale, scale)
+            rows = [{"x": net["measured_s"] * factor, "y": net["mean_s"] * factor} for net in own]
+            layers.append(points(rows, **look, opacity=0.85))
+            told = f"in the {nominal} interval" if inside else "outside of it"
+            keys.append(point_key(f"{told}: {len(own)} net{'' if len(own) == 1 else 's'}", **look))
+    plot = view(layers, scale.axis(f"measured, {unit}"), scale.axis(f"predicted, {unit}"), (_SIDE, _SIDE))
     # Above the axes, where no point and no interval can be.
-    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, fontsize=8.5)
+    return [legend(keys, columns=2), plot]
 
 
-def _draw_units(axes: Any, evaluation: dict[str, Any]) -> None:
+def _ends(nets: Sequence[dict[str, Any]], factor: float) -> list[tuple[float, float, float, float]]:
+    names = ("measured_s", "mean_s", "low_s", "high_s")
+    made = [[net[name] * factor for name in names] for net in nets]
+    return [(x, y, low, high) for x, y, low, high in made]
+
+
+def _units(evaluation: dict[str, Any]) -> Spec:
     """By how much nets that hold a unit are predicted too long, for the units where that is clearest."""
-    shown = evaluation["units"][:_UNITS][::-1]
-    for place, unit in enumerate(shown):
-        value, low, high = (100 * unit[name] for name in ("mean", "low", "high"))
-        clear = low > 0 or high < 0
-        axes.plot([low, high], [place, place], color=_OUT if clear else _IN, linewidth=1.2, zorder=2)
-        axes.plot(value, place, "D" if clear else "o", color=_OUT if clear else _IN, markersize=4.5, zorder=3)
-    axes.axvline(0, color="black", linewidth=0.8, zorder=1)
-    axes.set_yticks(range(len(shown)), [f"{_brief(u['unit'])} ({u['nets']})" for u in shown], fontsize=6.5)
-    axes.set_ylim(-0.7, len(shown) - 0.3)
-    axes.set_xlabel("nets with this unit (how many): predicted too long by, %", fontsize=8.5)
+    shown = evaluation["units"][:_UNITS]
+    rows = [(place, *(100 * unit[name] for name in ("mean", "low", "high"))) for place, unit in enumerate(shown)]
+    x = scale_of([0.0, *(end for row in rows for end in row[1:])], _SIDE - 60)
+    y = Scale(low=len(shown) - 0.4, high=-0.6, length=18 * len(shown) + 10)
+    layers = [drawn("rule", [{"x": 0, "y": y.low, "y2": y.high}], color="black", strokeWidth=1)]
+    for clear, shape, colour in ((False, "circle", _IN), (True, "diamond", _OUT)):
+        own = [row for row in rows if (row[2] > 0 or row[3] < 0) == clear]
+        layers += bars([(mean, place, low, high) for place, mean, low, high in own], "x", colour, caps=0)
+        layers.append(points([{"x": mean, "y": place} for place, mean, _, _ in own], shape, colour, size=7))
+    names = [
+        {"x": x.low, "y": k, "text": f"{shorten(u['unit'].replace('BatchNormalization', 'BN'), 40)} ({u['nets']})"}
+        for k, u in enumerate(shown)
+    ]
+    layers.append(drawn("text", names, align="right", dx=-6, fontSize=10))
+    title = "nets with this unit (how many): predicted too long by, %"
+    return view(layers, x.axis(title, **_TIGHT), y.axis(None), (x.length, y.length))
 
 
-def _draw_residuals(axes: Any, evaluation: dict[str, Any]) -> None:
+def _residuals(evaluation: dict[str, Any]) -> Spec:
     """What is left over by predicted size."""
     nets = evaluation["nets"]
-    scale, unit = millis(max(net["mean_s"] for net in nets))
-    x = [net["mean_s"] * scale for net in nets]
-    axes.axhspan(-10, 10, color=_BAND, linewidth=0, zorder=0)
-    axes.axhline(0, color="black", linewidth=0.8, zorder=1)
-    axes.plot(x, [100 * (net["mean_s"] / net["measured_s"] - 1) for net in nets], "o", color=_IN, markersize=3.5)
-    axes.set_xlabel(f"predicted, {unit}")
-    axes.set_ylabel("too long by, %")
+    factor, unit = units.millis(max(net["mean_s"] for net in nets))
+    rows = [{"x": net["mean_s"] * factor, "y": 100 * (net["mean_s"] / net["measured_s"] - 1)} for net in nets]
+    x = scale_of([row["x"] for row in rows], _SIDE - 60)
+    y = scale_of([-10, 10, *(row["y"] for row in rows)], _SMALL)
+    layers = [
+        drawn("rect", [{"x": x.low, "x2": x.high, "y": -10, "y2": 10}], fill=GRID),
+        drawn("rule", [{"x": x.low, "x2": x.high, "y": 0}], color="black", strokeWidth=1),
+        points(rows, "circle", _IN, size=5),
+    ]
+    axes = x.axis(f"predicted, {unit}", **_TIGHT), y.axis("too long by, %", **_TIGHT)
+    return view(layers, *axes, (x.length, y.length))
 
 
-def _draw_curve(axes: Any, evaluation: dict[str, Any]) -> None:
-    """The error on nets held out, against the number of samples that were fitted to."""
+def _curve(evaluation: dict[str, Any]) -> list[Spec]:
+    """The error on nets held out, against the number of samples that were fitted to, and what its lines mean."""
     curve = evaluation["curve"]
-    x = [spent["samples"] for spent in curve]
+    at = [spent["samples"] for spent in curve]
     errors = [100 * spent["mean_error"] for spent in curve]
     beyond = [100 * (1 - spent["within_10"]) for spent in curve]
-    axes.plot(x, errors, "o-", color=_IN, linewidth=1.2, markersize=4.5, label="mean error, %")
-    axes.plot(x, beyond, "s--", color=_SECOND, linewidth=1.2, markersize=4.5, label="nets off by more than 10 %, %")
-    if evaluation["ceiling"]:
-        noise = 100 * evaluation["ceiling"]["mean_error"]
-        axes.axhline(noise, color="black", linewidth=0.8, linestyle=":", label="mean error of measuring alone, %")
-    axes.set_xscale("symlog", linthresh=10)
-    ticks = [n for n in (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if n <= max(x)]
-    axes.set_xticks(ticks, [str(n) for n in ticks])
-    axes.minorticks_off()
-    axes.set_xlim(min(x) - 0.5, 1.08 * max(x))
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
-    axes.set_xlabel("nets fitted to, the first of the samples; all others held out")
-    axes.legend(frameon=False, fontsize=8.5)
-
-
-def _brief(unit: str) -> str:
-    return shorten(unit.replace("BatchNormalization", "BN"), 40)
+    ceiling = evaluation["ceiling"]
+    noise = None if not ceiling else 100 * ceiling["mean_error"]
+    x = Scale(low=min(at), high=1.06 * max(at), length=_SIDE - 60, kind="symlog", constant=5)
+    y = Scale(low=0, high=1.06 * max(*errors, *beyond, noise or 0.0, 1e-3), length=_SMALL)
+    dashed: dict[str, Any] = {"strokeDash": [6, 3]}
+    dotted: dict[str, Any] = {"strokeDash": [1.5, 2]}
+    layers, keys = [], []
+    for values, colour, shape, dash, told in (
+        (errors, _IN, "circle", {}, "mean error, %"),
+        (beyond, _SECOND, "square", dashed, "nets off by more than 10 %, %"),
+    ):
+        places = list(zip(at, values, strict=True))
+        layers += [line(places, colour, **dash), points([{"x": a, "y": b} for a, b in places], shape, colour, size=7)]
+        keys.append(line_key(told, colour, shape=shape, **dash))
+    if noise is not None:
+        layers.append(line([(x.low, noise), (x.high, noise)], "black", **dotted))
+        keys.append(line_key("mean error of measuring alone, %", "black", **dotted))
+    ticks = [n for n in (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if x.low <= n <= x.high]
+    title = "nets fitted to, the first of the samples; all others held out"
+    axes = x.axis(title, values=ticks, **_TIGHT), y.axis("%", tickCount=6, **_TIGHT)
+    return [view(layers, *axes, (x.length, y.length)), legend(keys, columns=1)]
 
 
 def _percent(value: float) -> str:

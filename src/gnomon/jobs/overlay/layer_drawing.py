@@ -1,4 +1,4 @@
-"""How the pictures of a layer are drawn: its configurations by time and by M. Needs matplotlib."""
+"""How the pictures of a layer are drawn: its configurations by time and by M."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gnomon.core.overlay.confidence import Spread
 from gnomon.jobs.tune.report import loss, many
+from gnomon.report import units
+from gnomon.report.labels import EndLabel, end_labels
 from gnomon.report.plain import shorten
-from gnomon.report.plot import (
-    BAND,
+from gnomon.report.vega import (
     CHOSEN,
     LOOKS,
-    MEAN,
-    EndLabel,
+    WIDTH,
     Look,
-    device_label,
-    end_labels,
-    loss_scale,
-    mark_choice,
-    millis,
-    new_figure,
-    rank_axis,
-    ratio_scale,
-    second_scale,
-    titled,
+    Scale,
+    Spec,
+    bars,
+    cut,
+    drawn,
+    line,
+    picture,
+    points,
+    reach,
+    second_axis,
+    sentences,
+    texts,
+    view,
+    whole,
 )
 
 Array = NDArray[np.float64]
@@ -204,158 +207,186 @@ def metric_title(series: LayerSeries, order: NDArray[np.intp]) -> str:
 
 
 _EACH = 60
-
-
 """Up to so many configurations each device's line goes through every one; of more it is a median of stretches."""
 
-
 _LOGARITHMIC = 100
-
-
 """From more configurations on ranks are drawn logarithmically: the best ones are what matters."""
 
-
 _BINS = 48
-
-
 _LEAST = 5
-
-
 """Of how many configurations a median is drawn at least: of fewer it would be no more than the dots."""
 
-
 _OF_STRETCH = 20
-
-
 """Of how many values a quantile of the band is drawn at least."""
 
-
 _BARS = 40
-
-
 """At how many ranks an interval is drawn, where there is not room for that of every one."""
 
-
 _ASIDE = 0.3
-
-
 """How far from its rank a device's line is drawn at most, so that intervals stand side by side."""
 
-
 _LARGE = 30
-
-
 """Up to which rank dots are large, since there are few of them on a logarithmic axis."""
 
-
 _DOTS = 300
-
-
 """Of how many configurations the single values are drawn as dots, behind the line of medians."""
 
+_FAR = 4.0
+"""A scale is logarithmic where the largest value is at least so many times the smallest."""
 
-_MEDIAN, _ENDS = "#A04000", "#4a7fa5"
-
+_THRESHOLD = 5.0
+"""Up to which loss in percent a scale with 0 is about linear."""
 
 _MOST_POINTS = 2000
-
-
 _KEPT = (0.1, 0.5, 0.9)
+_HEIGHT = 360
+_BAND, _MEDIAN, _ENDS = "#9ecae1", "#A04000", "#4a7fa5"
+_DEVICES = LOOKS[:6]
+"""How devices are drawn, the first one first; of more of them the others are a band."""
+
+_MEAN = Look(colour="black", shape="circle")
 
 
-_HEIGHT = 4.9
-
-
-def times_figure(series: LayerSeries) -> Figure | None:
-    """All configurations by time on the first device; None where none has a time there."""
-    order = series.by_time()
-    if not order.size:
-        return None
-    figure = new_figure(_HEIGHT)
-    axes = figure.subplots()
+def times_spec(series: LayerSeries, order: NDArray[np.intp]) -> Spec:
+    """The configurations by time on the first device, in this order."""
     count, first, values = len(order), device_name(series, 0), series.relative[order]
-    names = [device_label(device_name(series, k), series.theta_s[k]) for k in range(len(series.devices))]
-    logarithmic = count > _LOGARITHMIC
-    rank_axis(axes, count, logarithmic=logarithmic)
+    names = [(device_name(series, k), f"best {units.time(series.theta_s[k])}") for k in range(len(series.devices))]
     aside = _asides(len(names) - 1, count)
     if _few(series):
-        labels = _lines(axes, values, range(1, len(names)), names, aside)
+        layers, labels = _lines(values, range(1, len(names)), names, aside)
     else:
-        labels = _band(axes, values[:, 1:], logarithmic)
-    labels.append(_first_line(axes, values[:, 0], LOOKS[0], names[0]))
+        layers, labels = _band(values[:, 1:])
+    thick, label = _first_line(values[:, 0], _DEVICES[0], names[0])
+    layers, labels = [*layers, *thick], [*labels, label]
     rank = rank_of(series, order)
     ranks = _bar_ranks(count, rank)
     found = None if series.spread is None else series.spread(order[ranks].tolist())
+    alone = []
     if found is not None:
-        drawn = range(len(names) if _few(series) and count <= _EACH else 1)
         ends = found.times_s / series.theta_s
-        alone = [_bars(axes, ranks + 1 + (0, *aside)[k], ends[:, :, k], LOOKS[k]) for k in drawn]
+        for k in range(len(names) if _few(series) and count <= _EACH else 1):
+            some, bare = _bars(ranks + 1 + (0, *aside)[k], ends[:, :, k], _DEVICES[k])
+            layers += some
+            alone.append(bare)
     if rank:
-        mark_choice(axes, rank, choice_words(series, "chosen"))
-        _rings(axes, rank, values[rank - 1] if _few(series) else values[rank - 1, :1], LOOKS, (0, *aside))
-    ratio_scale(axes)
-    axes.set_ylabel("time, each device's own best = 1")
-    end_labels(axes, labels)
-    factor, unit = millis(float(series.theta_s[0] * values[-1, 0]))
-    second_scale(axes, series.theta_s[0] * factor, f"on {first}, {unit}")
-    bars = None if found is None else any(alone)
-    _ranks_label(axes, f"configurations, the fastest on {first} first", "there", series, count, bars)
-    titled(figure, times_title(series, order))
-    return figure
+        there = values[rank - 1] if _few(series) else values[rank - 1, :1]
+        layers += _rings(rank, there, _DEVICES, (0, *aside))
+    y = _ratio_scale(reach(layers, "y"))
+    label_of_x = _ranks_label(
+        f"configurations, the fastest on {first} first", "there", series, count, None if found is None else any(alone)
+    )
+    plot = _plot(series, count, rank, layers, labels, y, ("time, each device's own best = 1", label_of_x))
+    factor, unit = units.millis(float(series.theta_s[0] * values[-1, 0]))
+    plot = second_axis(plot, y, float(series.theta_s[0]) * factor, f"on {first}, {unit}")
+    return picture([plot], sentences(times_title(series, order)))
 
 
-def metric_figure(series: LayerSeries) -> Figure | None:
-    """All configurations by M, with what each device loses; None where none has a time on every device."""
-    order = series.by_metric()
-    if not order.size:
-        return None
-    figure = new_figure(_HEIGHT)
-    axes = figure.subplots()
+def metric_spec(series: LayerSeries, order: NDArray[np.intp]) -> Spec:
+    """The configurations by M, in this order, with what each device loses."""
     count, devices = len(order), len(series.devices)
     values = 100 * (series.relative[order] - 1)
-    logarithmic = count > _LOGARITHMIC
-    rank_axis(axes, count, logarithmic=logarithmic)
-    labels, lines = [], devices > 1 and _few(series)
+    layers: list[Spec] = []
+    labels: list[EndLabel] = []
+    lines = devices > 1 and _few(series)
     aside = _asides(devices, count)
     if lines:
-        names = [device_name(series, k) for k in range(devices)]
-        labels = _lines(axes, values, range(devices), names, aside)
+        names = [(device_name(series, k),) for k in range(devices)]
+        layers, labels = _lines(values, range(devices), names, aside)
     elif devices > 1:
-        labels = _band(axes, values, logarithmic)
+        layers, labels = _band(values)
     mean = values.mean(axis=1)
-    labels.append(_first_line(axes, mean, MEAN, "M" if devices == 1 else "mean loss\n(M: far left)"))
+    thick, label = _first_line(mean, _MEAN, ("M",) if devices == 1 else ("mean loss", "(M: far left)"))
+    layers, labels = [*layers, *thick], [*labels, label]
     rank = rank_of(series, order)
     ranks = _bar_ranks(count, rank)
     found = None if series.spread is None else series.spread(order[ranks].tolist())
+    alone = []
     if found is not None:
-        alone = [_bars(axes, ranks + 1.0, 100 * found.metric / devices, MEAN)]
+        held = [(ranks + 1.0, 100 * found.metric / devices, _MEAN)]
         for k in range(devices if lines and count <= _EACH else 0):
-            alone.append(_bars(axes, ranks + 1 + aside[k], 100 * found.regrets[:, :, k], LOOKS[k]))
+            held.append((ranks + 1 + aside[k], 100 * found.regrets[:, :, k], _DEVICES[k]))
+        for one in held:
+            some, bare = _bars(*one)
+            layers += some
+            alone.append(bare)
     if rank:
-        mark_choice(axes, rank, choice_words(series, "chosen"))
         there = [*(values[rank - 1] if lines else []), mean[rank - 1]]
-        _rings(axes, rank, there, [*LOOKS[: len(there) - 1], MEAN], [*aside[: len(there) - 1], 0])
-    loss_scale(axes)
-    axes.set_ylabel("lost against the device's own best, %")
-    end_labels(axes, labels)
-    second_scale(axes, devices / 100, "M, the sum of the losses")
-    bars = None if found is None else any(alone)
-    _ranks_label(axes, "configurations, the least M first", "on every device", series, count, bars)
-    titled(figure, metric_title(series, order))
-    return figure
+        layers += _rings(rank, there, [*_DEVICES[: len(there) - 1], _MEAN], [*aside[: len(there) - 1], 0])
+    y = _loss_scale(reach(layers, "y"))
+    label_of_x = _ranks_label(
+        "configurations, the least M first", "on every device", series, count, None if found is None else any(alone)
+    )
+    plot = _plot(series, count, rank, layers, labels, y, ("lost against the device's own best, %", label_of_x))
+    plot = second_axis(plot, y, devices / 100, "M, the sum of the losses")
+    return picture([plot], sentences(metric_title(series, order)))
+
+
+def _plot(
+    series: LayerSeries,
+    count: int,
+    rank: int,
+    layers: Sequence[Spec],
+    labels: Sequence[EndLabel],
+    y: Scale,
+    titles: tuple[str, Sequence[str]],
+) -> Spec:
+    """The plot of lines over ranks, with the names of the lines, and the choice at its rank."""
+    room = max(0.5, 0.015 * count)
+    x = Scale(low=1 - room, high=count + room, length=WIDTH)
+    if count > _LOGARITHMIC:
+        x = Scale(low=0.9, high=count * 1.04, length=WIDTH, kind="log")
+    ticks = units.log_ticks(1, count) if count > _LOGARITHMIC else whole(1, count, 10)
+    chosen = _choice(x, y, rank, choice_words(series, "chosen")) if rank else []
+    across = x.axis(titles[1], values=ticks)
+    more = {} if y.kind != "symlog" else {"values": [0.0, *units.log_ticks(_THRESHOLD, y.high)]}
+    inside = [*cut(layers, x, y), *chosen, *end_labels(labels, x, y)]
+    return view(inside, across, y.axis(titles[0], **more), (x.length, y.length))
+
+
+def _ratio_scale(values: Sequence[float]) -> Scale:
+    """The scale of times relative to the best by what is drawn: logarithmic where they are far apart."""
+    low, high = min(1.0, *values), max(1.0, *values)
+    if high / low > _FAR:
+        return Scale(low=low / 1.08, high=high * 1.15, length=_HEIGHT, kind="log")
+    room = max(0.05 * (high - low), 0.02)
+    return Scale(low=low - room, high=high + room, length=_HEIGHT)
+
+
+def _loss_scale(values: Sequence[float]) -> Scale:
+    """The scale of losses in percent by what is drawn: about linear at 0 and logarithmic above, if need be."""
+    low, high = min(values), max(values)
+    if low > 1 and high / low > _FAR:
+        return Scale(low=low / 1.15, high=high * 1.15, length=_HEIGHT, kind="log")
+    if high > 100:
+        least = -0.08 * _THRESHOLD
+        return Scale(low=least, high=high * 1.15, length=_HEIGHT, kind="symlog", constant=_THRESHOLD)
+    high = max(high, 1.0)
+    return Scale(low=-0.03 * high, high=1.06 * high, length=_HEIGHT)
+
+
+def _choice(x: Scale, y: Scale, rank: int, told: str) -> list[Spec]:
+    """A labelled vertical line at the rank of the choice; the label stands above the plot."""
+    place = x.place(rank) / x.length
+    side = "left" if place < 0.35 else "right" if place > 0.65 else "center"
+    rule = drawn("rule", [{"x": rank, "y": y.low, "y2": y.high}], color=CHOSEN, strokeWidth=1.4, strokeDash=[5, 3])
+    return [rule, *texts([{"x": rank, "y": y.high, "text": told}], align=side, dy=-9, fontSize=12, color=CHOSEN)]
 
 
 def _few(series: LayerSeries) -> bool:
     """Whether each device has a line of its own."""
-    return len(series.devices) <= len(LOOKS)
+    return len(series.devices) <= len(_DEVICES)
 
 
 def _lines(
-    axes: Any, values: Array, devices: Sequence[int], names: Sequence[str], aside: Sequence[float]
-) -> list[EndLabel]:
-    """A line for each of some devices, each a bit aside; returns their labels."""
-    made = [_device_line(axes, values[:, k], LOOKS[k], names[k], by) for k, by in zip(devices, aside, strict=False)]
-    return [label for label in made if label is not None]
+    values: Array, devices: Sequence[int], names: Sequence[tuple[str, ...]], aside: Sequence[float]
+) -> tuple[list[Spec], list[EndLabel]]:
+    """A line for each of some devices, each a bit aside, and their labels."""
+    layers, labels = [], []
+    for k, by in zip(devices, aside, strict=False):
+        made, label = _device_line(values[:, k], _DEVICES[k], names[k], by)
+        layers += made
+        labels += label
+    return layers, labels
 
 
 def _asides(lines: int, count: int) -> list[float]:
@@ -373,38 +404,52 @@ def _bar_ranks(count: int, rank: int) -> NDArray[np.intp]:
     return np.union1d(_sampled(count, count > _LOGARITHMIC, _BARS), [rank - 1] if rank else []).astype(np.intp)
 
 
-def _bars(axes: Any, places: NDArray[np.floating[Any]], ends: Array, look: Look) -> bool:
-    """Intervals as bars with caps; returns whether some have no width elsewhere than at 0, where one is sure."""
+def _bars(places: NDArray[np.floating[Any]], ends: Array, look: Look) -> tuple[list[Spec], bool]:
+    """Intervals as bars with caps; and whether some have no width elsewhere than at 0, where one is sure."""
     known = np.isfinite(ends).all(axis=0)
     wide = known & (ends[1] > ends[0])
-    low, high = ends[:, wide]
-    axes.vlines(places[wide], low, high, color=look.colour, linewidth=1.0, zorder=3.5)
-    for end in (low, high):
-        axes.plot(places[wide], end, linestyle="none", marker="_", markersize=4, color=look.colour, zorder=3.5)
-    return bool((known & ~wide & (ends[1] > 0)).any())
+    rows = [
+        (float(x), float(low), float(low), float(high))
+        for x, low, high in zip(places[wide], *ends[:, wide], strict=True)
+    ]
+    made = bars(rows, "y", look.colour, caps=5, strokeWidth=1.1)
+    return made, bool((known & ~wide & (ends[1] > 0)).any())
 
 
-def _device_line(axes: Any, values: Array, look: Look, name: str, aside: float) -> EndLabel | None:
-    """A device's values by rank; of many the medians of stretches, before dots of single ones."""
+def _device_line(values: Array, look: Look, name: tuple[str, ...], aside: float) -> tuple[list[Spec], list[EndLabel]]:
+    """A device's values by rank; of many the medians of stretches, before dots of single ones. And its label."""
     count = len(values)
     logarithmic = count > _LOGARITHMIC
-    style = {"color": look.colour, "linestyle": look.dash, "marker": look.marker, "linewidth": 1.4}
+    made = []
     if count <= _EACH:
         places, heights = np.arange(1.0, count + 1) + aside, values
-        axes.plot(places, heights, markersize=4, zorder=3, **style)
+        marks = _places(places, heights)
     else:
         bins = bins_of(count, _BINS, logarithmic=logarithmic, least=_LEAST)
         places, heights = bins.places, bins.of(values, (0.5,))[0]
         dots = _sampled(count, logarithmic, _DOTS)
-        dot: dict[str, Any] = {"linestyle": "none", "marker": look.marker, "color": look.colour, "mew": 0, "zorder": 1}
-        for some, size, alpha in ((dots[dots < _LARGE], 3.5, 0.6), (dots[dots >= _LARGE], 2.2, 0.35)):
-            axes.plot(some + 1, values[some], markersize=size, alpha=alpha, **dot)
-        axes.plot(places, heights, markersize=5, markevery=4, zorder=3, **style)
+        for some, size, opacity in ((dots[dots < _LARGE], 5, 0.6), (dots[dots >= _LARGE], 3, 0.35)):
+            rows = _rows(_places(some + 1, values[some]))
+            made.append(points(rows, look.shape, look.colour, size=size, strokeWidth=0, opacity=opacity))
+        marks = _places(places[::4], heights[::4])
+    style = {"strokeDash": list(look.dash), "strokeWidth": 1.8}
+    made += [
+        line(_places(places, heights), look.colour, **style),
+        points(_rows(marks), look.shape, look.colour, size=6),
+    ]
     known = np.flatnonzero(np.isfinite(heights))
     if not known.size:
-        return None
+        return made, []
     last = known[-1]
-    return EndLabel(at=(float(places[last]), float(heights[last])), text=name, colour=look.colour)
+    return made, [EndLabel(at=(float(places[last]), float(heights[last])), lines=name, colour=look.colour)]
+
+
+def _places(x: Array | NDArray[np.intp], y: Array) -> list[tuple[float, float | None]]:
+    return [(float(a), float(b) if np.isfinite(b) else None) for a, b in zip(x, y, strict=True)]
+
+
+def _rows(places: Sequence[tuple[float, float | None]]) -> list[Spec]:
+    return [{"x": x, "y": y} for x, y in places if y is not None]
 
 
 def _sampled(count: int, logarithmic: bool, most: int) -> NDArray[np.intp]:
@@ -415,33 +460,37 @@ def _sampled(count: int, logarithmic: bool, most: int) -> NDArray[np.intp]:
     return np.unique(np.round(places).astype(np.intp))
 
 
-def _band(axes: Any, values: Array, logarithmic: bool) -> list[EndLabel]:
-    """Many devices: the middle 80 % of their values as a band, and the median."""
+def _band(values: Array) -> tuple[list[Spec], list[EndLabel]]:
+    """Many devices: the middle 80 % of their values as a band, and the median; and their labels."""
     least = math.ceil(_OF_STRETCH / values.shape[1])
-    bins = bins_of(len(values), _BINS, logarithmic=logarithmic, least=least)
+    bins = bins_of(len(values), _BINS, logarithmic=len(values) > _LOGARITHMIC, least=least)
     low, middle, high = bins.of(values, _KEPT)
     places = bins.places.copy()
     places[0], places[-1] = 1, len(values)  # the band is of the whole axis
-    axes.fill_between(places, low, high, color=BAND, alpha=0.55, linewidth=0, zorder=1)
-    axes.plot(places, middle, color=_MEDIAN, linestyle=LOOKS[1].dash, linewidth=1.6, zorder=3)
     known = np.flatnonzero(np.isfinite(middle))
     if not known.size:
-        return []
+        return [], []
+    band = [{"x": float(places[k]), "y": float(low[k]), "y2": float(high[k])} for k in known]
+    style = {"strokeDash": list(LOOKS[1].dash), "strokeWidth": 2}
+    layers = [drawn("area", band, color=_BAND, opacity=0.55), line(_places(places, middle), _MEDIAN, **style)]
     last, there = known[-1], many(values.shape[1], "device")
-    return [
-        EndLabel(at=(places[last], high[last]), text="9 of 10 below", colour=_ENDS),
-        EndLabel(at=(places[last], middle[last]), text=f"median of\n{there}", colour=_MEDIAN),
-        EndLabel(at=(places[last], low[last]), text="1 of 10 below", colour=_ENDS),
-    ]
+    told = (
+        (high, ("9 of 10 below",), _ENDS),
+        (middle, ("median of", there), _MEDIAN),
+        (low, ("1 of 10 below",), _ENDS),
+    )
+    ends = [EndLabel(at=(float(places[last]), float(of[last])), lines=lines, colour=c) for of, lines, c in told]
+    return layers, ends
 
 
-def _first_line(axes: Any, values: Array, look: Look, name: str) -> EndLabel:
-    """The thick line that the configurations are sorted by."""
+def _first_line(values: Array, look: Look, name: tuple[str, ...]) -> tuple[list[Spec], EndLabel]:
+    """The thick line that the configurations are sorted by, and its label."""
     count = len(values)
     rows = np.arange(count) if count <= _MOST_POINTS else _thinned(count)
-    marker = look.marker if count <= _EACH else ""
-    axes.plot(rows + 1, values[rows], color=look.colour, linewidth=2.8, marker=marker, markersize=5, zorder=4)
-    return EndLabel(at=(count, float(values[-1])), text=name, colour=look.colour)
+    places = _places(rows + 1, values[rows])
+    marks = _rows(places) if count <= _EACH else []
+    made = [line(places, look.colour, strokeWidth=3.4), points(marks, look.shape, look.colour, size=7)]
+    return made, EndLabel(at=(count, float(values[-1])), lines=name, colour=look.colour)
 
 
 def _thinned(count: int) -> NDArray[np.intp]:
@@ -451,17 +500,18 @@ def _thinned(count: int) -> NDArray[np.intp]:
     return np.unique(np.round(both).astype(np.intp))
 
 
-def _rings(
-    axes: Any, rank: int, values: Sequence[float] | Array, looks: Sequence[Look], aside: Sequence[float]
-) -> None:
+def _rings(rank: int, values: Sequence[float] | Array, looks: Sequence[Look], aside: Sequence[float]) -> list[Spec]:
     """Rings where the line of the choice meets the others, with each one's mark inside."""
-    ring: dict[str, Any] = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.5}
+    made = []
     for value, look, by in zip(values, looks, aside, strict=False):
-        axes.plot([rank + by], [value], color=CHOSEN, zorder=5, **ring)
-        axes.plot([rank + by], [value], marker=look.marker, markersize=5, color=look.colour, zorder=6)
+        if np.isfinite(value):
+            at = [{"x": rank + by, "y": float(value)}]
+            ring = points(at, "circle", CHOSEN, size=13, fill="transparent", strokeWidth=1.8)
+            made += [ring, points(at, look.shape, look.colour, size=7)]
+    return made
 
 
-def _ranks_label(axes: Any, text: str, where: str, series: LayerSeries, count: int, bars: bool | None) -> None:
+def _ranks_label(text: str, where: str, series: LayerSeries, count: int, bars: bool | None) -> list[str]:
     """The x axis's label, with what the eye must know of how lines were drawn and what was left out.
 
     `bars` is None where no intervals are drawn, else whether some have no width.
@@ -478,5 +528,5 @@ def _ranks_label(axes: Any, text: str, where: str, series: LayerSeries, count: i
     left = len(series.configurations) - count
     if left:
         told.append(f"{left} without a time {where} skipped")
-    note = f"\n{textwrap.fill('; '.join(told), 96)}" if told else ""
-    axes.set_xlabel(f"{text}{' (logarithmic)' if count > _LOGARITHMIC else ''}{note}")
+    logarithmic = " (logarithmic)" if count > _LOGARITHMIC else ""
+    return [f"{text}{logarithmic}", *textwrap.wrap("; ".join(told), 96)]

@@ -7,15 +7,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
-
 from gnomon.jobs.overlay.report import Choices, measured_of, time_of
 from gnomon.jobs.tune.report import loss, many
 from gnomon.report import units
 from gnomon.report.plain import shorten
-from gnomon.report.plot import CHOSEN, log_ticks, new_figure, plain, titled
+from gnomon.report.vega import (
+    CHOSEN,
+    THIN_CROSS,
+    WIDTH,
+    Scale,
+    Spec,
+    bars,
+    drawn,
+    legend,
+    line_key,
+    picture,
+    point_key,
+    points,
+    sentences,
+    texts,
+    view,
+)
 
 _FAR = 3.0
 """From which ratio of the slowest to the fastest on the axis is logarithmic."""
@@ -35,17 +47,17 @@ class Kind:
     """How the times of a choice are drawn."""
 
     name: str
-    marker: str
+    shape: str
     colour: str
-    face: str
     offset: float
+    hollow: bool = False
 
 
 _KINDS = {
-    "own": Kind(name="its own best (= 1)", marker="D", colour="#0072B2", face="#0072B2", offset=0.22),
-    "overlay": Kind(name="the overlay's choice", marker="o", colour=CHOSEN, face=CHOSEN, offset=0.0),
-    "other": Kind(name="another device's best", marker="x", colour="#8C6D1F", face="none", offset=-0.22),
-    "untuned": Kind(name="untuned", marker="s", colour="#444444", face="white", offset=0.0),
+    "own": Kind(name="its own best (= 1)", shape="diamond", colour="#0072B2", offset=0.22),
+    "overlay": Kind(name="the overlay's choice", shape="circle", colour=CHOSEN, offset=0.0),
+    "other": Kind(name="another device's best", shape=THIN_CROSS, colour="#8C6D1F", offset=-0.22, hollow=True),
+    "untuned": Kind(name="untuned", shape="square", colour="#444444", offset=0.0, hollow=True),
 }
 
 
@@ -97,73 +109,70 @@ def _kind(device: str, choice: str) -> str:
     return "own" if choice == f"own:{device}" else "other"
 
 
-def network_figure(document: Mapping[str, Any]) -> Figure | None:
-    """The network's time on each device relative to its own best; None where nothing was measured.
+def network_spec(document: Mapping[str, Any]) -> Spec:
+    """The network's time on each device relative to its own best; something was measured.
 
     Where untuned is far off it has its own panel, so that the other intervals stay large enough to be seen.
     """
     rows = rows_of(document)
-    if not any(row.dots for row in rows):
-        return None
-    count = len(rows)
-    each = 0.46 if count <= 12 else 0.22 if count <= 40 else 0.15 if count <= _NAMED else 9.0 / count
-    figure = new_figure(1.7 + each * count)
-    panels = _panels(figure, rows)
-    small = max(0.35, min(1.0, each / 0.3))
-    for axes, kinds in panels:
-        for place, row in enumerate(rows):
-            _draw(axes, row, place, [dot for dot in row.dots if dot[0] in kinds], small=small)
-            if count <= _NAMED:
-                axes.axhline(place, color="#eeeeee", linewidth=0.7, zorder=-1)
-        _scale(axes, [dot for row in rows for dot in row.dots if dot[0] in kinds], few=len(kinds) == 1)
-        axes.set_ylim(count - 0.4 + 0.005 * count, -0.6 - 0.005 * count)
-    first, last = panels[0][0], panels[-1][0]
-    first.axvline(1, color="#0072B2", linewidth=0.8, zorder=0)
-    first.set_xlabel("time of the whole network, each device's own best = 1")
-    if last is not first:
-        last.set_xlabel("untuned (own scale)")
-        last.tick_params(axis="y", length=0)
-    _names(first, last, rows)
-    _legend(figure, rows)
-    titled(figure, _title(rows))
-    return figure
+    panels = _panels(rows)
+    made = [_panel(rows, kinds, first=kinds is panels[0], last=kinds is panels[-1]) for kinds in panels]
+    both = {"hconcat": made, "align": "none", "bounds": "flush", "spacing": 30}
+    return picture([both, _legend(rows)], sentences(_title(rows)))
 
 
-def _panels(figure: Figure, rows: Sequence[Row]) -> list[tuple[Any, tuple[str, ...]]]:
-    """The axes, each with the kinds that are drawn there."""
+def _panels(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The kinds that are drawn over one scale."""
     near = [value for row in rows for kind, value, _, _ in row.dots if kind != "untuned"]
     far = [value for row in rows for kind, value, _, _ in row.dots if kind == "untuned"]
     if not near or not far or min(far) < _FAR * max(near):
-        return [(figure.subplots(), tuple(_KINDS))]
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2.6, 1))
-    return [(left, ("own", "overlay", "other")), (right, ("untuned",))]
+        return [tuple(_KINDS)]
+    return [("own", "overlay", "other"), ("untuned",)]
 
 
-def _names(first: Any, last: Any, rows: Sequence[Row]) -> None:
-    """The devices' names left of the rows, and right of them what failed; of very many how many there are."""
-    count = len(rows)
-    if count > _NAMED:
-        first.set_yticks([])
-        first.set_ylabel(f"{count} devices, where the choice loses most first")
-        return
-    first.set_yticks(range(count), [_label(row) for row in rows], fontsize=9.5 if count <= 40 else 7)
-    first.tick_params(axis="y", length=0)
+def _panel(rows: Sequence[Row], kinds: Sequence[str], *, first: bool, last: bool) -> Spec:
+    """The dots of some kinds with their intervals, over one scale, a row a device."""
+    count, alone = len(rows), first and last
+    each = 44 if count <= 12 else 21 if count <= 40 else 14 if count <= _NAMED else 860 / count
+    y = Scale(low=count - 0.4 + 0.005 * count, high=-0.6 - 0.005 * count, length=each * count)
+    x = _scale([dot for row in rows for dot in row.dots if dot[0] in kinds], WIDTH if alone else 420 if first else 160)
+    layers = [] if count > _NAMED else [_lines(x, count)]
+    if first:
+        layers.append(drawn("rule", [{"x": 1, "y": y.low, "y2": y.high}], color="#0072B2", strokeWidth=1))
+    for name in kinds:
+        layers += _dots(rows, name, small=max(0.35, min(1.0, each / 28)))
+    if first and count <= _NAMED:
+        names = [{"x": x.low, "y": place, "text": _label(row)} for place, row in enumerate(rows)]
+        layers += texts(names, align="right", dx=-8, fontSize=12 if count <= 40 else 9)
+    if last and count <= _NAMED:
+        failed = {place: ", ".join(dict.fromkeys(row.failed)) for place, row in enumerate(rows) if row.failed}
+        layers += texts([{"x": x.high, "y": at, "text": f"failed: {told}"} for at, told in failed.items()], dx=8)
+    title = "time of the whole network, each device's own best = 1" if first else "untuned (own scale)"
+    most = 7 if first else 4
+    ticks = {"values": units.log_ticks(x.low, x.high, most)} if x.kind == "log" else {"tickCount": most}
+    up = {**y.axis(None), "axis": None}
+    if first and count > _NAMED:
+        up = y.axis(f"{count} devices, where the choice loses most first", values=[])
+    return view(layers, x.axis(title, **ticks), up, (x.length, y.length))
+
+
+def _lines(x: Scale, count: int) -> Spec:
+    rows = [{"x": x.low, "x2": x.high, "y": place} for place in range(count)]
+    return drawn("rule", rows, color="#eeeeee", strokeWidth=1)
+
+
+def _dots(rows: Sequence[Row], name: str, *, small: float) -> list[Spec]:
+    """The dots of a kind with their intervals."""
+    kind = _KINDS[name]
+    places, ends = [], []
     for place, row in enumerate(rows):
-        if row.failed:
-            text = f"failed: {', '.join(dict.fromkeys(row.failed))}"
-            where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
-            last.annotate(text, (1.02, place), va="center", fontsize=8, **where)
-
-
-def _draw(axes: Any, row: Row, place: int, dots: Sequence[Dot], *, small: float) -> None:
-    """A device's dots with their intervals."""
-    for name, value, low, high in dots:
-        kind, at = _KINDS[name], place - _KINDS[name].offset
-        if low is not None and high is not None:
-            ends = [min(low, value), max(value, min(high, _LONGEST_BAR * value))]
-            axes.plot(ends, [at, at], color=kind.colour, linewidth=1.6 * small, solid_capstyle="butt", zorder=2)
-        style: dict[str, Any] = {"marker": kind.marker, "color": kind.colour, "markerfacecolor": kind.face}
-        axes.plot([value], [at], linestyle="none", markersize=7 * small, zorder=3, **style)
+        at = place - kind.offset
+        for value, low, high in (dot[1:] for dot in row.dots if dot[0] == name):
+            places.append({"x": value, "y": at})
+            if low is not None and high is not None:
+                ends.append((value, at, min(low, value), max(value, min(high, _LONGEST_BAR * value))))
+    intervals = bars(ends, "x", kind.colour, caps=0, strokeWidth=2 * small)
+    return [*intervals, points(places, kind.shape, kind.colour, hollow=kind.hollow, size=9 * small)]
 
 
 def _label(row: Row) -> str:
@@ -173,8 +182,8 @@ def _label(row: Row) -> str:
     return f"{told}, {'' if row.own else 'fastest '}{units.time(row.one_s)}"
 
 
-def _scale(axes: Any, dots: Sequence[Dot], *, few: bool) -> None:
-    """Scale the x axis for some dots with their intervals; `few`: there is room for few numbers."""
+def _scale(dots: Sequence[Dot], length: float) -> Scale:
+    """The scale for some dots with their intervals."""
     ends = [
         end
         for _, value, low, high in dots
@@ -183,31 +192,17 @@ def _scale(axes: Any, dots: Sequence[Dot], *, few: bool) -> None:
     ]
     low, high = min(ends), max(ends)
     if high / low > _FAR:
-        axes.set_xscale("log")
-        axes.set_xlim(low / 1.06, high * 1.12)
-        axes.xaxis.set_major_locator(FixedLocator(log_ticks(low / 1.06, high * 1.12, most=4 if few else 8)))
-        axes.xaxis.set_minor_locator(NullLocator())
-    else:
-        room = max(0.06 * (high - low), 0.02 * low)
-        axes.set_xlim(low - room, high + room)
-        if few:
-            axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(FuncFormatter(plain))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+        return Scale(low=low / 1.06, high=high * 1.12, length=length, kind="log")
+    room = max(0.06 * (high - low), 0.02 * low)
+    return Scale(low=low - room, high=high + room, length=length)
 
 
-def _legend(figure: Figure, rows: Sequence[Row]) -> None:
-    there = [kind for kind in _KINDS if any(row.of(kind) is not None for row in rows)]
-    handles = []
-    for name in there:
-        kind = _KINDS[name]
-        style: dict[str, Any] = {"marker": kind.marker, "color": kind.colour, "markerfacecolor": kind.face}
-        handles.append(Line2D([], [], linestyle="none", markersize=7, **style))
-    names = [_KINDS[name].name for name in there]
+def _legend(rows: Sequence[Row]) -> Spec:
+    there = [kind for name, kind in _KINDS.items() if any(row.of(name) is not None for row in rows)]
+    keys = [point_key(one.name, one.shape, one.colour, hollow=one.hollow) for one in there]
     if any(low is not None for row in rows for _, _, low, _ in row.dots):
-        handles.append(Line2D([], [], color="#444444", linewidth=1.6))
-        names.append("95 % interval")
-    figure.legend(handles, names, loc="outside lower left", ncols=5, frameon=False, fontsize=9)
+        keys.append(line_key("95 % interval", "#444444", strokeWidth=2))
+    return legend(keys, columns=3)
 
 
 def _title(rows: Sequence[Row]) -> str:

@@ -1,25 +1,42 @@
-"""The picture of a front: every sampled point, the front with its error bars, and what the search reached when."""
+"""The picture of a front: every sampled point, the front with its intervals, and what the search reached when."""
 
 from __future__ import annotations
 
 import itertools
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
 from gnomon.jobs.pareto.report import headline
 from gnomon.report import units
-from gnomon.report.plain import shorten
-from gnomon.report.plot import Label, label_points, millis, new_figure, write
+from gnomon.report.labels import Label, named
+from gnomon.report.plain import finite, shorten
+from gnomon.report.vega import (
+    CHOSEN,
+    LOOKS,
+    STAR,
+    WIDTH,
+    Key,
+    Scale,
+    Spec,
+    bars,
+    legend,
+    line,
+    line_key,
+    picture,
+    point_key,
+    points,
+    reach,
+    scale_of,
+    sentences,
+    view,
+    whole,
+)
 
 # Okabe and Ito's colours, which stay apart for people who are colour-blind; marks tell them apart in print.
-_SAMPLE, _FRONT, _BEHIND, _CHOSEN = "#999999", "#0072B2", "#E69F00", "#D55E00"
-_LINES = (("black", "-"), ("#0072B2", "--"), ("#D55E00", "-."), ("#009E73", ":"), ("#CC79A7", (0, (6, 1, 1, 1, 1, 1))))
+_SAMPLE, _FRONT = "#999999", "#0072B2"
+_HEIGHT = 400
 _FARTHEST = 5.0
 """How many times the front's largest value a sample may be to be drawn."""
 
@@ -33,28 +50,30 @@ _Places = tuple[float, float, "dict[str, int] | None"]
 """What to multiply the values of both axes with; and, where there is one objective alone, the place of each code."""
 
 
-def draw_front(document: dict[str, Any], paths: Sequence[Path]) -> None:
-    """Draw a pareto document into files whose suffix says how (.svg, .png). The same document gives the same bytes.
+def front_spec(document: dict[str, Any]) -> Spec | None:
+    """The picture of a pareto document as a specification of Vega-Lite; None where the front has no point.
 
-    The first two objectives are the axes; a single one is drawn over the evaluations. Raises OSError where a file
-    cannot be written.
+    The first two objectives are the axes; a single one is drawn over the evaluations.
     """
-    for path in paths:
-        write(lambda: _figure(document), path, font_size=9.0)
+    document = _known(_by_one_clock(finite(document)))
+    if not any(point["number"] is not None for point in document["points"]):
+        return None
+    plot, keys = _plot(document)
+    name = Path((document["model"] or {"path": document["source"]})["path"]).name
+    where = f" on {shorten(document['device'], 30)}" if document["device"] else ""
+    title = sentences(f"{shorten(name, 50)}{where}. {shorten(headline(document), 220)}")
+    return picture([legend(keys, columns=2), plot, *_volume(document)], title)
 
 
-def _figure(document: dict[str, Any]) -> Figure:
-    document = _by_one_clock(document)
-    figure = new_figure(7.2, 10.0)
-    if any(search["volume"] for search in document["searches"]):
-        upper, lower = figure.subplots(2, 1, height_ratios=(3.2, 1))
-        _draw_volume(lower, document)
-    else:
-        upper = figure.subplots()
-    labels = _draw_points(upper, document)
-    figure.draw_without_rendering()  # the layout, without which nobody knows what overlaps
-    label_points(upper, labels)
-    return figure
+def _known(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without the points and samples that have no place."""
+    points = [
+        p
+        for p in document["points"]
+        if p["estimates"] is None or all(e is not None and e["value"] is not None for e in p["estimates"])
+    ]
+    samples = [s | {"cost": None} if s["cost"] and None in s["cost"] else s for s in document["samples"]]
+    return document | {"points": points, "samples": samples}
 
 
 def _by_one_clock(document: dict[str, Any]) -> dict[str, Any]:
@@ -80,97 +99,80 @@ def _axis(document: dict[str, Any], number: int) -> tuple[float, str]:
     if objective["unit"] == "B":
         return 2.0**-20, f"{name}, MiB"
     if objective["unit"] in ("s", "J"):
-        scale, unit = millis(largest)
+        scale, unit = units.millis(largest)
         return scale, f"{name}, {unit.removesuffix('s')}{objective['unit']}"
     return 1.0, f"{name}, {objective['unit']}" if objective["unit"] else name
 
 
-def _draw_points(axes: Any, document: dict[str, Any]) -> list[Label]:
-    """The samples, the front and what is behind it; returns what the points are called, in order of rank."""
+def _plot(document: dict[str, Any]) -> tuple[Spec, list[Key]]:
+    """The samples, the front and what is behind it, and what their marks mean."""
     single = len(document["objectives"]) == 1
-    x_scale, x_label = (1.0, "evaluation") if single else _axis(document, 0)
-    y_scale, y_label = _axis(document, 0 if single else 1)
-    y_axis = 0 if single else 1
+    x_factor, x_title = (1.0, "evaluation") if single else _axis(document, 0)
+    y_factor, y_title = _axis(document, 0 if single else 1)
     order = {sample["code"]: k + 1 for k, sample in enumerate(document["samples"])}
-    samples = [(k + 1, s["cost"]) for k, s in enumerate(document["samples"]) if s["cost"] is not None]
-    within = _within(document)
-    costs = [(k, cost) for k, cost in samples if all(c <= most for c, most in zip(cost[:2], within, strict=False))]
-    sampled_x = [k if single else cost[0] * x_scale for k, cost in costs]
-    sampled_y = [cost[y_axis] * y_scale for _, cost in costs]
-    axes.plot(
-        sampled_x,
-        sampled_y,
-        ".",
-        color=_SAMPLE,
-        markersize=5,
-        zorder=1,
-        label=_sampled(document, beyond=len(samples) - len(costs)),
-    )
-    places = (x_scale, y_scale, order if single else None)
-    _draw_measured(axes, document, places)
+    places = (x_factor, y_factor, order if single else None)
+    all_samples = [(k + 1, s["cost"]) for k, s in enumerate(document["samples"]) if s["cost"] is not None]
+    most = _within(document)
+    near = [(k, cost) for k, cost in all_samples if all(c <= m for c, m in zip(cost[:2], most, strict=False))]
+    samples = [{"x": k if single else cost[0] * x_factor, "y": cost[0 if single else 1] * y_factor} for k, cost in near]
+    told = _sampled(document, beyond=len(all_samples) - len(near))
+    measured = [point for point in document["points"] if point["estimates"] is not None]
+    layers, keys = _measured(document, measured, places)
+    dots: dict[str, Any] = {"shape": "circle", "colour": _SAMPLE, "size": 4}
+    layers = [points(samples, **dots), *layers]
+    x, y = scale_of(reach(layers, "x"), WIDTH), _no_magnifying_glass(scale_of(reach(layers, "y"), _HEIGHT))
+    x = x if single else _no_magnifying_glass(x)
     if not single and len(document["objectives"]) == 2:
-        _stairs(axes, document, (x_scale, y_scale))
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    _no_magnifying_glass(axes, single)
-    name = Path((document["model"] or {"path": document["source"]})["path"]).name
-    where = f" on {shorten(document['device'], 30)}" if document["device"] else ""
-    title = f"{shorten(name, 50)}{where}. {shorten(headline(document), 220)}"
-    axes.figure.suptitle("\n".join(textwrap.wrap(title, 105)), x=0.01, ha="left", fontsize=10.5)
-    # Above the axes, where no point can be.
-    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.0, fontsize=8.5)
-
+        layers.append(_stairs(document, places))
     letters = iter(ascii_lowercase)
-    labels = []
-    for point in document["points"]:
-        if point["estimates"] is not None:
-            mark = str(point["number"]) if point["number"] is not None else next(letters, "")
-            labels.append(Label(at=_place(point, places), mark=mark, name=shorten(point["label"], 44)))
-    return labels
+    labels = [
+        Label(
+            at=_place(point, places),
+            mark=str(point["number"]) if point["number"] is not None else next(letters, ""),
+            name=shorten(point["label"], 44),
+        )
+        for point in measured
+    ]
+    numbers = {"values": whole(1, x.high)} if single else {}
+    plot = view([*layers, *named(labels, x, y)], x.axis(x_title, **numbers), y.axis(y_title), (x.length, y.length))
+    return plot, [point_key(told, **dots), *keys]
 
 
-def _no_magnifying_glass(axes: Any, single: bool) -> None:
-    for which in "y" if single else "xy":
-        low, high = getattr(axes, f"get_{which}lim")()
-        missing = _LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
-        if missing > 0:
-            getattr(axes, f"set_{which}lim")(low - missing / 2, high + missing / 2)
+def _no_magnifying_glass(scale: Scale) -> Scale:
+    missing = max(0.0, _LEAST_SPAN * max(abs(scale.low), abs(scale.high)) - (scale.high - scale.low))
+    return Scale(low=scale.low - missing / 2, high=scale.high + missing / 2, length=scale.length)
 
 
-def _draw_measured(axes: Any, document: dict[str, Any], places: _Places) -> None:
-    """The points with estimates: the front, what is behind it, the choice."""
-    groups: dict[str, list[dict[str, Any]]] = {"front": [], "behind": [], "chosen": []}
-    for point in document["points"]:
-        if point["estimates"] is None:
-            continue
+def _measured(
+    document: dict[str, Any], measured: Sequence[dict[str, Any]], places: _Places
+) -> tuple[list[Spec], list[Key]]:
+    """The points with estimates: what is behind the front, the front, the choice."""
+    groups: dict[str, list[dict[str, Any]]] = {"behind": [], "front": [], "chosen": []}
+    for point in measured:
         chosen = point["number"] is not None and point["number"] == document["chosen"]
         groups["chosen" if chosen else "front" if point["number"] is not None else "behind"].append(point)
     proved = f"the front, with 95 % intervals{_cut(document)}" if document["proved"] else "the front, as sampled"
-    looks = {
-        "behind": ("s", _BEHIND, "measured again and dominated", "none"),
-        "front": ("o", _FRONT, proved, _FRONT),
-        "chosen": ("*", _CHOSEN, "the choice", _CHOSEN),
+    looks: dict[str, tuple[str, dict[str, Any]]] = {
+        "behind": (
+            "measured again and dominated",
+            {"shape": "square", "colour": "#E69F00", "hollow": True},
+        ),
+        "front": (proved, {"shape": "circle", "colour": _FRONT}),
+        "chosen": ("the choice", {"shape": STAR, "colour": CHOSEN, "size": 20}),
     }
-    single = places[2] is not None
-    for kind, (marker, colour, label, face) in looks.items():
-        members = groups[kind]
-        if not members:
-            continue
-        where = [_place(point, places) for point in members]
-        axes.errorbar(
-            [x for x, _ in where],
-            [y for _, y in where],
-            xerr=None if single else _bars(members, 0, places[0]),
-            yerr=_bars(members, 0 if single else 1, places[1]),
-            fmt=marker,
-            color=colour,
-            markerfacecolor=face,
-            markersize=14 if marker == "*" else 7,
-            elinewidth=1.2,
-            capsize=2.5,
-            zorder=3,
-            label=label,
-        )
+    layers, keys = [], []
+    for kind, (told, look) in looks.items():
+        rows = [
+            {"x": x, "y": y, "told": shorten(point["label"], 80)}
+            for point in groups[kind]
+            for x, y in [_place(point, places)]
+        ]
+        if rows:
+            for along in "y" if places[2] is not None else "xy":
+                layers += bars(list(_intervals(groups[kind], along, places)), along, look["colour"])
+            layers.append(points(rows, **look))
+            keys.append(point_key(told, **look))
+    return layers, keys
 
 
 def _place(point: dict[str, Any], places: _Places) -> tuple[float, float]:
@@ -202,46 +204,48 @@ def _cut(document: dict[str, Any]) -> str:
     return f" (drawn to {_LONGEST_BAR:g} times a value at most)" if longer else ""
 
 
-def _bars(points: Sequence[dict[str, Any]], axis: int, scale: float) -> list[list[float]]:
-    """How far the error bars reach down and up; not at all where an interval is unknown, nor beyond thrice a value."""
-    down, up = [], []
-    for point in points:
-        found = point["estimates"][axis]
+def _intervals(
+    measured: Sequence[dict[str, Any]], along: str, places: _Places
+) -> Iterator[tuple[float, float, float, float]]:
+    """Places with the ends of their intervals: not at all where one is unknown, nor beyond thrice a value."""
+    objective, factor = (0, places[0]) if along == "x" else (0 if places[2] is not None else 1, places[1])
+    for point in measured:
+        found = point["estimates"][objective]
         value, low, high = found["value"], found["low"], found["high"]
-        down.append(0.0 if low is None else max(0.0, value - low) * scale)
-        up.append(0.0 if high is None else max(0.0, min(high, _LONGEST_BAR * value) - value) * scale)
-    return [down, up]
+        down = value if low is None else min(low, value)
+        up = value if high is None else max(value, min(high, _LONGEST_BAR * value))
+        if up > down:
+            yield (*_place(point, places), down * factor, up * factor)
 
 
-def _stairs(axes: Any, document: dict[str, Any], scales: tuple[float, float]) -> None:
+def _stairs(document: dict[str, Any], places: _Places) -> Spec:
     """The border of what the front dominates."""
     front = [[e["value"] for e in p["estimates"]] for p in document["points"] if p["number"] is not None]
     best: list[tuple[float, float]] = []
     for x, y in sorted(front):
         if not best or y < best[-1][1]:
             best.append((x, y))
-    if len(best) > 1:
-        x = [p[0] * scales[0] for p in best]
-        y = [p[1] * scales[1] for p in best]
-        axes.step(x, y, where="post", color=_FRONT, linewidth=0.8, linestyle="--", zorder=2)
+    steps = [(x * places[0], y * places[1]) for x, y in best] if len(best) > 1 else []
+    return line(steps, _FRONT, interpolate="step-after", strokeWidth=1, strokeDash=[5, 3])
 
 
-def _draw_volume(axes: Any, document: dict[str, Any]) -> None:
-    """What each search had reached after so many evaluations, all in one box."""
+def _volume(document: dict[str, Any]) -> list[Spec]:
+    """What each search had reached after so many evaluations, all in one box; nothing where no volume is known."""
     searches = document["searches"]
-    for search, (colour, line) in zip(searches, itertools.cycle(_LINES)):
-        volume = search["volume"]
+    most = max((len(search["volume"]) for search in searches), default=0)
+    if not most:
+        return []
+    layers, keys = [], []
+    for search, look in zip(searches, itertools.cycle(LOOKS)):
         told = f"{search['name']}, {units.duration(search['seconds'])}"
-        reached = [100 * share for share in volume]
+        reached = [100 * share for share in search["volume"]]
         # The last evaluation counts as much as any: its step is drawn too.
-        axes.step(
-            range(1, len(volume) + 2), [*reached, *reached[-1:]], where="post", color=colour, linestyle=line, label=told
-        )
-    most = max(len(search["volume"]) for search in searches)
-    axes.set_xlabel("evaluations" if len(searches) > 1 else f"evaluations ({told})")
-    axes.set_ylabel("hypervolume, %")
-    axes.set_xlim(1, most + 1)
-    axes.set_ylim(0, 102)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if len(searches) > 1:
-        axes.legend(frameon=False, loc="lower right", ncols=min(len(searches), 3), fontsize=8)
+        steps = list(enumerate([*reached, *reached[-1:]], 1))
+        style: dict[str, Any] = {"strokeDash": list(look.dash), "strokeWidth": 1.8}
+        layers.append(line(steps, look.colour, interpolate="step-after", **style))
+        keys.append(line_key(told, look.colour, **style))
+    x, y = Scale(low=1, high=most + 1, length=WIDTH), Scale(low=0, high=102, length=110)
+    title = "evaluations" if len(searches) > 1 else f"evaluations ({told})"
+    axes = x.axis(title, values=whole(1, most + 1)), y.axis("hypervolume, %", tickCount=4)
+    plot = view(layers, *axes, (x.length, y.length))
+    return [plot, legend(keys, columns=3)] if len(searches) > 1 else [plot]

@@ -129,7 +129,7 @@ class Pareto(Answer):
     dumpfile: Path | None = None
 
     document_by = "gnomon.jobs.pareto.document:pareto_document"
-    chart_by = "gnomon.jobs.pareto.chart:front_chart"
+    chart_by = "gnomon.jobs.pareto.picture:front_spec"
     main = "points"
 
     __repr__ = Answer.__repr__

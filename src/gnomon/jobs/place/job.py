@@ -117,7 +117,7 @@ class Profile(Answer):
     sustained: tuple[Sustained, ...] = ()
 
     document_by = "gnomon.jobs.place.document:profile_document"
-    chart_by = "gnomon.jobs.place.chart:configurations_chart"
+    chart_by = "gnomon.jobs.place.picture:profile_spec"
     main = "columns"
     columns_shown: ClassVar[Mapping[str, str]] = {
         "configuration": "label",
@@ -478,7 +478,7 @@ class Placement(Answer):
     threads: tuple[int, ...] = ()
 
     document_by = "gnomon.jobs.place.document:place_document"
-    chart_by = "gnomon.jobs.place.chart:configurations_chart"
+    chart_by = "gnomon.jobs.place.picture:placement_spec"
     main = "contenders"
     columns_shown: ClassVar[Mapping[str, str]] = {
         "configuration": "label",

@@ -11,14 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-
 from gnomon.report import units
-from gnomon.report.plain import clean, shorten
-from gnomon.report.plot import millis, new_figure, write
+from gnomon.report.plain import clean, finite, shorten
+from gnomon.report.vega import (
+    CHECK,
+    HATCHES,
+    UPRIGHT,
+    Key,
+    Scale,
+    Spec,
+    cut,
+    drawn,
+    hatched,
+    in_values,
+    legend,
+    picture,
+    sentences,
+    texts,
+    view,
+)
 
 _VISIBLE = 0.004
 """What is narrower than this share of the picture is drawn with its neighbour."""
@@ -73,7 +84,7 @@ class Row:
 def rows_of(document: dict[str, Any], *, most: int = 12) -> list[Row]:
     """The measured contenders of a place document: the best single, the others by their time, then the mixes."""
     sample = "cpu" if document["clock"] == "cpu" else "measured"
-    alive = [c for c in document["contenders"] if c["failure"] is None and c[sample] is not None]
+    alive = [c for c in document["contenders"] if c["failure"] is None and _timed(c[sample])]
     best, chosen = document["decision"]["best_single"], document["decision"]["chosen"]
     order = {"single": 1, "greedy": 2, "plan": 3}
     alive.sort(key=lambda c: (c["label"] != best, order[c["kind"]], c[sample]["median_s"]))
@@ -85,15 +96,23 @@ def rows_of(document: dict[str, Any], *, most: int = 12) -> list[Row]:
     return [_row(c, c[sample], longest_s * _VISIBLE, chosen=c["label"] == chosen) for c in kept]
 
 
+def _timed(summary: Mapping[str, Any] | None) -> bool:
+    """Whether a time is known that can be drawn."""
+    return summary is not None and summary["median_s"] is not None
+
+
 def _row(contender: dict[str, Any], measured: dict[str, Any], visible_s: float, *, chosen: bool) -> Row:
     assignment, times_s = contender["assignment"], [t or 0.0 for t in contender["operators_s"]]
-    own_s = sum(kernel["time_s"] for kernel in contender["kernels"] if not kernel["operators"])
-    rest_s = contender["unattributed_s"]
+    own_s = sum(kernel["time_s"] or 0.0 for kernel in contender["kernels"] if not kernel["operators"])
+    rest_s = contender["unattributed_s"] or 0.0
     totals = _totals(assignment, times_s)
     if not assignment or any(kernel["operators"] for kernel in contender["kernels"]):
         # One piece: a runtime that does not tell the model's operators apart, or a converted model, whose operators
         # the document does not list.
-        backend, drawn_s = (assignment or contender["configurations"])[0], contender["level_s"] - own_s - rest_s
+        backend, drawn_s = (
+            (assignment or contender["configurations"])[0],
+            (contender["level_s"] or 0.0) - own_s - rest_s,
+        )
         totals = {backend: (len(assignment), drawn_s)}
         assignment, times_s = [backend], [drawn_s]
     return Row(
@@ -106,7 +125,7 @@ def _row(contender: dict[str, Any], measured: dict[str, Any], visible_s: float, 
         low_s=measured["low_s"],
         high_s=measured["high_s"],
         # A part of a percent is noise of the two measurements and needs no remark.
-        scaled=contender["profiler_overhead_s"] > 0.01 * measured["median_s"],
+        scaled=(contender["profiler_overhead_s"] or 0.0) > 0.01 * measured["median_s"],
         totals=totals,
     )
 
@@ -180,125 +199,159 @@ def _totals(assignment: Sequence[str | None], times_s: Sequence[float]) -> dict[
 
 
 # Okabe and Ito's colours, which stay apart for people who are colour-blind; hatches tell them apart in print.
-_LOOKS = (
-    ("#56B4E9", ""),
-    ("#E69F00", "////"),
-    ("#009E73", "...."),
-    ("#CC79A7", "\\\\\\\\"),
-    ("#F0E442", "xxxx"),
-    ("#0072B2", "----"),
-    ("#D55E00", "++++"),
-    ("#999999", "oo"),
-)
-_REST = "#e4e4e4"
-_OWN = "#7a7a7a"
+_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#D55E00", "#999999")
+_OWN, _REST = "#7a7a7a", "#e4e4e4"
+_EDGE = {"stroke": "#303030", "strokeWidth": 0.5, "strokeOpacity": 0.5}
+_CHOICE = {"shape": CHECK, "size": 100, "stroke": "black", "strokeWidth": 2}
+_WIDTH, _EACH, _HALF = 520, 46, 0.28
 
 
-def draw_placement(document: dict[str, Any], paths: Sequence[Path]) -> None:
-    """Draw a place document into files whose suffix says how (.svg, .png). The same document gives the same bytes.
-
-    Raises OSError where a file cannot be written.
-    """
-    for path in paths:
-        write(lambda: _figure(document), path, font_size=9.0)
-
-
-def _figure(document: dict[str, Any]) -> Figure:
+def placement_spec(document: dict[str, Any]) -> Spec | None:
+    """The picture of a place document as a specification of Vega-Lite; None where nothing was measured."""
+    document = finite(document)
     rows = rows_of(document)
+    if not rows:
+        return None
     backends = list(dict.fromkeys(s.backend for row in rows for s in row.stretches))
-    looks = {name: _LOOKS[number % len(_LOOKS)] for number, name in enumerate(backends)}
+    looks = {name: (_COLOURS[k % len(_COLOURS)], HATCHES[k % len(HATCHES)]) for k, name in enumerate(backends)}
     longest_s = max(max(row.whole_s, row.measured_s, min(row.high_s or 0.0, 2 * row.measured_s)) for row in rows)
-    scale, unit = millis(longest_s)
-    figure = new_figure(1.5 + 0.62 * len(rows), 10.0)
-    axes = figure.add_subplot()
-    axes.spines["left"].set_visible(False)
-    for place, row in enumerate(rows):
-        _draw_row(axes, row, place, scale, looks)
-    axes.set_xlim(0, longest_s * scale * 1.02)
-    axes.set_ylim(len(rows) - 0.5, -0.62)
-    labels = [("\u2714 " if row.chosen else "") + _two_lines(row.label) for row in rows]
-    axes.set_yticks(range(len(rows)), labels=labels)
-    axes.tick_params(axis="y", length=0)
-    for text, row in zip(axes.get_yticklabels(), rows, strict=True):
-        text.set_fontweight("bold" if row.chosen else "normal")
+    factor, unit = units.millis(longest_s)
+    x = Scale(low=0, high=longest_s * factor * 1.02, length=_WIDTH)
+    y = Scale(low=len(rows) - 0.5, high=-0.5, length=_EACH * len(rows))
     clock = "CPU time" if document["clock"] == "cpu" else "wall time"
-    axes.set_xlabel(f"{clock} of one inference, {unit}: operators in execution order")
+    notes = ["Bars are of the fastest 20 % of calls, which nothing else interrupted."] * (document["clock"] == "wall")
+    if any(row.scaled for row in rows):
+        notes.append("Operators as traced, in proportion where the profiler itself takes time.")
     name = shorten(Path(document["model"]["path"]).name, 50)
     title = f"{name} on {shorten(document['device'], 30)}. {shorten(document['decision']['reason'], 200)}"
-    axes.set_title("\n".join(textwrap.wrap(title, 105)), loc="left", fontsize=10.5)
-    _legend(figure, looks, rows, wall=document["clock"] == "wall")
-    return figure
+    across = x.axis([f"{clock} of one inference, {unit}: operators in execution order", *notes])
+    layers = [*_bars(rows, factor, looks, x, y), *cut(_wholes(rows, factor), x, y), *_names(rows, x)]
+    plot = view(layers, across, y.axis(None), (x.length, y.length))
+    return picture([plot, legend(_keys(looks, rows), columns=2)], sentences(title))
 
 
-def _two_lines(label: str, width: int = 30) -> str:
+def profile_spec(document: dict[str, Any]) -> Spec | None:
+    """The configurations of a profile that ran, by their median; None where none did."""
+    document = finite(document)
+    clock = document["clock"]
+    alive = [(one["label"], one[clock]) for one in document["columns"] if _timed(one[clock])]
+    if not alive:
+        return None
+    alive.sort(key=lambda one: one[1]["median_s"])
+    factor, unit = units.millis(alive[-1][1]["median_s"])
+    bars = [
+        {"x": 0, "x2": found["median_s"] * factor, "y": k - _HALF, "y2": k + _HALF}
+        for k, (_, found) in enumerate(alive)
+    ]
+    ends = [
+        {"x": found["low_s"] * factor, "x2": found["high_s"] * factor, "y": k}
+        for k, (_, found) in enumerate(alive)
+        if found["low_s"] is not None and found["high_s"] is not None
+    ]
+    x = Scale(low=0, high=1.1 * bars[-1]["x2"], length=_WIDTH)
+    y = Scale(low=len(alive) - 0.5, high=-0.5, length=30 * len(alive))
+    labels = [{"x": 0, "y": k, "text": shorten(label, 44)} for k, (label, _) in enumerate(alive)]
+    times = [
+        {"x": x.high, "y": k, "text": _told(found["median_s"], found["low_s"], found["high_s"])}
+        for k, (_, found) in enumerate(alive)
+    ]
+    layers = [
+        drawn("rect", bars, fill=_COLOURS[0], **_EDGE),
+        *cut([drawn("rule", ends, color="black", strokeWidth=2.8)], x, y),
+        *texts(labels, align="right", dx=-8, fontSize=12),
+        *texts(times, dx=6, fontSize=12),
+    ]
+    title = f"{'CPU time' if clock == 'cpu' else 'wall time'} of one inference, {unit}, with 95 % intervals"
+    name = shorten(Path(document["model"]["path"]).name, 50)
+    plot = view(layers, x.axis(title), y.axis(None), (x.length, y.length))
+    return picture([plot], sentences(f"{name} on {shorten(document['device'], 30)}"))
+
+
+def _bars(rows: Sequence[Row], factor: float, looks: Mapping[str, tuple[str, str]], x: Scale, y: Scale) -> list[Spec]:
+    """The stretches of each backend, with borders where one operator ends, and what no operator took."""
+    made = []
+    for backend, (colour, hatch) in looks.items():
+        boxes = [
+            _box(place, s.start_s * factor, s.time_s * factor)
+            for place, row in enumerate(rows)
+            for s in row.stretches
+            if s.backend == backend
+        ]
+        pixels = [(x.place(b["x"]), _EACH * (b["y"] + 0.5), x.place(b["x2"]), _EACH * (b["y2"] + 0.5)) for b in boxes]
+        made += [drawn("rect", boxes, fill=colour, **_EDGE), *in_values(hatched(hatch, pixels), x, y)]
+    borders = [
+        {"x": at * factor, "y": place - _HALF, "y2": place + _HALF}
+        for place, row in enumerate(rows)
+        for s in row.stretches
+        for at in s.borders_s
+    ]
+    own = [_box(k, row.drawn_s * factor, row.own_s * factor) for k, row in enumerate(rows) if row.own_s > 0]
+    rest = [
+        _box(k, (row.drawn_s + row.own_s) * factor, row.rest_s * factor) for k, row in enumerate(rows) if row.rest_s > 0
+    ]
+    made += [drawn("rule", borders, color="white", strokeWidth=0.7)]
+    return [*made, drawn("rect", own, fill=_OWN), drawn("rect", rest, fill=_REST)]
+
+
+def _box(place: int, left: float, width: float) -> Spec:
+    return {"x": left, "x2": left + width, "y": place - _HALF, "y2": place + _HALF}
+
+
+def _wholes(rows: Sequence[Row], factor: float) -> list[Spec]:
+    """What was measured of each as a whole, with its interval."""
+    middles = [{"x": row.measured_s * factor, "y": place - 0.38, "y2": place + 0.38} for place, row in enumerate(rows)]
+    ends = [
+        {"x": row.low_s * factor, "x2": row.high_s * factor, "y": place}
+        for place, row in enumerate(rows)
+        if row.low_s is not None and row.high_s is not None
+    ]
+    return [
+        drawn("rule", middles, color="black", strokeWidth=1.8),
+        drawn("rule", ends, color="black", strokeWidth=2.8),
+    ]
+
+
+def _names(rows: Sequence[Row], x: Scale) -> list[Spec]:
+    """The labels left of the rows, and the times right of them; those of the choice are bold."""
+    made = []
+    for chosen, weight in ((False, "normal"), (True, "bold")):
+        own = [(place, row) for place, row in enumerate(rows) if row.chosen == chosen]
+        labels = [{"x": 0, "y": place, "text": _two_lines(row.label)} for place, row in own]
+        times = [{"x": x.high, "y": place, "text": _told(row.measured_s, row.low_s, row.high_s)} for place, row in own]
+        made += texts(labels, align="right", dx=-24, fontSize=12, fontWeight=weight)
+        made += texts(times, dx=6, fontSize=12, fontWeight=weight)
+    checks = [{"x": 0, "y": place} for place, row in enumerate(rows) if row.chosen]
+    return [*made, drawn("point", checks, xOffset=-13, **_CHOICE)]
+
+
+def _told(median_s: float, low_s: float | None, high_s: float | None) -> str:
+    ends = "" if low_s is None or high_s is None else units.interval(low_s, high_s, median_s)
+    return f"{units.time(median_s)} {ends}".strip()
+
+
+def _two_lines(label: str, width: int = 30) -> list[str]:
     """The label in at most two lines, the middle left out of longer ones."""
     text = clean(label)
     lines = textwrap.wrap(text, width)
-    return "\n".join(lines) if len(lines) < 3 else f"{text[: width - 2]}..\n{text[-width:]}"
+    return lines if len(lines) < 3 else [f"{text[: width - 2]}..", text[-width:]]
 
 
-def _draw_row(axes: Any, row: Row, place: int, scale: float, looks: dict[str, tuple[str, str]]) -> None:
-    for stretch in row.stretches:
-        colour, hatch = looks[stretch.backend]
-        axes.barh(
-            place,
-            stretch.time_s * scale,
-            left=stretch.start_s * scale,
-            height=0.56,
-            color=colour,
-            hatch=hatch,
-            edgecolor="#30303080",
-            linewidth=0.4,
-        )
-        axes.vlines([b * scale for b in stretch.borders_s], place - 0.28, place + 0.28, colors="white", linewidth=0.5)
-    left_s = row.drawn_s
-    for part_s, colour in ((row.own_s, _OWN), (row.rest_s, _REST)):
-        if part_s > 0:
-            axes.barh(place, part_s * scale, left=left_s * scale, height=0.56, color=colour, linewidth=0)
-        left_s += part_s
-    middle = row.measured_s * scale
-    axes.vlines(middle, place - 0.36, place + 0.36, colors="black", linewidth=1.4, zorder=4)
-    told = units.time(row.measured_s)
-    if row.low_s is not None and row.high_s is not None:
-        axes.hlines(place, row.low_s * scale, row.high_s * scale, colors="black", linewidth=2.2, zorder=4)
-        told += " " + units.interval(row.low_s, row.high_s, row.measured_s)
-    axes.annotate(
-        told,
-        (1.005, place),
-        xycoords=("axes fraction", "data"),
-        va="center",
-        ha="left",
-        fontweight="bold" if row.chosen else "normal",
-        annotation_clip=False,
-    )
-
-
-def _legend(figure: Figure, looks: dict[str, tuple[str, str]], rows: Sequence[Row], *, wall: bool) -> None:
+def _keys(looks: Mapping[str, tuple[str, str]], rows: Sequence[Row]) -> list[Key]:
     totals = next((row.totals for row in rows if row.chosen), {})
-    handles: list[Any] = []
-    labels: list[str] = []
+    keys = []
     for backend, (colour, hatch) in looks.items():
-        handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor="#30303080", linewidth=0.4))
         number, sum_s = totals.get(backend, (0, 0.0))
         operators = "operator" if number == 1 else "operators"
         used = f"{number} {operators}, {units.time(sum_s)}" if number else "not in the choice"
-        labels.append(f"{shorten(backend, 40)}: {used}")
+        look = (("rect", {"fill": colour, **_EDGE}),)
+        keys.append(Key(text=f"{shorten(backend, 40)}: {used}", looks=look, hatch=hatch))
     visible_s = 0.004 * max(row.measured_s for row in rows)
     for parts, colour, text in (
         ([row.own_s for row in rows], _OWN, "kernels of no operator"),
         ([row.rest_s for row in rows], _REST, "unattributed time"),
     ):
         if any(part_s > visible_s for part_s in parts):
-            handles.append(Patch(facecolor=colour))
-            labels.append(text)
-    handles.append(Line2D([], [], color="black", linewidth=1.4, marker="|", markersize=9, markeredgewidth=1.4))
-    labels.append("the whole, with 95 % interval")
-    handles.append(Line2D([], [], linestyle="none"))
-    labels.append("\u2714 the choice")
-    legend = figure.legend(handles, labels, loc="outside lower left", ncols=3, frameon=False, fontsize=8.5)
-    notes = ["Bars are of the fastest 20 % of calls, which nothing else interrupted."] if wall else []
-    if any(row.scaled for row in rows):
-        notes.append("Operators as traced, in proportion where the profiler itself takes time.")
-    if notes:
-        legend.set_title("\n".join(notes), FontProperties(size=8.5))
-        legend.set_alignment("left")
+            keys.append(Key(text=text, looks=(("rect", {"fill": colour}),)))
+    whole = (("rule", {"color": "black", "strokeWidth": 2.8}), ("point", {**_CHOICE, "shape": UPRIGHT}))
+    keys.append(Key(text="the whole, with 95 % interval", looks=whole))
+    return [*keys, Key(text="the choice", looks=(("point", _CHOICE),))]
