@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.drivers.tvm_models import layer_norm_net, needs_tvm, small_net, write_records
+from tests.tuning.cudakit import NAME, played, played_card  # noqa: F401
 
 from gnomon.core.overlay.records import (
     TunedDevice,
@@ -229,3 +230,20 @@ def test_tuned_outputs_are_those_of_onnx_runtime(tmp_path: Path) -> None:
     assert tuned.difference["relative"] < 1e-4
     # Each operator of the model is in one of its kernels, and those take what a call takes.
     assert sorted(index for kernel in tuned.kernels for index in kernel.operators) == list(range(11))
+
+
+@needs_tvm
+@pytest.mark.usefixtures("played_card")
+def test_a_device_with_a_card_says_so_and_takes_the_whole_model(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(small_net())
+    with LocalDevice() as device, AgentLink(device) as link:
+        said = link.ask({"tvm": {"do": "probe", "runtime": "tvm"}})["tvm"]
+        assert not isinstance(said, Failure), said
+        details = {name: value for name, value in said.items() if name not in ("version", "backends")}
+        probe = Probe(version=said["version"], backends=tuple(said["backends"]), details=details)
+        (card,) = Tvm().configurations(probe, Wish(backends=("cuda",)))
+        assert [one.name for one in card.accelerators] == [NAME]
+        support = Tvm().support(link.ask, placed(path), card)
+    assert support.failures == {}
+    assert support.operators == {"cuda": frozenset(range(11))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,7 +21,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.tune.request import DeviceWish, check_wish, open_device
-from gnomon.tuning.bench import Loop, NetworkCall, Timed
+from gnomon.tuning.bench import LayerCall, Loop, NetworkCall, Timed
 from gnomon.tuning.cards import Card, find_card, fitted
 from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.tvm import DoorSettings, Workshop
@@ -54,7 +55,7 @@ def model(tmp_path: Path) -> Path:
         ({"LD_LIBRARY_PATH": "/nowhere"}, "no driver of NVIDIA's"),
         ({"PLAYED_CUDA_CARDS": "0"}, "shows no card"),
         ({"PATH": "/nowhere"}, "nvcc, which TVM_CUDA_COMPILE_MODE asks for"),
-        ({"PATH": "/nowhere", "TVM_CUDA_COMPILE_MODE": "", "CUDA_PATH": "/nowhere"}, "neither nvcc nor NVRTC"),
+        ({"PATH": "/nowhere", "TVM_CUDA_COMPILE_MODE": "", "CUDA_PATH": "/nowhere"}, "there is no NVRTC"),
     ],
 )
 @pytest.mark.usefixtures("played_card")
@@ -128,10 +129,10 @@ def test_configurations_of_a_card_are_made_without_one(model: Path) -> None:
     with Workshop() as shop:
         _, layers = layers_of(shop, model)
         door = shop.door(DoorSettings(job_timeout_s=120.0))
-        for name in ("conv2d", "matmul"):
+        for name, strategy in (("conv2d", "evolutionary"), ("matmul", "replay-trace")):
             layer = next(one for one in layers if name in one.name)
             asked = {"layer": layer.layer, "workload": layer.workload, "target": CARD}
-            job = {"strategy": "replay-trace", "start": True, "trials": 8, "per_round": 4, "seed": 1, "told": []}
+            job = {"strategy": strategy, "start": True, "trials": 8, "per_round": 4, "seed": 1, "told": []}
             begun = door.ask("test", {"do": "search", **asked, **job})
             assert not isinstance(begun, Failure) and begun["spaces"] >= 1, begun
             said = door.ask("test", {"do": "ask", "layer": layer.layer, "most": 4})
@@ -199,6 +200,15 @@ def test_a_network_runs_with_no_trial_and_every_function_is_a_kernel(
         kernels = played_card.kernels()
         names = {layer.name for layer in layers if not layer.name.startswith("reshape")}  # which is a view
         assert {name for name in names if any(kernel.startswith(name) for kernel in kernels)} == names
+        # CUDA reserves more addresses than a child may have else.
+        limits = Path(f"/proc/{bench._door.start()._process.pid}/limits").read_text()
+        assert re.search(r"Max address space +unlimited", limits)
+        # What failed on a card may have broken it for the process: the next call has another.
+        starts = bench._door.starts
+        nothing = LayerCall(library=library, function="nothing", arguments=(), outputs=())
+        assert isinstance(bench.call(nothing, LOOP), Failure)
+        assert isinstance(bench.call(NetworkCall(library=library, inputs=inputs), LOOP), Timed)
+        assert bench._door.starts == starts + 1
 
 
 def test_tuning_writes_down_the_card_and_the_network_is_right(

@@ -7,7 +7,6 @@ so that who loads it needs neither.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
@@ -20,7 +19,7 @@ CARD_TYPE = 2
 """DLPack's number of such devices."""
 
 _DRIVER, _LIBRARY = "libcuda.so.1", "libtvm_runtime_cuda.so"
-_MODE = "TVM_CUDA_COMPILE_MODE"
+_MODE, _CUDA, _USUAL = "TVM_CUDA_COMPILE_MODE", "CUDA_PATH", "/usr/local/cuda"
 _EXIST, _THREADS, _WARP, _SHARED, _VERSION, _NAME, _REGISTERS, _MEMORY = 0, 1, 2, 3, 4, 5, 9, 14
 """TVM's numbers of a device's attributes."""
 
@@ -96,16 +95,21 @@ def compiler() -> tuple[str, str]:
         return "nvcc", ""
     if chosen == "nvcc":
         return "", f"nvcc, which {_MODE} asks for, is not on the PATH"
-    headers = Path(os.environ.get("CUDA_PATH") or "/usr/local/cuda", "include", _HEADERS)
-    if not (_there("cuda") and _there("cuda.bindings")):
-        return "", "nothing compiles kernels: neither nvcc nor NVRTC (the package cuda-bindings) is here"
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()  # which finds out whether its library is there
+    except Exception as error:  # a package that lacks its library raises what it likes
+        nothing = "there is no NVRTC" if chosen else "nvcc is not on the PATH, and there is no NVRTC"
+        return "", f"nothing compiles kernels: {nothing} ({_line(error)})"
+    headers = Path(os.environ.get(_CUDA) or _USUAL, "include", _HEADERS)
     if not headers.exists():
         return "", f"NVRTC needs CUDA's headers, and there is no {headers}"
     return "nvrtc", ""
 
 
-def _there(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 @contextmanager
@@ -125,6 +129,7 @@ def compiling(module: Any, target: Any) -> Iterator[None]:
     if lacking:
         raise ValueError(lacking)
     os.environ[_MODE] = mode
+    os.environ.setdefault(_CUDA, _USUAL)  # TVM would take it from where an nvcc is, which may be a link
     try:
         with target:
             yield
@@ -149,7 +154,7 @@ def scheduled(module: Any, target: Any) -> Any:
     for name, function in module.functions.items():
         if isinstance(function, tvm.tirx.PrimFunc):
             plain[name] = function.with_attr("dlight.do_not_tensorize", True)
-    module = tvm.IRModule({**module.functions, **plain}, attrs=module.attrs)
+    module = tvm.IRModule({**module.functions, **plain}, module.attrs, module.global_infos)
     with target:
         return dlight.ApplyDefaultSchedule(
             rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback()
