@@ -26,6 +26,7 @@ from gnomon.jobs.overlay.document import CollectDocument, CollectedLayer
 from gnomon.jobs.tune.document import device_part, failures_of, model_part
 from gnomon.jobs.tune.folder import (
     TuneFolder,
+    alike,
     best_of,
     one_model,
     only_layers,
@@ -35,7 +36,7 @@ from gnomon.jobs.tune.folder import (
     tuner_versions,
 )
 from gnomon.jobs.tune.records import RecordFile, check_record, made_trial, pooled_trials
-from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
+from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device, wished_target
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Order, Timed, discard, once
 from gnomon.tuning.tvm import Workshop
@@ -125,6 +126,7 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
     for host in hosts:
         check_record(folder.collected(TunedDevice(key=request.device.key, target={}), host, model))
     known = _known(request, every, folder, model)
+    alike(request.logs, every, wished_target(request.device, known))
     check_device(request.device, known)
     return dict(zip(paths, logs, strict=True)), model, known
 

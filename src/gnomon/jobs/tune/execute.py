@@ -16,6 +16,7 @@ from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.tuning.records import MOST_LAYERS
 from gnomon.jobs.tune.document import ExecDocument, RunLayerPart, device_part, failure_part, model_part
 from gnomon.jobs.tune.folder import (
+    alike,
     best_choice,
     companions,
     model_file,
@@ -25,10 +26,11 @@ from gnomon.jobs.tune.folder import (
     tune_folder,
 )
 from gnomon.jobs.tune.networks import CallTimes, compile_network, measure_calls
-from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device
+from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device, wished_target
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
 from gnomon.tuning.networks import Network, Source
+from gnomon.tuning.target import check_alike
 from gnomon.tuning.tvm import Workshop
 
 _NETWORK = ""
@@ -64,6 +66,8 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
     if not request.source.is_file():
         raise UsageError(f"there is no {request.source}", hint="gnomon tune list lists what is compiled here.")
     described = _described(request.source)
+    built, wished = described.device.target, wished_target(request.device, described.device)
+    check_alike([(str(request.source), built), ("what is asked for", wished or {"kind": "llvm"})])
     with Workshop() as shop, open_device(shop, request.device, described.device, tell) as on:
         return _measured(request, described, request.source, on, watch)
 
@@ -75,6 +79,7 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> dict[str
     folder = tune_folder(request.out)
     path = model_file(folder, records.model, request.model)
     known = records.device if request.device.key == records.device.key else None
+    alike([request.source], [records], wished_target(request.device, known))
     source = Source(path=path, dtype=records.model.dtype, shapes=request.shapes)
     source.check()
     with Workshop() as shop, open_device(shop, request.device, known, tell) as (device, bench):

@@ -16,6 +16,7 @@ from typing import Any
 
 from ...driver import Refused
 from ...lifeline import die_with_parent
+from . import kinds
 from .driver import without_torch
 from .library import TOLD
 
@@ -132,7 +133,7 @@ def _scheduled(module: Any, traces: dict[str, Any], target: Any) -> tuple[Any, i
             arguments = [a.as_json() for a in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
             try:
                 record = ms.database.TuningRecord.from_json(
-                    [traces[digest], [1.0], {"kind": "llvm"}, arguments], workload
+                    [traces[digest], [1.0], {"kind": str(target.kind.name)}, arguments], workload
                 )
             except Exception as error:
                 raise Refused(f"this TVM cannot read the record of layer {digest}: {_said(error)}") from error
@@ -177,11 +178,13 @@ def _export(module: Any, target: Any, library: str) -> dict[str, Any]:
     import tvm
 
     own = {str(g.name_hint) for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
-    with tvm.transform.PassContext(opt_level=3):
-        made = tvm.compile(module, target=target)
+    module = kinds.scheduled(module, target)
+    # The usual passes of a card would schedule again what is scheduled.
+    passes = "default_build" if kinds.is_card(target) else "default"
+    with tvm.transform.PassContext(opt_level=3), kinds.compiling(module, target):
+        made = tvm.compile(module, target=target, relax_pipeline=passes)
+    extern = kinds.extern(made, own, target)
     made.export_library(library)
-    packed = {line[1:].split()[0] for line in made.as_text().splitlines() if line.endswith(" packed_func;")}
-    extern = sorted(name for name in packed - own if not name.startswith("vm.builtin."))
     return {"functions": len(own), "extern": extern}
 
 

@@ -1,0 +1,1 @@
+../../agent/drivers/tvm/kinds.py
