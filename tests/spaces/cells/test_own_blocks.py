@@ -74,7 +74,7 @@ def test_a_file_adds_its_own(file: Path, end: str) -> None:
         (HEAD + "primitives = [Primitive(family='W', number=0, block=lambda x: x)]\n", "Wblock_0: TypeError"),
         (
             HEAD + "primitives = [Primitive(family='W', number=0, block=lambda x, c, s: None)]\n",
-            "Wblock_0: AttributeError",
+            "Wblock_0: Wblock_0 returns a ",
         ),
     ],
 )
