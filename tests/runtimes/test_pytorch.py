@@ -113,7 +113,7 @@ def test_what_was_fixed_beside_the_tensors_is_handed_over() -> None:
 
 
 def test_an_output_whose_size_depends_on_the_input_is_taken_as_it_is(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch: Any = pytest.importorskip("torch")
     from gnomon.agent.arrays import make_buffers
     from gnomon.agent.drivers.pytorch import PyTorchModel
 
