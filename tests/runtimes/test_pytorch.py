@@ -126,3 +126,30 @@ def test_what_was_fixed_beside_the_tensors_is_handed_over() -> None:
         ("tensor x", 3, None),
         {"scale": "tensor scale"},
     )
+
+
+def test_an_output_whose_size_depends_on_the_input_is_taken_as_it_is(tmp_path: Path) -> None:
+    torch: Any = pytest.importorskip("torch")
+    from gnomon.agent.arrays import make_buffers
+    from gnomon.agent.drivers.pytorch import PyTorchModel
+
+    class Places(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return torch.nonzero(x > 0), x + 1
+
+    path = tmp_path / "m.pt2"
+    torch.export.save(torch.export.export(Places(), (torch.ones(4),)), str(path))
+    buffers = make_buffers(
+        {
+            "x": {"shape": [4], "dtype": "float32"},
+            "places": {"shape": [-1, 1], "dtype": "int64"},
+            "more": {"shape": [4], "dtype": "float32"},
+        }
+    )
+    segment = {"model": str(path), "inputs": [["x", "x"]], "outputs": [["nonzero", "places"], ["add", "more"]]}
+    loaded = PyTorchModel(segment, buffers, profiled=False)
+    for filled in (3, 1, 4):
+        buffers["x"][:] = [k < filled for k in range(4)]
+        loaded.call()
+        assert buffers["places"].tolist() == [[k] for k in range(filled)]
+        assert buffers["more"].tolist() == (buffers["x"] + 1).tolist()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Buffers, output_array
+from ..arrays import Buffers
 from ..driver import Refused
 from .pt2 import load_program, operators_of
 
@@ -45,6 +45,7 @@ class PyTorchModel:
         outputs = [buffer for _, buffer in segment["outputs"]]
         flat, keep, names = torch.utils._pytree.tree_leaves, buffers, [name for name, _ in segment["inputs"]]
         arguments, named = _arranged(torch, program, dict(zip(names, inputs, strict=True)))
+        fixed = {name for name in outputs if name in buffers}  # the size of others may depend on the inputs
         whole_ns = self._times.setdefault("", [])
         clock = time.perf_counter_ns
 
@@ -53,8 +54,10 @@ class PyTorchModel:
             with torch.inference_mode():
                 made = flat(run(*arguments, **named))
             for name, tensor in zip(outputs, made, strict=True):
-                value = tensor.numpy()
-                np.copyto(output_array(keep, name, value.shape, value.dtype.name), value)
+                if name in fixed:
+                    np.copyto(keep[name], tensor.numpy())
+                else:
+                    keep[name] = tensor.numpy().copy()
             whole_ns.append(clock() - before)
 
         self._compiled: dict[str, Any] = {}
