@@ -13,6 +13,7 @@ from typing import Any
 from ...arrays import Buffers
 from ...driver import Refused
 from .binding import bound_call
+from .events import own_nodes
 from .placed import PlacedSession, supports
 from .providers import ASSIGNED, CPU, built_in, plugins_here
 
@@ -86,8 +87,8 @@ class OnnxRuntimeSession:
         with open(self._session.end_profiling(), encoding="utf-8") as file:
             events = json.load(file)
         kernels: dict[tuple[str, str], dict[str, Any]] = {}
-        for event in events:
-            if event.get("cat") != "Node" or not event["name"].endswith("_kernel_time"):
+        for event in own_nodes(events):
+            if not event["name"].endswith("_kernel_time"):
                 continue
             name = event["name"][: -len("_kernel_time")]
             row = kernels.setdefault(

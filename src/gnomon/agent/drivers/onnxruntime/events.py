@@ -1,0 +1,29 @@
+"""ONNX Runtime's profile: which of its events are of the model's own nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+_EXECUTED, _CALLED = "SequentialExecutor::Execute", "model_run"
+
+
+def own_nodes(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The events of nodes of the graph itself, call by call.
+
+    What a branch or the body of a loop runs has events too, under names that may be those of the graph's own nodes;
+    its time is within that of its operator. An event is written when it ends: behind the nodes of a graph comes the
+    event of its execution, and behind that of the model's graph the one of the call.
+    """
+    open_nodes: list[dict[str, Any]] = []
+    executed: list[dict[str, Any]] = []
+    for event in events:
+        if event.get("cat") == "Node":
+            open_nodes.append(event)
+        elif event.get("name") == _EXECUTED:
+            began = int(event["ts"])
+            executed = [node for node in open_nodes if int(node["ts"]) >= began]
+            open_nodes = [node for node in open_nodes if int(node["ts"]) < began]
+        elif event.get("name") == _CALLED:
+            yield from executed
+            executed, open_nodes = [], []
