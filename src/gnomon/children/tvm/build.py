@@ -64,8 +64,7 @@ def _network(opened: Opened, job: Job) -> dict[str, Any]:
         raise Refused(f"of {len(job['records'])} tuned layers {done} were found in the network: other records")
     module = kinds.scheduled(module, target)
     with _compiling(module, target):
-        # The functions are fused: the pipeline that TVM has for cards would do so once more, scheduled as they are.
-        made = tvm.compile(module, target=target, relax_pipeline="default_build")
+        made = tvm.compile(module, target=target, relax_pipeline=kinds.passes(target))
         kinds.extern(made, [name.name_hint for name in module.functions], target)
         _export(made, job)
         if job.get("layers"):

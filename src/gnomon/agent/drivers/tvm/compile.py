@@ -179,10 +179,8 @@ def _export(module: Any, target: Any, library: str) -> dict[str, Any]:
 
     own = {str(g.name_hint) for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     module = kinds.scheduled(module, target)
-    # The usual passes of a card would schedule again what is scheduled.
-    passes = "default_build" if kinds.is_card(target) else "default"
     with tvm.transform.PassContext(opt_level=3), kinds.compiling(module, target):
-        made = tvm.compile(module, target=target, relax_pipeline=passes)
+        made = tvm.compile(module, target=target, relax_pipeline=kinds.passes(target))
     extern = kinds.extern(made, own, target)
     made.export_library(library)
     return {"functions": len(own), "extern": extern}

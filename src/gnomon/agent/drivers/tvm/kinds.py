@@ -161,6 +161,11 @@ def scheduled(module: Any, target: Any) -> Any:
         )(module)
 
 
+def passes(target: Any) -> str:
+    """The passes of TVM that make a network of functions. A card's usual ones would schedule them once more."""
+    return "default_build" if is_card(target) else "default"
+
+
 def _computes_apart(function: Any) -> bool:
     """Whether a function stores anything outside of the threads of a kernel."""
     from tvm import tirx
