@@ -25,7 +25,8 @@ SERVER = ("dpu_url", "dpu_json", "dpu_token_file", "dpu_timeout")
 COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     # the function, options that it calls otherwise, and parameters that the command does not have
     "place": (gnomon.place, WHERE, set()),
-    "profile": (gnomon.profile, WHERE, set()),
+    # Models beside it are those of `compare_models`.
+    "profile": (gnomon.profile, {**WHERE, "beside": ""}, set()),
     "pareto": (gnomon.pareto, {**WHERE, "strategies": "search", "unattended": ""}, set()),
     "solve": (gnomon.solve, {}, set()),
     "devices clean": (gnomon.clean_device, {}, set()),

@@ -24,7 +24,6 @@ from gnomon.errors import DeviceError, GnomonError, RecordError, UsageError
 from gnomon.measure.campaign import CampaignRunner, RecordedRunner
 from gnomon.measure.effort import Effort, JobTime
 from gnomon.measure.link import AgentLink, KeptLink
-from gnomon.measure.program import ProgramLink
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.onert import OnertProgram
 from gnomon.store.address import RecordAddress
@@ -106,6 +105,8 @@ def link_to(
         return KeptLink(device, timeout_s=timeout_s, machine=machine)
     if device.describe().python:
         return AgentLink(device, timeout_s=timeout_s, machine=machine)
+    from gnomon.measure.program import ProgramLink  # for boards without Python alone
+
     return ProgramLink(device, timeout_s=timeout_s, machine=machine, programs=PROGRAMS)
 
 
