@@ -30,6 +30,7 @@ from gnomon.errors import MeasurementError, RuntimeMissingError
 from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
+from gnomon.runtimes.mnn import Mnn
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.session.request import Request
@@ -159,7 +160,11 @@ def test_a_runtime_that_is_not_installed_is_named_with_the_line_that_installs_it
     assert [(m.name, m.reason, m.hint) for m in found.missing] == [
         *(
             (name, "not installed", f"{python} -m pip install numpy '{wheel}'")
-            for name, wheel in (("ncnn", Ncnn.wheels[0]), ("onnxruntime", OnnxRuntime.wheels[0]))
+            for name, wheel in (
+                ("mnn", Mnn.wheels[0]),
+                ("ncnn", Ncnn.wheels[0]),
+                ("onnxruntime", OnnxRuntime.wheels[0]),
+            )
         ),
         ("tvm", "it was not tried, as it takes minutes", "--runtime tvm tries it."),
     ]
