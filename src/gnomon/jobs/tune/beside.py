@@ -26,6 +26,11 @@ _RECORDS = "GNOMON_TVM_RECORDS"
 _TVM = "tvm"
 
 
+def nothing_beside(failure: str) -> dict[str, Any]:
+    """The document of a comparison that was not made, and why."""
+    return {"clock": None, "columns": [], "wins": [], "failure": failure}
+
+
 def beside(
     request: TuneRequest, records: Path, threads: int, *, watch: Watch | None, tell: Callable[[str], None]
 ) -> dict[str, Any]:
@@ -33,14 +38,10 @@ def beside(
 
     Where it cannot be made, `failure` says why: what was tuned is not given up for it.
     """
-    nothing: dict[str, Any] = {"clock": None, "columns": [], "wins": [], "failure": ""}
     if request.device.config.address.kind == TVM:
-        return {**nothing, "failure": "behind a tracker there is TVM alone"}
+        return nothing_beside("behind a tracker there is TVM alone")
     if request.dtype != "float32":
-        return {
-            **nothing,
-            "failure": f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}",
-        }
+        return nothing_beside(f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}")
     try:
         others = [r.name for r in chosen_runtimes((), load(request.model).graph.format)]
         asked = Request(
@@ -55,8 +56,8 @@ def beside(
         )
         found = profile(asked, watch=watch, tell=tell)
     except GnomonError as error:
-        return {**nothing, "failure": error.message}
-    return {**nothing, "clock": found.clock, **_told(found)}
+        return nothing_beside(error.message)
+    return {**nothing_beside(""), "clock": found.clock, **_told(found)}
 
 
 def _told(found: Profile) -> dict[str, Any]:

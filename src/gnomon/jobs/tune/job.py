@@ -22,7 +22,7 @@ from gnomon.core.overlay.records import (
 )
 from gnomon.core.stats import Block
 from gnomon.errors import UsageError
-from gnomon.jobs.tune.beside import beside
+from gnomon.jobs.tune.beside import beside, nothing_beside
 from gnomon.jobs.tune.document import (
     TimesPart,
     TrialsPart,
@@ -165,13 +165,12 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             )
             recorded.finish(f"{file.count} trials of {len(layers)} layers of {model.name}")
     made = compiled.library if isinstance(compiled, Compiled) else None
-    if (
-        made is not None
-        and proof.scheduled
-        and (request.budget_s is None if request.compare is None else request.compare)
-    ):
-        compared = beside(request, folder.record(device, model), device.threads, watch=watch, tell=tell)
-        document = replace(document, beside=compared)
+    if made is not None and (request.budget_s is None if request.compare is None else request.compare):
+        if proof.scheduled:
+            compared = beside(request, folder.record(device, model), device.threads, watch=watch, tell=tell)
+            document = replace(document, beside=compared)
+        elif request.compare:
+            document = replace(document, beside=nothing_beside("no layer runs tuned, as none came out faster so"))
     return Tuned(records=folder.record(device, model), library=made, told=document)
 
 
