@@ -251,3 +251,19 @@ def test_a_killed_guard_does_not_stop_the_work() -> None:
         guard._process.kill()
         guard._process.wait()
         assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+def test_one_that_ends_at_once_after_its_last_word_has_said_it() -> None:
+    heard: list[str] = []
+
+    def last(line: str) -> bool:
+        heard.append(line)
+        return True
+
+    with LocalDevice() as device:
+        talk = device.converse(["sh", "-c", "echo end"], env={})
+        while talk.alive:
+            time.sleep(0.01)
+        assert talk.ask(b"anything\n", last, timeout_s=60) is None
+        assert heard == ["end"] and not talk.alive
+        talk.close()

@@ -268,7 +268,9 @@ class Conversation:
         try:
             self._running.send(line)
             self._running.pump(time.monotonic() + timeout_s, lambda: self._over)
-            return None if self._over else self._running.to_end(0.0)
+            done = None if self._over else self._running.to_end(0.0)
+            # One that ended at once after its last word said it all the same.
+            return None if self._over else done
         finally:
             self._on_line = None
             if not self._over:
@@ -411,6 +413,8 @@ class _Running:
     @property
     def ended(self) -> bool:
         """Whether the first process has."""
+        if self._process.returncode is not None:
+            return True
         # WNOWAIT leaves it unreaped, so that its number, which is the group's, cannot become another's yet.
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 

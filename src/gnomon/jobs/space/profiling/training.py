@@ -142,8 +142,15 @@ class _Lost:
 
 
 def _worker_lost(error: BaseException) -> bool:
-    """Whether it says that a worker died: a pool's, or Dask's after its own tries."""
-    return type(error).__name__ in {"BrokenProcessPool", "KilledWorker"}
+    """Whether it says that a worker died: a pool's, or Dask's after its own tries.
+
+    Dask's futures fail with a TypeError of their own where one is cancelled, as its worker is lost, while it is done.
+    """
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    of_dask = where is not None and Path(where.tb_frame.f_code.co_filename).name == "cfexecutor.py"
+    return type(error).__name__ in {"BrokenProcessPool", "KilledWorker"} or (of_dask and isinstance(error, TypeError))
 
 
 def _width(executor: Executor) -> int:
