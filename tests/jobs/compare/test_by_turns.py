@@ -77,3 +77,16 @@ def test_documents_by_turns_show_what_sessions_would_hide(tmp_path: Path) -> Non
         samples["started_at_s"] = [t + 5 for t in samples["started_at_s"]]
     rows = pair(tmp_path, before, after, sessions=0.02).pairs[0].configurations
     assert {row.verdict for row in rows} == {"slower"}
+
+
+def test_a_neighbour_is_beside_both_where_they_ran_by_turns(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    before, after = document(rng), document(rng, level_us=5400.0)
+    for made, share in ((before, 0.1), (after, 0.2)):
+        for part in made["environments"]:
+            part["others_share"], part["steal_share"] = share, 0.0
+    for column in after["columns"]:
+        samples = column["runs"]["samples"]
+        samples["started_at_s"] = [t + 5 for t in samples["started_at_s"]]
+    for row in pair(tmp_path, before, after).pairs[0].configurations:
+        assert (row.verdict, row.differs) == ("slower", ()), "no interval is said to be wider that is not"

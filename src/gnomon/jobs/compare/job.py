@@ -303,7 +303,8 @@ def _by(run: Named, clock: Clock) -> bool:
 class _Found:
     """Two sides, how far they are apart, and what they are taken to differ by anyway.
 
-    `moved` is the error that the machine's own movement adds, as far as it was seen.
+    `moved` is the error that the machine's own movement adds, as far as it was seen. Where they are `paired` each
+    process was compared with the one beside it.
     """
 
     before: Side
@@ -311,6 +312,7 @@ class _Found:
     apart: Apart
     between: Between
     moved: float
+    paired: bool = False
 
 
 def _apart(a: Side, b: Side, load: float, between: Between, resolution_s: float = 0.0) -> _Found:
@@ -319,7 +321,7 @@ def _apart(a: Side, b: Side, load: float, between: Between, resolution_s: float 
     load = math.hypot(load, steps)
     if between is _TURNS and by_turns(a, b):
         beside = compare_by_turns(a, b, doubt=steps)
-        return _Found(before=a, after=b, apart=beside, between=between, moved=beside.drift)
+        return _Found(before=a, after=b, apart=beside, between=between, moved=beside.drift, paired=True)
     found = compare_apart(a, b, doubt=load, sessions=between.sessions)
     seen = found
     if between.told.known_by == "assumed" and between.sessions is not None:
@@ -364,7 +366,8 @@ def _verdicts(
     rejected = holm([found.apart.p for found in apart.values()], alpha)
     share = alpha / max(1, len(apart))
     return tuple(
-        _verdict(label, found, sure=sure, alpha=share, relevant=relevant, told=told)
+        # What only one side had is in both where they were measured by turns: no interval is wider for it.
+        _verdict(label, found, sure=sure, alpha=share, relevant=relevant, told=() if found.paired else told)
         for (label, found), sure in zip(apart.items(), rejected, strict=True)
     )
 

@@ -25,7 +25,7 @@ from gnomon.jobs.place.transfers import inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
-from gnomon.measure.progress import Watch
+from gnomon.measure.progress import Steps, Watch
 from gnomon.report.answer import Answer
 from gnomon.runtimes.base import Accelerator, resolution_of
 from gnomon.session.accelerators import first_runs
@@ -201,6 +201,7 @@ def profile_by_turns(
     first = timed(requests[0])
 
     def profiled(again: Request) -> list[Profile]:
+        steps = Steps("by turns", watch)
         each = [replace(r, time=again.time, fresh=again.fresh) for r in requests]
         with ExitStack() as stack:
             device = stack.enter_context(open_device(again, tell))
@@ -210,7 +211,7 @@ def profile_by_turns(
                         r,
                         kind="profile",
                         question={"by_turns": turn},
-                        watch=watch,
+                        watch=steps,
                         tell=tell,
                         device=device,
                         beside=f"turn-{turn}-",
@@ -223,6 +224,7 @@ def profile_by_turns(
             contenders = [_contenders(lab, folder) for lab, folder in zip(labs, folders, strict=True)]
             turn = list(zip(labs, contenders, strict=True))
             traces = min(_TRACES, again.effort.processes_least)
+            steps.expect(len(turn) * again.effort.processes_least)
             for number in range(1, again.effort.processes_least + 1):
                 effort = replace(again.effort, processes_least=number, processes_most=number)
                 # Each goes first as often as last: else a machine that gets slower makes the last one slower.
@@ -231,6 +233,7 @@ def profile_by_turns(
                     right = [trace_of(c) for c in wanted if measured[c.key].ok]
                     if number <= traces:
                         lab.runner.measure("profile, traced", right, effort)
+                    steps.step(1)
             alive = [profile_singles(lab, wanted, traces=traces) for lab, wanted in turn]
             found = []
             for lab, own, sensitivity in zip(labs, alive, sensitivities, strict=True):
