@@ -154,11 +154,31 @@ def test_what_a_model_itself_computes_in_says_how_far_outputs_may_be_off(
     dtypes: tuple[str, str, str], expected: float
 ) -> None:
     tensors = tuple(Tensor(name=str(k), shape=(1,), dtype=dtype, size_bytes=None) for k, dtype in enumerate(dtypes))
-    operators = tuple(Operator(index=k, name=str(k), type="A", inputs=(k,), outputs=(k + 1,), macs=0) for k in (0, 1))
+    operators = tuple(
+        Operator(index=k, name=str(k), type=kind, inputs=(k,), outputs=(k + 1,), macs=0)
+        for k, kind in enumerate(("QuantizeLinear", "DequantizeLinear"))
+    )
     graph = Graph(name="g", format="onnx", digest="", tensors=tensors, operators=operators, inputs=(0,), outputs=(2,))
     assert own_tolerance(graph) == expected
     weights = Tensor(name="w", shape=(1,), dtype="uint4", size_bytes=None, constant=True)
-    held = replace(graph, tensors=(*tensors, weights))
+    held = replace(
+        graph,
+        tensors=(*tensors, weights),
+        operators=(operators[0], replace(operators[1], type="MatMulNBits", inputs=(1, 3))),
+    )
     assert own_tolerance(held) == max(expected, 2 / 127)
-    halves = replace(graph, tensors=(*tensors, replace(weights, dtype="float16")))
+    halves = replace(held, tensors=(*tensors, replace(weights, dtype="float16")))
     assert own_tolerance(halves) == expected, "weights that are widened before they are used are exact"
+
+
+@pytest.mark.parametrize(("format", "expected"), [("onnx", 1e-3), ("pt2", 1e-3), ("tflite", 2 / 127)])
+def test_a_mask_of_bytes_is_no_reason_to_be_further_off(format: str, expected: float) -> None:
+    tensors = tuple(
+        Tensor(name=str(k), shape=(1,), dtype=dtype, size_bytes=None)
+        for k, dtype in enumerate(("float32", "uint8", "float32"))
+    )
+    operators = tuple(
+        Operator(index=k, name=str(k), type="Cast", inputs=(k,), outputs=(k + 1,), macs=0) for k in (0, 1)
+    )
+    graph = Graph(name="g", format=format, digest="", tensors=tensors, operators=operators, inputs=(0,), outputs=(2,))
+    assert own_tolerance(graph) == expected

@@ -50,6 +50,9 @@ from gnomon.system.process import guarded_folder
 _TWO_STEPS = 2 / 127
 """Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
+_QUANTISES = re.compile(r"quant|integer|nbits|^q(linear|gemm|attention|ordered|embed|moe)", re.IGNORECASE)
+"""Types of ONNX's and PyTorch's operators that round to few bits or compute in them: a mask or an image of bytes is
+not quantised. Of TensorFlow's formats the types of tensors tell."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,9 +143,13 @@ def own_tolerance(graph: Graph) -> float:
     """
     fed = set(graph.inputs)
     computed = {graph.tensors[index].dtype for operator in graph.operators for index in operator.outputs}
-    held = {tensor.dtype for index, tensor in enumerate(graph.tensors) if index not in fed}
+    touched = set(graph.outputs)
+    for operator in graph.operators:
+        if graph.format in ("tflite", "circle") or _QUANTISES.search(operator.type):
+            touched.update(operator.inputs, operator.outputs)
     precision = max((TOLERANCE.get(dtype, 0.0) for dtype in computed), default=0.0)
-    return max(precision, _TWO_STEPS) if held & _FEW_BITS else precision
+    coarse = any(graph.tensors[index].dtype in _FEW_BITS for index in touched - fed if index >= 0)
+    return max(precision, _TWO_STEPS) if coarse else precision
 
 
 @contextmanager
