@@ -67,8 +67,9 @@ def tvm_packages(arm: Emulated) -> Path:
 @contextlib.contextmanager
 def arm_server(arm: Emulated, tracker: Tracker, *, key: str, threads: int) -> Iterator[ArmServer]:
     """A server of the emulated machine at a tracker, ended whole after the block; also if these tests are killed."""
-    folder = Path(tempfile.mkdtemp(prefix="gnomon-arm-server-"))
-    guard, log, port = Guard(folder), folder / "log", free_port(LOOPBACK)
+    guard = Guard()
+    folder, port = guard.folder("gnomon-arm-server-"), free_port(LOOPBACK)
+    log = folder / "log"
     listen = ["--host", LOOPBACK, "--port", str(port), "--port-end", str(min(port + _PORTS, 1 << 16))]
     environment = {
         "PATH": os.environ["PATH"],
@@ -99,7 +100,6 @@ def arm_server(arm: Emulated, tracker: Tracker, *, key: str, threads: int) -> It
         until_s = time.monotonic() + _END_S
         while (left := living(process.pid)) and time.monotonic() < until_s:
             time.sleep(0.05)
-        shutil.rmtree(folder, ignore_errors=True)
         guard.close()
         assert not left, f"{left} go on"
 

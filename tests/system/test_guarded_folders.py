@@ -52,6 +52,39 @@ def test_they_go_away_with_a_process_that_is_ended(tmp_path: Path, number: signa
     assert becomes(lambda: prefixes(tmp_path) == {"gnomon-gone"})
 
 
+_KILLED_AT_ONCE = """
+import os, signal
+from gnomon.system.process import guarded_folder
+make = os.mkdir
+def mkdir(*given, **named):
+    make(*given, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+os.mkdir = mkdir
+with guarded_folder("gnomon-one-"):
+    pass
+"""
+
+
+def test_there_is_no_moment_in_which_a_folder_is_there_and_would_stay(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", _KILLED_AT_ONCE], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert becomes(lambda: not prefixes(tmp_path))
+
+
+def test_a_folder_goes_away_while_something_still_writes_there(tmp_path: Path) -> None:
+    with held(tmp_path, "wait") as holding:
+        [folder] = tmp_path.glob("gnomon-one-*")
+        # As one that is being killed, or left its group, does: files come as long as there is a folder.
+        writing = f"for n in $(seq 400); do mkdir -p {folder}/$n/a/b/c || exit; : > {folder}/$n/file; sleep 0.001; done"
+        with subprocess.Popen(["/bin/sh", "-c", writing]) as writer:
+            assert becomes(lambda: (folder / "9" / "file").exists())
+            holding.kill()
+            holding.communicate(timeout=60)
+        assert writer.returncode is not None
+    assert becomes(lambda: prefixes(tmp_path) == {"gnomon-gone"})
+
+
 def test_they_go_away_at_the_end_without_a_word(tmp_path: Path) -> None:
     with held(tmp_path) as holding:
         assert holding.communicate(timeout=60) == ("", "")
@@ -63,8 +96,8 @@ def test_one_guard_is_for_all_and_another_comes_where_it_was_killed(monkeypatch:
     started: list[Guard] = []
 
     class Counted(Guard):
-        def __init__(self, *folders: Path) -> None:
-            super().__init__(*folders)
+        def __init__(self) -> None:
+            super().__init__()
             started.append(self)
 
     monkeypatch.setattr(process, "Guard", Counted)

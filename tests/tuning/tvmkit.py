@@ -10,11 +10,9 @@ import importlib.util
 import os
 import platform
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,11 +68,11 @@ class Tracked:
 
     def __init__(self, servers: list[Server]) -> None:
         self.servers = servers
-        self.folder = Path(tempfile.mkdtemp(prefix="gnomon-test-rpc-"))
+        self._guard = Guard()
+        self.folder = self._guard.folder("gnomon-test-rpc-")
         # TVM imports PyTorch where it can, for two thirds of the start of each of its processes.
         (self.folder / "without").mkdir()
         (self.folder / "without" / "torch.py").write_text("raise ImportError('there is no PyTorch for TVM')\n")
-        self._guard = Guard(self.folder)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         group, port = self._program("rpc_tracker", {"TVM_USE_RUNTIME_LIB": "1"})
         self.tracker_group, self.tracker = group, Tracker(host=LOOPBACK, port=port)
@@ -123,7 +121,6 @@ class Tracked:
         """End all of it."""
         for group in list(self._processes):
             self.kill(group)
-        shutil.rmtree(self.folder, ignore_errors=True)
         self._guard.close()
 
     def _program(self, module: str, more: dict[str, str], *words: str) -> tuple[int, int]:

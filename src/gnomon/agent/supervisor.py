@@ -36,7 +36,7 @@ class WorkerProcess:
     """A worker and the way to talk to it; ended by `stop`, whatever state it is in."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        self._log: IO[bytes] = tempfile.TemporaryFile(prefix="gnomon-log-")
+        self._log: IO[bytes] = tempfile.TemporaryFile(dir=os.getcwd())
         program = [sys.executable, *_self_command(), "work"]
         self._process = subprocess.Popen(
             program,

@@ -20,7 +20,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from gnomon.errors import ProblemError, RecordError, UsageError
@@ -187,6 +186,7 @@ def place(
     """
     from gnomon.jobs.place.job import place as place_job
     from gnomon.jobs.runs.answers import keep
+    from gnomon.system.process import guarded_folder
 
     destination = package_path(model) if out is None else Path(out)
     request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
@@ -194,7 +194,7 @@ def place(
         if not package:
             if out is not None:
                 raise UsageError("there is no folder for a package that is not kept", hint="Give either of the two.")
-            destination = Path(stack.enter_context(TemporaryDirectory(prefix="gnomon-package-"))) / destination.name
+            destination = stack.enter_context(guarded_folder("gnomon-package-")) / destination.name
         found = place_job(request, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
     found = found if package else replace(found, package=None)
     keep(found.document(), on_message)

@@ -48,21 +48,21 @@ class LocalDevice:
         return self._folder
 
     def __enter__(self) -> Self:
+        guard = Guard()
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="gnomon-"))
+            self._folder = guard.folder("gnomon-")
         except OSError as error:
+            guard.close()
             raise DeviceError(
                 f"no private folder can be made in {tempfile.gettempdir()}: {error.strerror}",
                 hint="Free space there, or point TMPDIR to a directory that can be written.",
             ) from error
-        self._guard = Guard(self._folder)
+        self._guard = guard
         return self
 
     def __exit__(self, *exception: object) -> None:
-        folder, guard = self._folder, self._guard
+        guard = self._guard
         self._folder = self._guard = None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
         if guard is not None:
             guard.close()
 

@@ -16,7 +16,6 @@ import math
 import os
 import platform
 import py_compile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -216,8 +215,8 @@ def _modules(folder: Traversable, under: str = "") -> Iterator[tuple[str, bytes]
 
 def _compiled(source: bytes, path: str) -> bytes:
     """A module of the agent as the file of its compiled form that is used without a look at the source."""
-    with tempfile.TemporaryDirectory() as folder:
-        written = Path(folder) / "module.py"
+    with guarded_folder("gnomon-compiled-") as folder:
+        written = folder / "module.py"
         written.write_bytes(source)
         made = py_compile.compile(
             str(written),

@@ -86,17 +86,17 @@ def _version(proto: onnx.ModelProto) -> int:
 
 def _newer(proto: onnx.ModelProto, model: Model, limits: Limits) -> tuple[onnx.ModelProto, Model]:
     """The model in the operator set that units are written in; as it is where that cannot be."""
-    import tempfile
     from dataclasses import replace
-    from pathlib import Path
+
+    from gnomon.system.process import guarded_folder
 
     onnx = onnx_package()
     from onnx import version_converter
 
     try:
         made = version_converter.convert_version(proto, OPSET)
-        with tempfile.TemporaryDirectory(prefix="gnomon-") as folder:
-            path = Path(folder) / "newer.onnx"
+        with guarded_folder("gnomon-newer-") as folder:
+            path = folder / "newer.onnx"
             onnx.save(made, path)
             graph = load_onnx(path, limits).graph
     except Exception:  # the converter raises whatever its adapters raise; most operators mean the same as before

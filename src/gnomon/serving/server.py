@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 import signal
 import sys
-import tempfile
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -374,12 +372,10 @@ def _error_of(outcome: Refused | Failed | TimedOut) -> GnomonError:
 @contextlib.contextmanager
 def _guarded() -> Iterator[tuple[Path, Guard]]:
     """A folder for models, and the guard that removes it and ends what runs if this process is killed."""
-    folder = Path(tempfile.mkdtemp(prefix="gnomon-serve-"))
-    guard = Guard(folder)
+    guard = Guard()
     try:
-        yield folder, guard
+        yield guard.folder("gnomon-serve-"), guard
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         guard.close()
 
 

@@ -10,11 +10,9 @@ import json
 import os
 import queue
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -282,8 +280,8 @@ def run_orders(program: Program, orders: Sequence[Order]) -> Iterator[Reply]:
     """Yield a reply for each order as soon as it is there; no process is left when the iterator ends or is closed."""
     if not orders:
         return
-    home = Path(tempfile.mkdtemp(prefix="gnomon-child-"))
-    guard = Guard(home)
+    guard = Guard()
+    home = guard.folder("gnomon-child-")
     crew = _Crew(program, orders, home, guard)
     threads = [
         threading.Thread(target=crew.work, name=f"{program.name}-{number}", daemon=True)
@@ -302,7 +300,6 @@ def run_orders(program: Program, orders: Sequence[Order]) -> Iterator[Reply]:
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
-        shutil.rmtree(home, ignore_errors=True)
         guard.close()
 
 

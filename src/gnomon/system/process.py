@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import secrets
 import selectors
 import shutil
 import signal
@@ -56,7 +57,7 @@ class Completed:
 
 
 _SCRIPT = r"""
-import os, shutil, signal, sys
+import os, shutil, signal, sys, time
 groups, folders, clean = set(), set(), False
 for line in sys.stdin:
     word, _, what = line.strip().partition(" ")
@@ -71,14 +72,20 @@ if not clean:
     for group in groups:
         try: os.killpg(group, signal.SIGKILL)
         except OSError: pass
-    for folder in folders: shutil.rmtree(folder, ignore_errors=True)
+    # What is being killed, or was never in a group, may write a last file while its folder is removed.
+    for attempt in range(8):
+        for folder in folders: shutil.rmtree(folder, ignore_errors=True)
+        folders = set(filter(os.path.lexists, folders))
+        if not folders: break
+        time.sleep(0.05 * 2**attempt)
 """
 
 
 class Guard:
     """Watches over private folders and the process groups started from them, until `close`."""
 
-    def __init__(self, *folders: Path) -> None:
+    def __init__(self) -> None:
+        self._folders: set[Path] = set()
         # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _SCRIPT],
@@ -90,21 +97,33 @@ class Guard:
         )
         assert self._process.stdin is not None  # noqa: S101
         self._pipe: IO[bytes] = self._process.stdin
-        for folder in folders:
-            self.hold(folder)
 
     @property
     def alive(self) -> bool:
         """Whether nobody killed it."""
         return self._process.poll() is None
 
-    def hold(self, folder: Path) -> None:
-        """Remove this folder if gnomon dies."""
-        self._say(f"hold {os.fsencode(folder).hex()}")
+    def folder(self, prefix: str, *, within: Path | None = None) -> Path:
+        """A new folder of this user's own among the temporary ones, or `within` another, for as long as gnomon lives.
 
-    def release(self, folder: Path) -> None:
-        """The folder is gone, or somebody else's."""
-        self._say(f"release {os.fsencode(folder).hex()}")
+        OSError where none can be made.
+        """
+        folder = Path(within or tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(5)}"
+        # Told first: there is no moment in which it is there and would stay.
+        self._say(f"hold {os.fsencode(folder).hex()}")
+        try:
+            folder.mkdir(0o700)
+        except OSError:
+            self._release(folder)
+            raise
+        self._folders.add(folder)
+        return folder
+
+    def remove(self, folder: Path) -> None:
+        """Remove a folder of `folder` with all that is in it."""
+        shutil.rmtree(folder, ignore_errors=True)
+        self._folders.discard(folder)
+        self._release(folder)
 
     def add(self, group: int) -> None:
         """Kill this process group if gnomon dies."""
@@ -115,11 +134,16 @@ class Guard:
         self._say(f"drop {group}")
 
     def close(self) -> None:
-        """Gnomon has cleaned up itself."""
+        """Remove the folders that are left, and end. The groups have ended before."""
+        for folder in list(self._folders):
+            self.remove(folder)
         self._say("done")
         with contextlib.suppress(BrokenPipeError):
             self._pipe.close()
         self._process.wait()
+
+    def _release(self, folder: Path) -> None:
+        self._say(f"release {os.fsencode(folder).hex()}")
 
     def _say(self, line: str) -> None:
         # Somebody may have killed the guard; the work it guards goes on without that net.
@@ -131,14 +155,12 @@ class Guard:
 @contextlib.contextmanager
 def guarded_folder(prefix: str) -> Iterator[Path]:
     """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
     guard = _guard_of_folders()
-    guard.hold(folder)
+    folder = guard.folder(prefix)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        guard.release(folder)
+        guard.remove(folder)
 
 
 _GUARDS: dict[int, Guard] = {}

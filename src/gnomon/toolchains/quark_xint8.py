@@ -11,12 +11,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gnomon.system.children import Program, child_environment
+from gnomon.system.process import guarded_folder
 from gnomon.toolchains.base import COMMON, IMAGES, Missing, Setting, Toolchain, flag, one_of, path, read_settings, text
 from gnomon.toolchains.children import ChildToolchain
 
@@ -74,8 +74,7 @@ def _missing(program: Program) -> tuple[Missing, ...]:
         found.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to one."))
     else:
         found += [Missing(what=what, hint=INSTALL) for what in _packages_missing(program)]
-    with tempfile.TemporaryDirectory() as home:
-        places = child_environment(program, Path(home))["PATH"]
+    places = child_environment(program, Path("/"))["PATH"]
     found += [
         Missing(what=f"there is no {name}", hint=_COMPILER)
         for name in ("g++", "ninja")
@@ -86,8 +85,8 @@ def _missing(program: Program) -> tuple[Missing, ...]:
 
 def _packages_missing(program: Program) -> list[str]:
     """What the interpreter does not find, in words; it loads none of it."""
-    with tempfile.TemporaryDirectory() as home:
-        environment = child_environment(program, Path(home)) | {"GNOMON_CHILD_NEEDS": "1"}
+    with guarded_folder("gnomon-quark-") as home:
+        environment = child_environment(program, home) | {"GNOMON_CHILD_NEEDS": "1"}
         try:
             done = subprocess.run(
                 program.argv, env=environment, cwd=home, capture_output=True, timeout=_PROBE_S, check=False

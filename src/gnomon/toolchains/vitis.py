@@ -16,7 +16,6 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,8 +119,7 @@ def run_step(step: CommandStep, call: Call) -> tuple[Path, StepRecord] | Failure
 
 
 def _run(argv: tuple[str, ...], call: Call) -> Completed:
-    home = Path(tempfile.mkdtemp(prefix="gnomon-command-"))
-    guard = Guard(home)
+    guard = Guard()
     try:
         return run_process(
             argv,
@@ -133,7 +131,6 @@ def _run(argv: tuple[str, ...], call: Call) -> Completed:
             guard=guard,
         )
     finally:
-        shutil.rmtree(home, ignore_errors=True)
         guard.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.system.children import Program, child_environment
+from gnomon.system.process import guarded_folder
 from gnomon.tuning.tvm import passed_on
 
 _PROBE_S = 30.0
@@ -35,11 +35,10 @@ def find_card(environment: Mapping[str, str]) -> Card:
 
     RuntimeMissingError that names what is missing: a driver, CUDA's runtime, a card, or what compiles kernels.
     """
-    with tempfile.TemporaryDirectory(prefix="gnomon-card-") as home:
-        program = Program(name="tvm.card", settings={}, environment=passed_on(environment))
-        made = child_environment(program, Path(home))
+    program = Program(name="tvm.card", settings={}, environment=passed_on(environment))
+    made = child_environment(program, Path("/"))
     # Asked once in a process for each environment: each question begins CUDA anew.
-    told = _asked(program.argv, tuple(sorted(made.items() - {("HOME", home), ("TMPDIR", home)})))
+    told = _asked(program.argv, tuple(sorted(made.items())))
     if isinstance(lacking := told.get("lacking"), str):
         raise RuntimeMissingError(f"no card can be tuned for here: {lacking}", hint=_HINT)
     return Card(name=str(told["name"]), target=dict(told["target"]))
@@ -47,11 +46,11 @@ def find_card(environment: Mapping[str, str]) -> Card:
 
 @functools.cache
 def _asked(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> Mapping[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="gnomon-card-") as home:
+    with guarded_folder("gnomon-card-") as home:
         try:
             done = subprocess.run(
                 argv,
-                env={**dict(environment), "HOME": home, "TMPDIR": home},
+                env={**dict(environment), "HOME": str(home), "TMPDIR": str(home)},
                 cwd=home,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -7,13 +7,10 @@ end are answers of a child, and cost the job that it was at.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -62,8 +59,8 @@ class Workshop:
         self._doors: list[Door] = []
 
     def __enter__(self) -> Self:
-        self.folder = Path(tempfile.mkdtemp(prefix="gnomon-tvm-"))
-        self.guard = Guard(self.folder)
+        self.guard = Guard()
+        self.folder = self.guard.folder("gnomon-tvm-")
         return self
 
     def __exit__(
@@ -72,7 +69,6 @@ class Workshop:
         self.stop.set()
         for door in self._doors:
             door.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
         self.guard.close()
 
     def door(self, settings: DoorSettings, *, renew: Callable[[Door], Failure | None] | None = None) -> Door:

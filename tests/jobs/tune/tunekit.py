@@ -100,7 +100,7 @@ class _Pool:
     def __enter__(self) -> _Pool:
         if not self._users:
             self._folder = self._stack.enter_context(guarded_folder("test-tvm-"))
-            self._guard = Guard(self._folder)
+            self._guard = Guard()
             self._stack.callback(self._guard.close)
         self._users += 1
         return self

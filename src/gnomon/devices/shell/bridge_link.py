@@ -15,7 +15,6 @@ import os
 import re
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -429,8 +428,8 @@ class BridgeLink(ShellLink):
         self.terminal = False
         self.base = ""
         self.lease = ""
-        self._scratch = Path(tempfile.mkdtemp(prefix="gnomon-bridge-"))
-        self.guard = Guard(self._scratch)
+        self.guard = Guard()
+        self._scratch = self.guard.folder("gnomon-bridge-")
         self._heard_s = time.monotonic()
         self._stop = threading.Event()
         self._pings: threading.Thread | None = None
@@ -548,7 +547,6 @@ class BridgeLink(ShellLink):
                 self._pings.join(SHORT_S)
         finally:
             self._pings = None
-            shutil.rmtree(self._scratch, ignore_errors=True)
             self.guard.close()
 
     def _shell(self, script: str, take: Take, within_s: float) -> str:

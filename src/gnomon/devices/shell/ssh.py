@@ -7,7 +7,6 @@ import os
 import queue
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -98,10 +97,10 @@ class SshLink(ShellLink):
     def __init__(self, settings: SshSettings) -> None:
         self._settings = settings
         self.base = ""
-        self._folder = _scratch()
-        self._guard = Guard(Path(self._folder))
+        self._guard = Guard()
+        self._folder = _scratch(self._guard)
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors = Path(self._folder) / "errors"
+        self._errors = self._folder / "errors"
         self._sending = threading.Lock()
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._noise = b""
@@ -269,7 +268,6 @@ class SshLink(ShellLink):
                 self._thread.join()
             if process.stdout:
                 process.stdout.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
         self._guard.close()
 
     def _argv(self, *, master: bool) -> list[str]:
@@ -346,13 +344,14 @@ class SshLink(ShellLink):
         self._answers.put(None)
 
 
-def _scratch() -> str:
+def _scratch(guard: Guard) -> Path:
     """A folder for the control connection's socket, whose path must be short."""
     folder = tempfile.gettempdir()
-    short = folder if len(folder) < _LONGEST_SOCKET - 24 else "/tmp"  # noqa: S108 - mkdtemp makes it this user's own
+    short = folder if len(folder) < _LONGEST_SOCKET - 26 else "/tmp"  # noqa: S108 - it is made this user's own
     try:
-        return tempfile.mkdtemp(prefix="gnomon-ssh-", dir=short)
+        return guard.folder("gnomon-ssh-", within=Path(short))
     except OSError as error:
+        guard.close()
         raise DeviceError(
             f"no folder can be made in {short}: {error.strerror}",
             hint="Free space there, or point TMPDIR to a directory that can be written.",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,6 +44,7 @@ from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, EventQuery, Store, note
 from gnomon.store.opening import default_record, open_store
 from gnomon.system.cluster import connected, profiled
+from gnomon.system.process import guarded_folder
 
 KIND = "suite"
 _CELLS, _ENDED = "suite-cells", "suite-cell"
@@ -450,7 +450,7 @@ def compare_suites(
         if not both:
             raise UsageError("the two runs have no cell of place or profile in common", hint="See: gnomon suite status")
         cells: list[ComparedCell] = []
-        with tempfile.TemporaryDirectory(prefix="gnomon-suite-") as folder:
+        with guarded_folder("gnomon-suite-") as folder:
             for key in both:
                 a, b = old[key], new[key]
                 label = f"{a.job} {Path(a.model).name} on {a.selector} {a.slot}, {a.repeat}"
@@ -459,7 +459,7 @@ def compare_suites(
                 try:
                     if absent:
                         raise RecordError(f"it is not done in {' and '.join(absent)}")
-                    names = [_side(store, r.id, p, Path(folder)) for r, p in zip(runs, (a, b), strict=True)]
+                    names = [_side(store, r.id, p, folder) for r, p in zip(runs, (a, b), strict=True)]
                     found = compare(
                         names,
                         record=record,
