@@ -38,10 +38,12 @@ def request(folder: Path, small: Effort, *backends: str) -> Request:
 
 
 def turned(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) -> TransferPrices:
-    """Prices by which every other node costs next to nothing away, whatever was measured, and the rest at home."""
+    """Prices by which every other node costs next to nothing away, and the rest at home, whatever was measured."""
     found = fit_transfers(wiring, runs, sides=sides)
-    found.own_s[::2, AWAY] *= 1e-6
-    found.own_s[1::2, HOME] *= 1e-6
+    for k, prices_s in enumerate(found.own_s):
+        cheap = AWAY if k % 2 == 0 else HOME
+        for side in np.flatnonzero(np.isfinite(prices_s)):  # a fit may hold anything, also nothing, for what is short
+            prices_s[side] = 1e-9 if side == cheap else 1e-5
     return replace(found, bring_s=((1e-9, 0.0),) * (sides - 1), fetch_s=((1e-9, 0.0),) * (sides - 1))
 
 

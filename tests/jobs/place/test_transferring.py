@@ -106,4 +106,5 @@ def cheap_away(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) -> 
     """Prices by which computing away costs next to nothing, whatever was measured."""
     found = fit_transfers(wiring, runs, sides=sides)
     found.own_s[:, AWAY] *= 1e-6
+    found.own_s[:, HOME] += 1e-6  # a fit may hold nothing for what is short
     return replace(found, bring_s=((1e-9, 0.0),), fetch_s=((1e-9, 0.0),))
