@@ -13,7 +13,7 @@ from gnomon.devices.shell.ssh_client import SshSettings
 from gnomon.errors import DeviceError
 
 #: Stands in for the SSH client and all behind it: the control connection says `welcome`, then `lease`; a session says
-#: its marks around `printed`, and `status`.
+#: its marks around `printed`, and `status`. Where it is asked whether it is alive, it says no more, and goes on.
 _CLIENT = """
 import json, os, re, sys
 told = json.loads(sys.argv[1])
@@ -27,6 +27,8 @@ if "ControlMaster=yes" in sys.argv:
     for line in sys.stdin:
         if line == "lease\\n":
             say(told["lease"])
+        elif line == "alive\\n":
+            os.close(1)
 else:
     token = re.search("[0-9a-f]{32}", sys.stdin.readline())[0]
     for to in (2, 1):
@@ -89,3 +91,8 @@ def test_the_stand_in_is_taken_for_a_device_where_it_talks_sense(tmp_path: Path)
     with board(tmp_path, printed="hello") as device:
         done = device.run(["echo", "hello"], env={}, timeout_s=60)
         assert (done.returncode, done.stdout) == (0, "hello")
+
+
+def test_a_connection_whose_client_goes_on_was_lost_and_not_silent(tmp_path: Path) -> None:
+    with board(tmp_path) as device, pytest.raises(DeviceError, match="the connection to board was lost"):
+        device._opened().check()

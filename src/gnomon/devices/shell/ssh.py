@@ -104,7 +104,7 @@ class SshLink(ShellLink):
         self._sending = threading.Lock()
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._noise = b""
-        self._silent = False
+        self._silent = self._ended = False
         self._ending = False
         self._thread: threading.Thread | None = None
 
@@ -242,7 +242,8 @@ class SshLink(ShellLink):
 
     def lost(self, code: int | None, said: str = "") -> DeviceError:
         """The error of a session that ended, or fell silent, without its last marks."""
-        gone = code is not None or self._process is None or self._process.poll() is not None
+        # Its client may go on for a while after it has ended, as it serves other sessions.
+        gone = code is not None or self._ended or self._process is None or self._process.poll() is not None
         return lost(self._settings, 255 if gone and not self._silent else None, f"{said}\n{self._said()}")
 
     def check(self) -> None:
@@ -320,7 +321,8 @@ class SshLink(ShellLink):
             if ready:
                 chunk = os.read(process.stdout.fileno(), _NOISE_BYTES)
                 received += chunk
-                if not chunk or len(received) > _NOISE_BYTES:
+                self._ended = not chunk
+                if self._ended or len(received) > _NOISE_BYTES:
                     break
                 silent_s = 0.0
                 while (parts := bytes(received).split(b"\x1e", 2)) and len(parts) == 3:
