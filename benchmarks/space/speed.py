@@ -35,8 +35,9 @@ def examine(name: str, pool: Any) -> dict[str, Any]:
         runs = pool.starmap(found_in, [(name, in_force)] * ROUNDS, chunksize=1)
         told[word] = {"units": runs[0][1], "found_s": spread([seconds for seconds, _ in runs])}
     tables = load_space(name).tables(UNFUSED)
-    batch = min(BATCH, MOST_NUMBERS // len(tables.units))
-    values = np.ones(len(tables.units))
+    columns = tables.rows.shape[1]
+    batch = min(BATCH, MOST_NUMBERS // columns)
+    values = np.ones(columns)
     counted, summed = [], []
     for seed in range(ROUNDS):
         chosen = draw(tables, batch, seed=seed, distinct=False)
