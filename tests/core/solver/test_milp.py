@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, milp
@@ -10,6 +14,7 @@ from tests.core.solver.placement_problems import graph_problem
 from gnomon.core.cost import CostModel
 from gnomon.core.solver.elimination import Energy, weigh
 from gnomon.core.solver.milp import minimise_milp
+from gnomon.core.solver.prune import ScalarCharge
 
 
 def scipy_minimum(model: CostModel) -> float:
@@ -71,3 +76,38 @@ def test_start_is_never_lost() -> None:
     result = minimise_milp(energy, (), [begin], lambda: 0.05)
     assert result.assignment is not None and energy.value(result.assignment) <= energy.value(begin)
     assert result.bound <= energy.value(result.assignment)
+
+
+def test_the_solution_is_that_of_the_value_that_is_told() -> None:
+    """HiGHS 1.16 solves this in presolving, and gives back what it was begun with."""
+    unary = (
+        np.array([0.415, -0.327]),
+        np.array([1.82, 0.162]),
+        np.array([1.206, np.inf, np.inf, -1.149]),
+        np.array([-0.129, -0.58, -0.763]),
+    )
+    pairwise = {
+        (0, 3): np.array([[0.551, 0.139, -1.513], [-0.288, 0.54, np.inf]]),
+        (2, 3): np.array(
+            [[-0.102, -0.281, 1.241], [1.787, np.inf, 0.284], [-0.198, -0.026, 0.108], [-1.463, np.inf, 0.375]]
+        ),
+    }
+    charge = ScalarCharge(name="c", cost=3.0, slots=np.array([1]), choices=np.array([1]))
+    result = minimise_milp(Energy(unary, pairwise), (charge,), [(1, 1, 3, 0)])
+    assert result.optimal and result.assignment == (1, 0, 3, 0)
+
+
+_ALONE = """
+import numpy as np
+from gnomon.core.solver.elimination import Energy
+from gnomon.core.solver.milp import minimise_milp
+table = np.random.default_rng(0).random((3, 3))
+print(minimise_milp(Energy(tuple(table), {(0, 1): table, (0, 2): table, (1, 2): table}), (), []).optimal)
+"""
+
+
+def test_nothing_else_is_written_where_answers_are_read() -> None:
+    """HiGHS greets at most once in a process, and not through Python."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", _ALONE], env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")

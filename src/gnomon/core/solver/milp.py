@@ -132,10 +132,17 @@ def run_highs(
     if started:  # the heuristic looks for a first solution, and for seconds not at the clock
         options["mip_heuristic_run_feasibility_jump"] = False
     statuses = highspy.HighsModelStatus
-    for tolerance in _TOLERANCES:
-        solver = highspy.Highs()
+
+    class Quiet(highspy.Highs):  # type: ignore[misc]
+        """HiGHS 1.16 greets on standard output, where an answer may be read, when callbacks are set."""
+
+        def enableCallbacks(self) -> None:
+            """None is used here."""
+
+    def run(tolerance: float, **more: str) -> Any:
+        solver = Quiet()
         names = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
-        for name, value in {**options, **dict.fromkeys(names, tolerance)}.items():
+        for name, value in {**options, **dict.fromkeys(names, tolerance), **more}.items():
             solver.setOptionValue(name, value)
         if solver.passModel(lp) == highspy.HighsStatus.kError:
             raise GnomonError("HiGHS refused the programme", hint="report this problem as a defect")
@@ -144,9 +151,16 @@ def run_highs(
             solution.col_value = list(programme.start)
             solver.setSolution(solution)
         solver.run()
+        return solver
+
+    for tolerance in _TOLERANCES:
+        solver = run(tolerance)
         status = solver.getModelStatus()
         if status != statuses.kSolveError:
             break
+    if status == statuses.kOptimal and started and not _is_its_own(solver, programme):
+        solver = run(tolerance, presolve="off")
+        status = solver.getModelStatus()
     if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
         return Outcome(status="infeasible", values=None, bound=np.inf)
     if status == statuses.kSolveError:  # what it says of itself then means nothing
@@ -157,6 +171,12 @@ def run_highs(
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     values = np.array(solver.getSolution().col_value) if found else None
     return Outcome(status=ended, values=values, bound=dual if np.isfinite(dual) else -np.inf)
+
+
+def _is_its_own(solver: Any, programme: Programme) -> bool:
+    """Whether the solution has the value that is told: HiGHS 1.16 may give back the start of what presolving solves."""
+    told = solver.getInfo().objective_function_value
+    return bool(np.isclose(np.dot(solver.getSolution().col_value, programme.cost), told, rtol=1e-6, atol=1e-6))
 
 
 def _highs_programme(programme: Programme, binaries: int) -> Any:
