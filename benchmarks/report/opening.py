@@ -23,7 +23,7 @@ _WHOLE = (
 
 def main() -> None:
     """Open the page so many times, each in a tab that has shown it before but for the first."""
-    from tests.jobs.html.browser import chromium
+    from tests.jobs.html.browser import CHROMIUM, chromium
     from tests.jobs.test_job_documents import OPERATORS, large
 
     from gnomon.jobs.html.page import page
@@ -31,6 +31,8 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--openings", type=int, default=15)
     given = options.parse_args()
+    if CHROMIUM is None:
+        options.error("there is no chromium here (Debian: chromium)")
     text = page([large()], ["large"])
     found: dict[str, list[float]] = {"ready_ms": [], "drawn_ms": [], "whole_ms": []}
     load = os.getloadavg()[0]

@@ -101,6 +101,7 @@ def timed(make: Callable[[np.random.Generator], Edges], count: int, choices: int
 def main() -> None:
     """Run all families and print their times."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", help="not used: the problems are made up")
     parser.add_argument("--seeds", type=int, default=5)
     seeds = parser.parse_args().seeds
     rows = [timed(chain, 10_000, 8, seeds)]
