@@ -13,7 +13,7 @@ import pytest
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
 from gnomon.measure.effort import Effort
-from gnomon.measure.link import AgentLink
+from gnomon.measure.link import KeptLink
 from gnomon.models.load import load
 from gnomon.runtimes.base import Probe, Runtime, Wish
 from gnomon.runtimes.pytorch import PyTorch
@@ -44,18 +44,13 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is 
 class TestInductor:
     """torch.compile for real, with a compiler and a cache of its own."""
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def eager(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """The outputs of the golden program in eager mode."""
-        path = tmp_path_factory.mktemp("eager") / "eager.npz"
-        told = cls.opened("eager", {"save": str(path), "seeds": [0, 1]})
-        assert path.is_file(), told
-        return path
-
     @staticmethod
-    def opened(mode: str, how: Mapping[str, Any], **environment: str) -> dict[str, Any]:
-        """What the agent tells of the golden program when it was opened in a mode."""
+    def opened(folder: Path, *modes: tuple[str, Mapping[str, Any]], **environment: str) -> dict[str, Any]:
+        """What the agent tells of the golden program when it was opened in the last of these modes.
+
+        One process opens it in all of them, as importing PyTorch takes seconds; its cache of compiled code is below
+        the folder.
+        """
         pytest.importorskip("torch")
         graph = load(GOLDEN / "small.pt2").graph
         reads, writes = ([graph.tensors[t] for t in side] for side in (graph.inputs, graph.outputs))
@@ -65,21 +60,22 @@ class TestInductor:
             "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in (*reads, *writes)}
         }
         job |= {"feeds": {t.name: {} for t in reads}, "outputs": [t.name for t in writes], "seed": 0}
-        opening = {"job": {**job, "segments": [{**segment, "options": {"threads": 1, "mode": mode}}]}, **how}
-        candidate = {"key": mode, "environment": {}, "tolerance": 1e-4, "visits": [], "open": opening}
-        request = {**Effort(rounds=0, timeout_s=LIMIT_S).request(), "seed": 0, "candidates": [candidate]}
+        variables = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **_QUICKLY, **environment}
         told: dict[str, Any] = {}
-        with LocalDevice(environment=environment) as device, AgentLink(device, timeout_s=LIMIT_S) as link:
-            link.request(request, told.update, timeout_s=2 * LIMIT_S)
+        with LocalDevice(environment=variables) as device, KeptLink(device, timeout_s=LIMIT_S) as link:
+            for mode, how in modes:
+                told = {}
+                opening = {"job": {**job, "segments": [{**segment, "options": {"threads": 1, "mode": mode}}]}, **how}
+                candidate = {"key": mode, "environment": {}, "tolerance": 1e-4, "visits": [], "open": opening}
+                request = {"seed": 0, "candidates": [{**candidate, "process": "pytorch"}]}
+                effort = Effort(rounds=0, timeout_s=LIMIT_S).request()
+                link.request({**effort, **request}, told.update, timeout_s=2 * LIMIT_S)
         return told
 
-    def compiled(self, folder: Path, eager: Path, **environment: str) -> dict[str, Any]:
-        """The same of a compiled one that is compared with eager mode."""
-        own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **_QUICKLY, **environment}
-        return self.opened("inductor", {"check": str(eager), "seeds": [0, 1]}, **own)
-
-    def test_it_is_compiled_once_and_what_ran_is_seen_by_pytorchs_profiler(self, tmp_path: Path, eager: Path) -> None:
-        first = self.compiled(tmp_path, eager)
+    def test_it_is_compiled_once_and_what_ran_is_seen_by_pytorchs_profiler(self, tmp_path: Path) -> None:
+        eager = tmp_path / "eager.npz"
+        compared = "inductor", {"check": str(eager), "seeds": [0, 1]}
+        first = self.opened(tmp_path, ("eager", {"save": str(eager), "seeds": [0, 1]}), compared)
         assert first["difference"]["relative"] < 1e-4, first
         ((row,),) = first["where"]
         assert row["backend"] == "inductor" and row["graphs"] and not row["from_cache"]
@@ -87,7 +83,7 @@ class TestInductor:
         # Compiling is in the load; what is timed are calls of what was compiled.
         assert 0 < row["compile_s"] < first["load_ns"] * 1e-9
         assert first["first_call_ns"] * 1e-9 < row["compile_s"]
-        again = self.compiled(tmp_path, eager)
+        again = self.opened(tmp_path, compared)
         assert again["where"][0][0]["from_cache"]
         assert again["where"][0][0]["graphs"] == row["graphs"]
 
@@ -95,10 +91,8 @@ class TestInductor:
         ("variables", "told"),
         [({"TORCHDYNAMO_DISABLE": "1"}, "eagerly"), ({"CXX": "/nowhere/g++"}, "No working C++ compiler")],
     )
-    def test_what_is_not_compiled_is_refused(
-        self, tmp_path: Path, eager: Path, variables: Mapping[str, str], told: str
-    ) -> None:
-        assert told in self.compiled(tmp_path, eager, **variables)["message"]
+    def test_what_is_not_compiled_is_refused(self, tmp_path: Path, variables: Mapping[str, str], told: str) -> None:
+        assert told in self.opened(tmp_path, ("inductor", {}), **variables)["message"]
 
 
 def names(*backends: str) -> list[str]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -37,8 +38,9 @@ from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Sup
 
 
 _LIMIT_S = 120.0
-_probed: dict[tuple[type, str], Mapping[str, Any] | Failure] = {}
-"""What the runtime of a class of tests said: what is installed stays as it is, and asking takes a process."""
+_probed: dict[tuple[object, ...], Mapping[str, Any] | Failure] = {}
+"""What the runtime of classes with the same adapter and link said: what is installed stays as it is, and asking takes a
+process."""
 _supported: dict[tuple[type, str], Support] = {}
 """What it takes of a model, by the model's digest, in its first configuration."""
 
@@ -56,7 +58,8 @@ class RuntimeContract:
     @pytest.fixture
     def probe(self, link: AgentLink, adapter: Runtime) -> Probe:
         """What the agent finds of the runtime."""
-        asked = type(self), adapter.name
+        made_by = (getattr_static(type(self), name, type(self)) for name in ("adapter", "link"))
+        asked = *made_by, adapter.name
         if asked not in _probed:
             _probed[asked] = link.ask({"p": {"do": "probe", "runtime": adapter.name}}, timeout_s=_LIMIT_S)["p"]
         answer = _probed[asked]
@@ -145,7 +148,6 @@ class RuntimeContract:
         reference = _reference(link, placed, adapter.segment(placed, configuration, {}), configuration)
         # Where the file decides where it runs, every assignment makes the same segment: one run tells of all.
         plain: dict[str, dict[str, Any]] = {}
-        traced: dict[str, dict[str, Any]] = {}
         for backend, taken in support.operators.items():
             assignment = _assignment(placed, configuration, support, backend)
             segment = adapter.segment(placed, configuration, assignment)
@@ -159,9 +161,7 @@ class RuntimeContract:
                 assert told
                 assert told <= set(configuration.reported)
                 continue
-            if said not in traced:
-                _, traced[said] = _run(link, f"{backend}, traced", placed, segment, configuration, profiled=True)
-            block = traced[said]
+            block = _traced(link, placed, segment, configuration)
             ran_on = {i: row["backend"] for row in block["operators"] for i in row["sources"]}
             assert {i: ran_on.get(i) for i in taken} == dict.fromkeys(taken, backend)
 
@@ -170,7 +170,7 @@ class RuntimeContract:
     ) -> None:
         configuration = adapter.configurations(probe, Wish())[0]
         segment = adapter.segment(placed, configuration, {})
-        _, block = _run(link, "traced", placed, segment, configuration, profiled=True)
+        block = _traced(link, placed, segment, configuration)
         rows = block["operators"]
         assert any(row["sources"] for row in rows)
         assert all(isinstance(t, int) and t >= 0 for row in rows for t in row["wall_ns"])
@@ -222,6 +222,20 @@ def _reference(link: AgentLink, placed: PlacedModel, segment: Mapping[str, Any],
     return name
 
 
+_blocks: WeakKeyDictionary[AgentLink, dict[str, dict[str, Any]]] = WeakKeyDictionary()
+"""The profiled blocks that were taken by a link."""
+
+
+def _traced(
+    link: AgentLink, placed: PlacedModel, segment: Mapping[str, Any], configuration: Configuration
+) -> dict[str, Any]:
+    """The block of a segment that is profiled in a fresh process, which is taken the first time."""
+    taken, said = _blocks.setdefault(link, {}), json.dumps([segment, dict(configuration.environment)], sort_keys=True)
+    if said not in taken:
+        _, taken[said] = _run(link, "traced", placed, segment, configuration, profiled=True)
+    return taken[said]
+
+
 def _run(
     link: AgentLink,
     key: str,
@@ -233,9 +247,10 @@ def _run(
     check: str = "",
     profiled: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run a segment once in a fresh process: what it said when opened, and its block.
+    """Run a segment once: what it said when opened, and its block.
 
-    Its outputs are saved to a file, or checked against those of one.
+    Its outputs are saved to a file, or checked against those of one. The process is a fresh one, but that what is
+    checked shares one: it is another than the one that saved, and importing a runtime may take seconds.
     """
     graph = placed.graph
     tensors = {}
@@ -258,9 +273,11 @@ def _run(
         "open": {"job": job, "profiled": profiled, **checked},
         "visits": [] if save else [0],
     }
+    if check:
+        candidate["process"] = f"checked {json.dumps(candidate['environment'], sort_keys=True)}"
     effort = Effort(rounds=1, block_s=0.01, warm_s=0.0, timeout_s=_LIMIT_S)
     seen: dict[str, dict[str, Any]] = {}
-    request = {**effort.request(), "seed": 0, "candidates": [candidate]}
+    request = {**effort.request(), "seed": 0, "candidates": [candidate], "keep": bool(check)}
     link.request(request, lambda event: seen.__setitem__(event["event"], event), timeout_s=3 * _LIMIT_S)
     assert "failure" not in seen, seen["failure"]
     return seen["opened"], seen.get("block", {})
