@@ -247,10 +247,9 @@ def _run(
     check: str = "",
     profiled: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run a segment once: what it said when opened, and its block.
+    """Run a segment once in a fresh process: what it said when opened, and its block.
 
-    Its outputs are saved to a file, or checked against those of one. The process is a fresh one, but that what is
-    checked shares one: it is another than the one that saved, and importing a runtime may take seconds.
+    Its outputs are saved to a file, or checked against those of one.
     """
     graph = placed.graph
     tensors = {}
@@ -273,11 +272,9 @@ def _run(
         "open": {"job": job, "profiled": profiled, **checked},
         "visits": [] if save else [0],
     }
-    if check:
-        candidate["process"] = f"checked {json.dumps(candidate['environment'], sort_keys=True)}"
     effort = Effort(rounds=1, block_s=0.01, warm_s=0.0, timeout_s=_LIMIT_S)
     seen: dict[str, dict[str, Any]] = {}
-    request = {**effort.request(), "seed": 0, "candidates": [candidate], "keep": bool(check)}
+    request = {**effort.request(), "seed": 0, "candidates": [candidate]}
     link.request(request, lambda event: seen.__setitem__(event["event"], event), timeout_s=3 * _LIMIT_S)
     assert "failure" not in seen, seen["failure"]
     return seen["opened"], seen.get("block", {})
