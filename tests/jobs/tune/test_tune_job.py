@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -74,6 +75,15 @@ def text_of(document: dict[str, Any]) -> str:
 def tune(model: Path, out: Path, trials: int = 4, **options: Any) -> dict[str, Any]:
     search = REPLAY | options.pop("search", {})
     return api.tune(model, trials=trials, search=search, out=out, **{"compare": False, **QUICK, **options}).document()
+
+
+def seem_faster(records: Path) -> None:
+    """Untuned layers take a second: what was found counts as faster, also where the machine is too busy to tell."""
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    for line in lines:
+        if line.get("trial") == UNTUNED:
+            line["times_s"] = [1.0] * len(line["times_s"])
+    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_records_and_library_are_there_and_right(first: dict[str, Any], larger: Path) -> None:
@@ -170,10 +180,10 @@ def test_other_runtimes_are_measured_beside_the_tuned_network(
 ) -> None:
     """ONNX Runtime and TVM with the records, each with its time; nothing where the budget leaves no time for it."""
     monkeypatch.setenv("GNOMON_RECORD", str(tmp_path / "record.sqlite"))
-    # What few trials found counts as faster, also where the machine is too busy to tell.
-    monkeypatch.setattr("gnomon.jobs.tune.folder._MARGIN", 1e9)
     assert first["beside"] is None, "it was not asked for"
-    found = tune(larger, first["out"], 5, compare=True)["beside"]
+    out = shutil.copytree(first["out"], tmp_path / "out")
+    seem_faster(out / "records" / "local.tiny.float32.json")
+    found = tune(larger, out, 5, compare=True)["beside"]
     assert found["failure"] == ""
     columns = {row["label"]: row for row in found["columns"]}
     assert "onnxruntime" in columns and [row["tuned"] for row in columns.values()].count(True) == 1
@@ -184,7 +194,7 @@ def test_other_runtimes_are_measured_beside_the_tuned_network(
     assert "Of the runtimes here" in told and "onnxruntime" in told
     assert all(win["tuned_s"] < win["other_s"] for win in found["wins"])
     monkeypatch.setattr("gnomon.jobs.tune.folder._MARGIN", 0.0)
-    none = tune(larger, first["out"], 5, compare=True)
+    none = tune(larger, out, 5, compare=True)
     assert none["network"]["scheduled"] == 0
     assert none["beside"]["failure"] == "no layer runs tuned, as none came out faster so"
 
@@ -279,8 +289,9 @@ def test_float16(larger: Path, tmp_path: Path) -> None:
     assert found["network"]["failure"] is None
     assert 0 < found["network"]["max_error"] <= 2e-2
     assert Path(found["records"]).name == "local.tiny.float16.json"
+    seem_faster(Path(found["records"]))
     again = tune(larger, tmp_path, 2, dtype="float16", compare=True)["beside"]
-    assert again is None or "float16" in again["failure"], "what other runtimes compute is another thing"
+    assert "float16" in again["failure"], "what other runtimes compute is another thing"
 
 
 @pytest.mark.usefixtures("pooled")

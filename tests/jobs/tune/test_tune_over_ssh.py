@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -16,9 +18,10 @@ from typing import Any
 import pytest
 from tests.bad_days.boardkit import Board, running_board
 from tests.bad_days.livekit import interrupt, nothing_left
-from tests.jobs.tune.tunekit import one_core, tiny_net, trials_of
+from tests.jobs.tune.tunekit import children, one_core, pooled, tiny_net, trials_of  # noqa: F401
 from tests.tuning.tvmkit import needs_tvm
 
+from gnomon.cli.main import run
 from gnomon.devices.config import add_device
 
 pytestmark = [pytest.mark.devices, needs_tvm]
@@ -41,14 +44,17 @@ def started(words: tuple[str, ...], folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def said(words: tuple[str, ...], folder: Path) -> dict[str, Any]:
-    with started(words, folder) as gnomon:
-        out, errors = gnomon.communicate(timeout=600)
-    assert gnomon.returncode == 0, errors
-    document: dict[str, Any] = json.loads(out)
+def said(*words: str) -> dict[str, Any]:
+    """The JSON document of a command that must succeed, asked in this process."""
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        code = run([*words, *CARE])
+    assert code == 0, errors.getvalue()
+    document: dict[str, Any] = json.loads(out.getvalue())
     return document
 
 
+@pytest.mark.usefixtures("pooled")
 def test_killed_and_begun_again(board: Board, tmp_path: Path) -> None:
     add_device(board.config(threads=1))
     (tmp_path / "tmp").mkdir()
@@ -65,7 +71,7 @@ def test_killed_and_begun_again(board: Board, tmp_path: Path) -> None:
         interrupt(gnomon, signal.SIGKILL)
     assert nothing_left(tmp_path) and board.clean()
     before = trials_of(records)
-    found = said((*tune, "--trials", "4"), tmp_path)
+    found = said(*tune, "--trials", "4")
     assert trials_of(records)[: len(before)] == before
     assert found["trials"] == {"asked": 4, "measured": 4, "failed": 0, "before": len(before), "relevant": 2}
     assert {line["server"] for line in trials_of(records)} == {str(board.config().address)}
@@ -73,6 +79,6 @@ def test_killed_and_begun_again(board: Board, tmp_path: Path) -> None:
     # Compiled for the processor that is there, with the threads of its table.
     assert found["device"]["target"]["mcpu"] and found["device"]["target"]["num-cores"] == 1
     assert (found["device"]["name"], found["device"]["threads"]) == ("board", 1)
-    ran = said(("exec", found["library"], *on), tmp_path)
+    ran = said("exec", found["library"], *on)
     assert ran["failure"] is None and all(layer["time"] for layer in ran["layers"])
     assert board.clean()
