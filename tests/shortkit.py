@@ -19,3 +19,39 @@ from gnomon.jobs.place.across import AcrossPlacer
 AcrossPlacer.__init__.__kwdefaults__.update(most_blocks={MOST_BLOCKS})
 """
 """The same of the parts."""
+
+FEW_PROCESSES = {"processes_least": 2, "processes_most": 2, "half_width": 1e9}
+"""The same of `gnomon.jobs.space.profiling.latency.NETWORK_EFFORT`: no network is seen in more processes than two."""
+
+OF_TWO_RUNTIMES = """\
+from gnomon.jobs.devices import job
+find = job.all_runtimes
+job.all_runtimes = lambda: (tuple(one for one in find()[0] if one.name in ("ncnn", "onnxruntime")), find()[1])
+"""
+"""Devices are asked for two runtimes: each of the others takes a process, one of which imports PyTorch."""
+
+BY_TWO_RUNTIMES = """\
+import functools, gnomon
+gnomon.place = functools.partial(gnomon.place, runtimes=("onnxruntime", "openvino"))
+"""
+"""A call that names no runtimes places by two of them."""
+
+SPACES_SHORTLY = f"""\
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from gnomon.jobs.space.profiling import latency, training
+from gnomon.training.data import sources
+few = replace(latency.NETWORK_EFFORT, **{FEW_PROCESSES!r})
+latency.FilesRequest.__init__.__kwdefaults__.update(effort=few)
+digits, pool, kept, left = sources._digits, training._pool, {{}}, ExitStack()
+def quarter(most):
+    found = digits(most)
+    return replace(found, images=replace(found.images, x=found.images.x[::4], y=found.images.y[::4]))
+@contextmanager
+def same(workers):
+    if workers not in kept:
+        kept[workers] = left.enter_context(pool(workers))
+    yield kept[workers]
+sources._digits, training._pool = quarter, same
+"""
+"""Search spaces: few processes, a quarter of the digits, and processes that train stay for the next call."""

@@ -72,20 +72,31 @@ class TestQuarkXint8(Small):
 
 
 MADE = [
-    ("onnxruntime", onnxruntime_int8),
-    ("onnxruntime", lambda given: onnxruntime_int8({**given, "per_channel": True, "method": "percentile"})),
-    ("openvino", openvino_int8),
+    onnxruntime_int8({"images": 48}),
+    onnxruntime_int8({"images": 48, "per_channel": True, "method": "percentile"}),
+    openvino_int8({"images": 48}),
 ]
 
 
-@pytest.mark.parametrize(("runtime", "make"), MADE, ids=["onnxruntime", "per channel", "nncf"])
-def test_int8_is_int8_and_close_to_float(runtime, make, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    jobs = small_jobs(tmp_path)
-    made = {one.key: one for one in make({"images": 48}).make(jobs)}
+Made = tuple[list[ToolJob], dict[str, Artifact]]
+"""Jobs, and what came of them and of one with an unknown operator."""
+
+
+@pytest.fixture(scope="module", params=MADE, ids=["onnxruntime", "per channel", "nncf"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The child loads its quantiser once for all jobs, which takes longer than they do."""
+    folder = tmp_path_factory.mktemp("made")
+    jobs = small_jobs(folder)
+    found = request.param.make([unknown_operator_job(folder), *jobs])
+    return jobs, {one.key: one for one in found}
+
+
+def test_int8_is_int8_and_close_to_float(made: Made, tmp_path: Path) -> None:
+    jobs, by_key = made
     # The classes that the float nets choose are the labels: what is counted is where the int8 nets agree with them.
     for one in jobs:
-        path = made[one.key].path
-        assert path is not None, made[one.key].failure
+        path = by_key[one.key].path
+        assert path is not None, by_key[one.key].failure
         before, after = read_quantised(one.model), read_quantised(path)
         assert before.share_8bit < 0.9 <= after.share_8bit
         assert after.operators == before.operators and after.macs == before.macs
@@ -110,13 +121,12 @@ def labels(model: Path, dest: Path) -> None:
     np.savez(dest, x=x, y=np.array(y))
 
 
-@pytest.mark.parametrize("make", [onnxruntime_int8, openvino_int8], ids=["onnxruntime", "nncf"])
-def test_an_unknown_operator_is_data(make, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    made = {one.key: one for one in make({"images": 4}).make([unknown_operator_job(tmp_path), *small_jobs(tmp_path)])}
-    failure = made["unknown"].failure
+def test_an_unknown_operator_is_data(made: Made) -> None:
+    jobs, by_key = made
+    failure = by_key["unknown"].failure
     assert failure is not None and failure.stage == "quantize" and failure.kind == "refused"
     assert "NoSuchOperator" in failure.message + failure.log_tail
-    assert sum(one.failure is None for one in made.values()) == 2
+    assert all(by_key[one.key].failure is None for one in jobs)
 
 
 def test_images_that_do_not_fit_are_data(tmp_path: Path) -> None:

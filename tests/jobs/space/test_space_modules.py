@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from tests.jobs.space.kits.spacekit import CONFIG, write_images
 from tests.jobs.space.kits.studykit import SHAPE
+from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 
 import gnomon
 from gnomon.api import space as api
@@ -23,6 +24,7 @@ from gnomon.jobs.space.profiling.study import given_as, open_study, whole_name
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
+pytestmark = pytest.mark.usefixtures("trained_alike")
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 OWN = CONFIG.replace("[VGGblock_0, VGGblock_1, VGGblock_2, Mobileblock_0, Mobileblock_1]", "[VGGblock_1, {names}]")
 WIDE = OWN.replace("[{C_in: 1, C_out: 4}, {C_in: 4, C_out: 8}]", "[{C_in: 1, C_out: 8}, {C_in: 8, C_out: 16}]")
@@ -82,7 +84,7 @@ def _everything() -> Any:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory, trained_alike: None) -> Path:  # noqa: F811
     """A profile without latencies, of modules behind a stem of one's own and before a head of one's own."""
     folder = tmp_path_factory.mktemp("modules")
     text = (EXAMPLES / "modules.py").read_text()

@@ -3,16 +3,21 @@ processor and longer than the small networks of these tests are trained.
 
 `trained_alike` is the fixture (import it by name, and ask for it in what profiles). What the processes do is as real as
 ever; those of a block that failed are ended and never used again. A test of the processes themselves does without.
+Networks are measured in two processes instead of six or twelve: no test of profiles sees how fast they are, and
+`test_space_latency.py` has the usual effort.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import pytest
+from tests.shortkit import FEW_PROCESSES
 
 from gnomon.jobs.space.profiling import training
+from gnomon.jobs.space.profiling.latency import NETWORK_EFFORT, FilesRequest
 
 
 class _Kept:
@@ -53,7 +58,10 @@ def trainers() -> Iterator[_Kept]:
 
 @pytest.fixture(scope="module")
 def trained_alike(trainers: _Kept) -> Iterator[None]:
-    """The profiles of a file are trained by shared processes."""
+    """The profiles of a file are trained by shared processes, and measured in few."""
+    usual = FilesRequest.__init__.__kwdefaults__
+    assert usual is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "_pool", trainers.pool)
+        patch.setitem(usual, "effort", replace(NETWORK_EFFORT, **FEW_PROCESSES))
         yield

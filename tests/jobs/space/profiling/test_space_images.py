@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
+from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 
 from gnomon.api import space as api
 from gnomon.errors import GnomonError, UsageError
@@ -140,6 +141,7 @@ def profile(folder: Path, **training: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("trained_alike")
 def test_a_profile_of_what_a_function_makes_is_trained_checked_and_measured(tmp_path: Path) -> None:
     """Also the logs: each network of a plain toolchain has one of its check and one of its measurement."""
     profile(tmp_path, data=own(tmp_path), toolchains=("onnxruntime",))
