@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 SHORT_VISITS = {"block_s": 0.005, "warm_s": 0.005}
 """Fields of `gnomon.measure.effort.Effort`; the fixture `short_visits` has them hold in the tests' own process."""
 
@@ -20,7 +22,7 @@ AcrossPlacer.__init__.__kwdefaults__.update(most_blocks={MOST_BLOCKS})
 """
 """The same of the parts."""
 
-FEW_PROCESSES = {"processes_least": 2, "processes_most": 2, "half_width": 1e9}
+FEW_PROCESSES: dict[str, Any] = {"processes_least": 2, "processes_most": 2, "half_width": 1e9}
 """The same of `gnomon.jobs.space.profiling.latency.NETWORK_EFFORT`: no network is seen in more processes than two."""
 
 OF_TWO_RUNTIMES = """\
