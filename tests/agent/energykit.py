@@ -9,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 RANGE_UJ = 262_143_328_850
@@ -108,25 +109,37 @@ class MadeTime:
             path.write_text(f"{value % int(limit.read_text()) if limit.exists() else value}\n")
 
 
+@dataclass
+class Draw:
+    """The longest that the counters stood still, as their thread, or the disk, was late."""
+
+    late_s: float = 0.0
+
+
 @contextlib.contextmanager
-def constant_draw(root: Path, power_w: float) -> Iterator[None]:
+def constant_draw(root: Path, power_w: float) -> Iterator[Draw]:
     """A stand-in for a machine: a thread that lets each counter of a tree rise as if it drew so much, whatever runs."""
     ended = threading.Event()
     begin = time.monotonic()
+    draw = Draw()
 
     def drive() -> None:
+        last = begin
         while not ended.wait(5e-4):
-            value = round((time.monotonic() - begin) * power_w * 1e6)
+            now = time.monotonic()
+            draw.late_s, last = max(draw.late_s, now - last), now
+            value = round((now - begin) * power_w * 1e6)
             for path in counters(root):
                 # At once, as a kernel's file would: nobody reads half a number.
                 partial = path.with_name("next")
                 partial.write_text(f"{value}\n")
                 partial.replace(path)
+        draw.late_s = max(draw.late_s, time.monotonic() - last)
 
     thread = threading.Thread(target=drive)
     thread.start()
     try:
-        yield
+        yield draw
     finally:
         ended.set()
         thread.join()

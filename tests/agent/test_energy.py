@@ -315,15 +315,18 @@ def test_a_worker_tells_the_energy_of_its_blocks(tmp_path: Path, there: bool) ->
         rounds=3, block_s=0.1, sample_s=1e-4, warm_s=0.001, timeout_s=30.0, energy=Energy(period_ns=1000000)
     )
     entry = {"key": "c", "environment": {}, "calls_least": 5, "open": {"job": job({})}, "visits": [0, 1, 2]}
-    with constant_draw(tmp_path / "sys", 40.0):
-        events = supervise(tmp_path, {**effort.request(), "seed": 0, "candidates": [entry]})
+    for _ in range(100):
+        with constant_draw(tmp_path / "sys", 40.0) as draw:
+            events = supervise(tmp_path, {**effort.request(), "seed": 0, "candidates": [entry]})
+        if draw.late_s < 0.2 * effort.block_s:  # else the stand-in was none, as others took the machine
+            break
     told = [event["energy"] for event in events if event["event"] == "block"]
     assert len(told) == 3
     if not there:
         assert all("no energy counter" in energy["unknown"] for energy in told)
         return
     power_w = sum(e["spent_uj"] for e in told) * 1e3 / sum(e["wall_ns"] for e in told)
-    assert power_w == pytest.approx(40.0, rel=0.5)  # the stand-in may come late on a busy machine
+    assert power_w == pytest.approx(40.0, rel=0.5)
     taken = [sum(event["wall_ns"]) for event in events if event["event"] == "block"]
     assert all(e["wall_ns"] >= ns for e, ns in zip(told, taken, strict=True))
 
