@@ -6,8 +6,8 @@ No machine with a counter was at hand: these trees were written by hand, and the
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,35 +111,39 @@ class MadeTime:
 
 @dataclass
 class Draw:
-    """The longest that the counters stood still, as their thread, or the disk, was late."""
+    """The longest that the counters stood still, as their process, or the disk, was late; known after the block."""
 
     late_s: float = 0.0
 
 
+_DRIVE = """
+import contextlib, os, select, sys, time
+power_w, *paths = sys.argv[1:]
+with contextlib.suppress(OSError):  # as a counter does: whoever may asks to be run before others
+    os.nice(-15)
+begin = last = time.monotonic()
+late_s, ended = 0.0, False
+while not ended:
+    ended = bool(select.select([0], [], [], 5e-4)[0])
+    now = time.monotonic()
+    late_s, last = max(late_s, now - last), now
+    for path in paths:
+        # At once, as a kernel's file would: nobody reads half a number.
+        partial = os.path.join(os.path.dirname(path), "next")
+        with open(partial, "w") as file:
+            file.write(f"{round((now - begin) * float(power_w) * 1e6)}\\n")
+        os.replace(partial, path)
+print(max(late_s, time.monotonic() - last))
+"""
+
+
 @contextlib.contextmanager
 def constant_draw(root: Path, power_w: float) -> Iterator[Draw]:
-    """A stand-in for a machine: a thread that lets each counter of a tree rise as if it drew so much, whatever runs."""
-    ended = threading.Event()
-    begin = time.monotonic()
+    """A stand-in for a machine: a process that lets the counters of a tree rise as if each drew so much, always."""
     draw = Draw()
-
-    def drive() -> None:
-        last = begin
-        while not ended.wait(5e-4):
-            now = time.monotonic()
-            draw.late_s, last = max(draw.late_s, now - last), now
-            value = round((now - begin) * power_w * 1e6)
-            for path in counters(root):
-                # At once, as a kernel's file would: nobody reads half a number.
-                partial = path.with_name("next")
-                partial.write_text(f"{value}\n")
-                partial.replace(path)
-        draw.late_s = max(draw.late_s, time.monotonic() - last)
-
-    thread = threading.Thread(target=drive)
-    thread.start()
-    try:
-        yield draw
-    finally:
-        ended.set()
-        thread.join()
+    argv = [sys.executable, "-I", "-S", "-c", _DRIVE, str(power_w), *map(str, counters(root))]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as drive:
+        try:
+            yield draw
+        finally:
+            draw.late_s = float(drive.communicate("ended")[0])
