@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from tests.devices.shell.sshkit import becomes
 
+from gnomon.errors import DeviceError
 from gnomon.system import process
-from gnomon.system.process import Guard, guarded_folder
+from gnomon.system.process import Guard, guarded, guarded_folder
 
 _HOLDING = """
 import sys, time
@@ -70,6 +71,12 @@ def test_there_is_no_moment_in_which_a_folder_is_there_and_would_stay(tmp_path: 
     done = subprocess.run([sys.executable, "-c", _KILLED_AT_ONCE], env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
     assert becomes(lambda: not prefixes(tmp_path))
+
+
+def test_where_no_folder_can_be_made_the_next_step_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match=r"no private folder can be made in .*: No such file") as told:
+        guarded("gnomon-one-", within=tmp_path / "gone")
+    assert "TMPDIR" in told.value.hint
 
 
 def test_a_folder_goes_away_while_something_still_writes_there(tmp_path: Path) -> None:

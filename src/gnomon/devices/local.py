@@ -15,7 +15,7 @@ from gnomon.devices import fingerprint as fingerprint_module
 from gnomon.devices.base import DeviceInfo, checked_name, inherited
 from gnomon.devices.fingerprint import fingerprint
 from gnomon.errors import DeviceError
-from gnomon.system.process import Completed, Conversation, Guard, run_process
+from gnomon.system.process import Completed, Conversation, Guard, guarded, run_process
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Conversing
@@ -48,16 +48,7 @@ class LocalDevice:
         return self._folder
 
     def __enter__(self) -> Self:
-        guard = Guard()
-        try:
-            self._folder = guard.folder("gnomon-")
-        except OSError as error:
-            guard.close()
-            raise DeviceError(
-                f"no private folder can be made in {tempfile.gettempdir()}: {error.strerror}",
-                hint="Free space there, or point TMPDIR to a directory that can be written.",
-            ) from error
-        self._guard = guard
+        self._guard, self._folder = guarded("gnomon-")
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -34,7 +34,7 @@ from gnomon.serving.requests import Answer, Asked, Reception, error_answer
 from gnomon.serving.settings import COMMAND_S, JOB_S, Limits, ServeSettings, checked
 from gnomon.store.address import whole
 from gnomon.system.limits import allow_files
-from gnomon.system.process import Guard
+from gnomon.system.process import Guard, guarded
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -372,9 +372,9 @@ def _error_of(outcome: Refused | Failed | TimedOut) -> GnomonError:
 @contextlib.contextmanager
 def _guarded() -> Iterator[tuple[Path, Guard]]:
     """A folder for models, and the guard that removes it and ends what runs if this process is killed."""
-    guard = Guard()
+    guard, folder = guarded("gnomon-serve-")
     try:
-        yield guard.folder("gnomon-serve-"), guard
+        yield folder, guard
     finally:
         guard.close()
 

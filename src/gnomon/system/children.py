@@ -23,7 +23,7 @@ from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError
-from gnomon.system.process import Guard
+from gnomon.system.process import Guard, guarded
 
 CHILDREN = Path(__file__).parents[1] / "children"
 """The folder of the child programs, which any interpreter runs with the name of one."""
@@ -280,8 +280,7 @@ def run_orders(program: Program, orders: Sequence[Order]) -> Iterator[Reply]:
     """Yield a reply for each order as soon as it is there; no process is left when the iterator ends or is closed."""
     if not orders:
         return
-    guard = Guard()
-    home = guard.folder("gnomon-child-")
+    guard, home = guarded("gnomon-child-")
     crew = _Crew(program, orders, home, guard)
     threads = [
         threading.Thread(target=crew.work, name=f"{program.name}-{number}", daemon=True)

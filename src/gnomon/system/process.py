@@ -152,6 +152,19 @@ class Guard:
             self._pipe.flush()
 
 
+def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
+    """A guard with its first folder (see `Guard.folder`). DeviceError where none can be made."""
+    guard = Guard()
+    try:
+        return guard, guard.folder(prefix, within=within)
+    except OSError as error:
+        guard.close()
+        raise DeviceError(
+            f"no private folder can be made in {within or tempfile.gettempdir()}: {error.strerror}",
+            hint="Free space there, or point TMPDIR to a directory that can be written.",
+        ) from error
+
+
 @contextlib.contextmanager
 def guarded_folder(prefix: str) -> Iterator[Path]:
     """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed."""

@@ -18,7 +18,7 @@ from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError
 from gnomon.system.children import ChildProcess, Program
-from gnomon.system.process import Guard
+from gnomon.system.process import guarded
 
 CHILD = "tvm.child"
 _VERSIONS = install_line("apache-tvm", "apache-tvm-ffi", python=sys.executable)
@@ -59,8 +59,7 @@ class Workshop:
         self._doors: list[Door] = []
 
     def __enter__(self) -> Self:
-        self.guard = Guard()
-        self.folder = self.guard.folder("gnomon-tvm-")
+        self.guard, self.folder = guarded("gnomon-tvm-")
         return self
 
     def __exit__(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.jobs.compare.test_compare import document, pair
+from tests.jobs.compare.test_compare import beside_neighbours, document, pair
 
 import gnomon
 from gnomon.cli.main import cli
@@ -81,10 +81,7 @@ def test_documents_by_turns_show_what_sessions_would_hide(tmp_path: Path) -> Non
 
 def test_a_neighbour_is_beside_both_where_they_ran_by_turns(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
-    before, after = document(rng), document(rng, level_us=5400.0)
-    for made, share in ((before, 0.1), (after, 0.2)):
-        for part in made["environments"]:
-            part["others_share"], part["steal_share"] = share, 0.0
+    before, after = beside_neighbours(document(rng), 0.1), beside_neighbours(document(rng, level_us=5400.0), 0.2)
     for column in after["columns"]:
         samples = column["runs"]["samples"]
         samples["started_at_s"] = [t + 5 for t in samples["started_at_s"]]

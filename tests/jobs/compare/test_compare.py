@@ -193,13 +193,17 @@ def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, 
     assert allowed.pairs[0].changed
 
 
+def beside_neighbours(made: dict[str, Any], share: float) -> dict[str, Any]:
+    """The document, with so much of the machine taken by others while it was measured."""
+    assert made["environments"]
+    for part in made["environments"]:
+        part["others_share"], part["steal_share"] = share, 0.0
+    return made
+
+
 def test_a_neighbour_of_one_side_alone_is_no_slow_down(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
-    before, after = document(rng), document(rng, level_us=5400.0)
-    for made, share in ((before, 0.0), (after, 0.4)):
-        for part in made["environments"]:
-            part["others_share"], part["steal_share"] = share, 0.0
-        assert made["environments"]
+    before, after = beside_neighbours(document(rng), 0.0), beside_neighbours(document(rng, level_us=5400.0), 0.4)
     found = pair(tmp_path, before, after)
     for row in found.pairs[0].configurations:
         assert row.verdict == "unknown"

@@ -139,7 +139,7 @@ def run_highs(
         def enableCallbacks(self) -> None:
             """None is used here."""
 
-    def run(tolerance: float, **more: str) -> Any:
+    def run(tolerance: float, **more: str | float) -> Any:
         solver = Quiet()
         names = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
         for name, value in {**options, **dict.fromkeys(names, tolerance), **more}.items():
@@ -159,8 +159,10 @@ def run_highs(
         if status != statuses.kSolveError:
             break
     if status == statuses.kOptimal and started and not _is_its_own(solver, programme):
-        solver = run(tolerance, presolve="off")
-        status = solver.getModelStatus()
+        left = {} if time_limit_s is None else {"time_limit": max(0.0, time_limit_s - solver.getRunTime())}
+        again = run(tolerance, presolve="off", **left)
+        # Else the first one's bound is right, and shows that the start is not known to be the best.
+        solver = again if again.getModelStatus() == statuses.kOptimal else solver
     if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
         return Outcome(status="infeasible", values=None, bound=np.inf)
     if status == statuses.kSolveError:  # what it says of itself then means nothing

@@ -44,7 +44,7 @@ from gnomon.devices.shell.device import not_arrived, refusal
 from gnomon.devices.shell.link import LONG_S, SHORT_S, Marked, Running, ShellCall, ShellCommand, ShellLink, Take, last
 from gnomon.devices.shell.scripts import marked, marks, quoted
 from gnomon.errors import DeviceError
-from gnomon.system.process import Guard
+from gnomon.system.process import guarded
 from gnomon.system.stopping import look_up
 
 _NOISE_BYTES = 1 << 16
@@ -428,8 +428,7 @@ class BridgeLink(ShellLink):
         self.terminal = False
         self.base = ""
         self.lease = ""
-        self.guard = Guard()
-        self._scratch = self.guard.folder("gnomon-bridge-")
+        self.guard, self._scratch = guarded("gnomon-bridge-")
         self._heard_s = time.monotonic()
         self._stop = threading.Event()
         self._pings: threading.Thread | None = None

@@ -40,7 +40,7 @@ from gnomon.devices.shell.ssh_client import (
     not_connected,
 )
 from gnomon.errors import DeviceError
-from gnomon.system.process import Guard
+from gnomon.system.process import Guard, guarded
 from gnomon.system.stopping import look_up
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ class SshLink(ShellLink):
     def __init__(self, settings: SshSettings) -> None:
         self._settings = settings
         self.base = ""
-        self._guard = Guard()
-        self._folder = _scratch(self._guard)
+        self._guard, self._folder = _scratch()
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = self._folder / "errors"
         self._sending = threading.Lock()
@@ -346,18 +345,11 @@ class SshLink(ShellLink):
         self._answers.put(None)
 
 
-def _scratch(guard: Guard) -> Path:
+def _scratch() -> tuple[Guard, Path]:
     """A folder for the control connection's socket, whose path must be short."""
     folder = tempfile.gettempdir()
     short = folder if len(folder) < _LONGEST_SOCKET - 26 else "/tmp"  # noqa: S108 - it is made this user's own
-    try:
-        return guard.folder("gnomon-ssh-", within=Path(short))
-    except OSError as error:
-        guard.close()
-        raise DeviceError(
-            f"no folder can be made in {short}: {error.strerror}",
-            hint="Free space there, or point TMPDIR to a directory that can be written.",
-        ) from error
+    return guarded("gnomon-ssh-", within=Path(short))
 
 
 class SshDevice(ShellDevice):
