@@ -56,6 +56,7 @@ def tune(**changes: Any) -> dict[str, Any]:
             "untuned_failure": None,
         },
         "beside": None,
+        "doubts": [],
         "notes": ["the tracker was started for this run"],
     }
     return {**found, **changes}
@@ -105,6 +106,7 @@ def ran(**changes: Any) -> dict[str, Any]:
         "layers_sum_s": 4.28e-4,
         "unaccounted_s": 1.73e-4,
         "failure": None,
+        "doubts": [],
         "notes": [],
     }
     return {**found, **changes}
@@ -285,6 +287,7 @@ def analyze(**changes: Any) -> dict[str, Any]:
             *proved("tablet", {"overlay": 4.9e-4, "own:tablet": 4.5e-4, "untuned": 9.1e-3}),
             *proved("phone", {"own:tablet": None}, dead=failure("build", "error", "no linker")),
         ],
+        "doubts": [],
         "notes": [],
         "pictures": [],
     }

@@ -171,6 +171,22 @@ def test_a_session_is_another_process(bench: Bench, kit: Kit) -> None:
     assert pid() != first
 
 
+def test_only_this_machine_is_watched_and_its_processes_count_as_gnomons_own(bench: Bench, kit: Kit) -> None:
+    call = vectors(library(kit, "out[0] = 1;"), keep=kit.path(".npz"))
+    seen = len(bench.environments)
+    with bench.watched():
+        timed(bench.call(call, once(LOOP)))
+    if bench.device.key != "local":
+        assert not bench.environments
+        return
+    assert not bench._door.alive
+    (pair,) = bench.environments[seen:]
+    before, after = pair["before"], pair["after"]
+    assert before["pid"] == after["pid"] == os.getpid()
+    # A process that imports TVM takes longer than this on any machine: its time is not taken for that of others.
+    assert after["own_cpu_s"] - before["own_cpu_s"] > 0.1
+
+
 def test_a_library_that_is_written_anew_is_another(bench: Bench, kit: Kit) -> None:
     path, keep = library(kit, "out[0] = 1;"), kit.path(".npz")
     for number in (1, 2):

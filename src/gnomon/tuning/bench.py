@@ -8,15 +8,17 @@ Compiles layers under configurations, several side by side, each in a process th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from gnomon.agent.snapshot import snapshot
 from gnomon.core.overlay.records import TunedDevice, TuningLayer, sound_times
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
@@ -118,7 +120,7 @@ class Bench:
     """A device to measure on. Belongs to one thread; what it started ends with its workshop.
 
     Without `servers` it is this machine, in a child with this `environment`, on the cores `pin` alone (none: all).
-    With `card` its card computes.
+    With `card` its card computes. `environments` are this machine's snapshots around what was watched.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class Bench:
         self._door = shop.door(here if servers is None else DoorSettings(threads=1))
         self.server = ""
         self.threads = 0
+        self.environments: list[Mapping[str, Any]] = []
         self._open = False
         self._lost_in_turn = 0
         self._ends_s = 0.0
@@ -170,6 +173,23 @@ class Bench:
             said = self._door.ask("run", {"do": "leave"}, timeout_s=_LEAVE_S)
             self._ends_s = self._ends_s if isinstance(said, Failure) else 0.0
         self._open = False
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Take this machine's state before and after the block, which begins and ends without a session.
+
+        Nothing is taken of another device: TVM's servers do not tell its state.
+        """
+        if self._servers is not None:
+            yield
+            return
+        self.fresh()  # the time of a process counts as gnomon's own once it has ended
+        before = snapshot()
+        try:
+            yield
+        finally:
+            self.fresh()
+            self.environments.append({"before": before, "after": snapshot()})
 
     def connect(self, call_s: float = _CALL_S) -> None:
         """Begin a session, if there is none, in which a call may take so many seconds.

@@ -71,6 +71,17 @@ def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Pat
 
 
 @pytest.mark.usefixtures("pooled")
+def test_a_busy_machine_is_told(tuned: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    base = {"pid": 1, "cores": 2, "cpu_busy_s": 10.0, "cpu_total_s": 100.0, "own_cpu_s": 5.0}
+    states = iter([base, base | {"cpu_busy_s": 19.0, "cpu_total_s": 110.0, "own_cpu_s": 7.0}])
+    monkeypatch.setattr("gnomon.tuning.bench.snapshot", lambda: next(states))
+    found = api.execute(tuned["library"], layers=False, **QUICK)
+    assert [row["kind"] for row in found["doubts"]] == ["busy"]
+    assert "Other processes used 70% of the machine. -> Stop them" in report(found)
+    assert "Other processes" not in report(found | {"doubts": []})
+
+
+@pytest.mark.usefixtures("pooled")
 def test_a_relative_path_is_of_this_folder(tuned: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(tuned["library"]).parent.parent
     monkeypatch.chdir(folder)

@@ -22,6 +22,7 @@ from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder
 from gnomon.jobs.tune.networks import CallTimes, Choice, compile_network, measure_calls, ratio_of
 from gnomon.jobs.tune.records import pooled_trials, write_records
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
+from gnomon.measure.environment import worst
 from gnomon.measure.progress import Meter, Watch
 from gnomon.system.files import save_text
 from gnomon.tuning.bench import Bench, NetworkCall, once
@@ -58,7 +59,10 @@ def deploy(
     watch: Watch | None = None,
     tell: Tell = lambda sentence: None,
 ) -> dict[str, Any]:
-    """Write, compile and measure; the parts `written` and `network` of the document, and notes. Raises GnomonError."""
+    """Write, compile and measure; the parts `written`, `network`, `doubts` and `notes` of the document.
+
+    Raises GnomonError.
+    """
     request.care.check()
     folder = tune_folder(request.out)
     problems = [problem for one in analysis.records if (problem := replay_problem(one)) is not None]
@@ -66,9 +70,14 @@ def deploy(
         if request.prove:
             raise UsageError(f"the choice cannot be compiled: {problems[0]}", hint="Leave out --prove.")
         written: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
-        return {"written": written, "network": [], "notes": [f"Nothing was written or compiled: {problems[0]}."]}
+        return {
+            "written": written,
+            "network": [],
+            "doubts": [],
+            "notes": [f"Nothing was written or compiled: {problems[0]}."],
+        }
     wishes = _wishes(analysis, request) if request.prove else {}
-    document: dict[str, Any] = {"written": {}, "network": [], "notes": []}
+    document: dict[str, Any] = {"written": {}, "network": [], "doubts": [], "notes": []}
     path = None
     if request.compile or request.prove:
         try:
@@ -91,6 +100,7 @@ def deploy(
             if request.prove:
                 with open_device(shop, wishes[device.key], device, tell) as (_, bench):
                     document["network"] += _proved(shop, bench, network, analysis, device, request, watch)
+                    document["doubts"] += codec.document({"doubts": worst(bench.environments)})["doubts"]
             library = _compiled(network, analysis, device, folder, request)
             if isinstance(library, Failure):
                 document["notes"].append(f"The network could not be compiled for {device.key}: {library.message}")

@@ -17,6 +17,7 @@ from gnomon.jobs.tune.document import (
     TunedDevicePart,
     TunedModelPart,
 )
+from gnomon.measure.environment import Doubt
 
 ByDevice = Mapping[str, float | None]
 
@@ -237,7 +238,10 @@ class MeasuredChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeDocument:
-    """One configuration a layer that is good on all devices: `gnomon overlay analyze`."""
+    """One configuration a layer that is good on all devices: `gnomon overlay analyze`.
+
+    `doubts` are about this machine while the whole network was measured on it.
+    """
 
     format: Literal["gnomon-overlay-analyze"]
     version: Literal[1]
@@ -253,4 +257,5 @@ class AnalyzeDocument:
     notes: tuple[str, ...]
     written: WrittenPart
     network: tuple[MeasuredChoice, ...]
+    doubts: tuple[Doubt, ...] = ()
     pictures: tuple[str, ...]

@@ -181,6 +181,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         "notes": _notes(records, pooled),
         "written": {"records": {}, "databases": {}, "libraries": {}},
         "network": [],
+        "doubts": [],
         "pictures": [],
     }
     return Analysis(

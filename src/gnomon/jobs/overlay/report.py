@@ -33,7 +33,7 @@ from gnomon.jobs.tune.report import (
 )
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import listed, say, sentence
+from gnomon.report.parts import doubts, listed, say, sentence
 
 _MOST_DEVICES = 16
 
@@ -398,6 +398,7 @@ def analyze_report(document: Mapping[str, Any], page: Page) -> None:
         minimax_section(document, page)
         portfolio_section(document, page)
     _skipped(document, page)
+    doubts(document.get("doubts") or [], page)
     with page.details("notes"):
         notes(document["notes"], page)
     _written(document, page)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from gnomon.core.overlay.records import TunedDevice, TunedModel
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block, Comparison, summarise
+from gnomon.measure.environment import Doubt
 from gnomon.session.document import BlockColumns, block_columns
 
 
@@ -125,7 +126,10 @@ class TunedNetworkPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneDocument:
-    """All that `gnomon tune` found. `beside` compares with other runtimes: docs/jobs/tune.md describes it."""
+    """All that `gnomon tune` found. `beside` compares with other runtimes: docs/jobs/tune.md describes it.
+
+    `doubts` are about the machine while the whole network was measured.
+    """
 
     format: Literal["gnomon-tune"]
     version: Literal[1]
@@ -140,6 +144,7 @@ class TuneDocument:
     failures: tuple[FailureCount, ...]
     network: TunedNetworkPart
     beside: Mapping[str, Any] | None
+    doubts: tuple[Doubt, ...] = ()
     notes: tuple[str, ...]
 
 
@@ -226,6 +231,7 @@ class ExecDocument:
     layers_sum_s: float | None
     unaccounted_s: float | None
     failure: FailurePart | None
+    doubts: tuple[Doubt, ...] = ()
     notes: tuple[str, ...]
 
 

@@ -27,6 +27,7 @@ from gnomon.jobs.tune.folder import (
 )
 from gnomon.jobs.tune.networks import CallTimes, compile_network, measure_calls
 from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device, wished_target
+from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
 from gnomon.tuning.networks import Network, Source
@@ -124,7 +125,7 @@ def _measured(
     meter = Meter("calls", len(calls) * request.care.processes, watch)
     loop, care = request.care.loop(model.dtype), request.care
     found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter)
-    return _document(request, described, device, found, layers, reference)
+    return _document(request, described, device, found, layers, reference, worst(bench.environments))
 
 
 def _document(
@@ -134,6 +135,7 @@ def _document(
     found: Mapping[str, CallTimes],
     layers: Sequence[TuningLayer],
     reference: Path | None,
+    doubts: Sequence[Doubt],
 ) -> dict[str, Any]:
     whole = found[_NETWORK]
     network = whole.summary()
@@ -168,6 +170,7 @@ def _document(
             layers_sum_s=total if complete else None,
             unaccounted_s=network.median_s - total if complete and network else None,
             failure=failure_part(whole.failure),
+            doubts=tuple(doubts),
             notes=_notes(layers, reference),
         )
     )

@@ -46,6 +46,7 @@ from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, pooled_trials
 from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device, wished_target
 from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
+from gnomon.measure.environment import worst
 from gnomon.measure.progress import Meter, Watch
 from gnomon.report.answer import Answer
 from gnomon.tuning.bench import Bench, Builders
@@ -161,6 +162,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 ),
                 network=proof,
                 beside=None,
+                doubts=tuple(worst(bench.environments)),
                 notes=(*_too_short(request, progress, time_left), *_notes(tools, layers)),
             )
             recorded.finish(f"{file.count} trials of {len(layers)} layers of {model.name}")

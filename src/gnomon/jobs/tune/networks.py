@@ -47,24 +47,26 @@ def measure_calls(
 ) -> dict[str, CallTimes]:
     """Measure all calls in each of so many fresh processes of the device, in another order each time.
 
-    What failed once is not called again. Steps the meter once a call. DeviceError where the device cannot be had.
+    What failed once is not called again. Steps the meter once a call. The bench has the machine's state meanwhile.
+    DeviceError where the device cannot be had.
     """
     made = {name: CallTimes() for name in calls}
     rng = random.Random(seed)  # noqa: S311 - an order, no secret
-    for process in range(processes):
-        bench.fresh()
-        names = list(calls)
-        rng.shuffle(names)
-        for name in names:
-            one = made[name]
-            if one.failure is None:
-                said = bench.call(calls[name], loop)
-                if isinstance(said, Failure):
-                    one.failure = said
-                else:
-                    one.blocks.append(Block(process=process, block=0, values_s=said.times_s))
-                    one.error = _larger(one.error, said.error)
-            meter.step()
+    with bench.watched():
+        for process in range(processes):
+            bench.fresh()
+            names = list(calls)
+            rng.shuffle(names)
+            for name in names:
+                one = made[name]
+                if one.failure is None:
+                    said = bench.call(calls[name], loop)
+                    if isinstance(said, Failure):
+                        one.failure = said
+                    else:
+                        one.blocks.append(Block(process=process, block=0, values_s=said.times_s))
+                        one.error = _larger(one.error, said.error)
+                meter.step()
     return made
 
 

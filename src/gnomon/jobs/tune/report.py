@@ -12,7 +12,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import bounds, listed, percent, say, sentence
+from gnomon.report.parts import bounds, doubts, listed, percent, say, sentence
 from gnomon.report.plain import shorten
 
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -199,6 +199,7 @@ def tune_report(document: Mapping[str, Any], page: Page) -> None:
     _beside(document.get("beside"), page)
     _tuned_layers(document["layers"], page)
     failure_items(document["failures"], "Failed trials", page)
+    doubts(document.get("doubts") or [], page)
     with page.details("notes"):
         notes(document["notes"], page)
     _tuned_files(document, page)
@@ -411,6 +412,7 @@ def exec_report(document: Mapping[str, Any], page: Page) -> None:
     built = target_words(document["built_for"])
     say(page, f"Device: {device_words(document['device'])}.{f' Built for {built}.' if built else ''}")
     _ran_layers(document, page)
+    doubts(document.get("doubts") or [], page)
     notes(document["notes"], page)
     page.line("")
     page.path("source", document["source"])
