@@ -441,7 +441,7 @@ def test_what_has_no_time_at_all_is_told_as_not_measured(tmp_path: Path) -> None
 
 def _damaged(made: dict[str, Any], what: str) -> None:
     samples = made["columns"][0]["runs"]["samples"]
-    profile = made["columns"][0]["runs"]["profile"] = {
+    profile: dict[str, Any] = {
         "process": [0, 1],
         "call_us": [9.0, None],
         "name": ["k"],
@@ -449,6 +449,7 @@ def _damaged(made: dict[str, Any], what: str) -> None:
         "operators": [[0]],
         "wall_us": [[9.0, None]],
     }
+    made["columns"][0]["runs"]["profile"] = profile
     match what:
         case "nothing":
             pass
@@ -535,7 +536,7 @@ def test_a_kernels_name_stays_in_its_line(tmp_path: Path) -> None:
         {"relevant": math.nan},
     ],
 )
-def test_what_no_probability_or_share_can_be_is_refused(tmp_path: Path, options: dict[str, float]) -> None:
+def test_what_no_probability_or_share_can_be_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
         pair(tmp_path, *(document(np.random.default_rng(1)) for _ in range(2)), **options)
 

@@ -77,8 +77,8 @@ class OperatorsPart:
 class PairPart:
     """A side against the first one: what cannot be compared, what only one of them has, and the verdicts.
 
-    `lost` are those measured only before that should have been after: all but plans, which are made anew each time;
-    none of sides that cannot be compared.
+    `lost` are those measured only before that should have been after: all but plans, which differ from run to run; none
+    of sides that cannot be compared.
     """
 
     side: int
