@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import own_record, parser, publish
-from gnomon.api.table import build_table, evaluation_document, fit_document, measure_nets, suggest_nets
+from gnomon.api.table import build_table, evaluate_estimator, fit_estimator, measure_nets, suggest_nets
 from gnomon.formats.nets_csv import NetRow, read_nets
 from gnomon.jobs.estimator.job import described, save_nets
 from gnomon.spaces.loading import draw
@@ -56,7 +56,7 @@ def flow(folder: Path, record: Path, space: str, runtime: str, seed: int) -> dic
     estimators = {}
     for name, samples in (("table alone", None), ("10 suggested nets", known)):
         estimators[name] = folder / f"{name.replace(' ', '-')}.json"
-        fit_document(table=table, samples=samples, out=estimators[name], overwrite=True)
+        fit_estimator(table=table, samples=samples, out=estimators[name], overwrite=True)
     pool = draw(found.tables, POOL, seed=seed + 1000)
     prices = np.zeros(len(found.columns)) if found.columns.prior_s is None else np.nan_to_num(found.columns.prior_s)
     order = np.argsort(found.rows(pool) @ prices, kind="stable")
@@ -74,7 +74,7 @@ def flow(folder: Path, record: Path, space: str, runtime: str, seed: int) -> dic
         file = folder / f"{group}.csv"
         save_nets(part, found.space.space, file, measured=True)
         for name, estimator in estimators.items():
-            evaluation = evaluation_document(estimator, file)["evaluation"]
+            evaluation = evaluate_estimator(estimator, file)["evaluation"]
             kept = ("nets", "mean_error", "within_10", "spearman", "coverage", "half_width")
             told[f"{group}, {name}"] = {key: evaluation["scores"][key] for key in kept} | {"how": evaluation["how"]}
     return {

@@ -47,8 +47,11 @@ from gnomon.api.table import build_table as build_table
 from gnomon.api.table import check_table as check_table
 from gnomon.api.table import compare_tables as compare_tables
 from gnomon.api.table import count_units as count_units
+from gnomon.api.table import evaluate_estimator as evaluate_estimator
+from gnomon.api.table import explain_net as explain_net
 from gnomon.api.table import export_estimator as export_estimator
 from gnomon.api.table import export_table as export_table
+from gnomon.api.table import fit_estimator as fit_estimator
 from gnomon.api.table import import_nets as import_nets
 from gnomon.api.table import import_table as import_table
 from gnomon.api.table import import_tables as import_tables
@@ -56,6 +59,7 @@ from gnomon.api.table import load_estimator as load_estimator
 from gnomon.api.table import measure_nets as measure_nets
 from gnomon.api.table import merge_tables as merge_tables
 from gnomon.api.table import predict_model as predict_model
+from gnomon.api.table import predict_nets as predict_nets
 from gnomon.api.table import search_nets as search_nets
 from gnomon.api.table import suggest_nets as suggest_nets
 from gnomon.api.table import sum_blocks as sum_blocks

@@ -176,3 +176,23 @@ def test_what_a_value_must_be(shares: Any, told: list[str] | None) -> None:
 def test_what_is_no_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(RecordError):
         loads(text)
+
+
+@dataclass(frozen=True)
+class Columns:
+    times_s: tuple[float | None, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+def test_columns_are_read_at_once_and_checked_all_the_same() -> None:
+    found = from_json(Columns, {"times_s": [1.5, None, 2], "names": ["a", ""]})
+    assert found == Columns(times_s=(1.5, None, 2.0), names=("a", ""))
+    assert [type(time_s) for time_s in found.times_s] == [float, type(None), float]
+    large = [1e308, None, 1e308]
+    assert from_json(Columns, {"times_s": large}).times_s == tuple(large)
+    for times, place in (([1.5, None, float("inf")], 2), ([None, float("nan")], 1), ([True], 0), (["1"], 0)):
+        with pytest.raises(RecordError, match=rf"\$\.times_s\[{place}\]"):
+            from_json(Columns, {"times_s": times})
+    for names in (["a", None], ["a", 1]):
+        with pytest.raises(RecordError, match=r"\$\.names\[1\]"):
+            from_json(Columns, {"names": names})

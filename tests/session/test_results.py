@@ -19,7 +19,7 @@ from tests.jobs.space.choosing.test_space_select import accuracy, latency
 from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
 
 import gnomon
-from gnomon.api.table import fit_document
+from gnomon.api.table import fit_estimator
 from gnomon.jobs.space.choosing.validate import Validated
 from gnomon.jobs.table.folder import read_table
 from gnomon.jobs.table.job import Built
@@ -81,7 +81,7 @@ def test_what_describes_a_space_and_an_estimator(tmp_path: Path) -> None:
     check(gnomon.suggest_nets(2, space="nasbench201")[0])
     space, table, name = estimator_kit.kit(tmp_path)
     samples = estimator_kit.save(estimator_kit.measured(space, 20), space, tmp_path / "s.csv")
-    estimator, evaluation, _ = fit_document(table=table, space=name, samples=samples)
+    estimator, evaluation, _ = fit_estimator(table=table, space=name, samples=samples)
     check(evaluation)
     # A space of one's own is pickled if its blocks are, which are not these: they are closures.
     assert dataclasses.asdict(copy.deepcopy(estimator))

@@ -438,6 +438,52 @@ def test_a_record_whose_values_are_gone_is_told(path: Path) -> None:
     assert told.value.hint
 
 
+VIEW = "CREATE VIEW campaigns AS WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n LIMIT 9) {}"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [
+            "DROP TABLE campaigns",
+            VIEW.format(
+                "SELECT seq, 'i' || seq AS id, 'k' AS kind, 'k' AS key, 1.0 AS started_at_s, '0' AS gnomon_version,"
+                " 'm' AS model_name, 'd' AS model_digest, 0 AS seed, '{}' AS device, '{}' AS versions,"
+                " '{}' AS options FROM n"
+            ),
+        ],
+        ["DROP TABLE events", "CREATE VIRTUAL TABLE events USING fts5(campaign, name, at_s, data)"],
+        ["ALTER TABLE events ADD COLUMN more AS (hex(zeroblob(9)))"],
+        ["CREATE TRIGGER more AFTER INSERT ON events BEGIN INSERT INTO runs SELECT * FROM runs; END"],
+    ],
+)
+def test_a_record_that_makes_sqlite_do_more_is_refused(path: Path, statements: list[str]) -> None:
+    campaign_of(path)
+    with sqlite3.connect(path) as db:
+        for statement in statements:
+            db.execute(statement)
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    before = path.read_bytes()
+    for opened in (SqliteStore.read, SqliteStore.open):
+        with pytest.raises(RecordError, match="not a record as gnomon makes it"), opened(path) as store:
+            list(store.query(CampaignQuery()))
+    assert path.read_bytes() == before
+
+
+def test_tables_views_and_indices_of_others_are_left_alone(path: Path) -> None:
+    campaign_of(path)
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+        db.execute("CREATE VIEW many AS SELECT * FROM runs")
+        db.execute("CREATE INDEX more ON runs (started_at_s)")
+        db.execute("DROP TRIGGER runs_once")
+    db.close()
+    for opened in (SqliteStore.read, SqliteStore.open):
+        with opened(path) as store:
+            assert list(store.query(CampaignQuery()))
+
+
 def test_a_record_whose_schema_is_no_text_is_told(path: Path) -> None:
     campaign_of(path)
     with sqlite3.connect(path) as db:

@@ -164,7 +164,7 @@ def measure_nets(
     return found, made
 
 
-def fit_document(
+def fit_estimator(
     *,
     table: PathLike | None = None,
     space: str | None = None,
@@ -184,7 +184,8 @@ def fit_document(
     from gnomon.estimate.columns import FitOptions
     from gnomon.jobs.estimator.document import FitDocument, evaluation_part
     from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, cross_validate
-    from gnomon.jobs.estimator.job import described, fit_estimator, read_samples, save_estimator, sources_of
+    from gnomon.jobs.estimator.job import described, read_samples, save_estimator, sources_of
+    from gnomon.jobs.estimator.job import fit_estimator as fit_job
 
     _unused(out, overwrite=overwrite)
     found = described(_path(table), space, work=work)
@@ -192,7 +193,7 @@ def fit_document(
     rows = read_samples(Path(samples), found, measured=True) if samples is not None else ()
     read = {str(other): read_samples(Path(other), found, measured=True) for other in others}
     more = {one.name: one for one in sources_of(found, read)}  # once, and not a fold
-    made = fit_estimator(found, rows, others=more, options=options)
+    made = fit_job(found, rows, others=more, options=options)
     evaluation = cross_validate(found, rows, others=more, options=options) if len(rows) >= LEAST_TO_HOLD_OUT else None
     if out is not None:
         save_estimator(made, Path(out))
@@ -214,8 +215,11 @@ def fit_document(
     return made, evaluation, codec.document(document)
 
 
-def evaluation_document(path: PathLike, samples: PathLike, *, space: str | None = None) -> dict[str, Any]:
-    """What an estimator's file predicts of measured nets that it was not fitted to, as JSON values."""
+def evaluate_estimator(path: PathLike, samples: PathLike, *, space: str | None = None) -> dict[str, Any]:
+    """What an estimator's file predicts of measured nets that it was not fitted to, as JSON values.
+
+    Raises GnomonError.
+    """
     from gnomon.core import codec
     from gnomon.jobs.estimator.document import EvaluationDocument, evaluation_part
     from gnomon.jobs.estimator.evaluation import evaluate
@@ -234,7 +238,7 @@ def evaluation_document(path: PathLike, samples: PathLike, *, space: str | None 
     )
 
 
-def predictions(
+def predict_nets(
     path: PathLike,
     nets: PathLike,
     *,
@@ -306,8 +310,11 @@ def predict_model(
     return predict_job(Path(model), chosen, shapes=shapes, coverage=coverage)
 
 
-def explanation(path: PathLike, nets: PathLike, *, space: str | None = None) -> dict[str, Any]:
-    """What each unit of the first net of a csv adds to its time, and to the doubt, as JSON values."""
+def explain_net(path: PathLike, nets: PathLike, *, space: str | None = None) -> dict[str, Any]:
+    """What each unit of the first net of a csv adds to its time, and to the doubt, as JSON values.
+
+    Raises GnomonError.
+    """
     from gnomon.core import codec
     from gnomon.estimate.columns import Unknown
     from gnomon.jobs.estimator.document import ExplainedPart, ExplanationDocument

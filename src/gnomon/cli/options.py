@@ -81,8 +81,8 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         multiple=True,
         metavar="NAME",
         shell_complete=complete_device,
-        help="Where it runs: a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL or labgrid:PLACE. "
-        "place takes several, side by side.  [default: local]",
+        help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
+        "sdb://SERIAL or labgrid:PLACE.  [default: local]",
     ),
     _option(
         "--fetch",

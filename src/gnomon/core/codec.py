@@ -220,9 +220,10 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
                 decode(inner, item, complaints, f"{path}[{i}]")
                 for i, (inner, item) in enumerate(zip(arguments, value, strict=True))
             )
-        if arguments[0] is int and set(map(type, value)) <= {int}:
-            return tuple(value)
-        if arguments[0] is float and set(map(type, value)) <= {float} and math.isfinite(sum(map(abs, value))):
+        kinds = set(map(type, value))
+        if kinds <= _as_they_are(arguments[0]) and (
+            float not in kinds or math.isfinite(sum(abs(item) for item in value if item is not None))
+        ):
             return tuple(value)
         return tuple(decode(arguments[0], item, complaints, f"{path}[{i}]") for i, item in enumerate(value))
     if origin is Mapping:
@@ -230,6 +231,13 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
             return _wrong(complaints, path, f"an object expected, {shown(value)} found")
         return {key: decode(arguments[1], item, complaints, f"{path}.{key}") for key, item in value.items()}
     raise TypeError(f"{path}: no field has the type {kind}")
+
+
+@functools.cache
+def _as_they_are(kind: Any) -> frozenset[type[Any]]:
+    """The types of JSON values that items of that type are as they stand, if these are finite: most of a document."""
+    kinds = frozenset(typing.get_args(kind) if typing.get_origin(kind) is types.UnionType else (kind,))
+    return kinds if kinds <= {int, str, float, type(None)} else frozenset()
 
 
 @functools.cache

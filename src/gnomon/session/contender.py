@@ -37,6 +37,11 @@ class Part:
         """The configuration that runs the part."""
         return self.target.configuration
 
+    @property
+    def assignment(self) -> Mapping[int, str]:
+        """The backends as the configuration's adapter knows them: none where it is run whole, under its own name."""
+        return self.backends if set(self.backends.values()) <= set(self.configuration.backends) else {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:

@@ -158,7 +158,7 @@ def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[
         source = Path(measured["model"])
         copy_model(lab.cut_files[source.name], folder / source.name)
         return {"model": source.name}
-    written = part.target.runtime.package(part.target.model, part.configuration, part.backends, folder)
+    written = part.target.runtime.package(part.target.model, part.configuration, part.assignment, folder)
     return {"model": written["model"], "options": written["options"]}
 
 

@@ -348,7 +348,10 @@ def _places(lab: Lab, contender: Contender, plain: Measured, traced: Measured) -
         names = part.configuration.reported
         if not names:
             # Only what the trace itself names: an operator that it leaves out is not proven to be anywhere.
-            places.update({i: row.backend for run in traced.runs for row in run.operators for i in row.sources})
+            said = {i: row.backend for run in traced.runs for row in run.operators for i in row.sources}
+            # Of a configuration that is run whole, under its own name, the trace names the one backend.
+            whole = {} if part.assignment else dict.fromkeys(part.configuration.backends, part.configuration.name)
+            places.update({i: whole.get(backend, backend) for i, backend in said.items()})
             continue
         if len(part.configuration.backends) > 1:
             # What the runtime reports of each operator; one that it leaves out is not proven to be anywhere.

@@ -8,14 +8,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Annotated, Any, Protocol, overload
 
+from gnomon.core import codec
 from gnomon.core.sample import Campaign, Event, Run
 from gnomon.errors import RecordError
 
 COMMAND, FILES, FAILED = "command", "files", "failed"
 """The names of the events in which a job notes how it was asked for, where what it writes is, and what ended it: the
 message and the hint of its error, or nothing where it goes on."""
+
+
+def _is_path(text: str) -> bool:
+    return bool(text) and "\0" not in text
+
+
+_Path = Annotated[str, codec.Must(be="a path", fits=_is_path)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """The data of an event `COMMAND`: the words of the command line, and the folder in which they were given."""
+
+    arguments: tuple[str, ...]
+    folder: _Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedFile:
+    """A file of an event `FILES`; of one that is whole how many bytes from its beginning, and their SHA-256."""
+
+    path: _Path
+    bytes: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """The data of an event `FILES`."""
+
+    files: tuple[NotedFile, ...]
+
 
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())
 """The words of the command line that asks now; none where Python asks."""
@@ -182,3 +215,15 @@ def last_note(store: Store, campaign: str, name: str) -> Any:
     for event in store.query(EventQuery(campaign=campaign, name=name)):
         found = event.data
     return found
+
+
+def last_command(store: Store, campaign: str) -> Command | None:
+    """How a campaign was asked for last; None if a command line never did. RecordError where that is damaged."""
+    found = last_note(store, campaign, COMMAND)
+    return None if found is None else codec.from_json(Command, found, f"{COMMAND} of the campaign {campaign}: $")
+
+
+def last_files(store: Store, campaign: str) -> tuple[NotedFile, ...]:
+    """The files that a campaign's job noted last; none if it writes none. RecordError where that is damaged."""
+    found = last_note(store, campaign, FILES)
+    return () if found is None else codec.from_json(Files, found, f"{FILES} of the campaign {campaign}: $").files

@@ -103,6 +103,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
 )
 """The statements of each version: a record of version v has had STEPS[:v]."""
 
+_RECORD_TABLES = ("campaigns", "runs", "events")
+_TRIGGERS = frozenset(" ".join(text.split()) for step in STEPS for text in step if "TRIGGER" in text)
+
 
 def bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
     """Make the tables in an empty file, or apply the steps that an older record lacks, in one transaction.
@@ -152,4 +155,23 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
             f"{path} was written by a newer gnomon: schema {version}, this one knows up to {len(STEPS)}",
             hint="Upgrade gnomon, or give another path; this file was not touched.",
         )
+    if not _is_plain(db):
+        raise RecordError(
+            f"{path} is not a record as gnomon makes it: its tables are none, or have triggers of another program",
+            hint="Do not use it; this file was not touched.",
+        )
     return int(version)
+
+
+def _is_plain(db: sqlite3.Connection) -> bool:
+    """Whether SQLite reads and adds rows here and does nothing else that a file of another tells it to.
+
+    So the tables are tables, and no views, virtual ones or such with computed columns; triggers are gnomon's. They may
+    lack, and what else is there stays unread. SQLite goes by the texts in its schema, and not by the kinds beside them.
+    """
+    for table in _RECORD_TABLES:
+        kinds = {row[2] for row in db.execute(f"PRAGMA table_list({table})")}
+        if kinds - {"table"} or any(row[-1] for row in db.execute(f"PRAGMA table_xinfo({table})")):
+            return False
+    texts = db.execute("SELECT sql FROM sqlite_master WHERE sql LIKE '%trigger%'")
+    return all(" ".join(str(text).split()) in _TRIGGERS for (text,) in texts)

@@ -63,6 +63,7 @@ class SqliteStore(SqlStore):
         with _translated(path):
             db = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
             try:
+                db.execute("PRAGMA trusted_schema = OFF")
                 db.execute("PRAGMA foreign_keys = ON")
                 db.execute("PRAGMA synchronous = FULL")
                 schema.bring_up_to_date(db, path)
@@ -148,6 +149,7 @@ def _reader(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
     try:
         db.execute("PRAGMA query_only = ON")
+        db.execute("PRAGMA trusted_schema = OFF")
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         db.close()

@@ -28,7 +28,7 @@ from gnomon.jobs.compare.sides import _embedded_in, embedded, read_side
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.views import comparison
 from gnomon.jobs.place.document import place_document, profile_document
-from gnomon.jobs.runs.answers import ANSWER, keep
+from gnomon.jobs.runs.answers import ANSWER, keep, packed
 from gnomon.report.page import Page
 from gnomon.store.base import note
 from gnomon.store.sqlite import SqliteStore
@@ -287,6 +287,44 @@ def earlier(record: Path, made: dict[str, Any], number: int) -> None:
     with SqliteStore.open(record) as store:
         store.open_campaign(campaign)
     keep({**made, "campaign": campaign.id, "record": str(record)}, None)
+
+
+def test_damaged_answers_of_the_record_are_passed_over(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    record = tmp_path / "record.sqlite"
+    sides = [document(rng, level_us=level, scatter=0.001) for level in (5000.0, 5100.0)]
+    told = {"format": "gnomon-profile", "version": 2}
+    sound = document(rng, scatter=0.001)
+    for number, damaged in enumerate(
+        [
+            told,
+            {**told, "format": ["gnomon-profile"]},
+            {**sound, "version": [2]},
+            {**sound, "model": None},
+            {**sound, "columns": [{"label": "one", "runs": 3}]},
+            {**sound, "fingerprint": "none", "package": 3},
+            {**sound, "versions": {"onnxruntime": 1}},
+        ]
+    ):
+        digest = sound["model"]["sha256"]
+        context = Context(
+            device={}, versions={}, model_digest=digest, model_name="m", options={}, seed=0, gnomon_version="0"
+        )
+        campaign = Campaign(id=f"{number}" * 32, kind="place", key="k", context=context, started_at_s=float(number))
+        with SqliteStore.open(record) as store:
+            store.open_campaign(campaign)
+            note(store, campaign.id, ANSWER, packed(damaged))
+    for row in pair(tmp_path, *sides, record=record).pairs[0].configurations:
+        assert row.sessions.known_by == "assumed"
+    with pytest.raises(RecordError, match="run last"):
+        read_side("last", record)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "plan.json").write_text("{}")
+    with pytest.raises(RecordError, match="no run that wrote"):
+        read_side(str(tmp_path / "package"), record)
+    for named in ("0000", "4444"):
+        with pytest.raises(RecordError):
+            read_side(named, record)
 
 
 def test_earlier_runs_of_one_process_tell_nothing_and_count_for_nothing(tmp_path: Path) -> None:

@@ -79,9 +79,30 @@ def test_charts_leave_out_what_is_not_known(document: dict[str, Any]) -> None:
             if isinstance(part, Chart):
                 assert all(math.isfinite(v) for m in part.marks for d in (m.x, m.y) for v in (d.at, d.low, d.high))
                 assert not [way for way, _ in part.ways if NO_NUMBER.search(way)]
+    draw(document)
+
+
+def draw(document: dict[str, Any]) -> None:
+    """Make all pictures of a document; ValueError for one that would hold what is no number."""
+    pictures(document)
     drawn = {"gnomon-pareto": front_spec, "gnomon-place": placement_spec, "gnomon-profile": profile_spec}
     if document["format"] in drawn:
         json.dumps(drawn[document["format"]](document), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", sorted(PLACES))
+def test_each_number_alone_may_be_unknown(name: str) -> None:
+    alike: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for at in PLACES[name]:
+        alike.setdefault(tuple(key if isinstance(key, str) else 0 for key in at), []).append(at)
+    for at in {end for places in alike.values() for end in (places[0], places[-1])}:
+        for instead in (None, math.nan, math.inf, -math.inf):
+            found = copy.deepcopy(FOUND[name])
+            inner: Any = found
+            for key in at[:-1]:
+                inner = inner[key]
+            inner[at[-1]] = instead
+            draw(found)
 
 
 def test_a_chart_says_how_many_are_not_known() -> None:

@@ -19,6 +19,7 @@ from gnomon.jobs.place.job import Placement, place, profile
 from gnomon.measure.effort import Effort
 from gnomon.models.load import load
 from gnomon.models.nnpackage import write_nnpackage
+from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, level, profile_singles
 from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
@@ -118,6 +119,27 @@ def test_a_per_operator_map_is_proved_by_the_trace(small: Effort, tmp_path: Path
             verified = verify(lab, write_package(lab, contender, tmp_path / "p", overwrite=True), contender)
             assert verified.ok
             assert [verified.places[i] for i in range(3)] == [placer.backends[b] for b in assignment]
+
+
+def test_the_one_backend_of_a_runtime_is_packaged_as_it_was_measured(small: Effort, tmp_path: Path) -> None:
+    model = tmp_path / "a.circle"
+    model.write_bytes(add_circle())
+    wish = Wish(backends=("cpu",))
+    found = place(Request(model=model, effort=small, runtimes=("onert",), wish=wish), tmp_path / "out")
+    check_structure(found)
+    assert "OP_BACKEND_MAP" not in (tmp_path / "out/nnpackage/metadata/config.cfg").read_text()
+    assert found.verified.places == dict.fromkeys(range(3), "onert")
+    assert set(run_package(tmp_path / "out"))
+
+
+@pytest.mark.usefixtures("on_software_gpu")
+def test_vulkan_that_nobody_asked_for_is_in_no_package(small: Effort, tmp_path: Path) -> None:
+    model = tmp_path / "a.onnx"
+    model.write_bytes(matmul_onnx())
+    found = place(Request(model=model, effort=small, runtimes=("ncnn",)), tmp_path / "out")
+    check_structure(found)
+    plan = json.loads((tmp_path / "out/plan.json").read_text())
+    assert [segment["options"]["vulkan"] for segment in plan["job"]["segments"]] == [[]]
 
 
 @pytest.mark.slow

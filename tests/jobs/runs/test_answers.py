@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import io
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.placement_kit import placement
+from tests.jobs.test_job_documents import FOUND
 
-from gnomon.core.sample import Campaign, Context
+from gnomon.core.sample import FINISHED, Campaign, Context
 from gnomon.errors import RecordError
 from gnomon.jobs.documents import report_of
 from gnomon.jobs.place.document import place_document
-from gnomon.jobs.runs.answers import ANSWER, answer_of, keep
+from gnomon.jobs.runs.answers import ANSWER, answer_of, answered_cell, asked_before, keep, packed
 from gnomon.report.page import Page
-from gnomon.store.base import note
+from gnomon.store.base import CELL, COMMAND, note
 from gnomon.store.sqlite import SqliteStore
 
 CONTEXT = Context(device={}, versions={}, model_digest="0" * 64, model_name="m", options={}, seed=0, gnomon_version="0")
@@ -50,8 +54,78 @@ def test_what_cannot_be_kept_is_told(store: SqliteStore, tmp_path: Path) -> None
     assert "not kept" in told[0]
 
 
-@pytest.mark.parametrize("data", [{}, {"zlib": "!"}, {"zlib": "eJw="}, {"zlib": "eJyLBgAAXQBd"}, {"zlib": 3}])
+def deflated(text: bytes) -> dict[str, Any]:
+    return {"zlib": base64.b64encode(zlib.compress(text)).decode()}
+
+
+PLACE = FOUND["place by hand"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"zlib": "!"},
+        {"zlib": "eJw="},
+        {"zlib": "eJyLBgAAXQBd"},
+        {"zlib": 3},
+        deflated(b"[" * 200_000),
+        deflated(b"[]"),
+        deflated(b"\xff"),
+        packed({"format": "gnomon-profile", "version": 1}),
+        packed({"format": ["gnomon-profile"]}),
+        packed({"format": "other"}),
+        packed({name: value for name, value in PLACE.items() if name != "campaign"}),
+        packed({**PLACE, "contenders": [{"label": 3}]}),
+    ],
+)
 def test_a_damaged_answer_is_told(store: SqliteStore, data: dict[str, object]) -> None:
     note(store, CAMPAIGN.id, ANSWER, data)
     with pytest.raises(RecordError, match="answer of the campaign"):
         answer_of(store, CAMPAIGN)
+
+
+def test_what_an_older_gnomon_did_not_tell_is_filled_in(store: SqliteStore) -> None:
+    note(store, CAMPAIGN.id, ANSWER, packed({name: value for name, value in PLACE.items() if name != "threads"}))
+    assert answer_of(store, CAMPAIGN) == {**PLACE, "threads": []}
+
+
+def test_a_small_event_becomes_no_large_answer(store: SqliteStore) -> None:
+    note(store, CAMPAIGN.id, ANSWER, deflated(b'{"a":[' + b"[]," * 2_000_000 + b"0]}"))
+    with pytest.raises(RecordError, match="unpack to more than"):
+        answer_of(store, CAMPAIGN)
+
+
+def test_an_answer_that_could_not_be_read_again_is_not_kept(store: SqliteStore) -> None:
+    told: list[str] = []
+    keep({"campaign": CAMPAIGN.id, "record": str(store.path), "a": "0" * (5 << 20)}, told.append)
+    assert "is not kept" in told[0] and "unpack to more than" in told[0]
+    assert answer_of(store, CAMPAIGN) is None
+
+
+COMMANDED: dict[str, object] = {"arguments": ["place", "m.onnx"], "folder": "/somewhere"}
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ({"x": 1}, packed(PLACE)),
+        ({**COMMANDED, "folder": 3}, packed(PLACE)),
+        (COMMANDED, packed({**PLACE, "decision": None})),
+        (COMMANDED, packed(FOUND["profile by hand"])),
+    ],
+)
+def test_what_is_damaged_is_no_answer_to_a_command_or_a_cell(
+    store: SqliteStore, command: dict[str, object], answer: dict[str, str]
+) -> None:
+    cell = {"suite": "s", "cell": "c"}
+    for name, data in ((COMMAND, command), (CELL, cell), (ANSWER, answer), (FINISHED, {})):
+        note(store, CAMPAIGN.id, name, data)
+    digest = CONTEXT.model_digest
+    assert asked_before(store.path, "place", ["place", "m.onnx"], Path("/somewhere"), digest) is None
+    if command == COMMANDED:
+        assert answered_cell(store, "place", cell) == (True, None)
+    note(store, CAMPAIGN.id, COMMAND, COMMANDED)
+    note(store, CAMPAIGN.id, ANSWER, packed(PLACE))
+    assert asked_before(store.path, "place", ["place", "m.onnx"], Path("/somewhere"), digest) == PLACE
+    assert answered_cell(store, "place", cell) == (True, PLACE)

@@ -25,6 +25,8 @@ parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installe
 
 MODEL = Path(__file__).parents[3] / "docs" / "examples" / "digits.onnx"
 
+WHOLE = FOUND["profile by hand"]
+
 STATE = {
     "load_average_1m": 0.5,
     "frequencies_khz": [1_200_000, None],
@@ -125,15 +127,16 @@ def column(label: str, *, traced: bool = True) -> dict[str, Any]:
         "wall_us": [[20.0, 21.0], [22.0, 20.0]],
         "cpu_us": None,
     }
-    return {"label": label, "runs": {"profile": profile if traced else None, "samples": samples}}
+    made = WHOLE["columns"][0]
+    told = {"profile": profile if traced else None, "samples": samples}
+    return {**made, "label": label, "runs": {**made["runs"], **told}}
 
 
 def document(record: Path) -> dict[str, Any]:
     graph = load(MODEL).graph
     times = {0: 5e-6, 2: 2.5e-6}
     return {
-        "format": "gnomon-profile",
-        "version": 2,
+        **WHOLE,
         "model": {"path": str(MODEL), "format": "onnx", "sha256": graph.digest, "operators": 9, "macs": None},
         "device": "local",
         "columns": [column("one"), column("two", traced=False)],
@@ -142,12 +145,13 @@ def document(record: Path) -> dict[str, Any]:
                 "index": op.index,
                 "name": op.name,
                 "type": op.type,
+                "macs": None,
                 "times_s": {"one": times.get(op.index), "two": None},
                 "within": {"one": 0} if op.index == 1 else {},
             }
             for op in graph.operators
         ],
-        "environments": [{"at_s": 1002.0, "seconds": 2.0, "before": STATE, "after": STATE}],
+        "environments": [WHOLE["environments"][0] | {"at_s": 1002.0, "seconds": 2.0, "before": STATE, "after": STATE}],
         "campaign": "c1",
         "record": str(record),
     }
@@ -227,6 +231,18 @@ def test_model_explorer_gets_a_value_a_node_that_it_has(record: Path, tmp_path: 
     assert found["results"] == {names[0]: {"value": 5.0}, names[2]: {"value": 2.5}}
     assert [stop["stop"] for stop in found["gradient"]] == [0, 1]
     assert out.name == "one.json"
+
+
+def test_configurations_whose_files_would_have_one_name_have_a_file_each(record: Path, tmp_path: Path) -> None:
+    made = document(record)
+    names = {"one": "a b", "two": "a/b"}
+    made["columns"] = [column(name) for name in names.values()]
+    for row in made["operators"]:
+        row["times_s"] = dict.fromkeys(names.values(), row["times_s"]["one"])
+    keep(made, None)
+    found = gnomon.export_run_as("model-explorer", out=tmp_path / "nodes", record=record)
+    assert [path.name for path in found] == ["a_b.json", "a_b-2.json"]
+    assert all(path.is_file() for path in found)
 
 
 def test_model_explorer_makes_the_same_of_its_own_records(record: Path, tmp_path: Path) -> None:

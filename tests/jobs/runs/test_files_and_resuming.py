@@ -27,7 +27,7 @@ from gnomon.jobs.space.profiling.folder import read_latency
 from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile
-from gnomon.store.base import ARGUMENTS, CampaignQuery, RunQuery, note_command, note_files
+from gnomon.store.base import ARGUMENTS, COMMAND, FILES, CampaignQuery, RunQuery, note, note_command, note_files
 from gnomon.store.sqlite import SqliteStore
 from gnomon.testing.store import sample_campaign
 
@@ -144,6 +144,46 @@ def test_files_are_exported_as_the_job_left_them(tmp_path: Path) -> None:
         journal.unlink()
         with pytest.raises(RecordError, match="cannot be read"):
             export_files(store, campaign, tmp_path / "other")
+
+
+def test_files_of_one_name_are_exported_beside_each_other_or_none_is(tmp_path: Path) -> None:
+    paths = [tmp_path / name / "t.json" for name in ("one", "two")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(path.parent.name)
+    with SqliteStore.open(tmp_path / "record.sqlite") as store:
+        campaign = sample_campaign("a1")
+        store.open_campaign(campaign)
+        note_files(store, "a1", paths, whole=True)
+        found = export_files(store, campaign, tmp_path / "out")
+        assert [(path.name, path.read_text()) for path in found] == [("t.json", "one"), ("t-2.json", "two")]
+        found[0].unlink()
+        with pytest.raises(RecordError, match=r"t-2\.json is there already"):
+            export_files(store, campaign, tmp_path / "out")
+        assert not found[0].exists()
+
+
+@pytest.mark.parametrize("name", [COMMAND, FILES])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"x": 1},
+        {"arguments": "place", "folder": "/f", "files": [{"x": 1}]},
+        {"arguments": ["place"], "folder": "", "files": [{"path": "/a\0b"}]},
+    ],
+)
+def test_a_damaged_note_of_the_command_or_the_files_is_told(tmp_path: Path, name: str, data: dict[str, object]) -> None:
+    campaign = sample_campaign("a1")
+    with SqliteStore.open(tmp_path / "record.sqlite") as store:
+        store.open_campaign(campaign)
+        note(store, "a1", name, data)
+    told = pytest.raises(RecordError, match=f"{name} of the campaign a1")
+    with SqliteStore.open(tmp_path / "record.sqlite") as store, told:
+        if name == COMMAND:
+            command_of(store, campaign)
+        else:
+            export_files(store, campaign, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_who_asked_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,12 @@ BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
         ('name = "x"\n' + BLOCK.replace("a.onnx", "z.onnx"), "there is no model"),
         ('name = "x"\n' + BLOCK.replace("a.onnx", "z*.onnx"), "no model in"),
         ('name = "x"\n' + BLOCK.replace("a.onnx", "**a/*.onnx"), "is not a pattern of paths|no model in"),
+        (
+            'name = "x"\n' + BLOCK.replace("a.onnx", "a" * 300),
+            "the model 'a{50,60}.* cannot be looked for: File name too",
+        ),
+        ('name = "x"\n' + BLOCK.replace("a.onnx", "a" * 300 + "*"), "cannot be looked for: File name too"),
+        ('name = "x"\n' + BLOCK + "options = { day = 2026-01-01 }\n", r"\$\.cells\[0\]: options\.day is a date"),
         ("name =", "is not TOML"),
         ("[" * 5000, "is not TOML"),
     ],
@@ -86,3 +92,76 @@ def test_what_is_wrong_is_told(tmp_path: Path, text: str, told: str) -> None:
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_suite(tmp_path / "none.toml")
+
+
+PLAN = (
+    'name = "x"\n[[cells]]\njobs = ["place", "profile"]\nmodels = ["*.onnx"]\n'
+    'devices = ["r", "2 of @pi5"]\nrepeats = 2\n'
+)
+
+
+def ids(made: tuple[Cell, ...]) -> set[str]:
+    return {cell.id for cell in made}
+
+
+@pytest.mark.parametrize("setting", ["max_time_s = 60\n", "options = { threads = 4 }\n", "options = { pin = [1] }\n"])
+def test_a_cell_with_another_option_or_limit_is_another_cell(tmp_path: Path, setting: str) -> None:
+    assert not ids(cells(tmp_path, PLAN)) & ids(cells(tmp_path, PLAN + setting))
+
+
+def test_what_else_is_edited_leaves_the_other_cells_as_they_are(tmp_path: Path) -> None:
+    before = cells(tmp_path, PLAN)
+    other = "[[cells]]\njobs = ['pareto']\nmodels = ['c.tflite']\ndevices = ['p1']\n"
+    first = PLAN.replace("[[cells]]", other + "[[cells]]")
+    for text, more in (
+        (first, 1),
+        (PLAN.replace('"2 of', '"three of any'), 8),
+        (PLAN.replace('["r"', '["p3", "r"'), 8),
+    ):
+        after = cells(tmp_path, text)
+        assert ids(before) < ids(after) and len(after) == len(before) + more
+    (tmp_path / "d.onnx").touch()
+    assert ids(before) < ids(cells(tmp_path, PLAN))
+
+
+def test_what_two_blocks_ask_for_alike_is_one_cell_and_other_options_are_another(tmp_path: Path) -> None:
+    block = PLAN.partition("\n")[2]
+    assert cells(tmp_path, PLAN + block) == cells(tmp_path, PLAN)
+    assert len(cells(tmp_path, PLAN + block + "options = { threads = 2 }\n")) == 2 * len(cells(tmp_path, PLAN))
+
+
+def test_the_order_of_options_and_how_a_number_is_written_make_no_other_cell(tmp_path: Path) -> None:
+    text = PLAN + "max_time_s = {}\noptions = {{ {} }}\n"
+    assert ids(cells(tmp_path, text.format(60, "a = 1, b = 2"))) == ids(
+        cells(tmp_path, text.format(60.0, "b = 2, a = 1"))
+    )
+
+
+def test_too_many_cells_are_counted_and_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**values: object) -> Cell:
+        raise AssertionError("a cell is made")
+
+    monkeypatch.setattr("gnomon.jobs.suite.plan.Cell", refused)
+    text = (
+        'name = "x"\n[[cells]]\njobs = ["place", "profile"]\nmodels = ["*.onnx"]\ndevices = [DEVICES]\nrepeats = 1000\n'
+    )
+    for devices in (
+        '"2 of @pi5", ' + ", ".join(f'"d{n}"' for n in range(49)),
+        ", ".join(f'"d{n}"' for n in range(101)),
+    ):
+        with pytest.raises(UsageError, match="at most 100000 cells"):
+            cells(tmp_path, text.replace("DEVICES", devices))
+
+
+def test_names_that_are_given_again_and_again_are_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def slots(selector: str, devices: object) -> list[tuple[str, int, tuple[str, ...]]]:
+        asked.append(selector)
+        return [(selector, 1, (selector,))]
+
+    monkeypatch.setattr("gnomon.jobs.suite.plan._slots", slots)
+    text = BLOCK.replace('"r"', ", ".join(['"r"'] * 500)).replace('"a.onnx"', ", ".join(['"a.onnx"'] * 500))
+    assert len(cells(tmp_path, 'name = "x"\n' + text + "repeats = 1000\n")) == 1000 and asked == ["r"]

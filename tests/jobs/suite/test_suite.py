@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,17 @@ from tests.bad_days.livekit import matmul_onnx
 from tests.jobs.suite.suitekit import calls, measure
 
 import gnomon
+from gnomon.core import codec
+from gnomon.core.sample import Context
+from gnomon.devices.config import load_devices
 from gnomon.devices.health import health_of
 from gnomon.errors import RecordError, UsageError
+from gnomon.jobs.suite.document import CellPart
 from gnomon.jobs.suite.job import SuiteRequest, SuiteRun, compare_suites, run_suite, suite_status
-from gnomon.store.base import CELL, CampaignQuery, last_note
+from gnomon.jobs.suite.plan import Cell, cells_of, read_suite
+from gnomon.measure.campaign import Question, open_campaign
+from gnomon.store.base import CELL, CampaignQuery, last_note, note
+from gnomon.store.opening import open_store
 from gnomon.store.sqlite import SqliteStore
 
 DEVICES = "".join(f'[devices.{name}]\naddress = "ssh://{name}"\ntags = ["x"]\n' for name in "abc")
@@ -128,6 +138,130 @@ def test_runs_are_found_by_name_or_told(lab: SuiteRequest) -> None:
         suite_status("last~1", record=lab.record)
     run_suite(lab, measure)
     assert suite_status("last~1", record=lab.record).made.run == run
+
+
+def interrupted(lab: SuiteRequest, after: int) -> str:
+    """The run of a suite that was interrupted after so many cells."""
+    left = iter(range(after))
+
+    def measured(task: Mapping[str, Any]) -> Mapping[str, Any]:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return measure(task)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_suite(lab, measured)
+    return suite_status(record=lab.record).made.run
+
+
+def edited(lab: SuiteRequest, old: str, new: str) -> None:
+    text = lab.path.read_text()
+    assert old in text
+    lab.path.write_text(text.replace(old, new))
+
+
+OTHER = '[[cells]]\njobs = ["profile"]\nmodels = ["m0.onnx"]\ndevices = ["a"]\n'
+
+
+def test_after_an_edit_what_it_changed_is_measured_again_and_nothing_else(lab: SuiteRequest, tmp_path: Path) -> None:
+    lab.path.write_text(lab.path.read_text() + OTHER)
+    run = interrupted(lab, 9)
+    done = suite_status(record=lab.record).made.done
+    edited(lab, OTHER, OTHER + "options = { threads = 4 }\n")
+    (tmp_path / "m4.onnx").touch()
+    told: list[str] = []
+    asked: list[Mapping[str, Any]] = []
+
+    def measured(task: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append(task)
+        return measure(task)
+
+    found = run_suite(lab, measured, tell=lambda name, sentence: told.append(sentence))
+    assert found.made.run == run and found.whole and len(found.made.cells) == 21 and found.made.finished
+    assert [cell["options"] for cell in (t["cell"] for t in asked) if cell["job"] == "profile"] == [{"threads": 4}]
+    assert f"the run {run[:12]} goes on: of 21 cells 5 are new or were changed" in told
+    assert 21 - done <= len(asked) <= 22 - done
+    assert max(Counter((tmp_path / "ended").read_text().split()).values()) == 1
+
+
+@pytest.mark.parametrize("setting", ["options = { threads = 4 }\n", "max_time_s = 5\n"])
+def test_a_run_of_which_no_cell_is_as_it_was_is_not_gone_on_with(
+    lab: SuiteRequest, tmp_path: Path, setting: str
+) -> None:
+    run = interrupted(lab, 5)
+    edited(lab, "repeats = 2\n", "repeats = 2\n" + setting)
+    told: list[str] = []
+    found = run_suite(lab, measure, tell=lambda name, sentence: told.append(sentence))
+    assert found.whole and found.made.run != run and len(found.made.cells) == 16
+    assert f"a new run begins: the interrupted one {run[:12]} is not gone on with, as no cell" in told[0]
+    told.clear()
+    run_suite(lab, measure, tell=lambda name, sentence: told.append(sentence))
+    assert not any("a new run" in sentence for sentence in told)
+    edited(lab, setting, "")
+    assert run_suite(lab, measure).made.run == run
+
+
+def test_more_devices_of_a_tag_measure_nothing_again_and_one_that_lost_it_does(
+    lab: SuiteRequest, tmp_path: Path
+) -> None:
+    edited(lab, "2 of any @x", "one of @x")
+    known = tmp_path / "devices.toml"
+    known.write_text(known.read_text().replace('"x"', '"y"').replace('"y"', '"x"', 1))  # a alone
+    run = interrupted(lab, 5)
+    before = {part.id for part in suite_status(record=lab.record).made.cells if part.state == "done"}
+    known.write_text(known.read_text().replace('"y"', '"x"', 1))  # a and b
+    lab.path.write_text("max_time_s = 0.000001\n" + lab.path.read_text())
+    more = run_suite(lab, measure).made
+    assert more.run == run and {part.id for part in more.cells if part.state == "done"} == before
+    known.write_text(known.read_text().replace('"x"', '"y"', 1))  # b alone
+    edited(lab, "max_time_s = 0.000001\n", "")
+    found = run_suite(lab, measure).made
+    assert found.run == run and {part.device for part in found.cells} == {"b"} and found.done == 8
+    assert not before & {part.id for part in found.cells}
+
+
+def test_a_cell_for_which_no_device_was_left_is_tried_on_one_that_came(lab: SuiteRequest, tmp_path: Path) -> None:
+    edited(lab, "2 of any @x", "one of @x")
+    known = tmp_path / "devices.toml"
+    known.write_text(known.read_text().replace('"x"', '"y"').replace('"y"', '"x"', 1))
+    (tmp_path / "dead").write_text("a")
+    run = interrupted(lab, 1)
+    assert suite_status(record=lab.record).made.failed == 1
+    known.write_text(known.read_text().replace('"y"', '"x"', 1))
+    found = run_suite(lab, measure)
+    assert found.made.run == run and found.whole
+
+
+def old_id(cell: Cell, number: int = 0) -> str:
+    """How cells were called before what they measure was a part of it."""
+    group = json.dumps([number, cell.job, cell.model, cell.selector, cell.repeat])
+    return hashlib.sha256(f"{group}/{cell.slot}".encode()).hexdigest()[:16]
+
+
+def test_a_run_of_before_ids_told_all_is_read_and_gone_on_with(
+    lab: SuiteRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = cells_of(read_suite(lab.path), tmp_path, load_devices())
+    old = tuple(replace(cell, id=old_id(cell), group=f"0 {cell.model} {cell.repeat}") for cell in plan)
+    with open_store(lab.record) as store:
+        digest = hashlib.sha256("".join(cell.id for cell in old).encode()).hexdigest()
+        context = Context(
+            device={}, versions={}, model_digest=digest, model_name="x", options={}, seed=0, gnomon_version="0.1.0"
+        )
+        campaign, _ = open_campaign(store, Question(kind="suite", context=context, details={}))
+        note(store, campaign.id, "suite-cells", {"cells": [codec.to_json(cell) for cell in old]})
+        for cell, device in ((old[0], "a"), (old[1], "b")):
+            part = CellPart(
+                **{n: getattr(cell, n) for n in ("id", "job", "model", "selector", "slot", "repeat")},
+                state="done",
+                device=device,
+            )
+            note(store, campaign.id, "suite-cell", {"cell": codec.to_json(part)})
+    status = suite_status(record=lab.record).made
+    assert (status.done, status.waiting) == (2, 14)
+    found = run_suite(lab, measure)
+    assert found.made.run == campaign.id and found.whole and len(calls(tmp_path)) == 14
+    assert {part.id for part in found.made.cells} == {cell.id for cell in old}
 
 
 REAL = """name = "real"

@@ -27,8 +27,8 @@ _NAME = click.argument("name", metavar="NAME", shell_complete=complete_device)
 def devices(ctx: click.Context, as_json: bool) -> None:
     """List, check and name the machines that models can be measured on. Without a subcommand: list.
 
-    A device is this machine (local), or one that ssh reaches. The file of devices gives it a name and settings;
-    docs/devices/devices.md describes it.
+    A device is this machine (local), or one that ssh, adb, sdb or labgrid reaches. The file of devices gives it a name
+    and settings; docs/devices/devices.md describes it.
     """
     ctx.obj = {"json": as_json}
     if ctx.invoked_subcommand is None:
@@ -96,7 +96,10 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
 def add(
     above: dict[str, Any], /, name: str, address: str, no_keep: bool, no_check: bool, as_json: bool, **values: Any
 ) -> None:
-    """Give the device at ADDRESS, which is ssh://[user@]host[:port] or local, a NAME in the file of devices.
+    """Give the device at ADDRESS a NAME in the file of devices.
+
+    ADDRESS is local, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE.
+
 
     It is looked at closely first, and not added if it cannot be used.
     """

@@ -118,7 +118,7 @@ def fit_(out: Path, picture: Path | None, as_json: bool, html: Path | None, **va
     """Fit an estimator to a table and the measured nets of --samples, and say how good it is on nets held out."""
     from gnomon.api import table as api
 
-    _, evaluation, document = api.fit_document(out=out, **values)
+    _, evaluation, document = api.fit_estimator(out=out, **values)
     if picture is not None:
         if evaluation is None:
             raise UsageError(
@@ -140,7 +140,7 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
     """Compare what ESTIMATOR predicts of the nets of CSV with what was measured, beside the noise's own ceiling."""
     from gnomon.api import table as api
 
-    document = api.evaluation_document(path, samples, space=space)
+    document = api.evaluate_estimator(path, samples, space=space)
     if picture is not None:
         _draw(document, picture)
     write_answer(document, as_json=as_json, html=html)
@@ -178,7 +178,7 @@ def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, htm
         raise click.UsageError("Missing argument 'CSV': the nets that ESTIMATOR predicts")
     else:
         _refuse("a MODEL alone, and this is an estimator's csv", model)
-        _, _, document = api.predictions(path=path, nets=nets, out=out, **values)
+        _, _, document = api.predict_nets(path=path, nets=nets, out=out, **values)
     write_answer(document, as_json=as_json, html=html)
 
 
@@ -200,7 +200,7 @@ def explain_(path: Path, nets: Path, space: str | None, as_json: bool, html: Pat
     """Show what each unit adds to the time of the first net of CSV, and which units its uncertainty comes from."""
     from gnomon.api import table as api
 
-    write_answer(api.explanation(path, nets, space=space), as_json=as_json, html=html)
+    write_answer(api.explain_net(path, nets, space=space), as_json=as_json, html=html)
 
 
 @estimator.command("search", short_help="Find the best nets within a latency bound.")

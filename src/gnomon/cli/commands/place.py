@@ -57,8 +57,8 @@ def place(
     """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
 
     MODEL is an .onnx, .tflite, .circle, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
-    measured whole; where mixing backends can pay, a plan is solved for and measured against them. Interrupted? The same
-    command goes on from there.
+    measured whole; where mixing backends can pay, a plan is solved for and measured against them. Several --device are
+    placed on side by side. Interrupted? The same command goes on from there.
     """
     if len(dict.fromkeys(values["devices"])) > 1:
         if not package:

@@ -12,10 +12,12 @@ from typing import Any
 
 from gnomon.core import codec
 from gnomon.core.strict_json import Strict
-from gnomon.errors import RecordError, UsageError
-from gnomon.jobs.runs.answers import answer_of
+from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.jobs.documents import read_document
+from gnomon.jobs.runs.answers import kept_answer
 from gnomon.jobs.runs.job import find_campaign, open_record
 from gnomon.report.plain import json_row
+from gnomon.session.document import SampleColumns
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, Store
 
@@ -81,8 +83,6 @@ def read_run(named: str, record: RecordAddress | None, formats: Collection[str] 
         document = _of_file(Path(within["path"]), formats, int(within["number"]))
     else:
         document = _of_record(named, record, formats)
-    from gnomon.jobs.documents import read_document
-
     # Tells all that does not fit, and fills in what a document of before lacks.
     return codec.document(read_document(document))
 
@@ -130,7 +130,8 @@ def _of_package(path: Path, record: RecordAddress | None) -> Mapping[str, Any]:
     whole = path.resolve()
     with open_record(record) as store:
         for document in _answers(store, CONFIGURATIONS, "place"):
-            if document.get("package") and Path(document["package"]).resolve() == whole:
+            package = document.get("package")
+            if isinstance(package, str) and "\0" not in package and package and Path(package).resolve() == whole:
                 return document
     raise RecordError(
         f"the results database has no run that wrote {path}", hint="Name the database with --record, or give the run."
@@ -147,7 +148,7 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
         if named == "last":
             found = next(_answers(store, formats), None)
         else:
-            found = answer_of(store, find_campaign(store, named))
+            found = kept_answer(store, find_campaign(store, named))
     if found is None:
         raise RecordError(
             f"no answer is kept of the run {named}",
@@ -159,14 +160,54 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
 def _answers(
     store: Store, formats: Collection[str], kind: str | None = None, digest: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The answers of some formats, the newest first."""
+    """The answers of some formats, the newest first, as they were kept: what is looked at in all of them is checked."""
     for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
         try:
-            document = answer_of(store, campaign)
+            document = kept_answer(store, campaign)
         except RecordError:  # one that is damaged is told where it is named, and no reason to stop here
             continue
-        if document is not None and document.get("format") in formats:
+        if document is not None and str(document.get("format")) in formats and _is_sound(document):
             yield document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """What is looked at of a configuration."""
+
+    label: str
+    samples: SampleColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LookedAt:
+    """What is looked at of each answer: to check all that a large one holds takes five times as long as to read it."""
+
+    version: int
+    campaign: str
+    sha256: str
+    clock: str
+    fingerprint: Mapping[str, Any]
+    versions: Mapping[str, str]
+    threads: tuple[int, ...]
+    rows: tuple[_Row, ...]
+
+
+def _is_sound(document: Mapping[str, Any]) -> bool:
+    where = CONFIGURATIONS.get(document["format"])
+    try:
+        if where is None:
+            read_document(document)
+            return True
+        seen = {
+            **{name: document[name] for name in ("version", "campaign", "clock", "fingerprint", "versions")},
+            "sha256": document["model"]["sha256"],
+            "threads": document.get("threads", []),
+            "rows": [{"label": row["label"], "samples": row["runs"]["samples"]} for row in document[where]],
+        }
+        codec.from_json(_LookedAt, seen)
+    except (KeyError, TypeError, ProblemError, RecordError):
+        return False
+    return True
 
 
 def earlier_runs(sides: Sequence[Side], record: RecordAddress | None) -> list[Side]:

@@ -34,7 +34,7 @@ from gnomon.spaces.models import NAME, ModelSpace
 from gnomon.spaces.unit import Net, Unit
 from gnomon.spaces.work import WORK, families, features, work
 from gnomon.store.address import RecordAddress
-from gnomon.store.base import FILES, CampaignQuery, last_note
+from gnomon.store.base import CampaignQuery, last_files, last_note
 from gnomon.store.opening import read_store
 
 Source = Literal["measured", "like measured ones", "unlike any measured one"]
@@ -174,9 +174,10 @@ def tables_of(device: str, record: RecordAddress | None) -> tuple[Path, ...]:
     with read_store(record) as store:
         for campaign in store.query(CampaignQuery(kind="table")):
             where = last_note(store, campaign.id, LAB) or {}
-            files = (last_note(store, campaign.id, FILES) or {}).get("files", [])
-            if device in (where.get("device"), where.get("address")) and files:
-                folder = Path(str(files[0]["path"])).parent
+            if device not in (where.get("device"), where.get("address")):
+                continue
+            if files := last_files(store, campaign.id):
+                folder = Path(files[0].path).parent
                 if folder not in found and is_table(folder):
                     found[folder] = read_table(folder).manifest
     if not found:

@@ -17,11 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gnomon.core import codec
 from gnomon.core.changes import LEAST, change_points
 from gnomon.core.stats import median
 from gnomon.errors import GnomonError, UsageError
-from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.blocks import Chart, Mark, timed
 from gnomon.jobs.html.page import page, site_page
 from gnomon.jobs.html.views import view
@@ -183,10 +181,9 @@ def _write(record: RecordAddress | None, made: Path, out: Path) -> Published:
                 continue
             try:
                 if campaign.kind == SUITE:
-                    answer: Mapping[str, Any] | None = suite_status(campaign.id, record=record).document()
+                    document: Mapping[str, Any] | None = suite_status(campaign.id, record=record).document()
                 else:
-                    answer = answer_of(store, campaign)
-                document = None if answer is None else codec.document(read_document(answer))
+                    document = answer_of(store, campaign)
             except GnomonError:
                 damaged.append(campaign.id)
                 continue

@@ -238,9 +238,9 @@ def _volume(document: dict[str, Any]) -> list[Spec]:
     layers, keys = [], []
     for search, look in zip(searches, itertools.cycle(LOOKS)):
         told = f"{search['name']}, {units.duration(search['seconds'])}"
-        reached = [100 * share for share in search["volume"]]
         # The last evaluation counts as much as any: its step is drawn too.
-        steps = list(enumerate([*reached, *reached[-1:]], 1))
+        shares = [*search["volume"], *search["volume"][-1:]]
+        steps = [(count, 100 * share) for count, share in enumerate(shares, 1) if share is not None]
         style: dict[str, Any] = {"strokeDash": list(look.dash), "strokeWidth": 1.8}
         layers.append(line(steps, look.colour, interpolate="step-after", **style))
         keys.append(line_key(told, look.colour, **style))

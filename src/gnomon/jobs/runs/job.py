@@ -9,7 +9,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,18 @@ from gnomon.report.frame import write_parquet
 from gnomon.report.plain import clean
 from gnomon.session.document import SummaryPart, summary_part
 from gnomon.store.address import RecordAddress, whole
-from gnomon.store.base import COMMAND, FAILED, FILES, CampaignQuery, EventQuery, RunQuery, Store, TallyQuery, last_note
+from gnomon.store.base import (
+    FAILED,
+    CampaignQuery,
+    EventQuery,
+    NotedFile,
+    RunQuery,
+    Store,
+    TallyQuery,
+    last_command,
+    last_files,
+    last_note,
+)
 from gnomon.store.opening import default_record, is_missing, read_store
 from gnomon.store.sql import SqlStore
 from gnomon.system.files import write_whole
@@ -265,16 +276,10 @@ def export_node_data(document: Mapping[str, Any], out: Path) -> list[Path]:
     """Write Model Explorer's node data of a job's answer into a folder, a file a configuration."""
     by_name = (document.get("model") or {}).get("format") == "onnx"
     made = {label: node_data(found, by_name=by_name) for label, found in operator_times(document).items()}
-    files = {out / f"{_file_name(label)}.json": json.dumps(one, indent=1) for label, one in made.items()}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for path in files:
-            _refuse_what_is_there(path)
-        for path, text in files.items():
-            write_whole(text.encode(), path)
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another folder.") from error
-    return list(files)
+    texts = (json.dumps(one, indent=1) for one in made.values())
+    return _write_into(
+        out, [(f"{_file_name(label)}.json", text.encode()) for label, text in zip(made, texts, strict=True)]
+    )
 
 
 def export_netron(document: Mapping[str, Any], model: Path | None, out: Path) -> int:
@@ -302,6 +307,29 @@ def _file_name(label: str) -> str:
     return re.sub(r"[^\w.,=+\[\]-]+", "_", label)[:200] or "_"
 
 
+def _write_into(out: Path, named: Sequence[tuple[str, bytes]]) -> list[Path]:
+    """Write files into a folder; of those of one name, the later have a number in it.
+
+    RecordError, and none written, where one is there already; RecordError where one cannot be written.
+    """
+    files: dict[Path, bytes] = {}
+    for name, content in named:
+        path, number = out / name, 1
+        while path in files:
+            number += 1
+            path = out / f"{Path(name).stem}-{number}{Path(name).suffix}"
+        files[path] = content
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for path in files:
+            _refuse_what_is_there(path)
+        for path, content in files.items():
+            write_whole(content, path)
+    except OSError as error:
+        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another folder.") from error
+    return list(files)
+
+
 def _refuse_what_is_there(path: Path) -> None:
     if path.exists():
         raise RecordError(f"{path} is there already", hint="Give --out another path.")
@@ -312,32 +340,22 @@ def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
 
     RecordError where the job wrote none, where one is gone or was changed since, and where one cannot be written.
     """
-    noted = (last_note(store, campaign.id, FILES) or {}).get("files", [])
+    noted = last_files(store, campaign.id)
     if not noted:
         raise RecordError(
             f"the campaign {campaign.id} names no files", hint="--format jsonl writes all that is known of it."
         )
-    contents = [(Path(file["path"]).name, _content(file)) for file in noted]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, content in contents:
-            _refuse_what_is_there(out / name)
-            write_whole(content, out / name)
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another folder.") from error
-    return [out / name for name, _ in contents]
+    return _write_into(out, [(Path(file.path).name, _content(file)) for file in noted])
 
 
-def _content(file: Mapping[str, Any]) -> bytes:
+def _content(file: NotedFile) -> bytes:
     try:
-        content = Path(file["path"]).read_bytes()[: file.get("bytes")]
+        content = Path(file.path).read_bytes()[: file.bytes]
     except OSError as error:
+        raise RecordError(f"{file.path} cannot be read: {error.strerror}", hint="Put it back where it was.") from error
+    if file.sha256 is not None and hashlib.sha256(content).hexdigest() != file.sha256:
         raise RecordError(
-            f"{file['path']} cannot be read: {error.strerror}", hint="Put it back where it was."
-        ) from error
-    if "sha256" in file and hashlib.sha256(content).hexdigest() != file["sha256"]:
-        raise RecordError(
-            f"{file['path']} was changed since", hint="--format jsonl writes what the results database itself holds."
+            f"{file.path} was changed since", hint="--format jsonl writes what the results database itself holds."
         )
     return content
 
@@ -352,20 +370,20 @@ def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Pa
     if row.finished or row.running:
         state = "finished" if row.finished else "running"
         raise RecordError(f"the campaign {campaign.id} is {state}", hint="Only an interrupted one can go on.")
-    asked = last_note(store, campaign.id, COMMAND)
+    asked = last_command(store, campaign.id)
     if asked is None:
         raise RecordError(
             f"the results database does not say which command asked for the campaign {campaign.id}",
             hint="Ask for the same again, with the same options: it goes on from there.",
         )
-    words = tuple(word for word in asked["arguments"] if word != "--fresh")  # which would begin again
+    words = tuple(word for word in asked.arguments if word != "--fresh")  # which would begin again
     own = any(word.partition("=")[0] == "--record" for word in words)
     if not own and whole(store.address) != whole(default_record()):
         raise RecordError(
             f"{store.address} is not the results database that the command would go on with",
             hint=f"Set GNOMON_RECORD to {whole(store.address)}.",
         )
-    return words, Path(asked["folder"])
+    return words, Path(asked.folder)
 
 
 def _row(store: Store, campaign: Campaign) -> CampaignRow:

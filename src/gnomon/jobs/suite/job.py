@@ -8,9 +8,11 @@ is found and not measured again.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -35,13 +37,23 @@ from gnomon.jobs.suite.document import (
     SuiteDocument,
     suite_document,
 )
-from gnomon.jobs.suite.plan import REPEATED, Cell, Suite, cells_of, read_suite
+from gnomon.jobs.suite.plan import (
+    LIKENESSES,
+    REPEATED,
+    Cell,
+    Suite,
+    cells_of,
+    identity,
+    likeness,
+    path_within,
+    read_suite,
+)
 from gnomon.jobs.suite.waiting import Waiting
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.report.answer import Answer
 from gnomon.report.plain import json_text
 from gnomon.store.address import RecordAddress
-from gnomon.store.base import CampaignQuery, EventQuery, Store, note
+from gnomon.store.base import CampaignQuery, EventQuery, Store, last_note, note
 from gnomon.store.opening import default_record, open_store
 from gnomon.system.cluster import connected, profiled
 from gnomon.system.process import guarded_folder
@@ -127,6 +139,8 @@ def measure_cells(
     tell: TellOf | None = None,
 ) -> SuiteRun:
     """As `run_suite`, of cells that are known; the store is that of `asked.record`."""
+    tell = tell or (lambda name, sentence: None)
+    before = None if asked.fresh else _interrupted(store, suite.name, cells, tell)
     context = Context(
         device={},
         versions={},
@@ -136,18 +150,21 @@ def measure_cells(
         seed=0,
         gnomon_version=gnomon.__version__,
     )
-    campaign, resumed = open_campaign(store, Question(kind=KIND, context=context, details={}), fresh=asked.fresh)
-    if not resumed or not any(True for _ in store.query(EventQuery(campaign=campaign.id, name=_CELLS))):
-        note(store, campaign.id, _CELLS, {"cells": [codec.to_json(cell) for cell in cells]})
+    question = Question(kind=KIND, context=before or context, details={})
+    campaign, resumed = open_campaign(store, question, fresh=asked.fresh)
+    cells = _gone_on(store, campaign.id, cells, tell)
+    noted = {"cells": [codec.to_json(cell) for cell in cells], "folder": str(asked.path.absolute().parent)}
+    if noted != last_note(store, campaign.id, _CELLS):
+        note(store, campaign.id, _CELLS, noted)
     ended = _ended(store, campaign.id)
-    run = _Run(asked, campaign, measure, tell or (lambda name, sentence: None))
+    run = _Run(asked, campaign, measure, tell)
     run.waiting = Waiting(
         (cell for cell in cells if cell.id not in ended),
         ((cell, ended[cell.id].device or "") for cell in cells if cell.id in ended),
     )
     run.resumed, run.probed = resumed, suite.probe
     run.until_s = None if suite.max_time_s is None else time.monotonic() + suite.max_time_s
-    if len(ended) < len(cells):
+    if any(cell.id not in ended for cell in cells):
         if asked.cluster is None:
             run.here()
         else:
@@ -156,9 +173,71 @@ def measure_cells(
     for cell in () if run.over() else run.waiting.rest():
         message = f"no device is left for it: {', '.join(cell.devices[:5])} failed"
         run.write(store, cell, None, {"error": {"kind": "device", "message": message, "hint": _LEFT}})
-    if len(_ended(store, campaign.id)) == len(cells):
+    if _ended(store, campaign.id).keys() >= {cell.id for cell in cells}:
         note(store, campaign.id, FINISHED, {})
     return _shown(store, campaign, asked.record, out=run.waiting.out)
+
+
+def _interrupted(store: Store, name: str, cells: tuple[Cell, ...], tell: TellOf) -> Context | None:
+    """What is known of the newest run that was interrupted and has one of the cells: the same suite, edited perhaps."""
+    wanted = {cell.id for cell in cells}
+    others = []
+    for run in store.query(CampaignQuery(kind=KIND, finished=False, held=False)):
+        if run.context.model_name == name:
+            if run.context.gnomon_version == gnomon.__version__ and not wanted.isdisjoint(_noted(store, run.id)):
+                return run.context
+            others.append(run)
+    newest = next((run.id for run in store.query(CampaignQuery(kind=KIND)) if run.context.model_name == name), None)
+    if others and others[0].id == newest:
+        why = "no cell of it is in the file as it is now"
+        if (version := others[0].context.gnomon_version) != gnomon.__version__:
+            why = f"it is of gnomon {version}"
+        tell("suite", f"a new run begins: the interrupted one {others[0].id[:12]} is not gone on with, as {why}")
+    return None
+
+
+def _gone_on(store: Store, campaign: str, cells: tuple[Cell, ...], tell: TellOf) -> tuple[Cell, ...]:
+    """The cells with the ids that the run knows them by, and new ones for those that it measures again.
+
+    Those are the ones that were done on a device that they may not be on any more, and failed ones for which there
+    are other devices than there were. A cell with another option or limit is another cell.
+    """
+    noted, ended = _noted(store, campaign), _ended(store, campaign)
+
+    def gone_on(cell: Cell) -> Cell:
+        before = noted.get(cell.id)
+        if before is None:
+            return cell
+        part, were, are = ended.get(before.id), set(before.devices), set(cell.devices)
+        if part is None:
+            same = were <= are
+        else:
+            same = part.device in are if part.state == "done" else were == are
+        # With the old id, what its job answered on the old device would be found and taken for its answer.
+        return replace(cell, id=before.id if same else hashlib.sha256(before.id.encode()).hexdigest()[:16])
+
+    made = tuple(gone_on(cell) for cell in cells)
+    if noted and (new := len({cell.id for cell in made} - {cell.id for cell in noted.values()})):
+        tell("suite", f"the run {campaign[:12]} goes on: of {len(made)} cells {new} are new or were changed")
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cells:
+    """The cells of a run as its record has them; `folder` is that of the suite's file, None in older records."""
+
+    cells: tuple[Cell, ...] = ()
+    folder: str | None = None
+
+
+def _lists(store: Store, campaign: str) -> Iterator[_Cells]:
+    """The cells of a run, each time that the file was another."""
+    return (codec.from_json(_Cells, e.data) for e in store.query(EventQuery(campaign=campaign, name=_CELLS)))
+
+
+def _noted(store: Store, campaign: str) -> dict[str, Cell]:
+    """All cells that a run ever had, each as it was last, by what they measure."""
+    return {identity(cell): cell for part in _lists(store, campaign) for cell in part.cells}
 
 
 _LEFT = "See `gnomon devices check`; a new run of the suite tries again."
@@ -341,14 +420,13 @@ def _ended(store: Store, campaign: str) -> dict[str, CellPart]:
 
 def _shown(store: Store, campaign: Campaign, record: RecordAddress | None, *, out: set[str] | None = None) -> SuiteRun:
     ended = _ended(store, campaign.id)
-    event = next(store.query(EventQuery(campaign=campaign.id, name=_CELLS)), None)
-    cells = [] if event is None else [codec.from_json(Cell, cell) for cell in event.data["cells"]]
+    *_, last = _Cells(), *_lists(store, campaign.id)
     parts = tuple(
         ended.get(c.id)
         or CellPart(
             id=c.id, job=c.job, model=c.model, selector=c.selector, slot=c.slot, repeat=c.repeat, state="waiting"
         )
-        for c in cells
+        for c in last.cells
     )
     states = [part.state for part in parts]
     return SuiteRun(
@@ -453,21 +531,25 @@ def compare_suites(
     """
     with open_record(record) as store:
         runs = [_find(store, named) for named in (before, after)]
-        old, new = ({_key(part): part for part in _shown(store, run, record).made.cells} for run in runs)
-        both = [key for key in old if key in new and old[key].job in REPEATED]
-        if not both:
+        old, new = (_repeated(store, run, record) for run in runs)
+        both, unsure = _matched(old, new)
+        if not both and not unsure:
             raise UsageError("the two runs have no cell of place or profile in common", hint="See: gnomon suite status")
+        labels = Counter(side.label for side in new.values())
         cells: list[ComparedCell] = []
         with guarded_folder("gnomon-suite-") as folder:
-            for key in both:
-                a, b = old[key], new[key]
-                label = f"{a.job} {Path(a.model).name} on {a.selector} {a.slot}, {a.repeat}"
+            for id, side in new.items():
+                if id not in both and id not in unsure:
+                    continue
                 comparison, why = None, None
-                absent = [run for run, part in ((before, a), (after, b)) if part.state != "done"]
                 try:
+                    if id in unsure:
+                        raise RecordError(f"cells of {before} and {after} are too much alike to be told apart")
+                    parts = old[both[id]].part, side.part
+                    absent = [run for run, part in zip((before, after), parts, strict=True) if part.state != "done"]
                     if absent:
                         raise RecordError(f"it is not done in {' and '.join(absent)}")
-                    names = [_side(store, r.id, p, folder) for r, p in zip(runs, (a, b), strict=True)]
+                    names = [_side(store, r.id, p, folder) for r, p in zip(runs, parts, strict=True)]
                     found = compare(
                         names,
                         record=record,
@@ -479,7 +561,10 @@ def compare_suites(
                     comparison = codec.from_json(CompareDocument, found)
                 except GnomonError as error:
                     why = error.message
-                cells.append(ComparedCell(cell=b.id, label=label, comparison=comparison, why=why))
+                label = side.label if labels[side.label] == 1 else f"{side.label}, {side.settings}"
+                if id in both and not (was := old[both[id]].path).endswith(side.path):
+                    label += f"; it was {was}"
+                cells.append(ComparedCell(cell=id, label=label, comparison=comparison, why=why))
     return SuiteCompared(
         made=SuiteCompareDocument(
             format="gnomon-suite-compare",
@@ -493,8 +578,56 @@ def compare_suites(
     )
 
 
-def _key(part: CellPart) -> tuple[str, str, str, int, int]:
-    return part.job, Path(part.model).name, part.selector, part.slot, part.repeat
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """A cell of a run that is compared: how it ended, how people call it, and what it is known by (`likeness`)."""
+
+    part: CellPart
+    path: str
+    label: str
+    settings: str
+    likeness: tuple[Hashable, ...]
+
+
+def _repeated(store: Store, run: Campaign, record: RecordAddress | None) -> dict[str, _Side]:
+    """The cells of a run that another run measures again, by their ids."""
+    *_, last = _Cells(), *_lists(store, run.id)
+    parts = {part.id: part for part in _shown(store, run, record).made.cells}
+
+    def side(cell: Cell) -> _Side:
+        path = path_within(cell, last.folder)
+        return _Side(
+            part=parts[cell.id],
+            path=path,
+            label=f"{cell.job} {path} on {cell.selector} {cell.slot}, {cell.repeat}",
+            settings=json.dumps({"max_time_s": cell.max_time_s, **cell.options}, ensure_ascii=False),
+            likeness=likeness(cell, last.folder),
+        )
+
+    return {cell.id: side(cell) for cell in last.cells if cell.job in REPEATED}
+
+
+def _matched(old: Mapping[str, _Side], new: Mapping[str, _Side]) -> tuple[dict[str, str], set[str]]:
+    """The cells of a new run with those of an old one that they are compared with, and those of which that is open.
+
+    Each pair is the only one on both sides that is so much alike, among those that nothing surer has paired.
+    """
+    pairs: dict[str, str] = {}
+    unsure: set[str] = set()
+    for level in range(LIKENESSES):
+        before, after = _by_likeness(old, level, set(pairs.values())), _by_likeness(new, level, pairs.keys())
+        alike = [(before[key], ids) for key, ids in after.items() if key in before]
+        pairs |= {ids[0]: ours[0] for ours, ids in alike if len(ours) == len(ids) == 1}
+        unsure = {id for ours, ids in alike for id in ids if id not in pairs}
+    return pairs, unsure
+
+
+def _by_likeness(sides: Mapping[str, _Side], level: int, without: Set[str]) -> dict[Hashable, list[str]]:
+    found: dict[Hashable, list[str]] = {}
+    for id, side in sides.items():
+        if id not in without:
+            found.setdefault(side.likeness[level], []).append(id)
+    return found
 
 
 def _side(store: Store, run: str, part: CellPart, folder: Path) -> str:

@@ -6,21 +6,22 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from gnomon.core import codec
 from gnomon.core.codec import Must
-from gnomon.core.strict_json import Complaints
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.devices.config import DeviceConfig
-from gnomon.errors import UsageError
+from gnomon.errors import RecordError, UsageError
 
 JobName = Literal["place", "profile", "pareto", "table", "tune"]
 REPEATED = ("place", "profile")
 """The jobs that measure again each time; the others go on where they were."""
 
+LIKENESSES = 6
 MOST_CELLS = 100_000
 _MOST_BYTES = 1 << 20
 _HINT = "docs/jobs/suite.md describes every key."
@@ -111,6 +112,10 @@ def read_suite(path: Path) -> Suite:
     found = codec.decode(Suite, document, complaints)
     if not complaints.told:
         for number, block in enumerate(found.cells):
+            try:
+                codec.to_json(block.options, "options")  # they are a part of what the record knows a cell by
+            except RecordError as error:
+                complaints.tell(f"$.cells[{number}]", error.message)
             for job in block.jobs:
                 if block.repeats > 1 and job not in REPEATED:
                     complaints.tell(f"$.cells[{number}]", f"{job} goes on where it was: it has no repeats")
@@ -126,35 +131,90 @@ def read_suite(path: Path) -> Suite:
 def cells_of(suite: Suite, folder: Path, devices: Mapping[str, DeviceConfig]) -> tuple[Cell, ...]:
     """All cells, in the order in which they are begun: each repeat of all before the next one.
 
-    `folder` is that of the suite's file, `devices` the file of devices. UsageError for a pattern or a tag that nothing
-    has, fewer devices of a tag than are wanted, or more than 100,000 cells.
+    `folder` is that of the suite's file, `devices` the file of devices. What two blocks ask for alike is one cell.
+    UsageError for a pattern or a tag that nothing has, fewer devices of a tag than are wanted, or more than 100,000
+    cells, before any is made.
     """
-    made: list[Cell] = []
-    for number, block in enumerate(suite.cells):
-        slots = [slot for selector in block.devices for slot in _slots(selector, devices)]
-        for job in block.jobs:
-            for model in (m for pattern in block.models for m in _models(pattern, folder, job)):
-                for selector, slot, able in slots:
+    made: dict[str, Cell] = {}
+    planned = 0
+    for block in suite.cells:
+        slots: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
+        for selector in dict.fromkeys(block.devices):
+            for named, slot, able in _slots(selector, devices):
+                slots.setdefault((_wanted(named), slot), (named, able))
+                _few(planned + len(slots) * block.repeats)
+        settings = _settings(block.max_time_s, block.options)
+        for job in dict.fromkeys(block.jobs):
+            models = dict.fromkeys(m for pattern in dict.fromkeys(block.models) for m in _models(pattern, folder, job))
+            planned += len(models) * len(slots) * block.repeats
+            _few(planned)
+            for model in models:
+                for (wanted, slot), (named, able) in slots.items():
                     for repeat in range(1, block.repeats + 1):
-                        group = json.dumps([number, job, model, selector, repeat])
-                        made.append(
-                            Cell(
-                                id=hashlib.sha256(f"{group}/{slot}".encode()).hexdigest()[:16],
-                                job=job,
-                                model=model,
-                                selector=selector,
-                                slot=slot,
-                                repeat=repeat,
-                                devices=able,
-                                max_time_s=block.max_time_s,
-                                options=block.options,
-                                group=group,
-                            )
+                        group = _group(job, model, wanted, repeat, settings)
+                        cell = Cell(
+                            id=_id(group, slot),
+                            job=job,
+                            model=model,
+                            selector=named,
+                            slot=slot,
+                            repeat=repeat,
+                            devices=able,
+                            max_time_s=block.max_time_s,
+                            options=block.options,
+                            group=group,
                         )
-                if len(made) > MOST_CELLS:
-                    raise UsageError(f"a suite has at most {MOST_CELLS} cells", hint="Make two of it.")
-    unique = {cell.id: cell for cell in made}
-    return tuple(sorted(unique.values(), key=lambda cell: cell.repeat))
+                        made.setdefault(cell.id, cell)
+    return tuple(sorted(made.values(), key=lambda cell: cell.repeat))
+
+
+def _few(cells: int) -> None:
+    if cells > MOST_CELLS:
+        raise UsageError(f"a suite has at most {MOST_CELLS} cells", hint="Make two of it.")
+
+
+def identity(cell: Cell) -> str:
+    """What `cells_of` gives a cell as id: equal for two that measure the same, whichever devices can take them.
+
+    It is made of what the cell says, so that cells in the record are known again which got their ids in another way.
+    """
+    settings = _settings(cell.max_time_s, cell.options)
+    return _id(_group(cell.job, cell.model, _wanted(cell.selector), cell.repeat, settings), cell.slot)
+
+
+def likeness(cell: Cell, folder: str | None) -> tuple[Hashable, ...]:
+    """By what cells of two runs are known as the same: `LIKENESSES` things, from the surest to the least sure.
+
+    `folder` is that of the run's file, which may be another checkout in the other run; None where it is not known.
+    """
+    same = cell.job, _wanted(cell.selector), cell.slot, cell.repeat
+    path, name, settings = path_within(cell, folder), Path(cell.model).name, _settings(cell.max_time_s, cell.options)
+    return identity(cell), cell.id, (*same, path, settings), (*same, path), (*same, name, settings), (*same, name)
+
+
+def path_within(cell: Cell, folder: str | None) -> str:
+    """The cell's model as the suite's file names it where it is below the file's folder, else its whole path."""
+    path = Path(cell.model)
+    return path.relative_to(folder).as_posix() if folder and path.is_relative_to(folder) else cell.model
+
+
+def _settings(max_time_s: float | None, options: Mapping[str, Any]) -> str:
+    """What changes what is measured beside model and device, as text."""
+    return json.dumps([None if max_time_s is None else float(max_time_s), codec.to_json(options)], sort_keys=True)
+
+
+def _group(job: str, model: str, wanted: str, repeat: int, settings: str) -> str:
+    return hashlib.sha256(json.dumps([job, model, wanted, repeat, settings]).encode()).hexdigest()[:16]
+
+
+def _id(group: str, slot: int) -> str:
+    return hashlib.sha256(f"{group}/{slot}".encode()).hexdigest()[:16]
+
+
+def _wanted(selector: str) -> str:
+    """A selector without how many it wants: more devices of a tag are more slots, and leave the others as they are."""
+    found = _SELECTOR.fullmatch(selector)
+    return selector if found is None else f"@{found['tag']}"
 
 
 def _slots(selector: str, devices: Mapping[str, DeviceConfig]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
@@ -186,14 +246,17 @@ def _models(pattern: str, folder: Path, job: str) -> Sequence[str]:
         file, _, attribute = pattern.rpartition(":")
         return [f"{(folder / file).absolute()}:{attribute}" if file.endswith(".py") else pattern]
     path = folder / pattern
-    if path.exists() or not any(letter in pattern for letter in "*?["):
-        if not path.exists():
-            raise UsageError(f"there is no model {path}", hint="Paths are below the folder of the suite's file.")
-        return [str(path.absolute())]
+    below = "Paths are below the folder of the suite's file."
     try:
+        if path.exists():
+            return [str(path.absolute())]
+        if not any(letter in pattern for letter in "*?["):
+            raise UsageError(f"there is no model {path}", hint=below)
         found = sorted(str(one.absolute()) for one in Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    except (ValueError, NotImplementedError) as error:
-        raise UsageError(f"{pattern!r} is not a pattern of paths: {error}", hint=_HINT) from error
+    except OSError as error:
+        raise UsageError(f"the model {shown(pattern)} cannot be looked for: {error.strerror}", hint=below) from error
+    except (ValueError, NotImplementedError, RecursionError) as error:
+        raise UsageError(f"{shown(pattern)} is not a pattern of paths: {error}", hint=_HINT) from error
     if not found:
         raise UsageError(f"no model in {folder} matches {pattern!r}", hint="Correct the pattern, or leave it out.")
     return found

@@ -1,0 +1,94 @@
+"""Which cells of two runs of a suite are compared with each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.jobs.compare.test_compare import document
+
+from gnomon.jobs.suite.document import ComparedCell
+from gnomon.jobs.suite.job import SuiteRequest, compare_suites, run_suite
+
+BLOCK = '[[cells]]\njobs = ["profile"]\nmodels = [{}]\ndevices = ["local"]\n'
+A, B, C = (BLOCK.format(f'"{name}/net.onnx"') for name in "abc")
+FASTER = "options = { level = 1000.0 }\n"
+
+
+def measured(folder: Path, text: str) -> None:
+    """A run of that suite in that folder: what a cell takes is what its options or its model's folder say."""
+    for name in "abc":
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "net.onnx").touch()
+    (folder / "suite.toml").write_text('name = "x"\n' + text)
+    rng = np.random.default_rng(7)
+
+    def answer(task: Mapping[str, Any]) -> Mapping[str, Any]:
+        cell = task["cell"]
+        levels_us = {"a": 2000.0, "b": 5000.0, "c": 9000.0}
+        level_us = cell["options"].get("level", levels_us[Path(cell["model"]).parent.name])
+        path = folder / f"{task['suite']}-{cell['id']}.json"
+        path.write_text(json.dumps(document(rng, level_us=level_us, processes=3)))
+        return {"error": None, "answer": "fine", "seconds": 0.1, "host": "here", "campaign": str(path)}
+
+    record = folder.parent / "record.sqlite"
+    assert run_suite(SuiteRequest(path=folder / "suite.toml", record=record, out=folder), answer).whole
+
+
+def compared(tmp_path: Path, before: str, after: str, *, folder: str = "one") -> dict[str, ComparedCell]:
+    """The comparisons of two runs by their labels; the second is in another folder where one is named."""
+    measured(tmp_path / "one", before)
+    measured(tmp_path / folder, after)
+    found = compare_suites(record=tmp_path / "record.sqlite").made.cells
+    by_label = {cell.label: cell for cell in found}
+    assert len(by_label) == len(found)
+    return by_label
+
+
+def ratio(cell: ComparedCell) -> float:
+    """How much longer the second run took."""
+    assert cell.comparison is not None
+    return cell.comparison.pairs[0].configurations[0].ratio
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize("folder", ["one", "another"])
+def test_models_of_one_name_in_other_folders_are_other_models(tmp_path: Path, folder: str) -> None:
+    found = compared(tmp_path, A + B, B + A, folder=folder)
+    assert set(found) == {"profile a/net.onnx on local 1, 1", "profile b/net.onnx on local 1, 1"}
+    assert [ratio(cell) for cell in found.values()] == pytest.approx([1.0, 1.0], rel=0.1)
+
+
+@pytest.mark.parametrize("folder", ["one", "another"])
+def test_blocks_that_differ_in_their_options_are_compared_each_with_itself(tmp_path: Path, folder: str) -> None:
+    found = compared(tmp_path, A + A + FASTER, A + FASTER + A, folder=folder)
+    label = "profile a/net.onnx on local 1, 1"
+    assert set(found) == {f'{label}, {{"max_time_s": null, "level": 1000.0}}', f'{label}, {{"max_time_s": null}}'}
+    assert [ratio(cell) for cell in found.values()] == pytest.approx([1.0, 1.0], rel=0.1)
+
+
+def test_a_cell_whose_options_changed_is_compared_with_what_it_was(tmp_path: Path) -> None:
+    found = compared(tmp_path, A + B, A + FASTER + B)
+    assert ratio(found["profile a/net.onnx on local 1, 1"]) == pytest.approx(0.5, rel=0.1)
+    assert ratio(found["profile b/net.onnx on local 1, 1"]) == pytest.approx(1.0, rel=0.1)
+
+
+def test_a_model_that_was_elsewhere_is_told(tmp_path: Path) -> None:
+    found = compared(tmp_path, A + B, B + C)
+    assert ratio(found["profile c/net.onnx on local 1, 1; it was a/net.onnx"]) == pytest.approx(4.5, rel=0.1)
+    assert ratio(found["profile b/net.onnx on local 1, 1"]) == pytest.approx(1.0, rel=0.1)
+
+
+def test_cells_of_which_it_is_not_known_are_told_and_not_compared(tmp_path: Path) -> None:
+    found = compared(tmp_path, A + A + FASTER + B, A + "options = { level = 3000.0 }\n" + B)
+    assert ratio(found["profile b/net.onnx on local 1, 1"]) == pytest.approx(1.0, rel=0.1)
+    unsure = found["profile a/net.onnx on local 1, 1"]
+    assert unsure.comparison is None and "too much alike" in str(unsure.why)
