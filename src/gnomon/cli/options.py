@@ -488,7 +488,8 @@ _COMPARING = (
         "--fail-slower",
         type=Percent(),
         metavar="3%",
-        help="End with status 1 where a configuration is surely slower by more.",
+        help="End with status 1 where a configuration is surely slower by more, or is not there any more; with 7 "
+        "where nothing is compared.",
     ),
     click.option(
         "--relevant",

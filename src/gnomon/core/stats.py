@@ -551,13 +551,23 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
     return _apart(first, second, math.sqrt(total + doubt**2), math.sqrt(scatter), freedom, drifted)
 
 
-def by_turns(a: Side, b: Side) -> bool:
-    """Whether the processes of two sides ran by turns: each beside one of the other side, before the next one began."""
+_FEWEST_TURNS = 6
+"""So many turns must speak for themselves: with six, one in 32 pairs of runs that only meet in time looks like that."""
+
+
+def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
+    """Whether the processes of two sides ran by turns: each beside one of the other side, before the next one began.
+
+    Runs of two machines at the same time may start like that by chance. Where nobody has `noted` that they are of one
+    session, they must also have gone first in turn (first, second, second, first, ..), and `_FEWEST_TURNS` times.
+    """
     moments = {*a.moments_s, *b.moments_s}
     if not len(a.levels_s) == len(b.levels_s) == len(moments) / 2 > 1:
         return False
     order = [side for _, side in sorted((t, k) for k, one in enumerate((a, b)) for t in one.moments_s)]
-    return all(sum(both) == 1 for both in zip(order[::2], order[1::2], strict=True))
+    beside = all(sum(both) == 1 for both in zip(order[::2], order[1::2], strict=True))
+    changing = all(one != other for one, other in itertools.pairwise(order[::2]))
+    return beside and (noted or (changing and len(a.levels_s) >= _FEWEST_TURNS))
 
 
 def compare_by_turns(a: Side, b: Side, *, doubt: float = 0.0) -> Apart:

@@ -7,12 +7,13 @@ a few megabytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.sample import Run, Samples
 from gnomon.core.stats import Block, median, quantile
+from gnomon.errors import ProblemError
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import others_share, steal_share
 from gnomon.session.kernels import CALLS_QUANTILE, kernels
@@ -23,6 +24,27 @@ if TYPE_CHECKING:
     from gnomon.core.graph import Graph
     from gnomon.core.stats import Comparison, Summary
     from gnomon.session.kernels import Kernel
+
+
+_DAMAGED = "The document was damaged or changed: measure again, or take it from a copy."
+_LONGEST_US, _LATEST_S = 1e15, 2.0**38
+"""Longer than 30 years and later than the year 10000 is nothing that was measured."""
+
+
+def _check_rows(what: str, *columns: Sequence[Any]) -> None:
+    lengths = set(map(len, columns))
+    if len(lengths) > 1:
+        raise ProblemError(f"{min(lengths)} {what} in one column and {max(lengths)} in another", hint=_DAMAGED)
+
+
+def _check_numbers(numbers: Sequence[int]) -> None:
+    if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 63:
+        raise ProblemError("a number of a process, a block or calls that none can have", hint=_DAMAGED)
+
+
+def _check_times(what: str, times: Sequence[float], longest: float) -> None:
+    if times and not 0 <= min(times) <= max(times) <= longest:
+        raise ProblemError(f"{what} that none can be: {min(times):.6g} to {max(times):.6g}", hint=_DAMAGED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +168,16 @@ class SampleColumns:
     wall_us: tuple[tuple[float, ...], ...]
     cpu_us: tuple[tuple[float, ...], ...] | None
 
+    def __post_init__(self) -> None:
+        blocks = (self.process, self.block, self.started_at_s, self.inner, self.wall_us)
+        _check_rows("blocks", *blocks, *(() if self.cpu_us is None else (self.cpu_us,)))
+        _check_numbers((*self.process, *self.block, *self.inner))
+        _check_times("moments", self.started_at_s, _LATEST_S)
+        if not all(self.wall_us):
+            raise ProblemError("a block without samples", hint=_DAMAGED)
+        for block in (*self.wall_us, *(self.cpu_us or ())):
+            _check_times("times of calls", block, _LONGEST_US)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockColumns:
@@ -154,6 +186,9 @@ class BlockColumns:
     process: tuple[int, ...]
     block: tuple[int, ...]
     call_us: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        _check_rows("blocks", self.process, self.block, self.call_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +199,9 @@ class ProcessColumns:
     load_s: tuple[float | None, ...]
     first_call_s: tuple[float | None, ...]
     peak_rss_bytes: tuple[int | None, ...]
+
+    def __post_init__(self) -> None:
+        _check_rows("processes", self.process, self.load_s, self.first_call_s, self.peak_rss_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +219,13 @@ class KernelColumns:
     backend: tuple[str, ...]
     operators: tuple[tuple[int, ...], ...]
     wall_us: tuple[tuple[float | None, ...], ...]
+
+    def __post_init__(self) -> None:
+        _check_rows("kernels", self.name, self.backend, self.operators, self.wall_us)
+        _check_rows("processes", self.process, self.call_us, *self.wall_us)
+        _check_numbers(self.process)
+        for row in (self.call_us, *self.wall_us):
+            _check_times("times of kernels", [time_us for time_us in row if time_us is not None], _LONGEST_US)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

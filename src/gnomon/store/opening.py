@@ -42,5 +42,8 @@ def _postgres() -> type[PostgresStore]:
 
 
 def is_missing(record: RecordAddress) -> bool:
-    """Whether a file that was named is not there."""
-    return isinstance(record, Path) and not record.exists()
+    """Whether a file that was named is not there; of one that cannot be looked for, opening it tells why."""
+    try:
+        return isinstance(record, Path) and not record.exists()
+    except OSError:  # such as a name that is too long
+        return False

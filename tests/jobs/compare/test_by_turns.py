@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +48,7 @@ def test_models_are_measured_by_turns_and_each_is_a_run_of_its_own(tmp_path: Pat
     assert row.sessions is not None and row.sessions.known_by == "turns"
     answers = [gnomon.answer_of_run(side.campaign, record=path) for side in found.sides]
     assert [Path(one["model"]["path"]).name for one in answers if one] == ["old.onnx", "new.onnx"]
+    assert all(one and one["turns"] == [side.campaign for side in found.sides] for one in answers)
     moments = [levels_of(one["columns"][0], "wall").moments_s for one in answers if one]
     assert [side for _, side in sorted((t, k) for k in (0, 1) for t in moments[k])] == [0, 1, 1, 0, 0, 1, 1, 0]
 
@@ -72,18 +75,63 @@ def test_documents_by_turns_show_what_sessions_would_hide(tmp_path: Path) -> Non
     rng = np.random.default_rng(4)
     before, after = document(rng), document(rng, level_us=5150.0)
     assert {row.verdict for row in pair(tmp_path, before, after, sessions=0.02).pairs[0].configurations} == {"unknown"}
-    for column in after["columns"]:
-        samples = column["runs"]["samples"]
-        samples["started_at_s"] = [t + 5 for t in samples["started_at_s"]]
-    rows = pair(tmp_path, before, after, sessions=0.02).pairs[0].configurations
+    rows = pair(tmp_path, *beside(before, after), sessions=0.02).pairs[0].configurations
     assert {row.verdict for row in rows} == {"slower"}
+
+
+def beside(before: dict[str, Any], after: dict[str, Any], *, apart_s: float = 5.0) -> list[dict[str, Any]]:
+    """Two runs of one session: the second's processes began so much after the first's."""
+    sides = copy.deepcopy([before, after])
+    for side, campaign in zip(sides, ("a" * 32, "b" * 32), strict=True):
+        side |= {"campaign": campaign, "turns": ["a" * 32, "b" * 32]}
+    for column in sides[1]["columns"]:
+        samples = column["runs"]["samples"]
+        samples["started_at_s"] = [t + apart_s for t in samples["started_at_s"]]
+    return sides
+
+
+def before_it_was_noted(sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The sides as gnomon wrote them before documents told of turns, each first as often as last."""
+    sides = copy.deepcopy(sides)
+    for side in sides:
+        del side["turns"]
+    for columns in zip(*(side["columns"] for side in sides), strict=True):
+        starts = [column["runs"]["samples"]["started_at_s"] for column in columns]
+        for turn in range(1, len(starts[0]), 2):
+            starts[0][turn], starts[1][turn] = starts[1][turn], starts[0][turn]
+    return sides
+
+
+def known_by(tmp_path: Path, sides: list[dict[str, Any]], **options: Any) -> set[str]:
+    return {row.sessions.known_by for row in pair(tmp_path, *sides, sessions=0.02, **options).pairs[0].configurations}
+
+
+def test_runs_that_only_meet_in_time_are_not_by_turns(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    sides = beside(document(rng), document(rng, level_us=5150.0))
+    assert known_by(tmp_path, sides) == {"turns"}
+    for alone in ([], ["a" * 32], None):
+        assert known_by(tmp_path, [sides[0], {**sides[1], "turns": alone}]) == {"assumed"}
+    assert known_by(tmp_path, [{**side, "turns": []} for side in sides]) == {"assumed"}
+    assert known_by(tmp_path, beside(document(rng), document(rng), apart_s=5000.0)) == {"assumed"}
+
+
+def test_documents_of_before_are_by_turns_where_nothing_else_looks_like_that(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    sides = before_it_was_noted(beside(document(rng), document(rng, level_us=5150.0)))
+    assert known_by(tmp_path, sides) == {"turns"}
+    another = copy.deepcopy(sides[1])
+    another["fingerprint"]["cpu_model"] = "another"
+    assert known_by(tmp_path, [sides[0], another], changed=("machine",)) == {"assumed"}
+    assert known_by(tmp_path, [sides[0], {**sides[1], "device": "another"}]) == {"assumed"}
+    few = before_it_was_noted(beside(document(rng, processes=5), document(rng, processes=5)))
+    assert known_by(tmp_path, few) == {"assumed"}
+    steady = beside(document(rng), document(rng))
+    assert known_by(tmp_path, [{k: v for k, v in side.items() if k != "turns"} for side in steady]) == {"assumed"}
 
 
 def test_a_neighbour_is_beside_both_where_they_ran_by_turns(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     before, after = beside_neighbours(document(rng), 0.1), beside_neighbours(document(rng, level_us=5400.0), 0.2)
-    for column in after["columns"]:
-        samples = column["runs"]["samples"]
-        samples["started_at_s"] = [t + 5 for t in samples["started_at_s"]]
-    for row in pair(tmp_path, before, after).pairs[0].configurations:
+    for row in pair(tmp_path, *beside(before, after)).pairs[0].configurations:
         assert (row.verdict, row.differs) == ("slower", ()), "no interval is said to be wider that is not"

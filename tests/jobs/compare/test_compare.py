@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
+import math
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.cli.placement_kit import profiled
+from tests.cli.placement_kit import placement, profiled
 
 import gnomon
 from gnomon.cli.main import cli
@@ -21,11 +23,11 @@ from gnomon.core.stats import Side, compare_apart, granted_sessions, sessions_of
 from gnomon.errors import GnomonError, ProblemError, RecordError, UsageError
 from gnomon.jobs.compare.document import CompareDocument
 from gnomon.jobs.compare.job import SESSIONS, compare
-from gnomon.jobs.compare.report import compare_report, headline
-from gnomon.jobs.compare.sides import embedded, read_side
+from gnomon.jobs.compare.report import compare_report, headline, markdown
+from gnomon.jobs.compare.sides import _embedded_in, embedded, read_side
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.views import comparison
-from gnomon.jobs.place.document import profile_document
+from gnomon.jobs.place.document import place_document, profile_document
 from gnomon.jobs.runs.answers import ANSWER, keep, packed
 from gnomon.report.page import Page
 from gnomon.store.base import note
@@ -395,6 +397,206 @@ def test_sessions_that_differ_give_no_false_alarms_where_nothing_is_known_of_the
             sides.append(Side(levels_s=tuple(levels), moments_s=tuple(map(float, range(12)))))
         wrong += compare_apart(*sides, sessions=granted_sessions(SESSIONS)).p < 0.01
     assert wrong <= 6
+
+
+def crashed(made: dict[str, Any], *labels: str) -> dict[str, Any]:
+    """The document, in which configurations have no samples."""
+    made = copy.deepcopy(made)
+    for column in made["columns"]:
+        if column["label"] in labels:
+            column["runs"]["samples"] = {name: [] for name in column["runs"]["samples"]} | {"cpu_us": None}
+    return made
+
+
+def gate(tmp_path: Path, before: dict[str, Any], after: dict[str, Any], *more: str) -> tuple[int, ElementTree.Element]:
+    """What a gate of 3 % answers, and its JUnit."""
+    names = [written(tmp_path, "a.json", before), written(tmp_path, "b.json", after)]
+    words = ["compare", *names, "--fail-slower", "3%", "--junit", str(tmp_path / "junit.xml"), *more]
+    done = CliRunner().invoke(cli, words, standalone_mode=False)
+    suite = ElementTree.fromstring((tmp_path / "junit.xml").read_text(encoding="utf-8"))  # noqa: S314 - our own
+    for count, kind in (("tests", "testcase"), ("failures", ".//failure"), ("skipped", ".//skipped")):
+        assert int(suite.get(count, -1)) == len(suite.findall(kind))
+    return done.return_value, suite
+
+
+@pytest.mark.parametrize("labels", [("onert:cpu",), ("onert:ruy", "onert:cpu")])
+def test_what_was_measured_before_and_not_after_is_no_passed_gate(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    made = document(np.random.default_rng(6))
+    code, suite = gate(tmp_path, made, crashed(made, *labels), "--markdown", str(tmp_path / "comment.md"))
+    assert code == 1
+    assert [case.get("name") for case in suite.findall("testcase") if case.find("failure") is not None] == list(labels)
+    comment = (tmp_path / "comment.md").read_text(encoding="utf-8")
+    assert all(f"- measured only before: {label}\n" in comment for label in labels)
+    assert "Not measured after: " in comment.splitlines()[0]
+    code, suite = gate(tmp_path, crashed(made, *labels), made)
+    assert code == (7 if len(labels) == 2 else 0) and len(suite.findall(".//skipped")) >= len(labels)
+
+
+def test_a_plan_that_is_not_made_again_is_no_loss(tmp_path: Path) -> None:
+    found = pair(tmp_path, *(placed(labels) for labels in (("onert:cpu", "plan"), ("onert:cpu",))))
+    assert (found.pairs[0].only_before, found.missing()) == (("plan",), ())
+
+
+def placed(labels: Sequence[str]) -> dict[str, Any]:
+    """The document of a placement with contenders of these names, of which "plan" is one."""
+    made: dict[str, Any] = place_document(placement())
+    row = next(one for one in made["contenders"] if one["kind"] == "single" and one["runs"]["samples"]["process"])
+    made["contenders"] = [
+        {**copy.deepcopy(row), "label": label, "kind": "plan" if label == "plan" else "single"} for label in labels
+    ]
+    return made
+
+
+def test_a_gate_that_compared_nothing_does_not_pass(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    before, after = document(rng), document(rng)
+    after["fingerprint"]["cpu_model"] = "another"
+    code, suite = gate(tmp_path, before, after)
+    assert code == 7 and len(suite.findall(".//skipped")) == 1
+    assert CliRunner().invoke(cli, ["compare", *(str(tmp_path / f"{x}.json") for x in "ab")]).exit_code == 0
+
+
+@pytest.mark.parametrize("zeros", [1, 12])
+def test_where_cpu_time_counts_in_ticks_that_saw_nothing_wall_time_compares(tmp_path: Path, zeros: int) -> None:
+    rng = np.random.default_rng(6)
+    before, after = document(rng), document(rng, level_us=6500.0)
+    for column in after["columns"]:
+        samples = column["runs"]["samples"]
+        samples["cpu_us"] = [[0.0] * 20] * zeros + samples["wall_us"][zeros:]
+    found = pair(tmp_path, before, after)
+    assert found.pairs[0].clock == "wall"
+    assert {(row.verdict, row.processes) for row in found.pairs[0].configurations} == {("slower", (12, 12))}
+
+
+def test_what_has_no_time_at_all_is_told_as_not_measured(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    before, after = document(rng), document(rng)
+    samples = after["columns"][0]["runs"]["samples"]
+    samples["cpu_us"] = samples["wall_us"] = [[0.0] * 20] * 12
+    found = pair(tmp_path, before, after)
+    assert found.missing() == found.pairs[0].only_before == (after["columns"][0]["label"],)
+
+
+def _damaged(made: dict[str, Any], what: str) -> None:
+    samples = made["columns"][0]["runs"]["samples"]
+    profile: dict[str, Any] = {
+        "process": [0, 1],
+        "call_us": [9.0, None],
+        "name": ["k"],
+        "backend": ["cpu"],
+        "operators": [[0]],
+        "wall_us": [[9.0, None]],
+    }
+    made["columns"][0]["runs"]["profile"] = profile
+    match what:
+        case "nothing":
+            pass
+        case "a process more":
+            samples["process"].append(12)
+        case "no moments":
+            samples["started_at_s"] = []
+        case "no CPU time":
+            samples["cpu_us"] = []
+        case "an empty block":
+            samples["wall_us"][0] = []
+        case "a time below zero":
+            samples["wall_us"][0][0] = -1.0
+        case "a process that is a long number":
+            samples["process"][0] = 10**400
+        case "a moment after all":
+            samples["started_at_s"][0] = 1e308
+        case "a kernel less":
+            profile["name"].pop()
+        case "a kernel's process less":
+            profile["process"].pop()
+        case "a kernel's time below zero":
+            profile["wall_us"][0][0] = -1.0
+        case "a kernel's process that is a long number":
+            profile["process"][0] = 10**400
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("a process more", "12 blocks in one column and 13"),
+        ("no moments", "0 blocks in one column and 12"),
+        ("no CPU time", "0 blocks in one column and 12"),
+        ("an empty block", "without samples"),
+        ("a time below zero", "times of calls"),
+        ("a process that is a long number", "number of a process"),
+        ("a moment after all", "moments"),
+        ("a kernel less", "kernels in one column"),
+        ("a kernel's process less", "processes in one column"),
+        ("a kernel's time below zero", "times of kernels"),
+        ("a kernel's process that is a long number", "number of a process"),
+    ],
+)
+def test_columns_that_do_not_fit_are_told(tmp_path: Path, what: str, told: str) -> None:
+    made = document(np.random.default_rng(1))
+    _damaged(made, "nothing")
+    pair(tmp_path, made, made)
+    _damaged(made, what)
+    with pytest.raises(RecordError, match=told):
+        pair(tmp_path, document(np.random.default_rng(1)), made)
+
+
+def test_markdown_shows_foreign_names_as_they_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    before, after = document(rng), document(rng, level_us=6500.0)
+    for made in (before, after):
+        made["columns"][0]["label"] = "![x](http://e/x.png) `a` *b* \ud800"
+    path = tmp_path / "comment.md"
+    pair(tmp_path, before, after).write({"markdown": path})
+    comment = path.read_text(encoding="utf-8")
+    assert r"!\[x\](http://e/x.png) \`a\` \*b\* \\ud800" in comment and "![x]" not in comment
+    after["fingerprint"]["cpu_model"] = "<img src=http://e/x.png>\n# hi"
+    pair(tmp_path, before, after).write({"markdown": path})
+    comment = path.read_text(encoding="utf-8")
+    assert "<" not in comment and r"&lt;img src=http://e/x.png>\\n# hi" in comment.splitlines()[0]
+
+
+def test_a_kernels_name_stays_in_its_line(tmp_path: Path) -> None:
+    document_ = pair(tmp_path, *(document(np.random.default_rng(1)) for _ in range(2))).document()
+    row = {**document_["pairs"][0]["configurations"][0], "label": "`\n# hi\ud800"}
+    document_["pairs"][0]["operators"] = [{"label": "# c", "compared": 1, "changed": [row]}]
+    assert markdown(document_).splitlines()[-1].startswith(r"In # c 1 of 1 kernels changed, first `\n# hi\ud800` (")
+    assert markdown(document_).encode()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"alpha": 0.0},
+        {"alpha": 1.0},
+        {"alpha": math.nan},
+        {"relevant": -2.0},
+        {"relevant": 1.1},
+        {"relevant": math.nan},
+    ],
+)
+def test_what_no_probability_or_share_can_be_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(options))):
+        pair(tmp_path, *(document(np.random.default_rng(1)) for _ in range(2)), **options)
+
+
+def test_a_word_that_no_file_can_be_named_by_is_sought_in_the_record(tmp_path: Path) -> None:
+    record = tmp_path / "record.sqlite"
+    SqliteStore.open(record).close()
+    for word in ("a" * 300, "a" * 300 + "#2", "a\0b"):
+        with pytest.raises(RecordError, match="no campaign begins with"):
+            read_side(word, record)
+    with pytest.raises(RecordError, match="name too long"):
+        read_side("last", Path("a" * 300))
+
+
+def test_elements_that_do_not_end_are_read_once() -> None:
+    """Each step goes on from the last one: what is searched is no more than the page, whatever it repeats."""
+    made = document(np.random.default_rng(1))
+    page = f"<SCRIPT>if (a<b) {{}}</SCRIPT>{embedded(made)}{embedded({**made, 'run': 2}, 2)}{embedded(made, 2)}"
+    found = _embedded_in(page)
+    assert list(found) == [1, 2] and json.loads(page[found[1]]) == made and json.loads(page[found[2]])["run"] == 2
+    for repeated in ("<script", '<script id="gnomon-document">', "<script id=", '<script id="gnomon-document-2" '):
+        assert _embedded_in(repeated * 200_000) == {}
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "gnomon-profile"}', "<html></html>"])

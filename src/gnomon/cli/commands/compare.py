@@ -11,8 +11,10 @@ from gnomon.cli.help import command
 from gnomon.cli.main import write_answer
 from gnomon.cli.options import comparing_options, html_option
 from gnomon.cli.values import RECORD, complete_run
+from gnomon.errors import MeasurementError
 
 _SLOWER = 1
+_NOTHING = MeasurementError.exit_code
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -47,5 +49,9 @@ def compare(
     document = found.document()
     found.write(files, fail_slower=fail_slower)
     write_answer(document, as_json=as_json, html=html)
+    if fail_slower is None:
+        return 0
     slowest = found.slowest()
-    return _SLOWER if fail_slower is not None and slowest is not None and slowest.ratio - 1 > fail_slower else 0
+    if found.missing() or (slowest is not None and slowest.ratio - 1 > fail_slower):
+        return _SLOWER
+    return _NOTHING if found.nothing() else 0

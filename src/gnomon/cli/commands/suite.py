@@ -11,6 +11,7 @@ from gnomon.cli.help import command, group
 from gnomon.cli.main import write_answer
 from gnomon.cli.options import comparing_options, html_option
 from gnomon.cli.values import RECORD
+from gnomon.errors import MeasurementError
 
 if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress
@@ -94,7 +95,11 @@ def compare(before: str, after: str, fail_slower: float | None, as_json: bool, h
 
     found = compare_suites(before, after, **values)
     write_answer(found.document(), as_json=as_json, html=html)
-    return _SLOWER if fail_slower is not None and found.slowest() - 1 > fail_slower else 0
+    if fail_slower is None:
+        return 0
+    if found.missing() or found.slowest() - 1 > fail_slower:
+        return _SLOWER
+    return MeasurementError.exit_code if found.nothing() else 0
 
 
 for one in (run, status, compare):

@@ -75,7 +75,11 @@ class OperatorsPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPart:
-    """A side against the first one: what cannot be compared, what only one of them has, and the verdicts."""
+    """A side against the first one: what cannot be compared, what only one of them has, and the verdicts.
+
+    `lost` are those measured only before that should have been after: all but plans, which differ from run to run; none
+    of sides that cannot be compared.
+    """
 
     side: int
     clock: str
@@ -85,6 +89,7 @@ class PairPart:
     only_after: tuple[str, ...]
     configurations: tuple[VerdictPart, ...]
     operators: tuple[OperatorsPart, ...]
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

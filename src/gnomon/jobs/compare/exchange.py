@@ -17,7 +17,10 @@ from gnomon.report.plain import clean
 
 
 def junit(document: Mapping[str, Any], fail_slower: float | None) -> str:
-    """A test case a configuration: what is surely slower by more than `fail_slower` fails, an open one is skipped."""
+    """A test case a configuration: what is surely slower by more than `fail_slower` fails, an open one is skipped.
+
+    So does one that was lost where that is given; what else only one side has is skipped.
+    """
     suite = ElementTree.Element("testsuite", name="gnomon compare")
     counts = {"failures": 0, "skipped": 0, "tests": 0}
     for pair in document["pairs"]:
@@ -27,6 +30,13 @@ def junit(document: Mapping[str, Any], fail_slower: float | None) -> str:
             counts["skipped"] += 1
             case = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(told))
             ElementTree.SubElement(case, "skipped", message="cannot be compared")
+        for when, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):
+            for label in labels:
+                lost = fail_slower is not None and label in pair["lost"]
+                counts["tests"] += 1
+                counts["failures" if lost else "skipped"] += 1
+                case = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(label))
+                ElementTree.SubElement(case, "failure" if lost else "skipped", message=f"measured only {when}")
         for row in pair["configurations"]:
             counts["tests"] += 1
             case = ElementTree.SubElement(

@@ -89,8 +89,8 @@ class Compared(Answer):
     def write(self, files: Mapping[str, Path | None], *, fail_slower: float | None = None) -> None:
         """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.
 
-        A configuration that is slower by more than `fail_slower` is a failure in JUnit's. RecordError where a file
-        cannot be written.
+        A configuration that is slower by more than `fail_slower`, or is `missing`, is a failure in JUnit's where that
+        is given. RecordError where a file cannot be written.
         """
         from gnomon.jobs.compare import exchange
         from gnomon.jobs.compare.report import markdown
@@ -110,6 +110,14 @@ class Compared(Answer):
                     raise RecordError(
                         f"{path} cannot be written: {error.strerror}", hint="Name another file."
                     ) from error
+
+    def missing(self) -> tuple[str, ...]:
+        """The configurations that were measured before and should have been after, and were not."""
+        return tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
+
+    def nothing(self) -> bool:
+        """Whether there is a later side of which nothing could be compared."""
+        return not all(pair.configurations for pair in self.pairs)
 
     def slowest(self) -> VerdictPart | None:
         """The configuration that surely became slower by the most; None where none did."""
@@ -149,6 +157,12 @@ def compare_sides(
     sessions: float = SESSIONS,
 ) -> Compared:
     """As `compare`, of sides that were read."""
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha cannot be {alpha}", hint="Give a probability between 0 and 1, such as 0.01.")
+    if not 0 <= relevant <= 1:
+        raise UsageError(
+            f"a difference of {relevant} cannot be the relevant one", hint="Give a share from 0 to 1, such as 0.01."
+        )
     if not 0 <= sessions <= 1:
         raise UsageError(f"sessions cannot differ by {sessions}", hint="Give a share from 0 to 1, such as 0.02.")
     if unknown := set(changed) - set(CHANGES):
@@ -190,9 +204,10 @@ def _pair(
 ) -> PairPart:
     unlike = tuple(told for kind, told in differences(before.document, after.document) if kind not in changed)
     accepted = tuple(told for kind, told in differences(before.document, after.document) if kind in changed)
-    old, new = before.configurations, after.configurations
+    clock = _clock(before, after)
+    old, new = _timed(before, clock), _timed(after, clock)
     both = [label for label in old if label in new]
-    clock = _clock(before, after, both)
+    noted = _noted_turns(before.document, after.document)
     rows: tuple[VerdictPart, ...] = ()
     operators: list[OperatorsPart] = []
     if not unlike:
@@ -200,9 +215,9 @@ def _pair(
         apart = {}
         for label in both:
             a, b = levels_of(old[label], clock), levels_of(new[label], clock)
-            if a.levels_s and b.levels_s:
-                between = _TURNS if by_turns(a, b) else known.sessions(label, before, after, clock)
-                apart[label] = _apart(a, b, load, between)
+            turns = noted is not None and by_turns(a, b, noted=noted)
+            between = _TURNS if turns else known.sessions(label, before, after, clock)
+            apart[label] = _apart(a, b, load, between)
         rows = _verdicts(apart, alpha, relevant, told)
         operators = [
             _operators(
@@ -217,9 +232,31 @@ def _pair(
         changed=accepted,
         only_before=tuple(label for label in old if label not in new),
         only_after=tuple(label for label in new if label not in old),
+        lost=tuple(
+            label
+            for label in ([] if unlike else old)
+            if label not in new and old[label].get("kind", "single") == "single"
+        ),
         configurations=rows,
         operators=tuple(part for part in operators if part.compared),
     )
+
+
+def _noted_turns(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None:
+    """Whether two runs note that they were measured by turns; None where they cannot have been.
+
+    Documents of before note nothing: runs of one device may have been (False), of which their times must tell.
+    """
+    sides = before.get("turns"), after.get("turns")
+    if sides == (None, None) and before["format"] == after["format"] == "gnomon-profile":
+        alike = before["device"] == after["device"] and before["fingerprint"] == after["fingerprint"]
+        return False if alike else None
+    return True if all({before["campaign"], after["campaign"]} <= set(side or ()) for side in sides) else None
+
+
+def _timed(side: Named, clock: Clock) -> dict[str, Mapping[str, Any]]:
+    """The configurations of a side that have a time by the clock."""
+    return {label: row for label, row in side.configurations.items() if levels_of(row, clock).levels_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,14 +370,19 @@ def _same_model(a: Named, b: Named) -> bool:
     return bool(a.document["model"]["sha256"] == b.document["model"]["sha256"])
 
 
-def _clock(before: Named, after: Named, labels: Sequence[str]) -> Clock:
-    """CPU time where both sides were decided by it, else wall time, which all have."""
-    told = all(
-        side.configurations[label]["runs"]["samples"]["cpu_us"] is not None
-        for side in (before, after)
-        for label in labels
-    )
-    return "cpu" if told and before.document["clock"] == after.document["clock"] == "cpu" else "wall"
+def _clock(before: Named, after: Named) -> Clock:
+    """CPU time where both sides were decided by it and it counts finely enough, else wall time, which all have."""
+    if not before.document["clock"] == after.document["clock"] == "cpu":
+        return "wall"
+    old, new = before.configurations, after.configurations
+    both = [row for label in old if label in new for row in (old[label], new[label])]
+    return "cpu" if all(_counted(row["runs"]["samples"]) for row in both) else "wall"
+
+
+def _counted(samples: Mapping[str, Any]) -> bool:
+    """Whether CPU time tells of every block how long it took: a clock that counts in ticks may have seen none."""
+    values = samples["cpu_us"]
+    return values is not None and all(block and quantile(block, QUANTILE["cpu"]) > 0 for block in values)
 
 
 def levels_of(row: Mapping[str, Any], clock: Clock) -> Side:

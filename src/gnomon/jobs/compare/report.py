@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import CLOCKS, bounds, listed
+from gnomon.report.plain import clean
 
 _FEW, _MOST = 5, 40
 _ORDER = ("slower", "faster", "unknown", "same")
@@ -27,8 +29,10 @@ def headline(document: Mapping[str, Any]) -> str:
     rows = [row for pair in document["pairs"] for row in pair["configurations"]]
     if unlike and not rows:
         return f"These runs cannot be compared: {unlike[0]}."
+    lost = tuple(dict.fromkeys(label for pair in document["pairs"] for label in pair.get("lost", ())))
+    missing = f" Not measured after: {listed(lost)}." if lost else ""
     if not rows:
-        return "Nothing to compare: no configuration was measured on both sides."
+        return f"Nothing to compare: no configuration was measured on both sides.{missing}"
     told = []
     for verdict in _ORDER:
         found = [row for row in rows if row["verdict"] == verdict]
@@ -38,7 +42,7 @@ def headline(document: Mapping[str, Any]) -> str:
             told.append(f"{len(found)} {verdict} ({by}{' and others' if len(found) > 1 else ''})")
         elif found:
             told.append(f"{len(found)} {verdict}")
-    return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}."
+    return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
 
 
 def verdict_words(row: Mapping[str, Any]) -> str:
@@ -190,9 +194,11 @@ _MARKS = {"slower": "slower", "faster": "faster", "same": "same", "unknown": "un
 
 def markdown(document: Mapping[str, Any]) -> str:
     """The comparison as Markdown, for a pull request."""
-    lines = [f"**gnomon**: {headline(document)}", ""]
+    lines = [f"**gnomon**: {_cell(headline(document))}", ""]
     for pair in document["pairs"]:
         lines += [f"- not compared: {_cell(told)}" for told in pair["unlike"]]
+        lines += [f"- measured only before: {_cell(label)}" for label in pair["only_before"]]
+        lines += [f"- measured only after: {_cell(label)}" for label in pair["only_after"]]
         if not pair["configurations"]:
             continue
         lines += ["", "| configuration | before | after | ratio | interval | verdict |", "|---|--:|--:|--:|---|---|"]
@@ -202,10 +208,15 @@ def markdown(document: Mapping[str, Any]) -> str:
         for part in pair["operators"]:
             if part["changed"]:
                 first = part["changed"][0]
-                told = f"{part['label']}: {len(part['changed'])} of {part['compared']} kernels changed, first"
-                lines += ["", f"{_cell(told)} `{first['label'].replace('`', '')}` ({units.digits(first['ratio'])})."]
+                told = f"In {part['label']} {len(part['changed'])} of {part['compared']} kernels changed, first"
+                kernel = clean(first["label"]).replace("`", "")
+                lines += ["", f"{_cell(told)} `{kernel}` ({units.digits(first['ratio'])})."]
     return "\n".join(lines) + "\n"
 
 
+_MEANT = re.compile(r"[\\`*_\[\]|~]")
+
+
 def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    """A text of foreign origin that Markdown shows as it is: no element, link, picture, or line of its own."""
+    return _MEANT.sub(r"\\\g<0>", clean(text)).replace("&", "&amp;").replace("<", "&lt;")

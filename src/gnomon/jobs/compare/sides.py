@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +28,10 @@ _STRICT = Strict(
     hint="Give what --json printed, or a report of gnomon in HTML.",
     most_letters=_MOST_BYTES,
 )
-_EMBEDDED = re.compile(
-    r"<script[^>]*\bid=[\"']gnomon-document(?:-(?P<number>\d{1,4}))?[\"'][^>]*>(?P<json>.*?)</script>",
-    re.DOTALL | re.IGNORECASE,
-)
+_SCRIPT = re.compile(r"<script\b[^<>]*>", re.IGNORECASE)
+_END = re.compile(r"</script>", re.IGNORECASE)
+_ID = re.compile(r"\bid=[\"']gnomon-document(?:-(?P<number>\d{1,4}))?[\"']", re.IGNORECASE)
+_OBJECT = re.compile(r"\s*\{")
 _WITHIN = re.compile(r"(?P<path>.+)#(?P<number>[1-9]\d{0,3})")
 CONFIGURATIONS: Mapping[str, str] = {"gnomon-place": "contenders", "gnomon-profile": "columns"}
 """Where a document has its configurations, by its format."""
@@ -73,11 +74,12 @@ def read_run(named: str, record: RecordAddress | None, formats: Collection[str] 
     """
     path = Path(named)
     within = _WITHIN.fullmatch(named)
-    if path.is_dir():
+    # Those of os.path know words that cannot be a file's name, such as one that is too long.
+    if os.path.isdir(path):  # noqa: PTH112
         document = _of_package(path, record)
-    elif path.is_file():
+    elif os.path.isfile(path):  # noqa: PTH113
         document = _of_file(path, formats)
-    elif within and Path(within["path"]).is_file():
+    elif within and os.path.isfile(within["path"]):  # noqa: PTH113
         document = _of_file(Path(within["path"]), formats, int(within["number"]))
     else:
         document = _of_record(named, record, formats)
@@ -98,12 +100,28 @@ def _of_file(path: Path, formats: Collection[str], number: int = 1) -> Mapping[s
     if content.startswith(b"SQLite format 3\0"):
         return _of_record("last", path, formats)
     text = content.decode("utf-8", "replace")
-    found = next((one for one in _EMBEDDED.finditer(text) if int(one["number"] or 1) == number), None)
-    if found:
-        text = found["json"]
+    found = {} if _OBJECT.match(text) else _embedded_in(text)
+    if number in found:
+        text = text[found[number]]
     elif number > 1:
-        raise UsageError(f"{path} has no run {number}", hint=f"It is a page of {len(_EMBEDDED.findall(text))}.")
+        raise UsageError(f"{path} has no run {number}", hint=f"It is a page of {len(found)}.")
     return _STRICT.object(_STRICT.parse(text), "$")
+
+
+def _embedded_in(page: str) -> dict[int, slice]:
+    """Where a page has the documents of `embedded`, by their numbers; of two with one number the first."""
+    found: dict[int, slice] = {}
+    at = 0
+    # Each step goes on where the last one ended: a page may have any number of elements that do not end.
+    while script := _SCRIPT.search(page, at):
+        at = script.end()
+        if named := _ID.search(script[0]):
+            end = _END.search(page, at)
+            if end is None:
+                break
+            found.setdefault(int(named["number"] or 1), slice(at, end.start()))
+            at = end.end()
+    return found
 
 
 def _of_package(path: Path, record: RecordAddress | None) -> Mapping[str, Any]:

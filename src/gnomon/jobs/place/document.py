@@ -458,7 +458,8 @@ class SustainedPart:
 class ProfileDocument:
     """All that `gnomon profile` found: a column for each configuration that gives right outputs.
 
-    `resolutions_s` as in `PlaceDocument`, by columns.
+    `resolutions_s` as in `PlaceDocument`, by columns. `turns` are the campaigns that were measured by turns, a fresh
+    process of each after the other, its own among them; null in a document of before that was told.
     """
 
     format: Literal["gnomon-profile"]
@@ -484,6 +485,7 @@ class ProfileDocument:
     sustained: tuple[SustainedPart, ...] = ()
     resolutions_s: Mapping[str, float] = field(default_factory=dict)
     threads: tuple[int, ...] = ()
+    turns: tuple[str, ...] | None = None
 
 
 def profile_document(found: Profile) -> dict[str, Any]:
@@ -536,6 +538,7 @@ def profile_document(found: Profile) -> dict[str, Any]:
             waited_s=found.waited_s,
             sustained=tuple(map(_sustained, found.sustained)),
             resolutions_s={column.label: column.resolution_s for column in columns if column.resolution_s},
+            turns=found.turns,
         )
     )
 

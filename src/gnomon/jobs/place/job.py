@@ -96,6 +96,7 @@ class Profile(Answer):
 
     `clock` is what the columns are compared by, as in a placement. `environments` are the device's snapshots around
     each session, `record` is the results database. `sustained` is what was called for long, where that was asked for.
+    `turns` are the campaigns that were measured by turns, its own among them; none where it was measured alone.
     """
 
     model: Path
@@ -115,6 +116,7 @@ class Profile(Answer):
     waited_s: float = 0.0
     threads: tuple[int, ...] = ()
     sustained: tuple[Sustained, ...] = ()
+    turns: tuple[str, ...] = ()
 
     document_by = "gnomon.jobs.place.document:profile_document"
     chart_by = "gnomon.jobs.place.picture:profile_spec"
@@ -242,7 +244,8 @@ def profile_by_turns(
                 best = field[fastest_of(field, clock)]
                 columns = tuple(_column(lab, c, best, clock) for c in own)
                 found.append(_profiled(lab, sensitivity, own, columns, clock, ()))
-            return found
+            turns = tuple(one.campaign for one in found)
+            return [replace(one, turns=turns) for one in found]
 
     return patiently(profiled, first, tell)
 

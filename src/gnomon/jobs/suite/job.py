@@ -502,6 +502,14 @@ class SuiteCompared(Answer):
         rows = [row for pair in self._pairs() for row in pair.configurations]
         return max((row.ratio for row in rows if row.verdict == "slower"), default=1.0)
 
+    def missing(self) -> bool:
+        """Whether a cell lacks a configuration that was measured before."""
+        return any(pair.lost for pair in self._pairs())
+
+    def nothing(self) -> bool:
+        """Whether nothing of any cell could be compared."""
+        return not any(pair.configurations for pair in self._pairs())
+
     def _pairs(self) -> list[PairPart]:
         return [pair for cell in self.made.cells if cell.comparison for pair in cell.comparison.pairs]
 
