@@ -5,10 +5,9 @@ One file in the user's folder, beside the file of devices: it is this machine th
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,14 +17,12 @@ from gnomon.core.strict_json import Complaints, Strict
 from gnomon.devices.config import user_folder
 from gnomon.errors import DeviceError, ProblemError, UsageError
 from gnomon.system.files import read_at_most, write_whole
-from gnomon.system.locks import lock_file
+from gnomon.system.locks import changing
 
 MOST_FAILURES = 3
 """So many failures of a device in a row put it into quarantine."""
 
 _MOST_BYTES = 16 << 20
-_PATIENCE_S = 60.0
-"""Many lanes may write at once, each for a moment."""
 _HINT = "Move the file aside: the devices are then probed as new ones."
 _STRICT = Strict(what="file of health", hint=_HINT, most_letters=_MOST_BYTES)
 
@@ -180,15 +177,12 @@ def _read() -> Mapping[str, Health]:
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
     """Keep other gnomons from changing the file at the same time."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = lock_file(path.with_name(f".{path.name}.lock"), patience_s=_PATIENCE_S)
-    except OSError as error:
-        raise _unusable(path, "written", error) from error
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(changing(path))
+        except OSError as error:
+            raise _unusable(path, "written", error) from error
         yield
-    finally:
-        os.close(handle)
 
 
 def _unusable(path: Path, verb: str, error: OSError) -> UsageError:
