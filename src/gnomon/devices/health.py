@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from gnomon.core import codec
 from gnomon.core.strict_json import Complaints, Strict
@@ -23,6 +23,9 @@ MOST_FAILURES = 3
 """So many failures of a device in a row put it into quarantine."""
 
 _MOST_BYTES = 16 << 20
+_LAST_S = 253402300799.0 - 2 * 86400
+"""Two days before the end of the year 9999, as in records: what calendars know in every time zone."""
+Moment = Annotated[float, codec.Must(be="seconds since 1970", fits=lambda value: 0 <= value < _LAST_S)]
 _HINT = "Move the file aside: the devices are then probed as new ones."
 _STRICT = Strict(what="file of health", hint=_HINT, most_letters=_MOST_BYTES)
 
@@ -34,7 +37,7 @@ class Baseline:
     Only what the same `runtime`, of the same version and in the same configuration, takes is compared with it.
     """
 
-    at_s: float
+    at_s: Moment
     fingerprint: Mapping[str, Any]
     runtime: str
     calls_s: tuple[float, ...]
@@ -45,7 +48,7 @@ class Baseline:
 class Quarantine:
     """Why a device gets no work: it failed again and again, it is another board, or it is not as fast as it was."""
 
-    since_s: float
+    since_s: Moment
     kind: Literal["transport", "board", "speed"]
     reason: str
 
@@ -57,7 +60,7 @@ class Health:
     """
 
     failures: int = 0
-    probed_at_s: float | None = None
+    probed_at_s: Moment | None = None
     call_s: float | None = None
     baseline: Baseline | None = None
     quarantine: Quarantine | None = None
