@@ -352,11 +352,14 @@ def _archives() -> list[bytes]:
     import io
     import zipfile
 
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("net/metadata/MANIFEST", _MANIFEST)
-        archive.writestr("net/m.circle", bytes(2000))
-    return [stream.getvalue()]
+    found = []
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", method) as archive:
+            archive.writestr("net/metadata/MANIFEST", _MANIFEST)
+            archive.writestr("net/m.circle", bytes(2000))
+        found.append(stream.getvalue())
+    return found
 
 
 @functools.cache

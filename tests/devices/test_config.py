@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 import tomllib
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from gnomon.devices.address import Address, parse_address
 from gnomon.devices.config import DeviceConfig, add_device, device_from, devices_path, load_devices, remove_device
 from gnomon.errors import UsageError
+from gnomon.system.locks import changing
 
 WHOLE = """
 # my devices
@@ -309,3 +312,23 @@ def test_where_nothing_can_be_written_nothing_is_lost(tmp_path: Path) -> None:
     blocked.write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
         add_device(OTHER, blocked / "devices.toml")
+
+
+def test_a_file_that_another_keeps_locked_is_waited_for_and_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnomon.system.locks._CHANGES_S", 0.0)
+    told = f"cannot be written: process {os.getpid()} is changing it"
+    with changing(path), pytest.raises(UsageError, match=told):
+        add_device(OTHER, path)
+    add_device(OTHER, path)
+    with pytest.raises(UsageError, match="there is no device"):
+        remove_device("none", path)
+    remove_device(OTHER.name, path)  # what was refused has let go of the lock
+
+
+def test_a_file_system_without_locks_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UsageError, match="cannot be written: No locks available"):
+        add_device(OTHER, path)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import os
+import socket
+import threading
 import time
 from email.utils import formatdate
 from pathlib import Path
@@ -161,9 +165,6 @@ def test_what_is_no_such_server(act: Act, told: str, model: Path) -> None:
 
 
 def test_a_server_that_answers_before_it_has_read_the_model(tmp_path: Path) -> None:
-    import socket
-    import threading
-
     path = tmp_path / "large"
     path.write_bytes(bytes(8 << 20))
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -182,6 +183,40 @@ def test_a_server_that_answers_before_it_has_read_the_model(tmp_path: Path) -> N
         thread.join()
     assert isinstance(found, Failure)
     assert "413: big" in found.message
+
+
+def test_a_file_that_becomes_shorter_while_it_is_sent_is_no_fault_of_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.touch()
+    os.truncate(path, 64 << 20)  # more than the kernel takes before the server reads
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def shorten() -> None:
+            link, _ = listening.accept()
+            with link:
+                link.recv(1 << 12)
+                os.truncate(path, 100)
+                with contextlib.suppress(OSError):
+                    while link.recv(1 << 16):
+                        pass
+
+        thread = threading.Thread(target=shorten)
+        thread.start()
+        with pytest.raises(UsageError, match="became shorter while it was sent"):
+            send(f"http://127.0.0.1:{listening.getsockname()[1]}/", path)
+        thread.join()
+
+
+def test_a_file_that_is_removed_is_sent_to_its_end_and_again(model: Path) -> None:
+    content = model.read_bytes()
+
+    def away(link: socket.socket, request: bytes) -> None:
+        model.unlink(missing_ok=True)
+        reply(503)(link, request)
+
+    with station(away, reply(200)) as made:
+        assert body_of(send(made.url, model)) == PROFILE
+    assert [form_of(request)["file"][1] for request in made.requests] == [content, content]
 
 
 def test_bytes_that_are_no_text(model: Path) -> None:

@@ -77,7 +77,11 @@ def test_many_lanes_write_at_once() -> None:
     assert all(health_of(f"d{number}").failures == 1 for number in range(20))
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"format": "gnomon-health", "version": 2}', b"\xff"])
+BEYOND = b"""{"format": "gnomon-health", "version": 1, "devices": {"a": {"quarantine":
+{"since_s": 1e300, "kind": "board", "reason": "other"}}}}"""
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"format": "gnomon-health", "version": 2}', b"\xff", BEYOND])
 def test_a_damaged_file_is_told_and_stays(content: bytes) -> None:
     health_path().write_bytes(content)
     with pytest.raises(UsageError) as refused:

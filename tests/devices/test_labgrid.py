@@ -369,6 +369,46 @@ def test_a_board_behind_its_exporter_is_reached_through_it() -> None:
         labgrid._way(resolve("labgrid:p1"), "p1", [found, found])
 
 
+SSH = {"address": "10.0.0.2", "username": "root", "port": 22}
+ADB = {"host": "10.0.0.2", "port": 5037, "serialno": "a"}
+
+
+@pytest.mark.parametrize(
+    ("cls", "params", "proxy"),
+    [
+        ("NetworkService", {**SSH, "address": "-oProxyCommand=x"}, None),
+        ("NetworkService", {**SSH, "address": "a/b"}, None),
+        ("NetworkService", {**SSH, "address": "bob@board"}, None),
+        ("NetworkService", {**SSH, "address": ""}, None),
+        ("NetworkService", {**SSH, "username": "-l"}, None),
+        ("NetworkService", {**SSH, "username": ["root"]}, None),
+        ("NetworkService", {**SSH, "port": 70000}, None),
+        ("NetworkService", {**SSH, "port": -1}, None),
+        ("NetworkService", {**SSH, "port": float("inf")}, None),
+        ("NetworkService", SSH, "lab7;x"),
+        ("NetworkService", SSH, "-x"),
+        ("RemoteADBDevice", {**ADB, "host": "-x"}, None),
+        ("NetworkADBDevice", {**ADB, "port": 0}, None),
+    ],
+)
+def test_what_no_address_could_say_an_exporter_cannot_either(cls: str, params: Any, proxy: str | None) -> None:
+    found = {"cls": cls, "params": params, "extra": {"proxy": proxy, "proxy_required": proxy is not None}}
+    with pytest.raises(DeviceError, match="is not as labgrid has it"):
+        labgrid._way(resolve("labgrid:p1"), "p1", [found])
+
+
+def test_a_host_that_no_name_server_can_be_asked_for_does_not_answer() -> None:
+    assert not labgrid._answers((f"{'a' * 70}.x", 22))
+
+
+def test_the_lease_of_a_place_is_a_file_of_the_folder_whatever_it_is_called() -> None:
+    with lease(lease_folder(), labgrid._lease("rack/../1 é")):
+        assert [path.name for path in lease_folder().glob("lease-labgrid-rack*.lock")] == [
+            "lease-labgrid-rack%2F..%2F1%20%C3%A9.lock"
+        ]
+    assert labgrid._lease("bench-3.a+b") == "labgrid-bench-3.a+b"
+
+
 class Switch(BaseHTTPRequestHandler):
     """Switches the power of a board, in the words of labgrid's model simplerest."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,3 +115,24 @@ def test_a_folder_that_is_not_ones_own_is_refused(tmp_path: Path, make: object) 
     assert "GNOMON_LEASES" in refused.value.hint
     assert not (tmp_path / "victim").exists()
     assert not (tmp_path / "theirs").exists() or not list((tmp_path / "theirs").iterdir())
+
+
+def test_a_folder_that_a_stopped_process_keeps_locked_is_told_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnomon.devices.lease._GATE_S", 0.0)
+    folder, told = tmp_path / "leases", list[str]()
+    folder.mkdir(mode=0o700)
+    gate = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        with (
+            pytest.raises(DeviceError, match=rf"keeps {re.escape(str(folder))} locked") as refused,
+            lease(folder, "local", on_wait=told.append, wait_s=0),
+        ):
+            pass
+        assert refused.value.busy and "locked" in told[0]
+    finally:
+        os.close(gate)
+    with lease(folder, "local"):
+        assert [path.name for path in folder.iterdir()] == ["lease-local.lock"]

@@ -112,6 +112,7 @@ BROKEN: list[tuple[tuple[str | int, ...], Any, str]] = [
     (("covariance", "more", 0), [1.0], r"\$\.covariance\.more\[0\]"),
     (("noise", "width"), None, r"\$\.noise\.width"),
     (("noise", "coverage"), 1, r"\$\.noise\.coverage"),
+    (("noise", "coverage"), 0.9999999999999999, r"\$\.noise\.coverage"),
     (("known", 0), 1, r"\$\.known\[0\]"),
     (("known",), [True], r"\$\.known"),
     (("sizes", "a"), -1, r"\$\.sizes\.a"),

@@ -229,6 +229,8 @@ def test_a_residual_learner_is_kept_where_it_wins_alone() -> None:
         (np.ones((2, UNITS)), [1], "1 times"),
         (np.ones((2, UNITS)), [1, 0], "time of net 1"),
         (np.ones((2, UNITS)), [1, math.nan], "time of net 1"),
+        (np.ones((2, UNITS)), [1, 1e300], "time of net 1"),
+        (np.ones((2, UNITS)), [1, 1e-300], "time of net 1"),
         (np.full((1, UNITS), math.inf), [1], "column 'unit0'"),
         ([], [], "neither a sample nor a price"),
     ],
@@ -248,6 +250,7 @@ def test_samples_that_cannot_be_meant_are_refused(rows: object, times: list[floa
         ({"prior_s": [1.0]}, "1 prices"),
         ({"prior_s": [1.0, -1.0]}, "price of column 'b'"),
         ({"prior_s": [1.0, math.inf]}, "price of column 'b'"),
+        ({"prior_s": [1.0, 1e308]}, "price of column 'b'"),
         ({"scale": [1.0, 0.0]}, "not above zero"),
         ({"scale": [1.0, math.nan]}, "size of column 'b'"),
     ],
@@ -327,9 +330,15 @@ def test_errors_that_are_not_known_are_as_those_of_the_others() -> None:
     )
     nothing = fit(columns(), x, y, errors_s=np.full(20, np.nan))
     assert nothing.mean_s(x) == pytest.approx(fit(columns(), x, y).mean_s(x), rel=1e-12)
-    for wrong in (np.zeros(3), -y, np.full(20, np.inf)):
+    for wrong in (np.zeros(3), -y, np.full(20, np.inf), np.full(20, 1e300)):
         with pytest.raises(UsageError, match="standard errors are given for 20 times"):
             fit(columns(), x, y, errors_s=wrong)
+
+
+def test_prices_that_cannot_be_of_the_unit_of_the_times_are_told() -> None:
+    told = Columns(names=("a", "b"), kinds=("k", "k"), prior_s=np.array([1e9, 1e9]))
+    with pytest.raises(UsageError, match="of so unlike sizes"):
+        fit(told, np.array([[1, 2], [2, 1], [3, 1], [1, 1], [4, 2]]), [1, 2, 3, 1.5, 4])
 
 
 @pytest.mark.parametrize("bias", [0.01, 1.0])

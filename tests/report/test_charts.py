@@ -43,7 +43,8 @@ def test_an_axis_may_go_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[], [Value(value=0.0)], [Value(value=5.0), Value(value=5.0)], [Value(value=float("nan"))]]
+    "values",
+    [[], [Value(value=0.0)], [Value(value=5.0), Value(value=5.0)], [Value(value=float("nan"))], [Value(value=1.7e308)]],
 )
 def test_an_axis_of_nothing_or_of_one_number(values: list[Value]) -> None:
     found = axis(values, 0, 100)

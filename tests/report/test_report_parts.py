@@ -28,6 +28,7 @@ SCALES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
         (4e-7, "400 ns"),
         (-2.6e-3, "-2.60 ms"),
         (2e-11, "< 1 ns"),
+        (1.797e308, "1.80e+308 s"),
         (0.0, "0 s"),
         (None, "-"),
         (math.inf, "-"),
@@ -51,6 +52,12 @@ def test_intervals_are_in_the_unit_of_their_time() -> None:
     assert units.interval(0.0, 2e-3, 1e-3) == "[unknown]"
     assert units.interval(0.0, 2e-3, 1e-3, predicted=True) == "[0, 2.00]"
     assert units.interval(-1e-4, 2e-3, 1e-3, predicted=True) == "[unknown]"
+
+
+@given(st.floats(-1e308, 1e308).filter(lambda value: abs(value) > 1e-300))
+def test_any_number_is_shown_and_shortly(value: float) -> None:
+    text = units.digits(value)
+    assert len(text) < 25 and float(text) == pytest.approx(value, rel=5.1e-3, abs=0)
 
 
 def test_waiting_and_sizes() -> None:

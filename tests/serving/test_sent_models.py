@@ -19,12 +19,12 @@ PACKAGE: Mapping[str, bytes] = {"metadata/MANIFEST": MANIFEST.encode(), "net.tfl
 MOST = 1 << 16
 
 
-def archive(files: Mapping[str, bytes], *, under: str = "") -> bytes:
+def archive(files: Mapping[str, bytes], *, under: str = "", method: int = zipfile.ZIP_DEFLATED) -> bytes:
     """A ZIP archive of these files."""
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as written:
+    with zipfile.ZipFile(made, "w", method) as written:
         for name, content in files.items():
-            written.writestr(zipfile.ZipInfo(f"{under}{name}"), content, zipfile.ZIP_DEFLATED)
+            written.writestr(zipfile.ZipInfo(f"{under}{name}"), content, method)
     return made.getvalue()
 
 
@@ -49,6 +49,20 @@ def test_files_are_called_by_their_format_and_can_be_asked_for_again(content: by
 def test_a_package_is_the_archives_root_or_the_one_folder_in_it(under: str, tmp_path: Path) -> None:
     found = sent(tmp_path, archive(PACKAGE, under=under))
     assert {str(p.relative_to(found)): p.read_bytes() for p in found.rglob("*") if p.is_file()} == PACKAGE
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_archives_of_other_methods_are_refused_whatever_is_damaged(method: int, tmp_path: Path) -> None:
+    """Their decompressors have errors of their own, and no bound of what a few bytes become."""
+    good = archive(PACKAGE, method=method)
+    path = tmp_path / "model"
+    for at in range(len(good) // 8, len(good) // 2, 50):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :])
+        with pytest.raises(ModelError, match=r"cannot be read|store or deflate"):
+            sent_model(path, MOST)
+    path.write_bytes(good)
+    with pytest.raises(ModelError, match="store or deflate"):
+        sent_model(path, MOST)
 
 
 def link() -> bytes:

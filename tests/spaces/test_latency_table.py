@@ -50,6 +50,7 @@ def table(*rows: Row, **changes: Any) -> Table:
     [
         {"call_s": None},
         {"call_s": 0.0},
+        {"call_s": 5e-324, "low_s": None, "high_s": None},
         {"call_s": math.nan},
         {"call_s": math.inf},
         {"low_s": 2e-4},

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from gnomon.errors import ProblemError
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import mobilenetv2_cifar10
 from gnomon.spaces.fuse import fuse, rules
-from gnomon.spaces.unit import Net, Symbol, Trace, Unit
+from gnomon.spaces.layers import layer
+from gnomon.spaces.unit import Net, Symbol, Trace, Unit, single
 from gnomon.spaces.work import WORK, relative_size, told_work, work
 
 
@@ -81,3 +84,22 @@ def test_what_a_users_function_tells_wrongly_is_told(value: object) -> None:
 
     with pytest.raises(ProblemError, match=r"the work of 'Conv .*' is not told"):
         told_work(mobilenetv2_cifar10().units()[:1], told)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: single(layer("Conv", out_channels=10**400, kernel=1), ((1, 3, 8, 8),)),
+        lambda: single(layer("Conv", out_channels=1, kernel=1, pad=10**400), ((1, 3, 8, 8),)),
+        lambda: single(layer("Relu"), ((10**400,),)),
+        lambda: single(layer("Relu"), ((2**31,) * 40,)),
+    ],
+)
+def test_what_no_runtime_can_count_is_no_unit(make: Callable[[], Unit]) -> None:
+    with pytest.raises(ProblemError):
+        make()
+
+
+def test_the_largest_unit_has_work() -> None:
+    largest = single(layer("Conv", out_channels=2**31, kernel=2**31, pad=2**30), ((1, 2**31, 1, 1),))
+    assert np.isfinite(work([largest])).all()

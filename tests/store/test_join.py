@@ -144,6 +144,11 @@ WRONG = {
     "no object": (3, "[]", "line 3: an object"),
     "a field of another name": (3, '{"type":"event","campaign":"one","nam":"x","at_s":1.0}', "line 3: $.name: missing"),
     "a year beyond": (3, '{"type":"event","campaign":"one","name":"x","at_s":1e15}', "line 3: "),
+    "another year in Japan": (
+        3,
+        '{"type":"event","campaign":"one","name":"x","at_s":253402300799.0}',
+        "line 3: $.at_s",
+    ),
     "NaN": (3, '{"type":"event","campaign":"one","name":"x","at_s":1.0,"data":{"a":NaN}}', "line 3: "),
     "a long number": (
         3,

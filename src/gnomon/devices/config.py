@@ -6,14 +6,13 @@ The file of devices: a TOML table for each, read with all errors at once and edi
 from __future__ import annotations
 
 import difflib
-import fcntl
 import math
 import os
 import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from gnomon.devices.address import LABGRID, LOCAL, Address, parse_address
 from gnomon.errors import UsageError
 from gnomon.system.files import write_whole
+from gnomon.system.locks import changing
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -460,16 +460,12 @@ def _read(path: Path) -> str | None:
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
     """Keep other gnomons from editing the file at the same time."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _unusable(path, "written", error.strerror or str(error)) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(changing(path))
+        except OSError as error:
+            raise _unusable(path, "written", error.strerror or str(error)) from error
         yield
-    finally:
-        os.close(handle)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -5,27 +5,27 @@ One file in the user's folder, beside the file of devices: it is this machine th
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from gnomon.core import codec
 from gnomon.core.strict_json import Complaints, Strict
 from gnomon.devices.config import user_folder
 from gnomon.errors import DeviceError, ProblemError, UsageError
 from gnomon.system.files import read_at_most, write_whole
-from gnomon.system.locks import lock_file
+from gnomon.system.locks import changing
 
 MOST_FAILURES = 3
 """So many failures of a device in a row put it into quarantine."""
 
 _MOST_BYTES = 16 << 20
-_PATIENCE_S = 60.0
-"""Many lanes may write at once, each for a moment."""
+_LAST_S = 253402300799.0 - 2 * 86400
+"""Two days before the end of the year 9999, as in records: what calendars know in every time zone."""
+Moment = Annotated[float, codec.Must(be="seconds since 1970", fits=lambda value: 0 <= value < _LAST_S)]
 _HINT = "Move the file aside: the devices are then probed as new ones."
 _STRICT = Strict(what="file of health", hint=_HINT, most_letters=_MOST_BYTES)
 
@@ -37,7 +37,7 @@ class Baseline:
     Only what the same `runtime`, of the same version and in the same configuration, takes is compared with it.
     """
 
-    at_s: float
+    at_s: Moment
     fingerprint: Mapping[str, Any]
     runtime: str
     calls_s: tuple[float, ...]
@@ -48,7 +48,7 @@ class Baseline:
 class Quarantine:
     """Why a device gets no work: it failed again and again, it is another board, or it is not as fast as it was."""
 
-    since_s: float
+    since_s: Moment
     kind: Literal["transport", "board", "speed"]
     reason: str
 
@@ -60,7 +60,7 @@ class Health:
     """
 
     failures: int = 0
-    probed_at_s: float | None = None
+    probed_at_s: Moment | None = None
     call_s: float | None = None
     baseline: Baseline | None = None
     quarantine: Quarantine | None = None
@@ -180,15 +180,12 @@ def _read() -> Mapping[str, Health]:
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
     """Keep other gnomons from changing the file at the same time."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = lock_file(path.with_name(f".{path.name}.lock"), patience_s=_PATIENCE_S)
-    except OSError as error:
-        raise _unusable(path, "written", error) from error
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(changing(path))
+        except OSError as error:
+            raise _unusable(path, "written", error) from error
         yield
-    finally:
-        os.close(handle)
 
 
 def _unusable(path: Path, verb: str, error: OSError) -> UsageError:

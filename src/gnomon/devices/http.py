@@ -14,15 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import secrets
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import SplitResult, urlsplit
 
 from gnomon.core.installing import install_line
@@ -186,19 +187,23 @@ def measure_by_http(server: DpuServer, model: Path, kernel_name: str) -> DpuRepl
     if not 0 < len(kernel_name) <= _MOST_NAME or not kernel_name.isprintable() or not _is_utf8(kernel_name):
         raise UsageError("the kernel name cannot be sent", hint=f"Give 1 to {_MOST_NAME} printable letters.")
     _aiohttp()
-    form = _form(model, kernel_name, server.most_upload_bytes)
-    return asyncio.run(_patiently(server, form))
+    with _form(model, kernel_name, server.most_upload_bytes) as form:
+        return asyncio.run(_patiently(server, form))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """A body: what stands before and after the file's bytes, whose number is fixed."""
+    """A body: what stands before and after the file's bytes, whose number is fixed.
+
+    `wrong` is what the file was found to be while it was sent, which aiohttp tells as an error of the connection.
+    """
 
     before: bytes
-    file: Path
+    file: BinaryIO
     size: int
     after: bytes
     boundary: str
+    wrong: list[UsageError] = field(default_factory=list)
 
     @property
     def length(self) -> int:
@@ -207,13 +212,19 @@ class _Form:
     async def pieces(self) -> AsyncIterator[bytes]:
         yield self.before
         left = self.size
-        with self.file.open("rb") as file:
-            while left:
-                piece = file.read(min(_CHUNK_BYTES, left))
-                if not piece:
-                    raise UsageError(f"{self.file} became shorter while it was sent", hint="Leave it as it is.")
-                left -= len(piece)
-                yield piece
+        self.file.seek(0)
+        while left:
+            try:
+                piece = self.file.read(min(_CHUNK_BYTES, left))
+            except OSError as error:
+                self.wrong.append(_unreadable(self.file.name, error))
+                raise self.wrong[-1] from error
+            if not piece:
+                hint = "Leave it as it is."
+                self.wrong.append(UsageError(f"{self.file.name} became shorter while it was sent", hint=hint))
+                raise self.wrong[-1]
+            left -= len(piece)
+            yield piece
         yield self.after
 
 
@@ -222,6 +233,8 @@ async def _patiently(server: DpuServer, form: _Form) -> DpuReply | Failure:
         try:
             return await _once(server, form, attempt + 1)
         except Busy as busy:
+            if form.wrong:
+                raise form.wrong[0] from busy
             if attempt == server.retries:
                 raise DeviceError(busy.message, hint=busy.hint, transient=True) from busy
             wished = server.pause_s * 2**attempt if busy.after_s is None else busy.after_s
@@ -327,24 +340,31 @@ def _headers(server: DpuServer, form: _Form) -> Mapping[str, str]:
     return made
 
 
-def _form(model: Path, kernel_name: str, most: int) -> _Form:
-    """The two parts. UsageError for a file that is not there, is empty or too large."""
-    try:
-        size = model.stat().st_size if model.is_file() else -1
-    except OSError as error:
-        raise UsageError(f"{model} cannot be read: {error.strerror}", hint="Check the path and its rights.") from error
-    if not 0 < size <= most:
-        what = "is not a file" if size < 0 else "is empty" if not size else f"has {size} bytes, more than {most}"
-        raise UsageError(f"{model} cannot be sent: it {what}", hint="Give a compiled model of a bearable size.")
-    boundary = secrets.token_hex(16)
-    # A server may tell files from fields by the file's name; what that name says is nobody's business.
-    name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in model.name)[-100:]
-    before = (
-        f'--{boundary}\r\nContent-Disposition: form-data; name="kernel_name"\r\n\r\n{kernel_name}\r\n'
-        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
-    )
-    after = f"\r\n--{boundary}--\r\n"
-    return _Form(before=before.encode(), file=model, size=size, after=after.encode(), boundary=boundary)
+@contextlib.contextmanager
+def _form(model: Path, kernel_name: str, most: int) -> Iterator[_Form]:
+    """The two parts, with the file open. UsageError for a file that is not there, is empty or too large."""
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(model.open("rb")) if model.is_file() else None
+            size = -1 if file is None else os.fstat(file.fileno()).st_size
+        except OSError as error:
+            raise _unreadable(model, error) from error
+        if file is None or not 0 < size <= most:
+            what = "is not a file" if size < 0 else "is empty" if not size else f"has {size} bytes, more than {most}"
+            raise UsageError(f"{model} cannot be sent: it {what}", hint="Give a compiled model of a bearable size.")
+        boundary = secrets.token_hex(16)
+        # A server may tell files from fields by the file's name; what that name says is nobody's business.
+        name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in model.name)[-100:]
+        before = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="kernel_name"\r\n\r\n{kernel_name}\r\n'
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+        )
+        after = f"\r\n--{boundary}--\r\n"
+        yield _Form(before=before.encode(), file=file, size=size, after=after.encode(), boundary=boundary)
+
+
+def _unreadable(model: Path | str, error: OSError) -> UsageError:
+    return UsageError(f"{model} cannot be read: {error.strerror}", hint="Check the path and its rights.")
 
 
 def _split(url: str, wrong: list[str]) -> SplitResult:

@@ -23,14 +23,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from gnomon.core.installing import install_line
-from gnomon.devices.address import Address
+from gnomon.devices.address import Address, parse_address
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.lease import Waiting, lease, lease_folder, lease_holder
 from gnomon.devices.opening import OnWait, ssh_device
-from gnomon.errors import DeviceError, RuntimeMissingError
+from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.system.children import CHILDREN
 from gnomon.system.process import Conversation
 from gnomon.system.stopping import pause
@@ -283,8 +284,11 @@ class _Visit:
 
 
 def _lease(place: str) -> str:
-    """Without the coordinator, which has several names: at worst two places of one name in two labs wait."""
-    return f"labgrid-{place}"
+    """Without the coordinator, which has several names: at worst two places of one name in two labs wait.
+
+    It is part of a file's name, and labgrid lets a place be called anything.
+    """
+    return f"labgrid-{quote(place, safe='+')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,10 +332,11 @@ def _way(config: DeviceConfig, place: str, resources: list[Any]) -> _Way:
         if able:
             try:
                 return _reached(replace(config, name=name), able[0], power)
-            except (KeyError, TypeError, ValueError) as error:  # an exporter passes on whatever it is told
+            except (KeyError, TypeError, ValueError, OverflowError) as error:  # an exporter passes on all it is told
                 raise DeviceError(
                     f"the {able[0]['cls']} of the place {place} is not as labgrid has it: {error!r}",
-                    hint="It lacks one of: address or host, port, serialno. Mend the file of its exporter.",
+                    hint="One of these is missing or wrong: address or host, port, username, serialno, the exporter's "
+                    "proxy. Mend the file of its exporter.",
                 ) from error
     shown = ", ".join(sorted({found["cls"] for found in resources})) or "none"
     raise DeviceError(
@@ -344,9 +349,11 @@ def _way(config: DeviceConfig, place: str, resources: list[Any]) -> _Way:
 def _reached(config: DeviceConfig, found: Mapping[str, Any], power: bool) -> _Way:
     params, extra = found["params"], found["extra"]
     proxy = extra.get("proxy") if extra.get("proxy_required") or os.environ.get("LG_PROXY") else None
+    if proxy:
+        proxy = str(_parsed(f"ssh://{proxy}")).removeprefix("ssh://")
     if found["cls"] == "NetworkService":
-        host, port = str(params["address"]), int(params.get("port") or 22)
-        address = Address(kind="ssh", user=params.get("username") or None, host=host, port=port)
+        host, port, user = str(params["address"]), int(params.get("port") or 22), params.get("username")
+        address = _checked(Address(kind="ssh", user=str(user) if user else None, host=host, port=port))
         options = (*config.ssh_options, f"ProxyJump={proxy}") if proxy else config.ssh_options
         return _Way(
             config=replace(config, address=address, ssh_options=options),
@@ -359,12 +366,26 @@ def _reached(config: DeviceConfig, found: Mapping[str, Any], power: bool) -> _Wa
             f"the phone of {config.name} is reached through {proxy} alone, which adb cannot",
             hint="Start its exporter without --isolated, or run gnomon there.",
         )
+    address = _checked(Address(kind="adb", host=host, port=port))
     if found["cls"] == "RemoteADBDevice":
-        address = Address(kind="adb", host=host, port=port)
         return _Way(config=replace(config, address=address), port=(host, port), power=power)
     config = replace(config, address=Address(kind="adb"))
     server = ("-H", host, "-P", str(port))
     return _Way(config=config, port=None, power=power, server=server, serial=str(params["serialno"]))
+
+
+def _checked(address: Address) -> Address:
+    """An address made of what an exporter says; ValueError where a user could not have given it."""
+    if _parsed(str(address)) != address:
+        raise ValueError(f"{str(address)[:80]!a} is not the address of a device")
+    return address
+
+
+def _parsed(text: str) -> Address:
+    try:
+        return parse_address(text)
+    except UsageError as error:
+        raise ValueError(error.message) from error
 
 
 def _switch_on(visit: _Visit, place: str, way: _Way) -> None:
@@ -385,5 +406,5 @@ def _answers(port: tuple[str, int]) -> bool:
     try:
         with socket.create_connection(port, timeout=_ANSWERS_S):
             return True
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a host that no name server can be asked for
         return False

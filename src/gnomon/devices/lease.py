@@ -18,6 +18,9 @@ from gnomon.errors import DeviceError
 from gnomon.system.stopping import pause
 
 _RETRY_S = 0.2
+_GATE_S = 2.0
+"""Whoever makes or looks at tickets holds the folder's lock for a moment, unless it was stopped just then."""
+_GATE_RETRY_S = 0.01
 _SHOWN = 60
 
 
@@ -39,10 +42,14 @@ class Lease:
         self._ticket: tuple[int, int] | None = None
 
     def take(self) -> str | None:
-        """None if it is held now, else who is before this process, which is in the queue then. OSError if neither."""
+        """None if it is held now, else who is before this process, which is in the queue then. OSError if neither.
+
+        Where another process keeps the folder locked, so that nobody can look at the queue, that one is before it.
+        """
         gate = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(gate, fcntl.LOCK_EX)
+            if not _locked(gate):
+                return f"unknown, which keeps {self._folder} locked"
             before = self._before()
             owner = owner_of(self._handle)
             if owner is None and before:
@@ -109,6 +116,20 @@ class Lease:
                 self._path(number).unlink()
             os.close(handle)
             self._ticket = None
+
+
+def _locked(gate: int) -> bool:
+    """Whether the folder of leases is locked now, for which others are waited for a moment."""
+    deadline = time.monotonic() + _GATE_S
+    while True:
+        try:
+            fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            pause(_GATE_RETRY_S)
+        else:
+            return True
 
 
 def owner_of(handle: int, how: int = fcntl.LOCK_EX) -> str | None:

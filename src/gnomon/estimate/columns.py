@@ -16,6 +16,10 @@ from gnomon.errors import ProblemError, UsageError
 
 Floats = NDArray[np.float64]
 MOST_COLUMNS = 20_000
+_LEAST_S, MOST_S = 1e-15, 1e15
+"""What a net can take. Squares of times, and of their quotients, are then numbers as well."""
+_MOST_GIVEN = 1e30
+"""No price and no size of a column is above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +81,12 @@ class Columns:
             raise ProblemError(
                 f"{values.size} {what}s are given for {len(self.names)} columns", hint="give one a column"
             )
-        bad = ~(np.isfinite(values) & (values >= 0))
+        bad = ~((values >= 0) & (values < _MOST_GIVEN))
         bad &= ~np.isnan(values) if allow_nan else True
         if bad.any():
             first = int(np.flatnonzero(bad)[0])
             raise ProblemError(
-                f"the {what} of column '{self.names[first]}' is {values[first]}", hint=f"give a {what} from 0 upwards"
+                f"the {what} of column '{self.names[first]}' is {values[first]}", hint=f"give a {what} from 0 to 1e30"
             )
         values.setflags(write=False)
         object.__setattr__(self, name, values)
@@ -115,16 +119,17 @@ class Columns:
 
 
 def times(values: ArrayLike, count: int) -> Floats:
-    """Measured times in seconds, one a net. Raises UsageError for another length, and for times not above zero."""
+    """Measured times in seconds, one a net. Raises UsageError for another length, and for what no net can take."""
     y = np.asarray(values, dtype=float)
     if y.shape != (count,):
         raise UsageError(
             f"{y.size} times are given for {count} nets", hint="give one time a net; drop those that failed"
         )
-    bad = np.flatnonzero(~(np.isfinite(y) & (y > 0)))
+    bad = np.flatnonzero(~((y >= _LEAST_S) & (y < MOST_S)))
     if bad.size:
         raise UsageError(
-            f"the time of net {bad[0]} is {y[bad[0]]}", hint="a time is above zero; leave nets that failed out"
+            f"the time of net {bad[0]} is {y[bad[0]]}",
+            hint="a time is above zero, from 1e-15 to 1e15 s; leave nets that failed out",
         )
     return y
 

@@ -72,7 +72,7 @@ def _residual_document(residual: Residual) -> dict[str, Any]:
 
 
 Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: value > 0)]
-Between = Annotated[float, Must(be="a share between 0 and 1", fits=lambda value: 0 < value < 1)]
+Coverage = Annotated[float, Must(be="a share from 0.5 to 0.999", fits=lambda value: 0.5 <= value <= 0.999)]
 Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: value >= 0)]
 Text = Annotated[str, Must(be=f"a text of at most {_MOST_TEXT} letters", fits=lambda value: len(value) <= _MOST_TEXT)]
 _ALL = Must(be=f"at most {MOST_COLUMNS} items", fits=lambda value: len(value) <= MOST_COLUMNS)
@@ -106,7 +106,7 @@ class NoiseDocument:
     relative: Least0
     floor_s: Least0
     width: Least0
-    coverage: Between
+    coverage: Coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.errors import UsageError
-from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, times
+from gnomon.estimate.columns import MOST_S, Columns, FitOptions, Floats, Learner, times
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
 from gnomon.estimate.prior import (
     Evidence,
@@ -190,8 +190,14 @@ def fit(
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
     own = np.hypot(_own(errors_s, y), _ROUNDED * resolution(y)) / level
     noise = expected_noise([s.noise for s in sources if s.noise is not None])
-    found = _search(prior, x1, y / level, own, chosen, noise)
-    return _estimator(columns, (x1, y, level, own), prior, found, chosen)
+    try:
+        found = _search(prior, x1, y / level, own, chosen, noise)
+        return _estimator(columns, (x1, y, level, own), prior, found, chosen)
+    except np.linalg.LinAlgError as error:  # beyond what a float resolves
+        raise UsageError(
+            f"nothing can be estimated from prices and times of so unlike sizes (a net takes {level:.3g} s)",
+            hint="give both in seconds",
+        ) from error
 
 
 def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
@@ -199,8 +205,11 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
     if errors_s is None or not len(y):
         return np.zeros(len(y))
     given = np.asarray(errors_s, dtype=float)
-    if given.shape != y.shape or (given < 0).any() or np.isinf(given).any():
-        raise UsageError(f"{given.size} standard errors are given for {len(y)} times", hint="give one a time, or NaN")
+    if given.shape != y.shape or (given < 0).any() or (given > MOST_S).any():
+        raise UsageError(
+            f"{given.size} standard errors are given for {len(y)} times, or not all are from 0 to 1e15 s",
+            hint="give one a time, or NaN",
+        )
     known = ~np.isnan(given)
     usual = float(np.median(given[known] / y[known])) if known.any() else 0.0
     return np.where(known, given, usual * y)

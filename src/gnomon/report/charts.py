@@ -10,6 +10,7 @@ from gnomon.report import units
 
 _FAR = 20.0
 """An axis is logarithmic where the largest value is so many times the least."""
+_BEYOND = 1e300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +74,8 @@ class Axis:
 
 
 def finite(number: float | None) -> float | None:
-    """The number, and None for one that is not finite."""
-    return number if number is not None and math.isfinite(number) else None
+    """The number, and None for one that is not finite, or so large that no axis could have room around it."""
+    return number if number is not None and abs(number) < _BEYOND else None
 
 
 def axis(values: Sequence[Value], start: float, end: float, *, most: int = 6, even: bool = False) -> Axis:

@@ -6,9 +6,14 @@ import math
 
 
 def digits(value: float | None) -> str:
-    """Three significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1230; "unknown" where it is not known."""
+    """Three significant digits: 0.0123, 1.23, 12.3, 123, 1230; "unknown" where it is not known.
+
+    There is an exponent below 1e-15 and from 1e18 alone.
+    """
     if value is None or value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "unknown"
+    if not 1e-15 <= abs(value) < 1e18:
+        return f"{value:.2e}"
     places = 2 - math.floor(math.log10(abs(value)))
     rounded = round(value, places)
     if rounded and math.floor(math.log10(abs(rounded))) > math.floor(math.log10(abs(value))):

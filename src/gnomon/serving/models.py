@@ -17,6 +17,8 @@ _ZIP = b"PK\x03\x04"
 _MOST_ENTRIES = 256
 _MOST_DEPTH = 8
 _CHUNK_BYTES = 1 << 20
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What `zip` writes. Python's readers of the others give back all of a piece at once, however much it is."""
 _BROKEN = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -79,7 +81,12 @@ def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
 
 
 def _parts(entry: zipfile.ZipInfo) -> tuple[str, ...]:
-    """The parts of an entry's name. ModelError for one that leads out of the folder, for a link and for a device."""
+    """The parts of an entry's name.
+
+    ModelError for one that leads out of the folder, for a link and for a device, and for one packed by another method.
+    """
+    if entry.compress_type not in _METHODS:
+        raise ModelError("the archive is packed by another method than store or deflate", hint=_PACKAGE)
     kind = stat.S_IFMT(entry.external_attr >> 16)
     parts = PurePosixPath(entry.filename).parts
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):

@@ -16,6 +16,8 @@ from gnomon.spaces.unit import Unit, unit_of
 Status = Literal["ok", "unstable", "failed"]
 _MOST = 1e15
 """Times of calls, and seconds since 1970, are below it."""
+_LEAST_S = 1e-15
+"""What no call is faster than; a thousandth of it is still a number that can be divided by."""
 
 
 def _is_time(value: object) -> bool:
@@ -23,7 +25,7 @@ def _is_time(value: object) -> bool:
 
 
 Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
-Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
+Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: _LEAST_S <= value < _MOST)]
 Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: value >= 0)]
 # Figures of other tools stay as they are written: 3 does not become 3.0.
 Figures = Annotated[Mapping[str, Any], Must(be="numbers", fits=lambda value: all(map(_is_time, value.values())))]
@@ -58,7 +60,9 @@ class Row:
         numbers = (self.call_s, self.low_s, self.high_s)
         if self.status == "failed" and not self.reason:
             raise ProblemError(f"{self.unit.label}: a failed unit needs a reason", hint="Say why it failed.")
-        if self.status != "failed" and (self.call_s is None or not (math.isfinite(self.call_s) and self.call_s > 0)):
+        if self.status != "failed" and (
+            self.call_s is None or not (math.isfinite(self.call_s) and self.call_s >= _LEAST_S)
+        ):
             raise ProblemError(
                 f"{self.unit.label}: {self.call_s} is not a time of a call", hint="A failure has a status."
             )

@@ -27,6 +27,8 @@ _LISTS = {"shape": 1, "perm": 0, "arguments": 1}
 _TEXTS = frozenset({"attributes", "operands", "block", "digest"})
 _COUNTS = frozenset({"macs", "params"})
 _MOST_TEXT = 1 << 16
+MOST_LONG, MOST_ELEMENTS = 1 << 31, 1 << 63
+"""The longest that a dimension is, and the most elements or multiply-adds of anything: what runtimes can count."""
 _MODULE: dict[str, Default] = {
     "block": None,
     "digest": None,
@@ -135,10 +137,10 @@ def _checked(kind: str, name: str, value: object) -> Value:
             return value
         raise ProblemError(f"the {name} of a {kind} are a text of at most {_MOST_TEXT} letters", hint="Shorten it.")
     if name in _LISTS:
-        if isinstance(value, tuple | list) and all(type(v) is int and v >= _LISTS[name] for v in value):
+        if isinstance(value, tuple | list) and all(type(v) is int and _LISTS[name] <= v <= MOST_LONG for v in value):
             return tuple(value)
     elif name in _COUNTS or (name == "past" and kind == "Attention"):
-        if type(value) is int and value >= 0:
+        if type(value) is int and 0 <= value <= MOST_ELEMENTS:
             return value
     elif name == "bias":
         if isinstance(value, bool):
@@ -146,9 +148,9 @@ def _checked(kind: str, name: str, value: object) -> Value:
     elif name in _PAIRS:
         pair = value if isinstance(value, tuple | list) else (value, value)
         least = 0 if name == "pad" else 1
-        if len(pair) == 2 and all(type(v) is int and v >= least for v in pair):
+        if len(pair) == 2 and all(type(v) is int and least <= v <= MOST_LONG for v in pair):
             return (pair[0], pair[1])
-    elif type(value) is int and value >= 1:
+    elif type(value) is int and 1 <= value <= MOST_LONG:
         return value
     raise ProblemError(
         f"{value!r} cannot be the {name} of a {kind}",

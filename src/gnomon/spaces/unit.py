@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from gnomon.errors import ProblemError
-from gnomon.spaces.layers import Layer, Shape, Value, kind_of, layer, output_shape
+from gnomon.spaces.layers import MOST_ELEMENTS, MOST_LONG, Layer, Shape, Value, kind_of, layer, output_shape
 
 _DTYPES = ("float32", "float16")
 _LAYOUTS = ("NCHW",)
@@ -49,9 +50,10 @@ class Unit:
             raise ProblemError(
                 f"{len(self.inputs)} inputs do not fit the chain {self.chain}", hint="Give the shape of each input."
             )
-        if any(type(n) is not int or n < 1 for shape in self.inputs for n in shape):
+        if any(type(n) is not int or not 1 <= n <= MOST_LONG for shape in self.inputs for n in shape):
             raise ProblemError(f"{self.inputs} are not shapes", hint="Every dimension is a positive whole number.")
-        shapes(self)
+        if any(math.prod(shape) > MOST_ELEMENTS for shape in (*self.inputs, *shapes(self))):
+            raise ProblemError("the unit has a tensor of more than 2^63 elements", hint="Correct its shapes.")
 
     @property
     def kinds(self) -> tuple[str, ...]:

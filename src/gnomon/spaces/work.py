@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import GnomonError, ProblemError
-from gnomon.spaces.layers import GENERIC, Layer, Shape, features_of
+from gnomon.spaces.layers import GENERIC, MOST_ELEMENTS, Layer, Shape, features_of
 from gnomon.spaces.unit import Unit, shapes
 
 WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain", "units")
@@ -117,7 +117,8 @@ def _constants(one: Layer) -> int:
         return 0
     try:
         operands = json.loads(str(one["operands"]))
-        return sum(math.prod(operand["shape"]) for operand in operands if operand)
+        count = sum(math.prod(operand["shape"]) for operand in operands if operand)
+        return count if count <= MOST_ELEMENTS else 0
     except (ValueError, TypeError, KeyError):
         return 0
 

@@ -37,8 +37,8 @@ RUN_COLUMNS = (
 )
 EVENT_COLUMNS = ("name", "at_s", "data")
 
-_LAST_S = 253402300799.0
-"""The last second of the year 9999, which is as far as calendars of computers go."""
+_LAST_S = 253402300799.0 - 2 * 86400
+"""Two days before the end of the year 9999, which is as far as calendars of computers go, in every time zone."""
 
 
 def from_campaign(campaign: Campaign) -> dict[str, Any]:

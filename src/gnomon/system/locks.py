@@ -1,7 +1,7 @@
 """Locks of files: a lock ends with its process, however that ends.
 
-`lock_file` is how gnomon locks a file; `HeldCampaigns` is which campaigns of a record an open store holds, so that no
-two measure for the same one.
+`lock_file` is how gnomon locks a file, `changing` how it keeps others from changing one; `HeldCampaigns` is which
+campaigns of a record an open store holds, so that no two measure for the same one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import glob
 import hashlib
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gnomon.errors import RecordError
@@ -19,6 +20,8 @@ from gnomon.errors import RecordError
 _PATIENCE_S = 2.0
 """Who was just killed may have been starting a process, which has the lock until it is what it was to be; and who asks
 `by_another` has a left file for a moment."""
+_CHANGES_S = 60.0
+"""Many may change a file at once, each for a moment."""
 _ASKED_AGAIN_S = 0.01
 _DIGITS = 24
 """Of the digest in the name of a campaign's file."""
@@ -42,6 +45,35 @@ def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None)
                 os.close(handle)
                 raise
             time.sleep(_ASKED_AGAIN_S)
+        except OSError:  # such as a file system without locks
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Hold the lock of a file that several change, which is a file beside it for as long as the block lasts.
+
+    The folder is made if it is not there. OSError on entry if the lock cannot be made, or another holds it for more
+    than a minute; its `strerror` then says which process.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        handle = lock_file(lock, patience_s=_CHANGES_S)
+    except BlockingIOError as error:
+        number = lock.read_bytes()[:20]
+        who = f"process {int(number)}" if number.isdigit() else "another process"
+        raise BlockingIOError(error.errno, f"{who} is changing it, or was stopped while it did") from error
+    try:
+        with suppress(OSError):  # on a full disk the lock holds all the same; only its holder has no name
+            os.truncate(handle, 0)  # who was killed here leaves the file
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()
         os.close(handle)
 
 

@@ -130,8 +130,8 @@ def _check_nothing_else(record: Any, plain: Any, carried: frozenset[str]) -> Non
 State = Literal["waiting", "running", "done", "failed", "stopped", "vanished"]
 _LONGEST = 10_000
 _MOST_LINES = 50
-_LAST_S = 253402300799.0
-"""The last second of the year 9999, which is as far as calendars of computers go."""
+_LAST_S = 253402300799.0 - 2 * 86400
+"""Two days before the end of the year 9999, which is as far as calendars of computers go, in every time zone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
