@@ -6,9 +6,11 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
-from gnomon.core.installing import EXTRAS, install_line, pip_line
+from gnomon.core.installing import EXTRAS, install_line, needed, pip_line
+from gnomon.errors import RuntimeMissingError
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = re.compile(r"""pip install (?:-\S+ )*['"]?gnomon\b|(?<![\w.])gnomon\[[a-z]+\]""")
@@ -37,6 +39,13 @@ def test_a_line_names_packages_for_the_python_that_is_asked() -> None:
     assert install_line("pillow", "mlxtend", python="py") == "py -m pip install 'pillow>=10' mlxtend"
     assert install_line("onnx", "onnxruntime", python="py") == "py -m pip install 'onnx>=1.17' 'onnxruntime>=1.23'"
     assert pip_line(["a==1"]) == "python -m pip install a==1"
+
+
+@pytest.mark.parametrize("error", [ImportError, OSError])  # OSError: a shared library that does not load
+def test_a_package_that_does_not_load_is_told_with_the_line_that_installs_it(error: type[Exception]) -> None:
+    with pytest.raises(RuntimeMissingError) as found, needed("no", "onnx", python="py", instead="; or"):
+        raise error("libx.so")
+    assert (found.value.message, found.value.hint) == ("no: libx.so", "py -m pip install 'onnx>=1.17'; or")
 
 
 def test_nothing_tells_users_to_install_gnomon_by_its_name() -> None:

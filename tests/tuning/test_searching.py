@@ -19,7 +19,7 @@ from tests.tuning.conftest import TARGET, Kit
 
 from gnomon.core.overlay.records import TuningLayer, configuration_id
 from gnomon.core.sample import Failure
-from gnomon.formats.tuning.metaschedule import as_in_database
+from gnomon.formats.tuning.metaschedule import tvm_json
 from gnomon.tuning.networks import STRATEGIES, Searches, SearchSettings, Source
 
 
@@ -60,8 +60,9 @@ def test_every_strategy_finds_configurations_that_are_built(kit: Kit, name: str)
     assert names(layer, asked(kit, layer)) == names(layer, first), "the same seed gives the same first candidates"
     for trace in first:
         # The identity of a configuration is the same after its way through a database of MetaSchedule.
-        assert as_in_database(trace) == trace
-        assert repr(as_in_database(trace)) == repr(trace), "1 is not 1.0, and no true"
+        kept = json.loads(tvm_json(trace))
+        assert kept == trace
+        assert repr(kept) == repr(trace), "1 is not 1.0, and no true"
     library = kit.path(".so")
     job = {"layer": layer.layer, "workload": layer.workload, "target": TARGET, "linker": "", "library": str(library)}
     assert kit.asked(do="build", trace=first[0], **job)["outputs"] == [3]

@@ -500,9 +500,10 @@ def import_table(
 def import_tables(
     file: PathLike, *, space: str, out: PathLike, runtime: str | None = None, key: str = "Layers Time"
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """The same; returns also where the tables are: of a file with several runtimes each has its own, `out`/RUNTIME.
+    """Make tables of a csv or json of nnabla-nas's SNPE profiler; returns where they are, and what of it was left out.
 
-    One runtime, or the one that is named, makes a table at `out` itself. Raises GnomonError.
+    Of a file with several runtimes each has its own table, `out`/RUNTIME; one runtime, or the one that is named, makes
+    a table at `out` itself. `key` says which of the file's times. Raises GnomonError.
     """
     from gnomon.jobs.table.exchange import import_table as imported
     from gnomon.jobs.table.exchange import import_tables as imported_all

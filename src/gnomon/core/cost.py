@@ -138,8 +138,8 @@ class CostModel:
                     f"a cost of {names} is NaN or minus infinity",
                     hint="use finite costs, or +inf for impossible",
                 )
-            total += _magnitude(group.tables)
-        total += sum(_magnitude(np.asarray(charge.cost, dtype=np.float64)[None]) for charge in self.charges)
+            total += magnitude(group.tables)
+        total += sum(magnitude(np.asarray(charge.cost, dtype=np.float64)[None]) for charge in self.charges)
         if not math.isfinite(total):
             raise ProblemError("the costs are too large to be added up in double precision", hint="use a larger unit")
 
@@ -226,7 +226,7 @@ def _grouped(tables: Sequence[tuple[tuple[int, ...], Floats]]) -> tuple[TableGro
     )
 
 
-def _magnitude(tables: Floats) -> float:
+def magnitude(tables: Floats) -> float:
     """Sum over the tables of each one's largest finite magnitude: a bound on every partial sum."""
     finite = np.where(np.isinf(tables), 0.0, np.abs(tables)).reshape(len(tables), -1)
     with np.errstate(over="ignore"):

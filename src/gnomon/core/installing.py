@@ -7,7 +7,10 @@ machines.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from gnomon.errors import RuntimeMissingError
 
 _ONNX = ("onnx>=1.17",)
 _ONNXRUNTIME = ("onnxruntime>=1.23", *_ONNX)
@@ -67,3 +70,15 @@ def install_line(*names: str, python: str) -> str:
     known = {one.split(">=")[0].split("==")[0]: one for wanted in EXTRAS.values() for one in wanted}
     wanted = [one for name in names for one in EXTRAS.get(name, (known.get(name, name),))]
     return pip_line(list(dict.fromkeys(wanted)), python)
+
+
+@contextmanager
+def needed(sentence: str, name: str, *, python: str, instead: str = "") -> Iterator[None]:
+    """Around the import of a package: RuntimeMissingError where it fails, of the sentence and the reason.
+
+    The hint is the line that installs the extra or package `name`, then `instead`.
+    """
+    try:
+        yield
+    except (ImportError, OSError) as error:  # OSError: one of its shared libraries is missing
+        raise RuntimeMissingError(f"{sentence}: {error}", hint=install_line(name, python=python) + instead) from error

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -69,12 +70,10 @@ class Strict:
         raise ProblemError(f"the {self.what} is malformed: {path}: {what}", hint=self.hint if hint is None else hint)
 
     def _unique(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in found:
-                self.fail("$", f"the key {shown(name)} is given twice in one object")
-            found[name] = value
-        return found
+        try:
+            return unique(pairs)
+        except ValueError as error:
+            self.fail("$", str(error))
 
     def _constant(self, name: str) -> NoReturn:
         self.fail("$", f"{name} is not a JSON number")
@@ -83,6 +82,15 @@ class Strict:
         if len(digits) > _MOST_DIGITS:
             self.fail("$", f"a number of more than {_MOST_DIGITS} digits")
         return int(digits)
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs, as json.loads hands them over. ValueError for a key that is there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise ValueError(f"the key {shown(twice)} is given twice in one object")
+    return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,6 +150,11 @@ def shown(value: Any) -> str:
 def is_text(text: str) -> bool:
     """Whether a text can be encoded: JSON may hold half a surrogate pair."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def indented(document: Any) -> str:
+    """The JSON text of a file that people look into. ValueError for NaN and infinity, which JSON cannot say."""
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def is_json(value: Any) -> bool:

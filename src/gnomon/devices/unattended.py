@@ -1,11 +1,8 @@
 """The jobs that run on a device by themselves: made, started, stopped and removed. Sent there and run there.
 
 It reads one JSON request from its first argument and prints one JSON answer; a request that cannot be met is answered
-by "error". Standard library only, Python 3.10 on. docs/jobs/unattended.md shows what lies in the folder of a job.
-
-How the jobs are that run on a device by themselves: told by the files and the lock in the folder of each.
-
-Runs on the device as a part of the program: standard library only, Python 3.10 on.
+by "error". How a job is, the files and the lock in its folder tell: docs/jobs/unattended.md shows what lies there.
+Standard library only, Python 3.10 on.
 """
 
 from __future__ import annotations
@@ -26,14 +23,18 @@ from collections.abc import Callable
 from typing import Any
 
 # It runs on devices where every import counts, so it does without pathlib:
-# ruff: noqa: PTH100, PTH101, PTH103, PTH104, PTH111, PTH112, PTH114, PTH118, PTH119, PTH123, PTH208
-
+# ruff: noqa: PTH100, PTH101, PTH102, PTH103, PTH104, PTH108, PTH111, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120
+# ruff: noqa: PTH123, PTH208, PTH211
 
 WAITING = "waiting for the device"
 STOPPED = (130, 143)
 ID = r"[0-9a-f]{4,32}"
 _LOG_BYTES, _LOG_LINES = 1 << 14, 20
 _MOST_FILE_BYTES = 4 << 20
+_STARTER = "import sys; from gnomon.cli.commands.unattended import main; sys.exit(main(sys.argv[1:]))"
+_STOP_S, _END_S = 40.0, 15.0
+_KINDS = {errno.ENOSPC: "full", errno.EDQUOT: "full"}
+_KINDS |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "permission")
 
 Message = dict[str, Any]
 
@@ -215,16 +216,6 @@ def remove_all(path: str) -> None:
                 if not os.path.islink(os.path.join(place, name)):
                     os.chmod(os.path.join(place, name), 0o700)
     shutil.rmtree(path)
-
-
-# It runs on devices where every import counts, so it does without pathlib:
-# ruff: noqa: PTH100, PTH102, PTH103, PTH104, PTH108, PTH112, PTH113, PTH118, PTH119, PTH120, PTH208, PTH211
-
-
-_STARTER = "import sys; from gnomon.cli.commands.unattended import main; sys.exit(main(sys.argv[1:]))"
-_STOP_S, _END_S = 40.0, 15.0
-_KINDS = {errno.ENOSPC: "full", errno.EDQUOT: "full"}
-_KINDS |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "permission")
 
 
 def make(request: Message) -> Message:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gnomon.core.strict_json import Complaints, not_utf8, shown
+from gnomon.core.strict_json import Complaints, not_utf8, unique
 from gnomon.errors import ProblemError
 
 MOST_LETTERS = 512 << 20
@@ -134,7 +133,7 @@ def _line(
     if rules.comments and text.startswith(rules.comments):
         return None
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
+        value = json.loads(text, object_pairs_hook=unique, parse_int=_integer)
     except json.JSONDecodeError as error:
         if not (may_be_cut and is_cut_off(text, error)):
             complaints.tell(place, damage or f"not JSON: {error.msg} in column {error.colno}")
@@ -161,21 +160,13 @@ def _text(line: str | bytes) -> tuple[str, str]:
         return line.decode("utf-8", "replace").strip(), not_utf8(line, error, of=" of the line")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {shown(twice)} is given twice in one object")
-    return found
-
-
 def _integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number of more than {_MOST_DIGITS} digits")
     return int(digits)
 
 
-value_at = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_integer).raw_decode
+value_at = json.JSONDecoder(object_pairs_hook=unique, parse_int=_integer).raw_decode
 """The value that begins at a place of a line, read as lines are, and where it ends. ValueError or RecursionError."""
 
 

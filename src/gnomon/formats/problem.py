@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NoReturn
@@ -13,7 +12,7 @@ import numpy as np
 
 from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
 from gnomon.core.space import Slot, Space
-from gnomon.core.strict_json import not_utf8
+from gnomon.core.strict_json import not_utf8, unique
 from gnomon.errors import ProblemError
 
 FORMAT = "gnomon-problem"
@@ -96,11 +95,10 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise ProblemError(f"the key {_shown(twice)} is given twice in one object", hint=_HINT)
-    return found
+    try:
+        return unique(pairs)
+    except ValueError as error:
+        raise ProblemError(str(error), hint=_HINT) from error
 
 
 class _Reader:

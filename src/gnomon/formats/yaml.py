@@ -26,9 +26,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
-from gnomon.core.installing import install_line
+from gnomon.core.installing import needed
 from gnomon.core.strict_json import Complaints, not_utf8, shown
-from gnomon.errors import ProblemError, RuntimeMissingError
+from gnomon.errors import ProblemError
 
 Plain = None | bool | int | float | str
 
@@ -39,13 +39,8 @@ _ALMOST = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+", re.ASCII)
 
 def pyyaml() -> Any:
     """The package. RuntimeMissingError without it."""
-    try:
+    with needed("YAML configs are read with PyYAML, which cannot be loaded", "pyyaml", python=sys.executable):
         import yaml
-    except ImportError as error:
-        raise RuntimeMissingError(
-            f"YAML configs are read with PyYAML, which cannot be loaded: {error}",
-            hint=install_line("pyyaml", python=sys.executable),
-        ) from error
     return yaml
 
 

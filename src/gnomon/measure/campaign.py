@@ -356,7 +356,7 @@ class CampaignRunner(Known):
         meter: Meter,
     ) -> None:
         """One request to the agent: a fresh process for each candidate, its missing blocks interleaved."""
-        entries = [self._entry(c, wanted[c.key], effort) for c in candidates]
+        entries = [self._entry(c, wanted[c.key]) for c in candidates]
         seed = f"{self.campaign.key}/{process}/{json.dumps(sorted(wanted))}"
         request = {**effort.request(), "seed": seed, "candidates": entries}
         profiled = {c.key for c in candidates if c.profiled}
@@ -391,7 +391,7 @@ class CampaignRunner(Known):
         steps = len(entries) * (effort.rounds + 1)
         self.link.request(request, on_event, timeout_s=effort.timeout_s * steps + 60)
 
-    def _entry(self, candidate: Candidate, blocks: list[int], effort: Effort) -> dict[str, Any]:
+    def _entry(self, candidate: Candidate, blocks: list[int]) -> dict[str, Any]:
         opening: dict[str, Any] = {"job": candidate.job, "profiled": candidate.profiled}
         if candidate.check and self._reference:
             opening.update(check=self._reference, seeds=self.seeds)

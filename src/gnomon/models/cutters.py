@@ -6,10 +6,9 @@ from pathlib import Path
 
 from gnomon.errors import ModelError
 from gnomon.models.cut import Cutter
-from gnomon.models.model import Limits
 
 
-def open_cutter(path: Path, model_format: str, limits: Limits | None = None) -> Cutter:
+def open_cutter(path: Path, model_format: str) -> Cutter:
     """A cutter of the model file at `path` of a format ("onnx", "tflite").
 
     Raises ModelError where the model or its format cannot be cut, RuntimeMissingError where reading it needs more.
@@ -17,9 +16,9 @@ def open_cutter(path: Path, model_format: str, limits: Limits | None = None) -> 
     if model_format == "onnx":
         from gnomon.models.onnx.cut import OnnxCutter
 
-        return OnnxCutter(path, limits)
+        return OnnxCutter(path)
     if model_format == "tflite":
         from gnomon.models.tflite.cut import FlatCutter
 
-        return FlatCutter(path, limits)
+        return FlatCutter(path)
     raise ModelError(f"{model_format} models cannot be cut", hint="ONNX and TFLite models can.")

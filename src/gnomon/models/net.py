@@ -59,14 +59,13 @@ class ModelNet:
     left_out: tuple[LeftOut, ...]
 
 
-def net_of_onnx(model: Model, limits: Limits | None = None) -> ModelNet:
+def net_of_onnx(model: Model) -> ModelNet:
     """The net of an ONNX model whose input shapes are fixed. ModelError where it cannot be read, or has no layer."""
-    limits = limits or Limits()
     with model_errors(model.path):
-        proto = parse_onnx(model.path, limits).model
+        proto = parse_onnx(model.path, Limits()).model
         version = _version(proto)
         if version < OPSET:
-            proto, model = _newer(proto, model, limits)
+            proto, model = _newer(proto, model)
             version = _version(proto)
     reader = _Reader(proto=proto, graph=model.graph, version=max(version, OPSET))
     reader.read()
@@ -84,7 +83,7 @@ def _version(proto: onnx.ModelProto) -> int:
     return next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
 
 
-def _newer(proto: onnx.ModelProto, model: Model, limits: Limits) -> tuple[onnx.ModelProto, Model]:
+def _newer(proto: onnx.ModelProto, model: Model) -> tuple[onnx.ModelProto, Model]:
     """The model in the operator set that units are written in; as it is where that cannot be."""
     from dataclasses import replace
 
@@ -98,7 +97,7 @@ def _newer(proto: onnx.ModelProto, model: Model, limits: Limits) -> tuple[onnx.M
         with guarded_folder("gnomon-newer-") as folder:
             path = folder / "newer.onnx"
             onnx.save(made, path)
-            graph = load_onnx(path, limits).graph
+            graph = load_onnx(path, Limits()).graph
     except Exception:  # the converter raises whatever its adapters raise; most operators mean the same as before
         return proto, model
     return made, replace(model, graph=graph)

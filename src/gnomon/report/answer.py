@@ -106,7 +106,7 @@ class Answer:
         if rows and columns:
             head = "".join(f"<th>{_escaped(title)}</th>" for title in columns)
             body = "".join(
-                f"<tr>{''.join(f'<td>{_escaped(_cell(row.get(name)))}</td>' for name in columns.values())}</tr>"
+                f"<tr>{''.join(f'<td>{_escaped(plain_cell(row.get(name)))}</td>' for name in columns.values())}</tr>"
                 for row in rows[:_MOST_ROWS]
             )
             parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
@@ -129,7 +129,8 @@ def _plain_columns(rows: Rows) -> list[str]:
     return plain[:_MOST_COLUMNS]
 
 
-def _cell(value: Any) -> str:
+def plain_cell(value: Any) -> str:
+    """A value of a document in a table: a number to four digits, "-" for none."""
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.core.installing import install_line
+from gnomon.core.installing import needed
 from gnomon.core.space import Space
-from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.errors import UsageError
 from gnomon.search.base import Archive, Assignment, Cost, generator, shuffled
 from gnomon.search.hlps import Moves, Plan, Planned, common_starts
 from gnomon.search.surrogate import Guide
@@ -20,7 +20,7 @@ from gnomon.search.surrogate import Guide
 # pymoo comes without types.
 
 
-try:
+with needed("NSGA-II and SPEA2 need pymoo, which cannot be imported", "search", python=sys.executable):
     from pymoo.algorithms.moo.nsga2 import NSGA2
     from pymoo.algorithms.moo.spea2 import SPEA2, SPEA2Survival
     from pymoo.core.duplicate import DuplicateElimination
@@ -31,11 +31,6 @@ try:
     from pymoo.core.termination import NoTermination
     from pymoo.operators.crossover.ux import UniformCrossover
     from pymoo.problems.static import StaticProblem
-except ImportError as error:
-    raise RuntimeMissingError(
-        f"NSGA-II and SPEA2 need pymoo, which cannot be imported: {error}",
-        hint=install_line("search", python=sys.executable),
-    ) from error
 
 POPULATION = 12  # small: each evaluation is a run on a device
 

@@ -31,7 +31,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Program:
-    """See above. `guard` ends it too if the server itself is killed; `tell` gets what it says, a line each."""
+    """The program on one device. `guard` ends it if the server itself is killed; `tell` gets what it says, by lines."""
 
     def __init__(self, *, folder: Path, guard: Guard, tell: Callable[[str], None]) -> None:
         self._folder, self._guard, self._tell = folder, guard, tell

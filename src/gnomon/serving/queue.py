@@ -79,7 +79,7 @@ _MOST_FAILED, _ASIDE_S = 3, 300.0
 
 
 class Desk:
-    """See above. Lives in one event loop. `tell` gets a word of each device that fails."""
+    """Lets requests in, and deals them to devices. Lives in one event loop. `tell` gets a word of each that fails."""
 
     def __init__(self, limits: Limits, lanes: Sequence[Lane], tell: Callable[[str], None]) -> None:
         self._limits, self.lanes, self._tell = limits, lanes, tell

@@ -334,13 +334,13 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
     failure = known[plain.key].failure or known[traced.key].failure
     if failure is not None:
         return Verified(places={}, moved=(), difference=None, failure=failure)
-    places = _places(lab, contender, known[plain.key], known[traced.key])
+    places = _places(contender, known[plain.key], known[traced.key])
     planned = contender.backends
     moved = tuple(i for i, backend in sorted(planned.items()) if places.get(i) != backend)
     return Verified(places=places, moved=moved, difference=known[plain.key].fact("difference"), failure=None)
 
 
-def _places(lab: Lab, contender: Contender, plain: Measured, traced: Measured) -> dict[int, str]:
+def _places(contender: Contender, plain: Measured, traced: Measured) -> dict[int, str]:
     """Where each operator ran: by the loaded runtime's own report, or by its trace where it has no report."""
     places: dict[int, str] = {}
     reports = plain.fact("where") or []

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gnomon.core.installing import install_line
-from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.core.installing import needed
+from gnomon.errors import DeviceError, UsageError
 
 _CONNECT_S = 20
 _MANY_THREADS = 8
@@ -27,12 +27,8 @@ def connected(address: str) -> Iterator[Any]:
     """
     if not address.startswith(_SCHEMES):
         raise UsageError(f"{address!r} is not a scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
-    try:
+    with needed("Dask cannot be loaded", "cluster", python=sys.executable):
         import distributed
-    except ImportError as error:
-        raise RuntimeMissingError(
-            f"Dask cannot be loaded: {error}", hint=install_line("cluster", python=sys.executable)
-        ) from error
     try:
         client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

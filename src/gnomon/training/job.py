@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.installing import install_line
+from gnomon.core.installing import needed
 from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.spaces.cells.space import State, TaggedNet
@@ -209,13 +209,8 @@ _MOST_BYTES = 8 << 30
 
 
 def _safetensors() -> Any:
-    try:
+    with needed("weights are files of safetensors, which cannot be loaded", "safetensors", python=sys.executable):
         import safetensors.numpy
-    except ImportError as error:
-        raise RuntimeMissingError(
-            f"weights are files of safetensors, which cannot be loaded: {error}",
-            hint=install_line("safetensors", python=sys.executable),
-        ) from error
     return safetensors.numpy
 
 

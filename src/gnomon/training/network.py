@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.installing import install_line
+from gnomon.core.installing import needed
 from gnomon.core.strict_json import Complaints
-from gnomon.errors import ProblemError, RuntimeMissingError
+from gnomon.errors import ProblemError
 from gnomon.spaces.cells.space import PARTS, State, TaggedNet, state_prefix
 from gnomon.spaces.layers import Layer, Shape, features_of
 from gnomon.spaces.unit import Net, shapes
@@ -33,13 +33,8 @@ from gnomon.spaces.unit import Net, shapes
 
 def torch_package(task: str = "training a network") -> Any:
     """The torch package, for a task. RuntimeMissingError where it is not installed, or cannot be loaded."""
-    try:
+    with needed(f"{task} needs the package torch, which cannot be loaded", "torch", python=sys.executable):
         import torch
-    except (ImportError, OSError) as error:  # OSError: one of its shared libraries is missing
-        raise RuntimeMissingError(
-            f"{task} needs the package torch, which cannot be loaded: {error}",
-            hint=install_line("torch", python=sys.executable),
-        ) from error
     return torch
 
 

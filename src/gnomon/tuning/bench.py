@@ -92,7 +92,7 @@ def _path(path: Path | None) -> str:
 
 
 def once(loop: Loop) -> Loop:
-    """The same for a call that is made for its outputs: one sample, however short."""
+    """A loop for a call that is made for its outputs: one sample, however short; all else as in `loop`."""
     return replace(loop, number=1, repeat=1, min_repeat_ms=0)
 
 

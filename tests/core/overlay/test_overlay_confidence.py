@@ -49,16 +49,16 @@ def noisy(seed: int, count: int, devices: int, spread: float, holes: float = 0.0
 
 
 def confidence(
-    samples: Samples, count: int, devices: int, *, by_block: bool = True, resamples: int = 400, seed: int = 0
+    samples: Samples, count: int, devices: int, *, resamples: int = 400, seed: int = 0
 ) -> ChoiceConfidence | None:
     times = layer(samples, count, devices)
-    return choice_confidence(times, choose(times), samples, by_block=by_block, resamples=resamples, seed=seed)
+    return choice_confidence(times, choose(times), samples, resamples=resamples, seed=seed)
 
 
-@given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 4), st.sampled_from([0.01, 0.1, 0.5]), st.booleans())
-def test_what_is_not_drawn_changes_nothing(seed: int, count: int, devices: int, spread: float, by_block: bool) -> None:
+@given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 4), st.sampled_from([0.01, 0.1, 0.5]))
+def test_what_is_not_drawn_changes_nothing(seed: int, count: int, devices: int, spread: float) -> None:
     samples = noisy(seed, count, devices, spread, holes=0.1)
-    found = confidence(samples, count, devices, by_block=by_block, resamples=60)
+    found = confidence(samples, count, devices, resamples=60)
     times = layer(samples, count, devices)
     choice = choose(times)
     if found is None:
@@ -68,7 +68,7 @@ def test_what_is_not_drawn_changes_nothing(seed: int, count: int, devices: int, 
     drawn = np.full((count, devices, 60), np.inf)
     for (row, device), blocks in samples.items():
         generator = np.random.default_rng([0, row, device])
-        way = overlay_confidence._medians_by_block if by_block and len(blocks) > 1 else overlay_confidence._medians
+        way = overlay_confidence._medians_by_block if len(blocks) > 1 else overlay_confidence._medians
         drawn[row, device] = way(blocks, 60, generator)
     theta = drawn.min(axis=0)
     metric = ((drawn - theta) / theta).sum(axis=1)
@@ -163,8 +163,8 @@ def test_sure_where_samples_do_not_overlap() -> None:
 def test_unsure_where_samples_are_alike() -> None:
     generator = np.random.default_rng(3)
     samples = {(c, 0): (tuple(generator.normal(1, 0.1, 30).tolist()),) for c in range(2)}
-    found = confidence(samples, 2, 1, by_block=False, resamples=4000)
-    assert found is not None and found.contenders == 2 and found.one_block == 0
+    found = confidence(samples, 2, 1, resamples=4000)
+    assert found is not None and found.contenders == 2 and found.one_block == 2
     assert 0.3 < found.share < 0.999 and found.share + found.runner_up_share >= 1
     assert found.low == 0.0 < found.high
 
@@ -175,8 +175,9 @@ def test_blocks_of_other_levels_make_less_sure() -> None:
     samples: dict[tuple[int, int], Blocks] = {
         (c, 0): tuple(tuple(level + 1e-4 * k for k in range(20)) for level in levels[c]) for c in levels
     }
-    by_sample = confidence(samples, 2, 1, by_block=False, resamples=2000)
-    by_block = confidence(samples, 2, 1, by_block=True, resamples=2000)
+    as_one = {place: (tuple(itertools.chain(*blocks)),) for place, blocks in samples.items()}
+    by_sample = confidence(as_one, 2, 1, resamples=2000)
+    by_block = confidence(samples, 2, 1, resamples=2000)
     assert by_sample is not None and by_block is not None
     assert by_block.share < by_sample.share and by_block.high > by_sample.high
 
@@ -242,7 +243,7 @@ def coverage(spread: float, trials: int) -> Floats:
             place: (tuple((true[place] * np.exp(generator.normal(0, spread, 25))).tolist()),)
             for place in itertools.product(range(2), range(2))
         }
-        found = confidence(samples, 2, 2, by_block=False, resamples=300)
+        found = confidence(samples, 2, 2, resamples=300)
         assert found is not None and found.configuration == "c0"
         held[k] = found.low <= metric[0] <= found.high
     return held

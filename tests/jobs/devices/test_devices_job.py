@@ -19,6 +19,7 @@ from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig, add_device, load_devices
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import DeviceError, UsageError
+from gnomon.jobs.devices import job as devices_job
 from gnomon.jobs.devices.job import add_and_check, check_devices, clean_device, examine, list_devices
 from gnomon.jobs.devices.visit import DeviceRow
 from gnomon.runtimes.registry import all_runtimes
@@ -69,18 +70,21 @@ def test_this_machine_is_always_listed() -> None:
 
 
 @pytest.mark.usefixtures("few_runtimes")
-def test_a_device_that_hangs_costs_the_others_nothing() -> None:
+def test_a_device_that_hangs_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     late = DeviceConfig(name="late", address=parse_address("hanging://x"))
-    shown: list[str] = []
+    look, seen = devices_job._look, list[str]()
 
-    def show(row: DeviceRow) -> None:
-        shown.append(row.config.name)
-        if len(shown) == 2:
+    def noted(config: DeviceConfig, *, deep: bool) -> DeviceRow:
+        row = look(config, deep=deep)
+        seen.append(config.name)
+        if len(seen) == 2:
             RELEASE.set()
+        return row
 
     RELEASE.clear()
-    rows = examine([late, GONE, DeviceConfig(name="local", address=LOCAL)], deadline_s=120, show=show)
-    assert shown == ["gone", "local", "late"]
+    monkeypatch.setattr(devices_job, "_look", noted)
+    rows = examine([late, GONE, DeviceConfig(name="local", address=LOCAL)], deadline_s=120)
+    assert seen == ["gone", "local", "late"]
     assert [row.config.name for row in rows] == ["late", "gone", "local"]
     assert [row.state for row in rows] == ["failed", "failed", "ready"]
     assert "/nonexistent/python" in rows[1].reason

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
-from gnomon.spaces.cells.costs import Cells, Latency, LayerCosts, layer_costs, layer_work
-from gnomon.spaces.cells.primitives import published_primitives
-from gnomon.spaces.cells.space import CellLayout, swaps, tagged_net
+from gnomon.spaces.cells.costs import Cells, Latency, LayerCosts, layer_costs
+from gnomon.spaces.cells.space import swaps
 
 Measured = dict[tuple[int, ...], Latency]
 
@@ -95,15 +94,6 @@ def test_standard_errors_are_those_that_noise_gives() -> None:
     for layer in range(4):
         scatter = np.std([one.cost_s[layer] for one in drawn], axis=0)
         assert scatter == pytest.approx(drawn[0].error_s[layer], rel=0.1)
-
-
-def test_the_work_of_layers_is_what_their_operators_do() -> None:
-    known = published_primitives()
-    layout = CellLayout(input_shape=(1, 2, 8, 8), groups=(0, 1), widths=(4, 8), reduces=frozenset({1}), classes=3)
-    tagged = tagged_net(layout, (known["VGGblock_1"], known["VGGblock_0"]))
-    first = 4 * 64 * (1 + 2 * 9) + 2 * 4 * 64  # a 3x3 convolution, then normalisation and ReLU
-    second = 8 * 64 * (1 + 4) + 2 * 8 * 64 + 8 * 16  # a 1x1 convolution, the same, then pooling
-    assert layer_work(tagged, 2) == (first, second)
 
 
 def test_what_makes_no_costs_is_refused() -> None:

@@ -3,7 +3,7 @@
 The samples of each configuration on each device are drawn again, with replacement, medians, theta and M computed from
 them, and it is counted how often the chosen configuration has the least M (Efron and Tibshirani, "An Introduction to
 the Bootstrap", 1993). Samples of one session share its luck: drawn one by one they make a choice look surer than it
-is, so whole blocks can be drawn instead. What all blocks of a device have in common shows in neither.
+is, so whole blocks are drawn instead. What all blocks of a device have in common shows in neither.
 
 Not all is drawn, and nothing is lost by it. A median of drawn samples is never outside of the samples, so each time
 has a least and a largest value. A configuration that loses against the chosen one at its least times against the
@@ -72,13 +72,12 @@ def choice_confidence(
     choice: LayerChoice,
     samples: Samples,
     *,
-    by_block: bool = True,
     resamples: int = 1000,
     seed: int = 0,
 ) -> ChoiceConfidence | None:
     """Resample what `choice` was made from; None where nothing was chosen.
 
-    `samples` are, for each time that `times` has, its samples in blocks (sessions), which `by_block` draws whole.
+    `samples` are, for each time that `times` has, its samples in blocks (sessions), which are drawn whole.
     Deterministic by `seed`. Raises UsageError where a time has no samples or they are not finite and above 0.
     """
     if resamples < 1 or seed < 0:
@@ -88,10 +87,10 @@ def choice_confidence(
     low, high = _ranges(times, samples)
     contenders = _contenders(low, high, choice.chosen)
     metric, one_block = np.zeros((len(contenders), resamples)), 0
-    draw = _Draw(samples=samples, by_block=by_block, resamples=resamples, seed=seed)
+    draw = _Draw(samples=samples, resamples=resamples, seed=seed)
     for device in range(len(times.devices)):
         drawn = draw.medians({*contenders, *_may_be_theta(low, high, device)}, device)
-        one_block += sum(1 for row in drawn if by_block and len(samples[row, device]) == 1)
+        one_block += sum(1 for row in drawn if len(samples[row, device]) == 1)
         theta = np.min(list(drawn.values()), axis=0)
         for place, row in enumerate(contenders):
             metric[place] += regrets_of(drawn[row], theta)
@@ -108,7 +107,7 @@ def spread(times: LayerTimes, samples: Samples, rows: Sequence[int], *, resample
     count = len(times.devices)
     times_s, regrets = (np.full((2, len(rows), count), np.nan) for _ in range(2))
     metric = np.zeros((len(rows), resamples))
-    draw = _Draw(samples=samples, by_block=True, resamples=resamples, seed=seed)
+    draw = _Draw(samples=samples, resamples=resamples, seed=seed)
     for device in range(count):
         timed = [row for row in rows if not np.isnan(low[row, device])]
         drawn = draw.medians({*timed, *_may_be_theta(low, high, device)}, device)
@@ -128,7 +127,6 @@ class _Draw:
     """How medians are drawn: each time's draws have a seed of their own."""
 
     samples: Samples
-    by_block: bool
     resamples: int
     seed: int
 
@@ -136,7 +134,7 @@ class _Draw:
         made = {}
         for row in sorted(rows):
             blocks = self.samples[row, device]
-            draw = _medians_by_block if self.by_block and len(blocks) > 1 else _medians
+            draw = _medians_by_block if len(blocks) > 1 else _medians
             made[row] = draw(blocks, self.resamples, np.random.default_rng([self.seed, row, device]))
         return made
 

@@ -216,7 +216,7 @@ class Portfolio:
     """Configurations chosen for several devices, and what is proved about them.
 
     `chosen` are indices of configurations in order, at most as many as were asked for: those that serve a device.
-    `serves` is the index of the configuration that serves each device, `value` the sum of weight times regret. No
+    `serves` is the index of the configuration that serves each device, `value` the sum of the regrets. No
     portfolio's value is below `bound`; `proven` says that none is better than this one by more than a part of 1e-9.
     Where time ended before any portfolio was found, `chosen` is empty and `value` infinite. `nodes` counts branches.
     """
@@ -233,20 +233,18 @@ def best_portfolio(
     regrets: Floats,
     size: int,
     *,
-    weights: Sequence[float] | None = None,
     devices: Sequence[str] = (),
     out_of_time: Callable[[], bool] | None = None,
 ) -> Portfolio:
-    """The at most `size` configurations of least sum over devices of weight times the least regret among them.
+    """The at most `size` configurations of least sum over devices of the least regret among them.
 
     `regrets` (configurations, devices) are at least 0; infinite or NaN where a configuration cannot serve a device.
-    `weights` (devices,) are at least 0, 1 each unless given; a device of weight 0 must be served as well. `devices`
-    names them in messages. The search ends early where `out_of_time` says so, and after 200 configurations of one
-    branch. The same arguments give the same answer.
+    `devices` names the devices in messages. The search ends early where `out_of_time` says so, and after 200
+    configurations of one branch. The same arguments give the same answer.
 
     Raises UsageError for what is invalid, and InfeasibleError where no `size` configurations serve all devices.
     """
-    costs = _checked(regrets, size, weights)
+    costs = _checked(regrets, size)
     count, columns = costs.shape
     _check_served(costs, devices)
     stop = out_of_time or _never
@@ -285,28 +283,21 @@ def _never() -> bool:
     return False
 
 
-def _checked(regrets: Floats, size: int, weights: Sequence[float] | None) -> Floats:
-    """Weight times regret, infinite where a configuration cannot serve."""
+def _checked(regrets: Floats, size: int) -> Floats:
+    """The regrets, infinite where a configuration cannot serve."""
     table = np.asarray(regrets, dtype=np.float64)
     if table.ndim != 2 or 0 in table.shape:
         raise UsageError(f"regrets of shape {table.shape} are no table", hint="Give (configurations, devices).")
     if size < 1:
         raise UsageError(f"a portfolio of {size}", hint="Ask for at least one configuration.")
-    factors = np.ones(table.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
-    if factors.shape != table.shape[1:] or not (np.isfinite(factors) & (factors >= 0)).all():
-        raise UsageError(
-            f"weights of shape {factors.shape} for {table.shape[1]} devices, or one below 0 or not finite",
-            hint="Give a finite weight of at least 0 for each device.",
-        )
     if (table < 0).any():
         raise UsageError("a regret is below 0", hint="Regret is counted from the least time on the device.")
     serves = np.isfinite(table)
     with np.errstate(over="ignore"):
-        costs = np.where(serves, np.where(serves, table, 0.0) * factors, np.inf)
-        largest = float(np.where(serves, costs, 0.0).max(axis=0).sum())
+        largest = float(np.where(serves, table, 0.0).max(axis=0).sum())
     if not np.isfinite(largest):
-        raise UsageError("weights times regrets are too large to add", hint="Scale the weights down.")
-    return np.ascontiguousarray(costs)
+        raise UsageError("the regrets are too large to add", hint="Scale them down.")
+    return np.ascontiguousarray(np.where(serves, table, np.inf))
 
 
 def _check_served(costs: Floats, devices: Sequence[str]) -> None:

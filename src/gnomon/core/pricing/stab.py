@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnomon.core.cost import CostModel, Objective, PairCost
+from gnomon.core.cost import CostModel, Objective
 from gnomon.core.sample import Trace, TraceOperator
 from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import Slot, Space
@@ -72,15 +72,12 @@ def published_type(operator: TraceOperator) -> str:
     return words[0] if operator.subgraph is None else words[-1]
 
 
-def published_decision(
-    traces: Mapping[str, Trace], op_list: Mapping[str, tuple[str, ...]] | None = None
-) -> StabDecision:
+def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
     """The published rule on traces by the backend that each was taken for; a backend without a trace is passed over.
 
     ProblemError where no trace has the time of a whole run: the tool then ends without having decided.
     """
-    listed = OP_LIST if op_list is None else op_list
-    backends = (_CPU, *listed)
+    backends = (_CPU, *OP_LIST)
     times, types = _tables(traces, backends)
     wholes = {b: graph.avg_us for b in backends if b in traces and (graph := traces[b].graph) is not None}
     if not wholes:
@@ -88,7 +85,7 @@ def published_decision(
             "no trace holds the time of a whole run ('runtime'), so there is no default backend",
             hint=f"give traces of whole runs for: {', '.join(backends)}",
         )
-    candidates = {type_ for types_ in listed.values() for type_ in types_}
+    candidates = {type_ for types_ in OP_LIST.values() for type_ in types_}
     best: dict[int, str] = {}
     for index in sorted(times):
         if types[index] in candidates:
@@ -103,7 +100,7 @@ def published_decision(
         default=default,
         best=best,
         mapped=mapped,
-        typed=dict.fromkeys(listed.get(default, ()), default),
+        typed=dict.fromkeys(OP_LIST.get(default, ()), default),
         backends=backends,
         told_us=told,
         scheduled_us=_sum(scheduled),
@@ -157,15 +154,6 @@ PERMUTE = "Permute"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """Microseconds of handing a tensor from operator `producer` to `consumer`, by (backend of one, of the other)."""
-
-    producer: int
-    consumer: int
-    us: Mapping[tuple[str, str], float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
     """A placement (operator index -> backend) and the sum of its times; None where an operator has no time there."""
 
@@ -190,7 +178,6 @@ class ExactDecision:
     best_single: str
     graph_us: Mapping[str, int | None]
     solution: Solution
-    transfers: tuple[Transfer, ...]
     lacks: tuple[str, ...]
 
     @property
@@ -199,11 +186,11 @@ class ExactDecision:
         return self.chosen != self.singles[self.best_single]
 
     def price(self, placement: Mapping[int, str]) -> Priced:
-        """Another placement by the same prices and transfers."""
-        return Priced(placement=dict(placement), predicted_us=_predicted(self.prices_us, self.transfers, placement))
+        """Another placement by the same prices."""
+        return Priced(placement=dict(placement), predicted_us=_predicted(self.prices_us, placement))
 
 
-def exact_decision(traces: Mapping[str, Trace], transfers: Sequence[Transfer] = ()) -> ExactDecision:
+def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
     """The placement of least time, from traces by the backend that each was taken for.
 
     Each operator of the main graph is a slot, each backend that has a time for it in any trace a choice; 0 us is a
@@ -213,19 +200,18 @@ def exact_decision(traces: Mapping[str, Trace], transfers: Sequence[Transfer] = 
     """
     types = _types(traces)
     prices = _prices(traces, types)
-    kept = tuple(t for t in transfers if t.producer in prices and t.consumer in prices)
     backends = tuple(dict.fromkeys([*traces, *sorted({b for row in prices.values() for b in row})]))
     singles: dict[str, Priced] = {}
     for backend in backends:
         if any(backend in row for row in prices.values()):
             placement = _single(prices, backend, backends)
-            singles[backend] = Priced(placement=placement, predicted_us=_predicted(prices, kept, placement))
+            singles[backend] = Priced(placement=placement, predicted_us=_predicted(prices, placement))
     possible = [b for b in singles if singles[b].predicted_us is not None]
     best = min(possible or singles, key=lambda b: (singles[b].predicted_us or 0.0, backends.index(b)))
     # Of equals the solver takes the first: the backend that needs no map.
     order = (best, *(b for b in backends if b != best))
-    solution, placement = _solved(prices, kept, order)
-    chosen = Priced(placement=placement, predicted_us=_predicted(prices, kept, placement))
+    solution, placement = _solved(prices, order)
+    chosen = Priced(placement=placement, predicted_us=_predicted(prices, placement))
     alone = singles[best]
     if alone.predicted_us is not None and (chosen.predicted_us is None or chosen.predicted_us >= alone.predicted_us):
         chosen = alone
@@ -237,8 +223,7 @@ def exact_decision(traces: Mapping[str, Trace], transfers: Sequence[Transfer] = 
         best_single=best,
         graph_us={b: t.graph.avg_us if t.graph else None for b, t in traces.items()},
         solution=solution,
-        transfers=kept,
-        lacks=_lacks(traces, prices, kept),
+        lacks=_lacks(traces, prices),
     )
 
 
@@ -285,43 +270,27 @@ def _single(prices: Mapping[int, Mapping[str, float]], backend: str, backends: S
     return {index: next(b for b in order if b in row) for index, row in prices.items()}
 
 
-def _predicted(
-    prices: Mapping[int, Mapping[str, float]], transfers: Sequence[Transfer], placement: Mapping[int, str]
-) -> float | None:
+def _predicted(prices: Mapping[int, Mapping[str, float]], placement: Mapping[int, str]) -> float | None:
     total = 0.0
     for index, row in prices.items():
         if placement.get(index) not in row:
             return None
         total += row[placement[index]]
-    for transfer in transfers:
-        cost = transfer.us.get((placement[transfer.producer], placement[transfer.consumer]), 0.0)
-        total += cost
     return total
 
 
-def _solved(
-    prices: Mapping[int, Mapping[str, float]], transfers: Sequence[Transfer], order: Sequence[str]
-) -> tuple[Solution, dict[int, str]]:
+def _solved(prices: Mapping[int, Mapping[str, float]], order: Sequence[str]) -> tuple[Solution, dict[int, str]]:
     choices = {index: tuple(b for b in order if b in row) for index, row in prices.items()}
-    number = {index: n for n, index in enumerate(prices)}
-    pairs = []
-    for transfer in transfers:
-        rows, columns = choices[transfer.producer], choices[transfer.consumer]
-        cost = np.array([[[transfer.us.get((a, b), 0.0)] for b in columns] for a in rows])
-        pairs.append(PairCost(first=number[transfer.producer], second=number[transfer.consumer], cost=cost))
     model = CostModel(
         space=Space(slots=tuple(Slot(name=f"operator {i}", choices=row) for i, row in choices.items())),
         objectives=(Objective(name="latency", unit="us"),),
         slot_costs=tuple(np.array([[prices[i][b]] for b in row]) for i, row in choices.items()),
-        pairs=tuple(pairs),
     )
     solution = solve(model)
     return solution, dict(zip(prices, solution.choices, strict=True))
 
 
-def _lacks(
-    traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]], transfers: Sequence[Transfer]
-) -> tuple[str, ...]:
+def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]]) -> tuple[str, ...]:
     """What the traces cannot tell, in sentences."""
     told = ["A trace holds the average, least and most of its runs and no samples, so no interval can be given."]
     spoilt = sum(1 for t in traces.values() for op in t.main if op.time.avg_us > 2 * op.time.min_us + 2)
@@ -342,8 +311,7 @@ def _lacks(
     permutes = sum(1 for trace in traces.values() for op in trace.main if op.type == PERMUTE)
     if permutes:
         told.append(f"onert added {permutes} Permute operators in these runs, whose times are no operator's.")
-    if not transfers:
-        told.append("Nothing is known of what a change of backend costs between operators.")
+    told.append("Nothing is known of what a change of backend costs between operators.")
     if any(trace.graph is None for trace in traces.values()):
         missing = ", ".join(b for b, trace in traces.items() if trace.graph is None)
         told.append(f"No time of a whole run is in the trace for: {missing}.")

@@ -156,24 +156,17 @@ def _stacked(devices: tuple[str, ...], models: tuple[CostModel, ...], best: Sequ
     )
 
 
-def least_total(
-    problem: CommonProblem, weights: Mapping[str, float] | None = None, *, time_limit_s: float | None = None
-) -> CommonPlan:
-    """The assignment of least sum of weight times relative cost; weights by device, 1 each unless given.
-
-    Raises UsageError for invalid weights (a device that is left out weighs nothing), InfeasibleError
-    where no assignment is allowed on all devices.
-    """
-    found = solve(problem.relative, weights or dict.fromkeys(problem.devices, 1.0), time_limit_s=time_limit_s)
+def least_total(problem: CommonProblem, *, time_limit_s: float | None = None) -> CommonPlan:
+    """The assignment of least sum of relative costs. InfeasibleError where none is allowed on all devices."""
+    found = solve(problem.relative, dict.fromkeys(problem.devices, 1.0), time_limit_s=time_limit_s)
     relative = problem.relative.evaluate([found.assignment])[0]
-    vector = problem.relative.weight_vector(weights or dict.fromkeys(problem.devices, 1.0))
     return CommonPlan(
         assignment=found.assignment,
         choices=problem.relative.space.names(found.assignment),
         code=problem.relative.space.encode(found.assignment),
         costs=dict(zip(problem.devices, (relative * problem.best).tolist(), strict=True)),
         regrets=dict(zip(problem.devices, (relative - 1.0).tolist(), strict=True)),
-        total=float(relative @ vector),
+        total=float(relative.sum()),
         worst=float(relative.max()) - 1.0,
         optimal=found.optimal,
         bound=found.bound,

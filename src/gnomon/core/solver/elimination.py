@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnomon.core.cost import CostModel, Floats, Ints, weighted_sum
+from gnomon.core.cost import CostModel, Floats, Ints, magnitude, weighted_sum
 from gnomon.core.solver.ordering import Limits, Order, best_order
 from gnomon.core.stop import OutOfTime, Stop, never
 from gnomon.errors import ProblemError
@@ -80,13 +80,13 @@ def weigh(model: CostModel, weights: Floats) -> Energy:
     total = 0.0
     for group in model.slot_groups:
         costs = weighted_sum(group.tables, weights)
-        total += _magnitude(costs)
+        total += magnitude(costs)
         for (slot,), row in zip(group.members.tolist(), costs, strict=True):
             unary[slot] = row
     pairwise: dict[tuple[int, int], Floats] = {}
     for group in model.pair_groups:
         costs = weighted_sum(group.tables, weights)
-        total += _magnitude(costs)
+        total += magnitude(costs)
         for (first, second), table in zip(group.members.tolist(), costs, strict=True):
             key, oriented = ((first, second), table) if first < second else ((second, first), table.T)
             known = pairwise.get(key)
@@ -94,12 +94,6 @@ def weigh(model: CostModel, weights: Floats) -> Energy:
     if not math.isfinite(total):
         raise ProblemError("the weighted costs overflow double precision", hint="use smaller weights")
     return Energy(tuple(unary), pairwise)
-
-
-def _magnitude(tables: Floats) -> float:
-    finite = np.where(np.isinf(tables), 0.0, np.abs(tables)).reshape(len(tables), -1)
-    with np.errstate(over="ignore"):
-        return float(finite.max(axis=1).sum())
 
 
 _CHEAP_ENTRIES = 4096  # a slot inside a chain is taken before the ends only if its three-slot table is this small

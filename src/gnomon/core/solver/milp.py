@@ -102,18 +102,9 @@ class Outcome:
     bound: float
 
 
-def run_highs(
-    programme: Programme,
-    binaries: int,
-    time_limit_s: float | None,
-    *,
-    started: bool,
-    gap: float = 0.0,
-    nodes: int | None = None,
-) -> Outcome:
+def run_highs(programme: Programme, binaries: int, time_limit_s: float | None, *, started: bool) -> Outcome:
     """Minimise; the first `binaries` columns are integers.
 
-    `gap` is the absolute one at which to stop, `nodes` the most nodes of the search tree.
     `started` says that the programme's `start` is a solution. Without integers the bound is the minimum itself.
     """
     import highspy
@@ -123,12 +114,10 @@ def run_highs(
         "output_flag": False,
         "threads": 1,
         "mip_rel_gap": 0.0,
-        "mip_abs_gap": gap,
+        "mip_abs_gap": 0.0,
     }
     if time_limit_s is not None:
         options["time_limit"] = float(time_limit_s)
-    if nodes is not None:
-        options["mip_max_nodes"] = nodes
     if started:  # the heuristic looks for a first solution, and for seconds not at the clock
         options["mip_heuristic_run_feasibility_jump"] = False
     statuses = highspy.HighsModelStatus

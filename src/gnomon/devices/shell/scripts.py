@@ -39,16 +39,14 @@ def marks(token: str) -> tuple[bytes, bytes]:
 
 def marked(script: str, token: str) -> str:
     """A script between its marks, and its status in the last one. It may leave by `exit`."""
-    return f"{_begin(token)}( {script}\n); s=$?\n{_end(token)}"
+    return f"{_begin(token)}( {script}\n); s=$?\n{_END}"
 
 
 def _begin(token: str) -> str:
     return f"b() {{ printf '\\036%s<\\036' {token}; }}; e() {{ printf '\\036%s>%s\\036' {token} \"$s\"; }}; b; b >&2\n"
 
 
-def _end(token: str) -> str:
-    return "e; e >&2\n"
-
+_END = "e; e >&2\n"
 
 _RUN = """
 exec 3<&0 4>&2 2>/dev/null

@@ -84,7 +84,7 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
     data = _FILE.object(_FILE.parse(text), "$")
     spelling = _spelling(data)
     mode = _mode(data)
-    oplist, opmap, nodes = _slots(data, mode, spelling)
+    oplist, opmap, nodes = _slots(data, mode)
     slots = oplist if opmap is None else group_names(opmap, nodes)
     solutions = _solutions(data, spelling)
     configs = _configs(data.get("configs", {}))
@@ -196,7 +196,7 @@ def _mode(data: Mapping[str, Any]) -> Mode:
 
 
 def _slots(
-    data: Mapping[str, Any], mode: Mode, spelling: Spelling
+    data: Mapping[str, Any], mode: Mode
 ) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...] | None]:
     """The operator types, the group of each node, and each node's type, as far as the file tells them."""
     if mode == "name":

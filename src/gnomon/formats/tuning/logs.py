@@ -268,7 +268,7 @@ def _plain(name: str) -> str:
 
 
 _HINT = "Give a log that the auto-scheduler of TVM wrote, one JSON object a line."
-_ANSOR_LOG_RULES = LineRules(comments=("#",))
+_LOG_RULES = LineRules(comments=("#",))
 _HASH_SHOWN = 8
 
 
@@ -279,12 +279,16 @@ def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel, texts: Tex
     """
     complaints = Complaints(what="Ansor log", hint=_HINT)
     log = TunerLog(tuner="ansor", complaints=complaints, shape=_ANSOR_SHAPE, texts=texts or Texts())
-    for number, value in json_lines(text, complaints, _ANSOR_LOG_RULES, log.known):
+    _take_lines(text, log, _entry)
+    return log.finish(key, model)
+
+
+def _take_lines(text: str | bytes, log: TunerLog, entry_of: Callable[[Any, str, Complaints], LogEntry | None]) -> None:
+    for number, value in json_lines(text, log.complaints, _LOG_RULES, log.known):
         place = f"line {number}"
-        entry = _entry(value, place, complaints)
+        entry = entry_of(value, place, log.complaints)
         if entry is not None and not log.take(place, entry):
             break
-    return log.finish(key, model)
 
 
 def is_ansor(value: Any) -> bool:
@@ -336,7 +340,6 @@ def _name(key: str) -> str:
 
 
 _AUTOTVM_LOG_HINT = "Give a log that AutoTVM wrote (version 0.2), one JSON object a line."
-_AUTOTVM_LOG_RULES = LineRules(comments=("#",))
 
 
 def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
@@ -346,11 +349,7 @@ def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel, texts: T
     """
     complaints = Complaints(what="AutoTVM log", hint=_AUTOTVM_LOG_HINT)
     log = TunerLog(tuner="autotvm", complaints=complaints, shape=_AUTOTVM_SHAPE, texts=texts or Texts())
-    for number, value in json_lines(text, complaints, _AUTOTVM_LOG_RULES, log.known):
-        place = f"line {number}"
-        entry = _autotvm_log_entry(value, place, complaints)
-        if entry is not None and not log.take(place, entry):
-            break
+    _take_lines(text, log, _autotvm_log_entry)
     return log.finish(key, model)
 
 

@@ -7,7 +7,7 @@ counts the lines of the first file from 0, and what failed has ``[1e10]`` for se
 Source: ``src/s_tir/meta_schedule/database`` of Apache TVM, and files that 0.27.0.post1 wrote. Its reader parses every
 line, so that a blank one ends its process; it knows neither NaN nor ``\\u``. Its writer gives a decimal number twenty
 digits and a whole one no point, and true and false become 1 and 0. What is written here is written in the same way, to
-the byte. A trace that TVM hands over in memory still has its true and false: `as_in_database` makes one of both.
+the byte. A trace that TVM hands over in memory still has its true and false.
 
 Not in a database, and lost when one is written: the names and weights of layers, the untuned trials, what failed and
 why, and which server measured.
@@ -18,7 +18,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -148,11 +147,6 @@ def tvm_json(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(tvm_json, value)) + "]"
     raise ValueError(f"JSON cannot say a {type(value).__name__}")
-
-
-def as_in_database(trace: Any) -> Any:
-    """A trace as it is when a database with it is read, which decides its identity. ValueError as for `tvm_json`."""
-    return json.loads(tvm_json(trace))
 
 
 def _quoted(text: str) -> str:

@@ -36,8 +36,6 @@ from gnomon.tuning.tracker import tracked_device
 
 DEADLINE_S = 60.0
 
-Show = Callable[[DeviceRow], None]
-
 
 class _InUse(DeviceError):
     """Somebody else measures there: looking at a device does not wait for that."""
@@ -132,12 +130,11 @@ def release_device(name: str, path: Path | None = None) -> DeviceHealth:
 
 
 def examine(
-    configs: Sequence[DeviceConfig], *, deep: bool = False, deadline_s: float = DEADLINE_S, show: Show | None = None
+    configs: Sequence[DeviceConfig], *, deep: bool = False, deadline_s: float = DEADLINE_S
 ) -> tuple[DeviceRow, ...]:
     """Look at devices, at different machines at the same time; rows in the order of the configurations.
 
-    `show` gets each row when it is known. After `deadline_s` a device that has not answered is left alone, and its
-    row says so.
+    After `deadline_s` a device that has not answered is left alone, and its row says so.
     """
     lanes: dict[tuple[object, ...], list[int]] = {}
     for index, config in enumerate(configs):  # two names of one machine would wait for each other's lease
@@ -166,8 +163,6 @@ def examine(
         if isinstance(answer, Exception):
             raise answer
         rows[index] = answer
-        if show is not None:
-            show(answer)
     found = [rows.get(index) or _late(config, deadline_s) for index, config in enumerate(configs)]
     return tuple(replace(row, health=health) for row, health in zip(found, known, strict=True))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gnomon.jobs.estimator.report import percent
 from gnomon.report import units
 from gnomon.report.plain import shorten
 from gnomon.report.vega import (
@@ -45,10 +46,10 @@ def evaluation_spec(evaluation: dict[str, Any]) -> Spec:
     else:
         beside.append(_residuals(evaluation))
     scores, ceiling = evaluation["scores"], evaluation["ceiling"]
-    title = [f"Mean error {_percent(scores['mean_error'])}, {units.share(scores['within_10'])} within 10 %, "]
+    title = [f"Mean error {percent(scores['mean_error'])}, {units.share(scores['within_10'])} within 10 %, "]
     title[0] += f"rank {scores['spearman']:.3f} ({evaluation['how']})"
     if ceiling:
-        noise = f"mean error {_percent(ceiling['mean_error'])}, {units.share(ceiling['within_10'])} within 10 %"
+        noise = f"mean error {percent(ceiling['mean_error'])}, {units.share(ceiling['within_10'])} within 10 %"
         title.append(f"The noise of measuring alone: {noise}, rank {ceiling['spearman']:.3f}")
     both = [{"vconcat": made, "align": "none"} for made in (_nets(evaluation), beside)]
     return picture([{"hconcat": both, "align": "none", "spacing": 26}], title)
@@ -155,7 +156,3 @@ def _curve(evaluation: dict[str, Any]) -> list[Spec]:
     title = "nets fitted to, the first of the samples; all others held out"
     axes = x.axis(title, values=ticks, **_TIGHT), y.axis("%", tickCount=6, **_TIGHT)
     return [view(layers, *axes, (x.length, y.length)), legend(keys, columns=1)]
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"

@@ -64,13 +64,13 @@ def _scores(evaluation: dict[str, Any], page: Page) -> None:
     names = [
         ("within 10 %", "within_10", units.share),
         ("within 5 %", "within_5", units.share),
-        ("mean error", "mean_error", _percent),
+        ("mean error", "mean_error", percent),
         ("rank (Spearman)", "spearman", _three),
     ]
     rows = [[title, show(scores[key]), show(ceiling[key]) if ceiling else "-"] for title, key, show in names]
-    rows.append(["median error", _percent(scores["median_error"]), "-"])
+    rows.append(["median error", percent(scores["median_error"]), "-"])
     rows.append([f"in the {units.share(scores['nominal'])} interval", units.share(scores["coverage"]), "-"])
-    rows.append(["half the interval", _percent(scores["half_width"]), "-"])
+    rows.append(["half the interval", percent(scores["half_width"]), "-"])
     page.table([Column(title="", number=False), Column(title="here"), Column(title="measurement-noise limit")], rows)
     if ceiling is None:
         page.line("The nets have no intervals, so the noise is unknown.", indent=1, style="dim")
@@ -151,7 +151,7 @@ def model_report(document: dict[str, Any], page: Page) -> None:
             str(one["count"]),
             units.time(one["count"] * one["time_s"]),
             units.share(one["count"] * one["time_s"] / mean),
-            _percent(one["deviation"]),
+            percent(one["deviation"]),
             _SHORT[one["source"]],
         ]
         for one in document["units"][:_ROWS]
@@ -224,7 +224,8 @@ def explanation_report(document: dict[str, Any], page: Page) -> None:
         page.line(f"and {len(parts) - _ROWS} more: --json has all of them", indent=1, style="dim")
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """A share in percent, to one place: "3.4 %"."""
     return f"{100 * value:.1f} %"
 
 

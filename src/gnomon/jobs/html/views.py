@@ -32,6 +32,7 @@ from gnomon.jobs.pareto.report import note as dominance
 from gnomon.jobs.pareto.report import value as estimate_value
 from gnomon.jobs.place.report import profile_headline
 from gnomon.report import units
+from gnomon.report.answer import plain_cell
 from gnomon.report.charts import Value, finite
 from gnomon.report.frame import tables_of
 from gnomon.report.parts import CLOCKS, bounds, failure_text, model_line
@@ -458,7 +459,7 @@ def _others(document: Document) -> View:
         part = table(
             title,
             (n.replace("_", " ") for n in shown),
-            (tuple(_cell(row.get(n)) for n in shown) for row in rows),
+            (tuple(plain_cell(row.get(n)) for n in shown) for row in rows),
             words=words,
         )
         sections.append(Section(id=f"table-{len(sections)}", title=title.capitalize(), parts=(part,)))
@@ -487,16 +488,10 @@ _SUBJECTS = ("model", "nnpackage", "profile", "table", "space", "suite", "source
 
 def _plain_facts(document: Document) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (key.replace("_", " "), _cell(value))
+        (key.replace("_", " "), plain_cell(value))
         for key, value in document.items()
         if isinstance(value, str | int | float) and key not in ("format", "version")
     )
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 _VIEWS: Mapping[str, Callable[[Document], View]] = {

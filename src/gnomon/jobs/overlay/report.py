@@ -79,7 +79,7 @@ def network_section(document: Mapping[str, Any], page: Page) -> None:
         Column(title="untuned"),
         Column(title="max error"),
     ]
-    ordered = sorted(found, key=lambda device: -(_longer(device, found[device]) or -2.0))
+    ordered = sorted(found, key=lambda device: -(_longer(found[device]) or -2.0))
     page.table(columns, [_network_row(d, found[d]) for d in ordered[:_MOST_DEVICES]], split=7)
     if len(ordered) > _MOST_DEVICES:
         page.line(f"and {len(ordered) - _MOST_DEVICES} more devices, where it loses less: --json has all", indent=1)
@@ -104,7 +104,7 @@ def _choice_words(row: Mapping[str, Any]) -> str:
     return "the overlay" if choice == "overlay" else named(choice)
 
 
-def _longer(device: str, choices: Choices) -> float | None:
+def _longer(choices: Choices) -> float | None:
     """By what share the choice takes longer than the device's own best, paired; None where not both were measured."""
     ratio = choices["overlay"]["to_own"] if "overlay" in choices else None
     return None if ratio is None else float(ratio["ratio"]) - 1
@@ -122,7 +122,7 @@ def _longer_interval(choices: Choices) -> str:
 
 def _proof(found: Mapping[str, Choices]) -> str:
     """The measured network in one sentence."""
-    longer = {device: value for device, c in found.items() if (value := _longer(device, c)) is not None}
+    longer = {device: value for device, c in found.items() if (value := _longer(c)) is not None}
     if longer:
         worst = max(longer, key=lambda device: longer[device])
         mean = sum(longer.values()) / len(longer)
@@ -163,7 +163,7 @@ def _apart(choices: Choices) -> bool | None:
 
 def _network_row(device: str, choices: Choices) -> list[str]:
     chosen, own = choices.get("overlay"), choices.get(f"own:{device}")
-    longer = _longer(device, choices)
+    longer = _longer(choices)
     error = None if chosen is None else chosen["max_error"]
     row = [device]
     for one in (chosen, own):

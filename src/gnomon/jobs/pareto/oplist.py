@@ -173,7 +173,7 @@ def oplist(
     opcodes = {op.type: ir_opcode(op.type) if loads else None for op in graph.operators}
     kinds = [opcodes[op.type] or op.type for op in graph.operators]
     grouping = grouped(graph, by, kinds)
-    found = _oplist(graph, grouping, kinds) if all(opcodes.values()) else None
+    found = _oplist(grouping, kinds) if all(opcodes.values()) else None
     if out is not None:
         if found is None:
             raise _not_onert(graph, opcodes)
@@ -192,7 +192,7 @@ def _check(backends: Sequence[str]) -> None:
         )
 
 
-def _oplist(graph: Graph, grouping: Grouping, kinds: Sequence[str]) -> OpList | None:
+def _oplist(grouping: Grouping, kinds: Sequence[str]) -> OpList:
     types = tuple(dict.fromkeys(kinds))
     try:
         if grouping.by == "type":

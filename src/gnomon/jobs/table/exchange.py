@@ -57,9 +57,10 @@ def import_table(
 def import_tables(
     file: Path, out: Path, *, space: str, key: str = LOOKUP[0]
 ) -> tuple[dict[Path, Table], tuple[str, ...]]:
-    """The same for each runtime of a file: a table each at `out`/RUNTIME, or one at `out` where it has only one.
+    """Make a table of each runtime of a csv or json, at `out`/RUNTIME, or at `out` where the file has only one.
 
-    Letters of a runtime's name that other systems take for a path's or a drive's are a dash in the folder's name.
+    Returns the tables by place, and what of the file was left out, in sentences. Letters of a runtime's name that other
+    systems take for a path's or a drive's are a dash in the folder's name. Raises as `import_table`.
     """
     found, complaints = _asked(file, key)
     runtimes = found.runtimes if len(found.runtimes) > 1 else (_runtime(found, None),)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.codec import decode
-from gnomon.core.strict_json import Complaints, Strict, shown
+from gnomon.core.strict_json import Complaints, Strict, indented, shown
 from gnomon.errors import RecordError, UsageError
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.system.files import Journal, read_journal, write_whole
@@ -30,7 +30,7 @@ class TableFolder:
         check_place(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(_manifest_document(manifest), indent=1, allow_nan=False) + "\n"
+            text = indented(_manifest_document(manifest))
             write_whole(text.encode(), path / MANIFEST)
             self._rows = Journal(path / ROWS)
         except OSError as error:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from typing import Any
 
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
 from gnomon.core.overlay.trials import by_layer
-from gnomon.core.strict_json import Strict
+from gnomon.core.strict_json import Strict, indented
 from gnomon.devices.config import user_folder
 from gnomon.errors import GnomonError, ModelError, ProblemError, RecordError, UsageError
 from gnomon.formats.tuning.keys import NOTHING, Told, name_logs
@@ -188,7 +187,7 @@ def companions(library: Path) -> dict[str, Path]:
 
 def write_description(library: Path, document: Mapping[str, Any]) -> None:
     """Say beside a compiled network what it is."""
-    save_text(json.dumps(document, indent=1, allow_nan=False) + "\n", companions(library)["description"])
+    save_text(indented(document), companions(library)["description"])
 
 
 def read_description(library: Path) -> Mapping[str, Any]:

@@ -142,7 +142,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 seed=request.care.seed,
                 untuned=untuned,
             )
-            proof = prove_network(network, bench, compiled, request.care, model=model, watch=watch)
+            proof = prove_network(bench, compiled, request.care, model=model, watch=watch)
             taken_s = time.monotonic() - began_s
             if isinstance(compiled, Compiled):
                 write_besides_s(compiled.library, min(taken_s - rounds_s, before_s or taken_s))

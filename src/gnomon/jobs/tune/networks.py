@@ -153,7 +153,6 @@ def compile_network(
 
 
 def prove_network(
-    network: Network,
     bench: Bench,
     compiled: Compiled | Failure,
     care: Care,

@@ -317,7 +317,7 @@ def _checked(asked: ParetoRequest) -> Request:
 
 
 def _there(config: DeviceConfig, load: Load) -> Carried | None:
-    """The same search where it is on the device already; started again if it was ended from outside."""
+    """The job of this load, if the device has one already; started again where it was ended from outside."""
     with visited(config) as device:
         keep = Keep(device=device, config=config, python=device.describe().python)
         answer = keep.ask("list_all")

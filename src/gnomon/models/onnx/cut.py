@@ -33,7 +33,6 @@ class Source:
     graph: Graph
     shapes: Shapes
     path: Path | None
-    limits: Limits
 
 
 def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> onnx.ModelProto:
@@ -70,7 +69,7 @@ def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], output
     graph.quantization_annotation.extend(
         note for note in original.graph.quantization_annotation if note.tensor_name in held
     )
-    _read_external(result, source.path, source.limits)
+    _read_external(result, source.path)
     return result  # type: ignore[no-any-return]
 
 
@@ -123,7 +122,7 @@ def _typed(name: str, values: dict[str, onnx.ValueInfoProto], shapes: Shapes) ->
     )
 
 
-def _read_external(model: onnx.ModelProto, path: Path | None, limits: Limits) -> None:
+def _read_external(model: onnx.ModelProto, path: Path | None) -> None:
     """Reads external data into the tensors."""
     onnx = onnx_package()
     for tensor in all_tensors(model):
@@ -131,25 +130,24 @@ def _read_external(model: onnx.ModelProto, path: Path | None, limits: Limits) ->
             continue
         if path is None:
             raise ModelError(f"the weights of {tensor.name!r} lie in another file", hint="cut the model by its path")
-        read_external(tensor, path, limits)
+        read_external(tensor, path, Limits())
 
 
 class OnnxCutter(Cutter):
     """Cuts one ONNX model: nodes that make constants are repeated, initializers copied where they are read."""
 
-    def __init__(self, model: Path | str | onnx.ModelProto, limits: Limits | None = None) -> None:
+    def __init__(self, model: Path | str | onnx.ModelProto) -> None:
         """Reads the model, unless it is parsed already. Raises ModelError and RuntimeMissingError."""
-        limits = limits or Limits()
         path, digest, name = None, "", "model"
         with model_errors(model if isinstance(model, (str, Path)) else "the ONNX model"):
             if isinstance(model, (str, Path)):
                 path = Path(model)
-                read = read_onnx(path, limits)
+                read = read_onnx(path, Limits())
                 digest, name = read.digest, path.stem
                 model = read.model
-            shapes = tensor_shapes(model, limits)
+            shapes = tensor_shapes(model, Limits())
             graph = onnx_graph(model, shapes, name=name, digest=digest)
-        self._source = Source(model=model, graph=graph, shapes=shapes, path=path, limits=limits)
+        self._source = Source(model=model, graph=graph, shapes=shapes, path=path)
         super().__init__(graph)
 
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:

@@ -76,21 +76,21 @@ class _Use:
         return list(range(rank))
 
 
-def onnx_feeds(model: Model, limits: Limits | None = None) -> dict[str, Feed]:
+def onnx_feeds(model: Model) -> dict[str, Feed]:
     """What to feed the inputs of an ONNX model that cannot be fed just any numbers. Raises ModelError."""
     graph = model.graph
     types = {op.type for op in graph.operators}
     names = [graph.tensors[index].name for index in graph.inputs]
     if not types & _RULES.keys() and not any(word in name.lower() for word in _WORDS for name in names):
         return {}
-    return _feeds(parse_onnx(model.path, limits or Limits()).model.graph, graph)
+    return _feeds(parse_onnx(model.path, Limits()).model.graph, graph)
 
 
-def steering_inputs(model: Model, limits: Limits | None = None) -> dict[str, str]:
+def steering_inputs(model: Model) -> dict[str, str]:
     """The inputs of an ONNX model whose values decide which of its work is done, and what of it. Raises ModelError."""
     if _STEERED.keys().isdisjoint(op.type for op in model.graph.operators):
         return {}
-    readers = _readers(parse_onnx(model.path, limits or Limits()).model.graph)
+    readers = _readers(parse_onnx(model.path, Limits()).model.graph)
     found: dict[str, str] = {}
     for index in model.graph.inputs:
         name = model.graph.tensors[index].name

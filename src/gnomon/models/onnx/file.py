@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gnomon.core.graph import Tensor
-from gnomon.core.installing import install_line
-from gnomon.errors import ModelError, RuntimeMissingError
+from gnomon.core.installing import needed
+from gnomon.errors import ModelError
 from gnomon.models.model import Limits, add_to_digest, inside, open_regular, read_regular
 
 if TYPE_CHECKING:
@@ -147,13 +147,8 @@ _TYPES: dict[int, tuple[str, int]] = {
 
 def onnx_package() -> Any:
     """The onnx package. Raises RuntimeMissingError where it is not installed."""
-    try:
+    with needed("reading an ONNX model needs the package onnx, which cannot be loaded", "onnx", python=sys.executable):
         import onnx
-    except ImportError as error:
-        raise RuntimeMissingError(
-            f"reading an ONNX model needs the package onnx, which cannot be loaded: {error}",
-            hint=install_line("onnx", python=sys.executable),
-        ) from error
     return onnx
 
 

@@ -6,11 +6,11 @@ in any language would) and `genai_config.json` (the same as an entry for onnxrun
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnomon.core.strict_json import indented
 from gnomon.errors import PackageError
 from gnomon.models.model import Limits
 from gnomon.models.onnx.file import onnx_package, parse_onnx
@@ -80,10 +80,10 @@ def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
     genai = {"session_options": {**told["options"], "provider_options": _genai(told)}}
     try:
         path.write_bytes(proto.SerializeToString())
-        (folder / "session.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        (folder / "session.json").write_text(indented(told), encoding="utf-8")
         (folder / "session.py").write_text(_SCRIPT.format(model=path.name, line=line), encoding="utf-8")
         entry = {"model": {"decoder": {"filename": path.name, **genai}}}
-        (folder / "genai_config.json").write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
+        (folder / "genai_config.json").write_text(indented(entry), encoding="utf-8")
     except OSError as error:
         raise PackageError(
             f"{folder} cannot be written: {error.strerror or error}", hint="Check the folder, its rights and space."

@@ -71,19 +71,18 @@ class Quantised:
         return self.computing_8bit / self.operators if self.operators else 0.0
 
 
-def read_quantised(path: Path, limits: Limits | None = None) -> Quantised:
+def read_quantised(path: Path) -> Quantised:
     """What the ONNX model in a file is, float or quantised. Raises ModelError for whatever is wrong with it."""
-    limits = limits or Limits()
     with model_errors(path):
-        file = read_onnx(path, limits)
+        file = read_onnx(path, Limits())
         model = file.model
-        shapes = tensor_shapes(model, limits)
+        shapes = tensor_shapes(model, Limits())
         graph = onnx_graph(model, shapes, name=path.stem, digest=file.digest)
         flow = _Flow(model.graph, shapes)
         found = [(node, one) for node, one in zip(model.graph.node, graph.operators, strict=True) if _counts(node)]
         reading = [(node, one) for node, one in found if flow.reads(node)]
         computing = [one for node, one in reading if flow.gives(node)]
-        scales = _scales(model.graph, path, limits)
+        scales = _scales(model.graph, path)
         return Quantised(
             operators=len(found),
             reading_8bit=len(reading),
@@ -151,7 +150,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return sum(whole) if len(whole) == len(known) else None
 
 
-def _scales(graph: onnx.GraphProto, path: Path, limits: Limits) -> list[bool]:
+def _scales(graph: onnx.GraphProto, path: Path) -> list[bool]:
     """Of each tensor of scales that the file holds, whether all of them are powers of two."""
     onnx = onnx_package()
     tensors = {tensor.name: tensor for tensor in graph.initializer}
@@ -168,7 +167,7 @@ def _scales(graph: onnx.GraphProto, path: Path, limits: Limits) -> list[bool]:
     for name in names:
         tensor = tensors[name]
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            read_external(tensor, path, limits)
+            read_external(tensor, path, Limits())
         values = onnx.numpy_helper.to_array(tensor).reshape(-1).tolist()
         found.append(all(is_power_of_two(float(value)) for value in values))
     return found

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def fixed_copy(
-    model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, limits: Limits | None = None
-) -> tuple[Model, Path]:
+def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> tuple[Model, Path]:
     """The model, and the file to load, with inputs of `shapes` and operators named as in the graph.
 
     Runtimes tell by name where an operator ran, so each must have one, and cuts need shapes: where some are not known
@@ -28,8 +26,7 @@ def fixed_copy(
     change; a copy is written into `folder` under the name of the user's file, and keeps the digest of that
     file. UsageError where a shape contradicts the file.
     """
-    limits = limits or Limits()
-    read = _read_again(model, limits)
+    read = _read_again(model)
     proto = read.model
     named = [node.name for node in proto.graph.node]
     wants_shapes = bool(shapes) or not all_known(model.graph)
@@ -48,27 +45,24 @@ def fixed_copy(
     if not wants_shapes:  # names are all that changed, and the graph has them already
         return replace(model, path=target), target
     with model_errors(target):
-        copy = load_onnx(target, limits)
+        copy = load_onnx(target, Limits())
     return replace(copy, graph=replace(copy.graph, digest=model.graph.digest)), target
 
 
-def _read_again(model: Model, limits: Limits) -> OnnxFile:
+def _read_again(model: Model) -> OnnxFile:
     """The file of a model that was read. ModelError where it is another one by now."""
-    read = read_onnx(model.path, limits)
+    read = read_onnx(model.path, Limits())
     if read.digest != model.graph.digest:
         raise changed(model.path)
     return read
 
 
-def named_copy(
-    model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, limits: Limits | None = None
-) -> tuple[Model, Path]:
+def named_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> tuple[Model, Path]:
     """The model as it is but for names of its operators, for runtimes that refuse it with its shapes fixed.
 
     Its graph has the inputs' `shapes`, which the file leaves open; what they are fed with fixes them when it is loaded.
     """
-    limits = limits or Limits()
-    read = _read_again(model, limits)
+    read = _read_again(model)
     for node, operator in zip(read.model.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
     target = _written(read, read.model, folder / model.path.name)
@@ -82,12 +76,12 @@ def _written(read: ParsedOnnx, proto: onnx.ModelProto, target: Path) -> Path:
     return target
 
 
-def linked_onnx(source: Path, folder: Path, limits: Limits | None = None) -> Path | None:
+def linked_onnx(source: Path, folder: Path) -> Path | None:
     """An ONNX file and the files that hold its weights, alone in a folder; None where it holds them itself.
 
     Nothing is copied where the file system can link.
     """
-    external = parse_onnx(source, limits or Limits()).external
+    external = parse_onnx(source, Limits()).external
     if not external:
         return None
     _link(source, folder / source.name)
@@ -111,17 +105,14 @@ def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
         ) from error
 
 
-def noted_copy(
-    source: Path, notes: Mapping[str, Mapping[str, str]], target: Path, *, digest: str, limits: Limits | None = None
-) -> int:
+def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Path, *, digest: str) -> int:
     """Copy an ONNX file with notes in the metadata of its nodes, by their names in its graph; returns how many match.
 
     Weights beside it are copied as well. ModelError if the file is another than that of `digest`, PackageError if the
     copy cannot be written.
     """
-    limits = limits or Limits()
     with model_errors(source):
-        read = read_onnx(source, limits)
+        read = read_onnx(source, Limits())
     if read.digest != digest:
         raise ModelError(f"{source} is another file than the one that was measured", hint="Name that one by --model.")
     nodes = read.model.graph.node
@@ -136,7 +127,7 @@ def noted_copy(
         for key, value in own.items():
             node.metadata_props.add(key=key, value=value)
     if count:
-        copy_onnx(source, target, limits)
+        copy_onnx(source, target)
         try:
             target.write_bytes(read.model.SerializeToString())
         except OSError as error:

@@ -347,11 +347,10 @@ class FlatCutter(Cutter):
     of the model's own inputs and outputs stay.
     """
 
-    def __init__(self, path: Path | str, limits: Limits | None = None) -> None:
+    def __init__(self, path: Path | str) -> None:
         """Reads the model. Raises ModelError, also where it has variables, control flow or further subgraphs."""
-        limits = limits or Limits()
         with model_errors(path):
-            data = read_regular(Path(path), limits.max_bytes)
+            data = read_regular(Path(path), Limits().max_bytes)
             graph = read_flat(data, Path(path).stem).graph
             if graph.format != "tflite":
                 raise ModelError(f"{graph.format} models cannot be cut", hint="ONNX and TFLite models can.")

@@ -21,9 +21,7 @@ from gnomon.models.tflite.graph import read_flat
 _SHAPE, _SIGNATURE = 0, 7
 
 
-def fixed_flat(
-    model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, limits: Limits | None = None
-) -> tuple[Model, Path]:
+def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> tuple[Model, Path]:
     """The model with inputs of `shapes`, and the file to load: a copy in `folder`, under the name of the user's file.
 
     Where the shapes are those that the converter put into the file, the shapes of all tensors are known; where they are
@@ -35,7 +33,7 @@ def fixed_flat(
         if tensor.name in shapes:
             check_shape(tensor, shapes[tensor.name])
     with model_errors(model.path):
-        data = bytearray(read_regular(model.path, (limits or Limits()).max_bytes))
+        data = bytearray(read_regular(model.path, Limits().max_bytes))
         tables = Buffer(bytes(data)).root().tables(2)[0].tables(0)
         wanted = {i: shapes[t.name] for i, t in zip(model.graph.inputs, inputs, strict=True) if t.name in shapes}
         usual = all((tables[i].integers(_SHAPE) or ()) == shape for i, shape in wanted.items())

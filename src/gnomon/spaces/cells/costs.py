@@ -13,7 +13,6 @@ How far two orders agree: Kendall's tau-b.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,9 +22,7 @@ from numpy.typing import ArrayLike
 from gnomon.core.cost import Floats
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError
-from gnomon.spaces.cells.space import TaggedNet
 from gnomon.spaces.features import Ints
-from gnomon.spaces.unit import Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +97,7 @@ def layer_costs(
     """Costs from the default network and its one-change variants, by assignment; others are not looked at.
 
     `default_layers` says how the default network's time is shared by its layers, in any unit: times of a profiled run,
-    `layer_work`, or prices of its units. Without it each has an equal part. ProblemError where the default network has
+    or prices of its units. Without it each has an equal part. ProblemError where the default network has
     no latency, for an overhead that leaves nothing to its layers, and for shares that are no shares.
     """
     default = measured.get(tuple(cells.defaults))
@@ -131,26 +128,6 @@ def layer_costs(
         cost_s=tuple(costs),
         error_s=tuple(deviations),
     )
-
-
-def layer_work(tagged: TaggedNet, layers: int) -> tuple[float, ...]:
-    """The multiply-adds and the numbers made by each layer of a network: shares where no time a layer is known."""
-    work = [0.0] * layers
-    for node, tag in zip(tagged.net.nodes, tagged.tags, strict=True):
-        owner = tag.partition("/")[0]
-        if owner.startswith("l") and owner[1:].isdecimal():
-            work[int(owner[1:])] += _work(node.unit)
-    return tuple(work)
-
-
-def _work(unit: Unit) -> float:
-    made, reads = float(math.prod(unit.output)), 0.0
-    for one in unit.layers:
-        if one.kind == "Conv":
-            reads += math.prod(one.pair("kernel")) * unit.inputs[0][1] / one.integer("group")
-        elif one.kind == "Module":
-            reads += one.integer("macs") * unit.output[0] / made
-    return made * (1 + reads)
 
 
 def _swaps(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.installing import install_line
+from gnomon.core.installing import install_line, needed
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.training.data.dataset import PARTS
 from gnomon.training.data.pictures import decoded, is_grey
@@ -151,14 +151,11 @@ def _loaded(place: str) -> Any:
 
 def _package() -> Any:
     """The package datasets, offline. RuntimeMissingError where it is missing; UsageError where it may go online."""
-    try:
-        with _offline():
-            import datasets
-    except (ImportError, OSError) as error:
-        raise RuntimeMissingError(
-            f"the package datasets cannot be loaded: {error}",
-            hint=f"{install_line('datasets', python=sys.executable)}, or give folder:DIR.",
-        ) from error
+    told = needed(
+        "the package datasets cannot be loaded", "datasets", python=sys.executable, instead=", or give folder:DIR."
+    )
+    with told, _offline():
+        import datasets
     if int(datasets.__version__.partition(".")[0]) < _LEAST:
         raise RuntimeMissingError(
             f"the package datasets {datasets.__version__} runs programs that come with data sets",

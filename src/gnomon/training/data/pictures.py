@@ -22,9 +22,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.installing import install_line
+from gnomon.core.installing import needed
 from gnomon.core.strict_json import Complaints
-from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+from gnomon.errors import ProblemError, UsageError
 from gnomon.training.data.dataset import Images
 from gnomon.training.data.readers import (
     LIMIT_BYTES,
@@ -333,13 +333,9 @@ def _picture(file: BinaryIO, most: int) -> Iterator[Any]:
 
 def _pillow() -> Any:
     """Pillow's module Image. RuntimeMissingError where it cannot be loaded."""
-    try:
+    sentence = "images in folders are decoded by Pillow, which cannot be loaded"
+    with needed(sentence, "pillow", python=sys.executable, instead=", or give the images as npz:FILE."):
         from PIL import Image
-    except (ImportError, OSError) as error:
-        raise RuntimeMissingError(
-            f"images in folders are decoded by Pillow, which cannot be loaded: {error}",
-            hint=f"{install_line('pillow', python=sys.executable)}, or give the images as npz:FILE.",
-        ) from error
     return Image
 
 

@@ -1,8 +1,7 @@
-"""Networks from files: measured in processes that they share, told as they come, and never measured twice."""
+"""Networks from files: measured in processes that they share, and never measured twice."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
@@ -65,10 +64,10 @@ def visits(folder: Path) -> Counter[tuple[str, str, int, int]]:
     )
 
 
-def test_all_are_measured_and_told_as_they_come(tmp_path: Path) -> None:
-    files, told = networks(tmp_path / "nets"), dict[str, Timed]()
-    found = measure_files(asked(tmp_path), files, on_timed=told.__setitem__)
-    assert list(found.timed) == list(files) and found.timed == told
+def test_all_are_measured(tmp_path: Path) -> None:
+    files = networks(tmp_path / "nets")
+    found = measure_files(asked(tmp_path), files)
+    assert list(found.timed) == list(files)
     assert all(not one.reason and one.call_s > 0 for one in found.timed.values())
     assert found.configuration == "onnxruntime" and found.overhead_s > 0
     assert set(found.seconds) == {"open", "read", "gauge", "measure"}
@@ -108,10 +107,9 @@ def test_an_open_campaign_goes_on_beside_the_same_anchor(tmp_path: Path) -> None
     few = {key: files[key] for key in NAMES[:2]}
     first = measure_files(asked(tmp_path, goes_on=True), few)
     before = visits(tmp_path)
-    told: list[str] = []
-    second = measure_files(asked(tmp_path, goes_on=True), files, on_timed=lambda key, _: told.append(key))
+    second = measure_files(asked(tmp_path, goes_on=True), files)
     assert second.campaign == first.campaign and second.overhead_s == first.overhead_s
-    assert set(told) == set(files)
+    assert {key: second.timed[key] for key in few} == first.timed
     assert before.items() <= visits(tmp_path).items() and set(visits(tmp_path).values()) == {1}
     # Each was finished: one that does not go on measures again.
     assert measure_files(asked(tmp_path), few).campaign != first.campaign
@@ -141,21 +139,15 @@ def test_copies_as_one_are_known_better() -> None:
 
 
 _MEASURE = """
-import json, sys
+import sys
 from pathlib import Path
 from tests.jobs.space.profiling.test_space_latency import asked, networks, measure_files
 folder = Path(sys.argv[1])
-with open(folder / "latency.jsonl", "a") as journal:
-    def note(key, one):
-        journal.write(json.dumps([key, one.call_s]) + "\\n")
-        journal.flush()
-    measure_files(asked(folder), networks(folder / "nets"), on_timed=note)
+def note(progress):
+    if progress.stage == "networks" and progress.done:
+        (folder / "begun").touch()
+measure_files(asked(folder), networks(folder / "nets"), watch=note)
 """
-
-
-def _journal(folder: Path) -> list[tuple[str, float]]:
-    path = folder / "latency.jsonl"
-    return [tuple(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def _started(folder: Path) -> subprocess.Popen[bytes]:
@@ -166,18 +158,16 @@ def _started(folder: Path) -> subprocess.Popen[bytes]:
 def test_killed_and_started_again_it_measures_nothing_twice(tmp_path: Path) -> None:
     process = _started(tmp_path)
     deadline = time.monotonic() + 120
-    while len(_journal(tmp_path)) < 2:
+    while not (tmp_path / "begun").exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    before, known = dict(_journal(tmp_path)), visits(tmp_path)
-    assert 2 <= len(before) < len(NAMES)
+    known = visits(tmp_path)
+    assert 2 <= len({name for _, name, _, _ in known}) < len(NAMES)
     assert _started(tmp_path).wait(timeout=120) == 0
-    after = _journal(tmp_path)[len(before) :]
-    assert {key for key, _ in after} == set(NAMES)  # those that were known are told again, as they were
-    assert {key: call_s for key, call_s in after if key in before} == before
     found = visits(tmp_path)
+    assert len({name for _, name, _, _ in found}) == len(NAMES)
     assert set(found.values()) == {1} and known.items() <= found.items()
     assert len({campaign for campaign, _, _, _ in found}) == 1
 

@@ -6,7 +6,6 @@ the profile as a proof, so that the same command finds the same networks again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from gnomon.core.cost import Floats
 from gnomon.core.front.dominance import hypervolume, nondominated
+from gnomon.core.strict_json import indented
 from gnomon.devices.http import DpuServer
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of
@@ -139,7 +139,7 @@ def find_front(
         assignments = np.concatenate([some.networks for some in rounds])
         found["measured"] = _held(study, asked, (beliefs, evidence, proofs), told, assignments)
     told.sort(key=lambda one: float(one["predicted"]["latency_s"][0]))
-    save_text(json.dumps(found, indent=1, allow_nan=False) + "\n", asked.profile / FRONT, option="--profile-dir")
+    save_text(indented(found), asked.profile / FRONT, option="--profile-dir")
     return FoundFront(found=found)
 
 

@@ -10,7 +10,6 @@ Its error is told beside it, in a file of its own: aw_nas reads each line of the
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gnomon.core.cost import Floats, Ints
+from gnomon.core.strict_json import indented
 from gnomon.formats.aw_nas.tables import write_lookup
 from gnomon.jobs.space.profiling.estimates import latency_evidence, mixed_space, predictors
 from gnomon.jobs.space.profiling.folder import LatencyRow
@@ -93,7 +93,7 @@ def write_lookup_files(profile: Path, toolchain: str, lookup: Lookup) -> Path:
     path = profile / f"lookup_table.{toolchain}.txt"
     save_text(write_lookup(lookup.rows), path, option="--profile-dir")
     about = {"table": path.name, "unit": "ms", **lookup.document()}
-    text = json.dumps(about, indent=1, allow_nan=False) + "\n"
+    text = indented(about)
     save_text(text, path.with_suffix(".json"), option="--profile-dir")
     return path
 

@@ -5,13 +5,13 @@ The options of the Pareto rule, those that are left out as they usually are.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError
 from gnomon.jobs.space.choosing.lookup import Lookup, lookup_of, write_lookup_files
 from gnomon.jobs.space.profiling.estimates import (
@@ -163,7 +163,7 @@ def select_primitives(asked: SelectRequest) -> Selected:
         lookup=lookup,
         model=model,
     )
-    text = json.dumps(selected.document(), indent=1, allow_nan=False) + "\n"
+    text = indented(selected.document())
     save_text(text, asked.profile / SELECTION, option="--profile-dir")
     return selected
 

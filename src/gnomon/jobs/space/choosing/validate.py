@@ -6,7 +6,6 @@ reduced space against networks of the full one, at equal latency.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 
 from gnomon.core.cost import Ints
 from gnomon.core.front.dominance import hypervolume
-from gnomon.core.strict_json import Strict
+from gnomon.core.strict_json import Strict, indented
 from gnomon.devices.http import DpuServer
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.choosing.front import beliefs_of, has_both, measured_points, networks_of
@@ -110,7 +109,7 @@ def validate_selection(
         "spaces": _spaces([n.id for n in full], [n.id for n in reduced], seen, timed),
         "fronts": _compared_fronts(study, asked, (known, proofs), fronts),
     }
-    save_text(json.dumps(found, indent=1, allow_nan=False) + "\n", asked.profile / VALIDATION, option="--profile-dir")
+    save_text(indented(found), asked.profile / VALIDATION, option="--profile-dir")
     return Validated(found=found)
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from gnomon.core.codec import Must, decode
-from gnomon.core.strict_json import Complaints, Strict, is_text
+from gnomon.core.strict_json import Complaints, Strict, indented, is_text
 from gnomon.errors import RecordError, UsageError
 from gnomon.session import replay as recall
 from gnomon.session.request import Request
@@ -167,9 +167,7 @@ class ProfileFolder:
                 if is_profile(path):
                     check_question(path, question)
                 else:
-                    write_whole(
-                        (json.dumps(_manifest(question), indent=1, allow_nan=False) + "\n").encode(), path / MANIFEST
-                    )
+                    write_whole(indented(_manifest(question)).encode(), path / MANIFEST)
                 if not (path / INPUT).is_file():
                     write_whole(config.encode(), path / INPUT)
                 for name in ("checkpoints/partial", "models", "log_files"):

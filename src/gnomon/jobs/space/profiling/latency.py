@@ -1,7 +1,7 @@
 """Many networks, given as ONNX files, measured on one device in one configuration of one runtime.
 
-All are measured beside one anchor, in processes that they share, in a random order; what is known of each is told as
-it comes. The record of measurements makes the same call go on where it was interrupted.
+All are measured beside one anchor, in processes that they share, in a random order. The record of
+measurements makes the same call go on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -42,9 +42,6 @@ NETWORK_EFFORT = Effort(
 each; twice as many processes where the interval is wider than `half_width` to either side."""
 
 _COPIES, _COPY = 4, "/copy-"
-
-OnTimed = Callable[[str, Timed], None]
-"""Is told of each network, by its key, as soon as it is known; also of those that the record knew."""
 
 _trace = Trace(((1, 32, 24, 24),))
 _ANCHOR: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
@@ -94,7 +91,6 @@ def measure_files(
     asked: FilesRequest,
     files: Mapping[str, Path],
     *,
-    on_timed: OnTimed = lambda key, one: None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> FilesMeasured:
@@ -105,17 +101,7 @@ def measure_files(
     """
     if not files:
         raise UsageError("there is no network to measure", hint="Give the ONNX file of at least one.")
-    told: set[str] = set()
-
-    def once(key: str, one: Timed) -> None:
-        # A job that was started again because its device vanished has told of some already.
-        if key not in told:
-            told.add(key)
-            on_timed(key, one)
-
-    return patiently(
-        lambda request: _measure(replace(asked, request=request), files, once, (watch, tell)), asked.request, tell
-    )
+    return patiently(lambda request: _measure(replace(asked, request=request), files, watch, tell), asked.request, tell)
 
 
 @dataclass(slots=True)
@@ -135,10 +121,10 @@ class _Clockwork:
 def _measure(
     asked: FilesRequest,
     files: Mapping[str, Path],
-    on_timed: OnTimed,
-    told: tuple[Watch | None, Callable[[str], None] | None],
+    watch: Watch | None,
+    tell: Callable[[str], None] | None,
 ) -> FilesMeasured:
-    clockwork, steps = _Clockwork(), Steps("networks", told[0])
+    clockwork, steps = _Clockwork(), Steps("networks", watch)
     request = replace(asked.request, effort=replace(asked.effort, timeout_s=asked.request.effort.timeout_s))
     question = {**asked.question, "protocol": [asked.effort.rounds, asked.effort.block_s, asked.effort.processes_least]}
     with open_bench(
@@ -148,14 +134,12 @@ def _measure(
         question=question,
         goes_on=asked.goes_on,
         watch=steps,
-        tell=told[1],
+        tell=tell,
     ) as bench:
         if asked.files:
             bench.runner.note_files(*asked.files)
         clockwork.part("open")
         placed, timed = _placed(bench, files)
-        for key, failed in timed.items():
-            on_timed(key, failed)
         clockwork.part("read")
         gauge = gauge_of(bench, [_ANCHOR])
         waiting: dict[str, list[Timed]] = {}
@@ -167,9 +151,7 @@ def _measure(
         steps.expect(len(todo))
         for part in _parts(todo, request.effort.together - 1):
             for name, took in _whole(_measured(bench, gauge, part), todo, waiting):
-                for key in keys[name]:
-                    timed[key] = took
-                    on_timed(key, took)
+                timed |= dict.fromkeys(keys[name], took)
             steps.step(len(part))
         clockwork.part("measure")
         bench.runner.finish({"reason": f"{len(files)} networks of {asked.subject}"})
