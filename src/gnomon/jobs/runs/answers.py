@@ -16,7 +16,6 @@ from typing import Any
 from gnomon.core import codec
 from gnomon.core.sample import Campaign
 from gnomon.errors import GnomonError, ProblemError, RecordError
-from gnomon.jobs.documents import read_document
 from gnomon.store.address import RecordAddress, record_address
 from gnomon.store.base import CampaignQuery, Store, last_command, last_note, note
 from gnomon.store.opening import is_missing, open_store, read_store
@@ -62,6 +61,8 @@ def answer_of(store: Store, campaign: Campaign) -> dict[str, Any] | None:
     document = kept_answer(store, campaign)
     if document is None:
         return None
+    from gnomon.jobs.documents import read_document  # schemas, which no answer needs that is only kept
+
     try:
         return codec.document(read_document(document))
     except (ProblemError, RecordError) as error:
