@@ -106,16 +106,22 @@ class Guard:
     def folder(self, prefix: str, *, within: Path | None = None) -> Path:
         """A new folder of this user's own among the temporary ones, or `within` another, for as long as gnomon lives.
 
-        OSError where none can be made.
+        DeviceError where none can be made.
         """
-        folder = Path(within or tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(5)}"
-        # Told first: there is no moment in which it is there and would stay.
-        self._say(f"hold {os.fsencode(folder).hex()}")
+        folder: Path | None = None
         try:
+            folder = Path(within or tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(5)}"
+            # Told first: there is no moment in which it is there and would stay.
+            self._say(f"hold {os.fsencode(folder).hex()}")
             folder.mkdir(0o700)
-        except OSError:
-            self._release(folder)
-            raise
+        except OSError as error:
+            if folder is not None:
+                self._release(folder)
+            where = "" if folder is None else f" in {folder.parent}"
+            raise DeviceError(
+                f"no private folder can be made{where}: {error.strerror}",
+                hint="Free space there, or point TMPDIR to a directory that can be written.",
+            ) from error
         self._folders.add(folder)
         return folder
 
@@ -153,21 +159,21 @@ class Guard:
 
 
 def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
-    """A guard with its first folder (see `Guard.folder`). DeviceError where none can be made."""
+    """A guard with its first folder; raises as `Guard.folder`."""
     guard = Guard()
     try:
         return guard, guard.folder(prefix, within=within)
-    except OSError as error:
+    except BaseException:
         guard.close()
-        raise DeviceError(
-            f"no private folder can be made in {within or tempfile.gettempdir()}: {error.strerror}",
-            hint="Free space there, or point TMPDIR to a directory that can be written.",
-        ) from error
+        raise
 
 
 @contextlib.contextmanager
 def guarded_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed."""
+    """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed.
+
+    DeviceError where none can be made.
+    """
     guard = _guard_of_folders()
     folder = guard.folder(prefix)
     try:
