@@ -174,7 +174,7 @@ def guarded_folder(prefix: str) -> Iterator[Path]:
 
     DeviceError where none can be made.
     """
-    guard = _guard_of_folders()
+    guard = own_guard()
     folder = guard.folder(prefix)
     try:
         yield folder
@@ -183,13 +183,16 @@ def guarded_folder(prefix: str) -> Iterator[Path]:
 
 
 _GUARDS: dict[int, Guard] = {}
-"""The guard of all temporary folders of a process, by the process, as a fork has its own."""
+"""The guard of a process, by the process, as a fork has its own."""
 
 _GUARDED = threading.Lock()
 
 
-def _guard_of_folders() -> Guard:
-    """One for all: each would take a process, and a job has half a dozen folders."""
+def own_guard() -> Guard:
+    """The guard of this process for its temporary folders and for programs that it runs once.
+
+    One for all: each would take a process, and a job has half a dozen folders.
+    """
     with _GUARDED:
         guard = _GUARDS.get(os.getpid())
         if guard is None or not guard.alive:
@@ -198,7 +201,7 @@ def _guard_of_folders() -> Guard:
 
 
 @atexit.register
-def _end_guard_of_folders() -> None:
+def _end_own_guard() -> None:
     if os.getpid() in _GUARDS:
         _GUARDS.pop(os.getpid()).close()
 
