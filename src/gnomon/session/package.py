@@ -13,7 +13,6 @@ OP_BACKEND_MAP only from a process's second session on; from the environment it 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -35,7 +34,7 @@ from gnomon.runtimes.onert import Onert
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import pip_names
-from gnomon.system.files import staged
+from gnomon.system.files import file_digest, staged
 
 _FORMAT = "gnomon-plan"
 _README = """This folder was written by gnomon {version}: {label}.
@@ -139,9 +138,7 @@ def _digests(folder: Path, before: str) -> dict[str, str]:
     """The SHA-256 of each file of a folder, by its path behind `before`."""
     found = {}
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
-        with path.open("rb") as file:
-            name = before + path.relative_to(folder).as_posix()
-            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        found[before + path.relative_to(folder).as_posix()] = file_digest(path)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -34,6 +35,12 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
     while len(found) <= most and (more := file.read(min(_CHUNK, most + 1 - len(found)))):
         found += more
     return found
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file in hexadecimal digits. OSError where it cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_whole(content: bytes, path: Path) -> None:

@@ -5,7 +5,6 @@ An entry is a function that makes a toolchain of its settings, a mapping from na
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import shlex
@@ -23,7 +22,6 @@ Tell = Callable[[str], None]
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}", re.ASCII)
 _MOST_TOLD = 20
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,15 +139,6 @@ def check_jobs(jobs: Sequence[ToolJob], suffix: str | None = None) -> None:
             f"jobs cannot be done: {'; '.join(told[:_MOST_TOLD])}{more}",
             hint="Use letters, digits and ._+- in keys, each key once, and make the folders first.",
         )
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal digits. OSError where it cannot be read."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 Read = Callable[[Any], Any]

@@ -25,6 +25,7 @@ from typing import Any
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
 from gnomon.system.children import tail
+from gnomon.system.files import file_digest
 from gnomon.system.process import Completed, own_guard, run_process
 from gnomon.toolchains.base import (
     Artifact,
@@ -36,7 +37,6 @@ from gnomon.toolchains.base import (
     ToolJob,
     check_jobs,
     check_ready,
-    file_digest,
     path,
     read_settings,
     text,
