@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+from gnomon.errors import GnomonError, UsageError
 
 
 def entry_points(*, group: str) -> metadata.EntryPoints:
@@ -15,6 +19,30 @@ def entry_points(*, group: str) -> metadata.EntryPoints:
     each state of the folders of packages.
     """
     return _found(group, tuple((path, _changed_ns(path)) for path in sys.path))
+
+
+def named(group: str, own: Mapping[str, str] | None = None) -> dict[str, metadata.EntryPoint]:
+    """The entry points of a group by name; nobody else's package can take the place of one of gnomon's own.
+
+    `own` are such by name, which a checkout that is not installed again has too; they come first.
+    """
+    made = {name: metadata.EntryPoint(name=name, value=value, group=group) for name, value in (own or {}).items()}
+    for entry in sorted(entry_points(group=group), key=lambda e: (e.name, not e.value.startswith("gnomon."))):
+        made.setdefault(entry.name, entry)
+    return made
+
+
+def loaded(entry: metadata.EntryPoint, what: str) -> Any:
+    """What an entry point names. UsageError that tells `what` it is where it cannot be loaded; GnomonError as it is."""
+    try:
+        return entry.load()
+    except GnomonError:
+        raise
+    except Exception as error:  # a third party's module may raise anything at import
+        raise UsageError(
+            f"{what} cannot be loaded: {type(error).__name__}: {error}",
+            hint=f"Mend or remove the package that adds it ({entry.value}).",
+        ) from error
 
 
 @functools.lru_cache(maxsize=32)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gnomon import plugins
 from gnomon.devices import opening
 from gnomon.devices.address import parse_address
 from gnomon.devices.base import Device
@@ -38,7 +39,7 @@ def other_kind(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> D
 def add_kinds(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
     own = entry_points(group=opening.GROUP)
     entries = [*(EntryPoint(name=n, value=v, group=opening.GROUP) for n, v in values.items()), *own]
-    monkeypatch.setattr(opening, "entry_points", lambda *, group: entries if group == opening.GROUP else [])
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: entries if group == opening.GROUP else [])
 
 
 def test_an_address_names_itself() -> None:

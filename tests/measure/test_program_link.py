@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.devices.shell.sshkit import gone
 from tests.standins.programkit import native, stand_in
 
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.devices.local import LocalDevice
+from gnomon.errors import AgentError
+from gnomon.measure import program
 from gnomon.measure.effort import cpu_tells
 from gnomon.measure.link import REFERENCE, AgentLink, Event, compute_reference
 from gnomon.measure.program import ProgramLink
@@ -126,6 +130,28 @@ def test_it_finds_what_a_backend_takes_as_the_agent_does(
     }
     with AgentLink(device) as agent:
         assert link.ask(commands) == agent.ask(commands)
+
+
+def test_what_does_not_end_on_this_machine_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_TIMEOUT_S", 0.0)
+    with pytest.raises(AgentError, match="did not end within 0 s") as told:
+        program.Here(tmp_path).state(Path("/"))
+    assert "less busy" in told.value.hint
+
+
+def test_what_runs_on_this_machine_dies_with_gnomon(tmp_path: Path) -> None:
+    fifo = tmp_path / "pid"
+    os.mkfifo(fifo)
+    hanging = f"import os, time; open({str(fifo)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    script = (
+        "import sys; from pathlib import Path; from gnomon.measure import program; "
+        f"program._PROGRAM = {hanging!r}; program.Here(Path(sys.argv[1])).state(Path('/'))"
+    )
+    gnomon = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
+    pid = int(fifo.read_text())
+    gnomon.kill()
+    gnomon.wait()
+    assert gone(pid)
 
 
 def test_its_reference_is_the_agents(link: ProgramLink, device: LocalDevice, zoo_model: Zoo, tmp_path: Path) -> None:

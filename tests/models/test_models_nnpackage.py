@@ -103,6 +103,11 @@ def test_destinations_that_must_not_be_written(package: Path, tmp_path: Path, zo
     assert not (tmp_path / "never").exists()
 
 
+def test_a_package_may_have_the_longest_name(package: Path, tmp_path: Path) -> None:
+    written = write_nnpackage(load(package), tmp_path / ("n" * 250), {})
+    assert load(written).graph == load(package).graph
+
+
 def test_onnx_cannot_be_packed(zoo_model: Build, tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     with pytest.raises(PackageError, match="onnx"):

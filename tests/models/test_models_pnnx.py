@@ -152,7 +152,23 @@ def test_whatever_the_program_does_is_one_clear_error(
     assert list(out.iterdir()) == []
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells a process of its parent's death")
+def test_no_group_is_killed_by_a_number_that_may_be_anothers_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    def kill(group: int, number: int) -> None:
+        os.waitid(os.P_PID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises where it was reaped before
+        killed.append(number)
+
+    monkeypatch.setattr(os, "killpg", kill)
+    program(tmp_path, "exit 3", monkeypatch)
+    source = conv_net(tmp_path)
+    with pytest.raises(ModelError, match="status 3"):
+        convert_onnx(load(source), source, tmp_path)
+    assert killed
+
+
 def test_the_program_dies_with_gnomon(tmp_path: Path) -> None:
     stand_in, work, fifo = tmp_path / "stand-in", tmp_path / "work", tmp_path / "pid"
     stand_in.write_text(f"#!/bin/sh\necho $$ > {fifo}\nexec sleep 600\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnomon.errors import GnomonError, ModelError
+from gnomon.errors import DeviceError, GnomonError, ModelError
+from gnomon.models.load import load
 from gnomon.models.net import ModelNet, net_of_onnx
 from gnomon.models.units import write_net
 from gnomon.session.model import read_model
@@ -190,6 +192,15 @@ def test_a_model_without_a_unit_is_refused(tmp_path: Path) -> None:
 def test_an_old_operator_set_is_read_as_the_new_one(tmp_path: Path) -> None:
     nodes = [node("Clip", "x", "a", min=0.0, max=6.0), node("Squeeze", "a", "y", axes=[0])]
     assert chains(read(model(tmp_path, nodes, {"x": (1, 4, 4)}, ("y", (4, 4)), opset=9))) == ["Relu6", "Reshape"]
+
+
+def test_an_old_operator_set_is_not_kept_in_silence_for_want_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = model(tmp_path, [node("Clip", "x", "y", min=0.0, max=6.0)], {"x": (1, 4)}, ("y", (1, 4)), opset=9)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(DeviceError, match="no private folder can be made"):
+        net_of_onnx(load(path))
 
 
 def test_models_that_onnx_itself_ships_are_read_or_refused_by_name() -> None:

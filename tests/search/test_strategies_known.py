@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 from tests.search.searchkit import space_of
 
+from gnomon import plugins
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.search import driver as registry
 from gnomon.search.driver import known_strategies, make_strategy
@@ -38,7 +39,7 @@ def test_a_third_partys_strategy_comes_by_the_same_door(monkeypatch: pytest.Monk
         EntryPoint(name="hlps", value="gnomon.search.simple:RandomSearch", group=registry.GROUP),
         EntryPoint(name="gone", value="no.such.module:Thing", group=registry.GROUP),
     ]
-    monkeypatch.setattr(registry, "entry_points", lambda group: entries)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: entries)
     assert isinstance(make_strategy("mine", SPACE), RandomSearch)
     assert not isinstance(make_strategy("hlps", SPACE), RandomSearch)
     with pytest.raises(UsageError, match=r"'gone' cannot be loaded: ModuleNotFoundError") as refused:

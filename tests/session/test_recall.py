@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,6 +20,7 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.errors import MeasurementError
 from gnomon.runtimes.base import Probe, Support
 from gnomon.session import replay as recall
+from gnomon.session.model_session import options_of
 from gnomon.session.request import Request
 from gnomon.store.sqlite import SqliteStore
 
@@ -208,3 +210,11 @@ def test_the_last_note_of_a_campaign_that_was_taken_up_again_counts(store: Sqlit
     again = recall.noted(REQUEST, INFO, PROBES, {"onnxruntime": Support(operators={"cpu": frozenset({0})})})
     store.append("a", Event(name=recall.NOTE, at_s=2e9, data=again))
     assert latest(store).supports["onnxruntime"].operators == {"cpu": frozenset({0})}
+
+
+def test_a_feed_of_any_size_is_known_by_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = tmp_path / "x.npy"
+    feed.write_bytes(b"abc")
+    known = hashlib.sha256(b"abc").hexdigest()
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("it is read as a whole"))
+    assert options_of(Request(model=tmp_path / "m.onnx", feeds={"x": feed}))["feeds"] == {"x": known}

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnomon import plugins
 from gnomon.cli.main import run
 from gnomon.errors import UsageError
 from gnomon.spaces import known_spaces, load_space, loading
@@ -118,7 +119,7 @@ def test_packages_add_spaces_and_broken_ones_say_so(monkeypatch: pytest.MonkeyPa
         EntryPoint(name="broken", value="no_such_module_at_all:x", group=loading.GROUP),
         EntryPoint(name="fbnet", value="no_such_module_at_all:x", group=loading.GROUP),
     ]
-    monkeypatch.setattr(loading, "entry_points", lambda group: added)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: added)
     assert load_space("theirs").name == "fbnet" == load_space("fbnet").name
     with pytest.raises(UsageError, match="'broken' cannot be loaded: ModuleNotFoundError"):
         load_space("broken")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.errors import UsageError
-from gnomon.system.files import replace_folder, save_text, write_whole
+from gnomon.system.files import replace_folder, save_text, staged, write_whole
 
 
 def test_what_was_there_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -62,3 +62,29 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
     replace_folder(tmp_path / "made", tmp_path / "there", tmp_path / "aside")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["aside", "there"]
     assert not list((tmp_path / "there").iterdir())
+
+
+@pytest.mark.parametrize("name", ["made", "before", "n" * 250, "名" * 83])
+def test_what_is_staged_takes_its_place_as_a_whole_or_not_at_all(tmp_path: Path, name: str) -> None:
+    there = tmp_path / "above" / name
+    for content in ("old", "new"):
+        with staged(there) as made:
+            made.mkdir()
+            (made / content).touch()
+    with pytest.raises(ZeroDivisionError), staged(there) as made:
+        made.mkdir()
+        raise ZeroDivisionError
+    assert [path.name for path in there.iterdir()] == ["new"]
+    assert list(there.parent.iterdir()) == [there]
+
+
+def test_a_link_that_leads_nowhere_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "there").symlink_to("nowhere")
+    with staged(tmp_path / "there") as made:
+        made.mkdir()
+    assert not (tmp_path / "there").is_symlink() and (tmp_path / "there").is_dir()
+
+
+def test_a_file_with_a_long_name_is_written(tmp_path: Path) -> None:
+    write_whole(b"new", tmp_path / ("名" * 83))
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"new"]

@@ -254,9 +254,9 @@ def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of runtimes that begin so, installed or not."""
-    from gnomon.plugins import entry_points
+    from gnomon.plugins import named
 
-    return sorted(entry.name for entry in entry_points(group="gnomon.runtimes") if entry.name.startswith(incomplete))
+    return [name for name in named("gnomon.runtimes") if name.startswith(incomplete)]
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -14,7 +14,7 @@ from gnomon.devices.config import DeviceConfig, load_devices, shown
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
-from gnomon.plugins import entry_points
+from gnomon.plugins import loaded, named
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
@@ -82,29 +82,15 @@ def load_factory(kind: str) -> Factory:
             "a device behind a tracker of TVM runs compiled kernels alone: only tune, exec and overlay use it",
             hint="Give the address of the machine itself, such as ssh://user@host.",
         )
-    entry = _entry(kind)
-    try:
-        found: Factory = entry.load()
-    except Exception as error:  # a third party's module may raise anything at import
-        raise UsageError(
-            f"devices of the kind {kind!r} cannot be opened: {type(error).__name__}: {error}",
-            hint=f"Mend or remove the package that adds them ({entry.value}).",
-        ) from error
+    found: Factory = loaded(_entry(kind), f"the kind of device {kind!r}")
     return found
 
 
 def _entry(kind: str) -> EntryPoint:
-    entries = _entries()
+    entries = named(GROUP)
     if kind not in entries:
         raise UsageError(f"there is no kind of device {kind!r}", hint=f"Known kinds: {', '.join(entries)}.")
     return entries[kind]
-
-
-def _entries() -> dict[str, EntryPoint]:
-    """The kinds by name; nobody else's package can take the place of one of gnomon's own."""
-    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-    own = {entry.name: entry for entry in found if entry.value.startswith("gnomon.")}
-    return {**{entry.name: entry for entry in found}, **own}
 
 
 class LeasedLocalDevice(LocalDevice):

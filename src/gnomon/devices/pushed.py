@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.errors import DeviceError
+from gnomon.system.files import file_digest
 
 _CHUNK_BYTES = 1 << 18
 _SETTLED_NS = 2_000_000_000
@@ -84,8 +85,7 @@ class Digests:
             return self._known[key]
         # A change right after the last one may carry the same times: such a file is read again each time.
         settled = time.time_ns() - found.st_ctime_ns > _SETTLED_NS
-        with source.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = file_digest(source)
         if settled:
             self._known[key] = digest
         return digest

@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import posixpath
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ from gnomon.devices.laid_out import collect_script, lay_out, parse_files
 from gnomon.devices.program import Command, Order, ProgramDriver, ProgramRefused, Taken
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.link import AgentLink, Event, packed_agent
-from gnomon.system.process import Completed, guarded_folder
+from gnomon.system.process import Completed, guarded_folder, own_guard, run_process
 
 _TIMEOUT_S = 600.0
 _PROGRAM = """
@@ -115,21 +115,27 @@ class Here:
         return {k: v for k, v in found.items() if k not in {"monotonic_s", "pid", "own_cpu_s", "cores"}}
 
     def _ask(self, what: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        done = subprocess.run(
+        done = run_process(
             [sys.executable, "-I", "-c", _PROGRAM, str(self._agent), what],
-            input=json.dumps(given).encode(),
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
+            env=os.environ,
+            stdin=json.dumps(given).encode(),
+            timeout_s=_TIMEOUT_S,
+            on_line=None,
+            cwd=self._agent.parent,
+            guard=own_guard(),
         )
+        if done.timed_out:
+            raise AgentError(
+                f"the agent on this machine did not end within {_TIMEOUT_S:.0f} s",
+                hint="Measure again when this machine is less busy.",
+            )
         try:
-            if done.returncode:
-                raise ValueError(f"status {done.returncode}")
+            if not done.ok:
+                raise ValueError(f"status {done.returncode}, signal {done.signal}")
             answer: dict[str, Any] = json.loads(done.stdout)
         except ValueError as error:
-            said = done.stderr.decode(errors="replace").strip()[-500:]
             raise AgentError(
-                f"the agent on this machine failed: {said or error}", hint="Please report this."
+                f"the agent on this machine failed: {done.stderr.strip()[-500:] or error}", hint="Please report this."
             ) from error
         return answer
 

@@ -92,14 +92,14 @@ def _newer(proto: onnx.ModelProto, model: Model) -> tuple[onnx.ModelProto, Model
     onnx = onnx_package()
     from onnx import version_converter
 
-    try:
-        made = version_converter.convert_version(proto, OPSET)
-        with guarded_folder("gnomon-newer-") as folder:
-            path = folder / "newer.onnx"
+    with guarded_folder("gnomon-newer-") as folder:
+        path = folder / "newer.onnx"
+        try:
+            made = version_converter.convert_version(proto, OPSET)
             onnx.save(made, path)
             graph = load_onnx(path, Limits()).graph
-    except Exception:  # the converter raises whatever its adapters raise; most operators mean the same as before
-        return proto, model
+        except Exception:  # the converter raises whatever its adapters raise; most operators mean the same as before
+            return proto, model
     return made, replace(model, graph=graph)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from gnomon.errors import ModelError, PackageError
 from gnomon.formats.onert.config import ConfigCfg
 from gnomon.formats.onert.manifest import MAX_CHARACTERS, Manifest, parse_manifest, write_manifest
 from gnomon.models.model import Limits, Model, NnPackage, inside, open_regular, read_text
-from gnomon.system.files import replace_folder
+from gnomon.system.files import staged
 
 METADATA = "metadata"
 MANIFEST = "MANIFEST"
@@ -65,17 +64,12 @@ def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, ov
     dest = Path(dest)
     _check_destination(model.path, dest, overwrite=overwrite)
     try:
-        dest.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{dest.name}.", dir=dest.parent))
-        try:
-            package = temporary / dest.name
+        with staged(dest) as package:
             if model.package is not None:
                 _copy_package(model.package, package, settings)
             else:
                 _wrap(model, package, settings)
-            _move_into_place(package, dest, temporary / "replaced")
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            read_nnpackage(package)
     except OSError as error:
         raise PackageError(
             f"the package {dest} cannot be written: {error}", hint="check the folder, its rights and its space"
@@ -89,10 +83,15 @@ def _check_destination(source: Path, dest: Path, *, overwrite: bool) -> None:
             raise PackageError(f"{dest} exists already", hint="choose another folder, or say to overwrite it")
         if dest.is_symlink() or not (dest / METADATA / MANIFEST).is_file():
             raise PackageError(f"{dest} is not an nnpackage, so it is not replaced", hint="choose another folder")
-    here, there = source.resolve(), dest.resolve()
+    check_apart(source, dest)
+
+
+def check_apart(source: Path, destination: Path) -> None:
+    """PackageError where a package of `source` would be written over it, into it or around it."""
+    here, there = source.resolve(), destination.resolve()
     if here == there or here.is_relative_to(there) or there.is_relative_to(here):
         raise PackageError(
-            f"{dest} overlaps {source}, which must stay as it is", hint="write the package somewhere else"
+            f"{destination} overlaps {source}, which must stay as it is", hint="Give another folder with --out."
         )
 
 
@@ -148,9 +147,3 @@ def _copy_file(source: Path, target: Path) -> None:
             shutil.copyfileobj(reader, writer, 1 << 20)
     except ModelError as error:
         raise PackageError(error.message, hint="a package holds regular files only") from error
-
-
-def _move_into_place(package: Path, dest: Path, aside: Path) -> None:
-    """Both moves are renames within one folder; what was at `dest` comes back if the second one fails."""
-    read_nnpackage(package)
-    replace_folder(package, dest, aside)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gnomon.errors import UsageError
 from gnomon.models.load import reachable
-from gnomon.plugins import entry_points
+from gnomon.plugins import named
 from gnomon.runtimes.base import Runtime
 
 
@@ -26,7 +26,7 @@ def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
     """The adapters in order of their names, and those that could not be loaded."""
     good: list[Runtime] = []
     broken: list[BrokenRuntime] = []
-    for entry in sorted(entry_points(group="gnomon.runtimes"), key=lambda e: e.name):
+    for entry in named("gnomon.runtimes").values():
         try:
             good.append(entry.load()())
         except Exception as error:  # a third party's adapter may raise anything at import

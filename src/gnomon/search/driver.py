@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint
 from typing import Any
 
 from gnomon.core.space import Space
-from gnomon.errors import GnomonError, UsageError
-from gnomon.plugins import entry_points
+from gnomon.errors import UsageError
+from gnomon.plugins import loaded, named
 from gnomon.search.base import Archive, Assignment, Cost, Strategy, Told
 
 Evaluate = Callable[[Sequence[Assignment]], Iterable[Cost | None]]
@@ -123,18 +122,18 @@ Factory = Callable[..., Strategy]
 """Makes a strategy: ``factory(space, seed=0, **options)``."""
 
 # The built-in ones, by the same door: a checkout that is not installed again has them too.
-_OWN = (
-    EntryPoint(name="exhaustive", value="gnomon.search.simple:Exhaustive", group=GROUP),
-    EntryPoint(name="hlps", value="gnomon.search.hlps:Hlps", group=GROUP),
-    EntryPoint(name="nsga2", value="gnomon.search.evolutionary:nsga2", group=GROUP),
-    EntryPoint(name="random", value="gnomon.search.simple:RandomSearch", group=GROUP),
-    EntryPoint(name="spea2", value="gnomon.search.evolutionary:spea2", group=GROUP),
-)
+_OWN = {
+    "exhaustive": "gnomon.search.simple:Exhaustive",
+    "hlps": "gnomon.search.hlps:Hlps",
+    "nsga2": "gnomon.search.evolutionary:nsga2",
+    "random": "gnomon.search.simple:RandomSearch",
+    "spea2": "gnomon.search.evolutionary:spea2",
+}
 
 
 def known_strategies() -> tuple[str, ...]:
     """The names of all strategies, whether or not what they need is installed."""
-    return tuple(_entries())
+    return tuple(named(GROUP, _OWN))
 
 
 def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> Strategy:
@@ -157,23 +156,8 @@ def load_strategy(name: str) -> Factory:
     UsageError for an unknown name, or a module that cannot be loaded; RuntimeMissingError where it needs a package that
     is not installed.
     """
-    entries = _entries()
+    entries = named(GROUP, _OWN)
     if name not in entries:
         raise UsageError(f"there is no strategy {name!r}", hint=f"Known strategies: {', '.join(entries)}.")
-    entry = entries[name]
-    try:
-        factory: Factory = entry.load()
-        return factory
-    except GnomonError:
-        raise
-    except Exception as error:  # a third party's module may raise anything at import
-        raise UsageError(
-            f"the strategy {name!r} cannot be loaded: {type(error).__name__}: {error}",
-            hint=f"Mend or remove the package that adds it ({entry.value}).",
-        ) from error
-
-
-def _entries() -> dict[str, EntryPoint]:
-    own = {entry.name: entry for entry in _OWN}
-    others = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-    return {**own, **{entry.name: entry for entry in others if entry.name not in own}}
+    factory: Factory = loaded(entries[name], f"the strategy {name!r}")
+    return factory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import time
@@ -45,6 +44,7 @@ from gnomon.session.targets import (
     with_counters,
 )
 from gnomon.store.opening import open_store
+from gnomon.system.files import file_digest
 from gnomon.system.process import guarded_folder
 
 _TWO_STEPS = 2 / 127
@@ -473,7 +473,7 @@ def options_of(request: Request) -> dict[str, Any]:
         "precisions": list(wish.precisions),
         "environments": [dict(e) for e in wish.environments],
         "shapes": {name: list(shape) for name, shape in request.shapes.items()},
-        "feeds": {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in request.feeds.items()},
+        "feeds": {name: file_digest(path) for name, path in request.feeds.items()},
     }
 
 

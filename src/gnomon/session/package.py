@@ -13,12 +13,10 @@ OP_BACKEND_MAP only from a process's second session on; from the environment it 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +34,7 @@ from gnomon.runtimes.onert import Onert
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import pip_names
-from gnomon.system.files import replace_folder
+from gnomon.system.files import file_digest, staged
 
 _FORMAT = "gnomon-plan"
 _README = """This folder was written by gnomon {version}: {label}.
@@ -80,7 +78,9 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
 
     PackageError where the folder exists (unless `overwrite` and a package is in it) or cannot be written.
     """
-    with _staged(destination, overwrite=overwrite) as folder:
+    check_destination(destination, overwrite=overwrite)
+    with _staged(destination) as folder:
+        folder.mkdir()
         job = json.loads(json.dumps(contender.candidate.job))
         job["feeds"] = {name: {} if "file" in feed else feed for name, feed in job["feeds"].items()}
         written = [_segment(lab, contender, k, folder) for k in range(len(contender.parts))]
@@ -138,9 +138,7 @@ def _digests(folder: Path, before: str) -> dict[str, str]:
     """The SHA-256 of each file of a folder, by its path behind `before`."""
     found = {}
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
-        with path.open("rb") as file:
-            name = before + path.relative_to(folder).as_posix()
-            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        found[before + path.relative_to(folder).as_posix()] = file_digest(path)
     return found
 
 
@@ -229,34 +227,16 @@ def check_destination(destination: Path, *, overwrite: bool) -> None:
 
 
 @contextmanager
-def staged(destination: Path) -> Iterator[Path]:
-    """A folder beside the destination; what lies in it under the destination's name moves there if all goes well.
-
-    What was at the destination is removed then, and stays otherwise: see `check_scheduled` first.
-    """
+def _staged(destination: Path) -> Iterator[Path]:
+    """As `gnomon.system.files.staged`; PackageError where that fails."""
     try:
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
-        try:
-            yield folder
-            replace_folder(folder / destination.name, destination, folder / "replaced")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with staged(destination) as package:
+            yield package
     except OSError as error:
         raise PackageError(
             f"the package {destination} cannot be written: {error.strerror or error}",
             hint="Check the folder, its rights and the space there.",
         ) from error
-
-
-@contextmanager
-def _staged(destination: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder beside the destination that takes its place when the block ends well."""
-    check_destination(destination, overwrite=overwrite)
-    with staged(destination) as folder:
-        package = folder / destination.name
-        package.mkdir()
-        yield package
 
 
 LAUNCHER = "gnomon"
@@ -298,13 +278,9 @@ def check_scheduled(source: Path, destination: Path, *, overwrite: bool) -> None
 
     A package that gnomon scheduled before is replaced; with `overwrite` any nnpackage is, and never the source itself.
     """
-    from gnomon.models.nnpackage import MANIFEST, METADATA
+    from gnomon.models.nnpackage import MANIFEST, METADATA, check_apart
 
-    here, there = source.resolve(), destination.resolve()
-    if here == there or here.is_relative_to(there) or there.is_relative_to(here):
-        raise PackageError(
-            f"{destination} overlaps {source}, which must stay as it is", hint="Give another folder with --out."
-        )
+    check_apart(source, destination)
     if not os.path.lexists(destination) or _is_scheduled(destination):
         return
     if overwrite and not destination.is_symlink() and (destination / METADATA / MANIFEST).is_file():
@@ -321,8 +297,7 @@ def write_scheduled(model: Model, schedule: Schedule, destination: Path, *, over
     from gnomon.models.nnpackage import CONFIG, METADATA, read_nnpackage, write_nnpackage
 
     check_scheduled(model.path, destination, overwrite=overwrite)
-    with staged(destination) as folder:
-        package = folder / destination.name
+    with _staged(destination) as package:
         write_nnpackage(model, package, {})
         written = read_nnpackage(package)
         config = package / METADATA / (written.config_name or CONFIG)
@@ -339,8 +314,7 @@ def write_scheduled(model: Model, schedule: Schedule, destination: Path, *, over
 def adopt(proved: Path, destination: Path, label: str) -> Path:
     """Make the nnpackage of a package that `place` wrote and proved the scheduled one, its settings as they are."""
     plan = json.loads((proved / _PLAN).read_text(encoding="utf-8"))
-    with staged(destination) as folder:
-        package = folder / destination.name
+    with _staged(destination) as package:
         source = proved / plan["job"]["segments"][0]["model"]
         shutil.copytree(source, package)
         plan["job"]["segments"][0]["model"] = ".."

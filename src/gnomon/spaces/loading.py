@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from gnomon.core.space import Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.plugins import entry_points
+from gnomon.plugins import loaded, named
 from gnomon.spaces.features import Assignment, CountTables, Ints
 from gnomon.spaces.fuse import FusionRules
 from gnomon.spaces.unit import Net
@@ -154,7 +154,7 @@ _OWN = {
 
 def known_spaces() -> tuple[str, ...]:
     """The names of all spaces, shipped and added by packages."""
-    return tuple(_entries())
+    return tuple(named(GROUP, _OWN))
 
 
 def load_space(text: str) -> SearchSpace:
@@ -168,7 +168,7 @@ def load_space(text: str) -> SearchSpace:
         return _space(_attribute(_run(Path(path)), attribute, path), text)
     if text.endswith(".py"):
         raise UsageError(f"which space of {text}?", hint=f"Name the attribute too, as in {_EXAMPLE}.")
-    entries = _entries()
+    entries = named(GROUP, _OWN)
     if text not in entries:
         raise UsageError(
             f"there is no search space {text!r}",
@@ -180,18 +180,11 @@ def load_space(text: str) -> SearchSpace:
 @functools.cache
 def _shipped(name: str) -> SearchSpace:
     """A space of gnomon's own, once for each process: it keeps the tables of its units, some of which take a while."""
-    return _of_entry(_entries()[name])
+    return _of_entry(named(GROUP, _OWN)[name])
 
 
 def _of_entry(entry: EntryPoint) -> SearchSpace:
-    try:
-        found = entry.load()
-    except Exception as error:  # a third party's module may raise anything at import
-        raise UsageError(
-            f"the search space {entry.name!r} cannot be loaded: {type(error).__name__}: {error}",
-            hint=f"Mend or remove the package that adds it ({entry.value}).",
-        ) from error
-    return _space(found, entry.name)
+    return _space(loaded(entry, f"the search space {entry.name!r}"), entry.name)
 
 
 def space_of(path: Path, name: str, given: str | None) -> SearchSpace:
@@ -327,9 +320,3 @@ def _space(found: Any, text: str) -> SearchSpace:
             hint="A space has name, space, net and tables: make a gnomon.spaces.BlockSpace.",
         )
     return found
-
-
-def _entries() -> dict[str, EntryPoint]:
-    own = {name: EntryPoint(name=name, value=value, group=GROUP) for name, value in _OWN.items()}
-    others = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-    return {**own, **{entry.name: entry for entry in others if entry.name not in own}}

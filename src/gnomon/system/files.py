@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +19,8 @@ from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
 
 _CHUNK = 1 << 20
+#: So many letters of a name are part of a temporary one beside it, which may have no more than 255 bytes.
+_NAME = 48
 
 
 def read_at_most(file: BinaryIO, most: int) -> bytes:
@@ -32,6 +37,12 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
     return found
 
 
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file in hexadecimal digits. OSError where it cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write_whole(content: bytes, path: Path) -> None:
     """Write a file: all of it is on the disk, or what was there stays. OSError if it cannot be written.
 
@@ -43,7 +54,7 @@ def write_whole(content: bytes, path: Path) -> None:
     if there is not None and not stat.S_ISREG(there.st_mode):
         path.write_bytes(content)
         return
-    partial = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    partial = target.with_name(f".{target.name[:_NAME]}.{secrets.token_hex(4)}.part")
     try:
         with partial.open("xb") as file:
             if there is not None:
@@ -57,10 +68,25 @@ def write_whole(content: bytes, path: Path) -> None:
         raise
 
 
-def replace_folder(made: Path, destination: Path, aside: Path) -> None:
-    """Put a folder in the place of another one, which goes to `aside`; it comes back where that fails with OSError.
+@contextmanager
+def staged(destination: Path) -> Iterator[Path]:
+    """A path beside the destination: what is made there takes its place, as a whole, when the block ends well.
 
-    All three are on one disk.
+    What was at the destination is removed then, and stays otherwise. Folders above it are made. OSError.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{destination.name[:_NAME]}-", dir=destination.parent))
+    try:
+        yield folder / "made"
+        replace_folder(folder / "made", destination, folder / "before")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def replace_folder(made: Path, destination: Path, aside: Path) -> None:
+    """Put a folder, or a file, in the place of another, which goes to `aside`; where that fails, it comes back.
+
+    All three are on one disk. OSError.
     """
     if not os.path.lexists(destination):
         made.rename(destination)

@@ -106,16 +106,22 @@ class Guard:
     def folder(self, prefix: str, *, within: Path | None = None) -> Path:
         """A new folder of this user's own among the temporary ones, or `within` another, for as long as gnomon lives.
 
-        OSError where none can be made.
+        DeviceError where none can be made.
         """
-        folder = Path(within or tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(5)}"
-        # Told first: there is no moment in which it is there and would stay.
-        self._say(f"hold {os.fsencode(folder).hex()}")
+        folder: Path | None = None
         try:
+            folder = Path(within or tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(5)}"
+            # Told first: there is no moment in which it is there and would stay.
+            self._say(f"hold {os.fsencode(folder).hex()}")
             folder.mkdir(0o700)
-        except OSError:
-            self._release(folder)
-            raise
+        except OSError as error:
+            if folder is not None:
+                self._release(folder)
+            where = "" if folder is None else f" in {folder.parent}"
+            raise DeviceError(
+                f"no private folder can be made{where}: {error.strerror}",
+                hint="Free space there, or point TMPDIR to a directory that can be written.",
+            ) from error
         self._folders.add(folder)
         return folder
 
@@ -153,22 +159,22 @@ class Guard:
 
 
 def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
-    """A guard with its first folder (see `Guard.folder`). DeviceError where none can be made."""
+    """A guard with its first folder; raises as `Guard.folder`."""
     guard = Guard()
     try:
         return guard, guard.folder(prefix, within=within)
-    except OSError as error:
+    except BaseException:
         guard.close()
-        raise DeviceError(
-            f"no private folder can be made in {within or tempfile.gettempdir()}: {error.strerror}",
-            hint="Free space there, or point TMPDIR to a directory that can be written.",
-        ) from error
+        raise
 
 
 @contextlib.contextmanager
 def guarded_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed."""
-    guard = _guard_of_folders()
+    """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed.
+
+    DeviceError where none can be made.
+    """
+    guard = own_guard()
     folder = guard.folder(prefix)
     try:
         yield folder
@@ -177,13 +183,16 @@ def guarded_folder(prefix: str) -> Iterator[Path]:
 
 
 _GUARDS: dict[int, Guard] = {}
-"""The guard of all temporary folders of a process, by the process, as a fork has its own."""
+"""The guard of a process, by the process, as a fork has its own."""
 
 _GUARDED = threading.Lock()
 
 
-def _guard_of_folders() -> Guard:
-    """One for all: each would take a process, and a job has half a dozen folders."""
+def own_guard() -> Guard:
+    """The guard of this process for its temporary folders and for programs that it runs once.
+
+    One for all: each would take a process, and a job has half a dozen folders.
+    """
     with _GUARDED:
         guard = _GUARDS.get(os.getpid())
         if guard is None or not guard.alive:
@@ -192,7 +201,7 @@ def _guard_of_folders() -> Guard:
 
 
 @atexit.register
-def _end_guard_of_folders() -> None:
+def _end_own_guard() -> None:
     if os.getpid() in _GUARDS:
         _GUARDS.pop(os.getpid()).close()
 

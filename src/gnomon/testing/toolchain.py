@@ -12,23 +12,18 @@ that it can do), and a fixture `broken` (a job that it cannot do, such as one of
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from gnomon.errors import UsageError
+from gnomon.system.files import file_digest
 from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
 
 # ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 
 
 RUNTIMES = ("onnxruntime", "openvino", "http")
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 class ToolchainContract:
@@ -51,7 +46,7 @@ class ToolchainContract:
     def test_left_early_and_asked_again_each_job_gets_one_artifact_and_a_broken_one_costs_itself_only(
         self, usable: Toolchain, jobs: Sequence[ToolJob], broken: ToolJob
     ) -> None:
-        before = {job.key: _digest(job.model) for job in jobs}
+        before = {job.key: file_digest(job.model) for job in jobs}
         folders = {job.folder: set(job.folder.iterdir()) for job in (broken, *jobs)}
         running = iter(usable.make(jobs))
         next(running)
@@ -61,7 +56,7 @@ class ToolchainContract:
         failure = made[broken.key].failure
         assert failure is not None and failure.message and made[broken.key].path is None
         for job in jobs:
-            assert _digest(job.model) == before[job.key], "a model was changed"
+            assert file_digest(job.model) == before[job.key], "a model was changed"
             self._check(job, made[job.key])
         left = [path for folder, known in folders.items() for path in set(folder.iterdir()) - known]
         assert not [path for path in left if path.name.startswith(".")], "something is left beside the results"
@@ -69,14 +64,14 @@ class ToolchainContract:
     def _check(self, job: ToolJob, one: Artifact) -> None:
         assert one.failure is None and one.path is not None, one.failure
         assert one.path.is_file()
-        digest = _digest(job.model)
+        digest = file_digest(job.model)
         for step in one.steps:
             assert step.name in ("convert", "quantize", "compile")
             assert step.argv and step.seconds > 0
             assert step.log == (job.logs / f"{job.key}.{step.name}.log").absolute() and step.log.is_file()
             assert step.digest_in == digest, "a step reads what the one before it wrote"
             digest = step.digest_out
-        assert _digest(one.path) == digest
+        assert file_digest(one.path) == digest
 
     def test_no_jobs_are_no_work(self, usable: Toolchain) -> None:
         assert list(usable.make([])) == []

@@ -5,7 +5,6 @@ An entry is a function that makes a toolchain of its settings, a mapping from na
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import shlex
@@ -16,14 +15,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError, UsageError
-from gnomon.plugins import entry_points
+from gnomon.plugins import loaded, named
 
 Tell = Callable[[str], None]
 """Is told in a sentence what is being done."""
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}", re.ASCII)
 _MOST_TOLD = 20
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,15 +139,6 @@ def check_jobs(jobs: Sequence[ToolJob], suffix: str | None = None) -> None:
             f"jobs cannot be done: {'; '.join(told[:_MOST_TOLD])}{more}",
             hint="Use letters, digits and ._+- in keys, each key once, and make the folders first.",
         )
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal digits. OSError where it cannot be read."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 Read = Callable[[Any], Any]
@@ -272,7 +261,7 @@ GROUP = "gnomon.toolchains"
 
 def toolchain_names() -> tuple[str, ...]:
     """The names of all toolchains that are registered; none is loaded."""
-    return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
+    return tuple(named(GROUP))
 
 
 def chosen_toolchain(name: str, settings: Mapping[str, Any] | None = None) -> Toolchain:
@@ -281,17 +270,11 @@ def chosen_toolchain(name: str, settings: Mapping[str, Any] | None = None) -> To
     UsageError for an unknown name, with those that there are, for settings that it does not have, and where a third
     party's cannot be loaded.
     """
-    known = {entry.name: entry for entry in entry_points(group=GROUP)}
-    advice = f"Known: {', '.join(sorted(known)) or 'none; install gnomon again'}."
+    known = named(GROUP)
+    advice = f"Known: {', '.join(known) or 'none; install gnomon again'}."
     if name not in known:
         raise UsageError(f"there is no toolchain {ascii(name)[:60]}", hint=advice)
-    try:
-        factory = known[name].load()
-    except Exception as error:  # a third party's may raise anything at import
-        raise UsageError(
-            f"the toolchain {name} cannot be loaded: {type(error).__name__}: {error}", hint=advice
-        ) from error
-    made = factory(dict(settings or {}))
+    made = loaded(known[name], f"the toolchain {name}")(dict(settings or {}))
     if not isinstance(made, Toolchain):
         raise UsageError(f"what is registered as {name} makes no toolchain", hint=advice)
     return made

@@ -15,6 +15,7 @@ from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.system.children import Order, Program, Reply, run_orders, tail
+from gnomon.system.files import file_digest
 from gnomon.toolchains.base import (
     Artifact,
     Missing,
@@ -24,7 +25,6 @@ from gnomon.toolchains.base import (
     ToolJob,
     check_jobs,
     check_ready,
-    file_digest,
     read_settings,
 )
 

@@ -25,7 +25,8 @@ from typing import Any
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
 from gnomon.system.children import tail
-from gnomon.system.process import Completed, Guard, run_process
+from gnomon.system.files import file_digest
+from gnomon.system.process import Completed, own_guard, run_process
 from gnomon.toolchains.base import (
     Artifact,
     Missing,
@@ -36,7 +37,6 @@ from gnomon.toolchains.base import (
     ToolJob,
     check_jobs,
     check_ready,
-    file_digest,
     path,
     read_settings,
     text,
@@ -98,7 +98,15 @@ def run_step(step: CommandStep, call: Call) -> tuple[Path, StepRecord] | Failure
     try:
         result.unlink(missing_ok=True)  # of an earlier run: what is found later must be of this one
         digest = file_digest(call.model)
-        done = _run(argv, call)
+        done = run_process(
+            argv,
+            env=dict(os.environ),
+            stdin=b"",
+            timeout_s=call.timeout_s,
+            on_line=None,
+            cwd=Path(call.values["out"]),
+            guard=own_guard(),
+        )
         call.log.write_text(
             f"command: {shlex.join(argv)}\nmodel: {call.model}\nSHA-256: {digest}\n\n{done.stdout}{done.stderr}",
             encoding="utf-8",
@@ -116,22 +124,6 @@ def run_step(step: CommandStep, call: Call) -> tuple[Path, StepRecord] | Failure
     return result, StepRecord(
         name=step.name, argv=argv, seconds=seconds, log=call.log, digest_in=digest, digest_out=made
     )
-
-
-def _run(argv: tuple[str, ...], call: Call) -> Completed:
-    guard = Guard()
-    try:
-        return run_process(
-            argv,
-            env=dict(os.environ),
-            stdin=b"",
-            timeout_s=call.timeout_s,
-            on_line=None,
-            cwd=Path(call.values["out"]),
-            guard=guard,
-        )
-    finally:
-        guard.close()
 
 
 def _failed(step: CommandStep, done: Completed, log: Path) -> Failure | None:

@@ -18,7 +18,7 @@ import numpy as np
 from gnomon.core.sample import Failure
 from gnomon.errors import GnomonError
 from gnomon.spaces.cells.space import State, TaggedNet
-from gnomon.training.job import net_digest
+from gnomon.training.job import trained_net_digest
 from gnomon.training.modules import load_factories, plain_attention
 from gnomon.training.network import build, torch_package
 
@@ -38,7 +38,12 @@ class ExportJob:
 
     def digest(self) -> str:
         """SHA-256 of what decides the file: of PyTorch, too, whose exporter may write another one."""
-        told = [net_digest(self.tagged), self.seed, self.opset, str(torch_package("writing a network").__version__)]
+        told = [
+            trained_net_digest(self.tagged),
+            self.seed,
+            self.opset,
+            str(torch_package("writing a network").__version__),
+        ]
         digest = hashlib.sha256(json.dumps(told).encode())
         for name, array in sorted(self.state.items()):
             digest.update(json.dumps([name, str(array.dtype), list(array.shape)]).encode())

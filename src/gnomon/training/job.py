@@ -54,7 +54,7 @@ class TrainJob:
         """SHA-256 of what decides the outcome of each epoch: not the name, nor the threads."""
         digest = hashlib.sha256(
             json.dumps(
-                [net_digest(self.tagged), self.recipe.canonical(), self.seed, self.data.digest, self.device]
+                [trained_net_digest(self.tagged), self.recipe.canonical(), self.seed, self.data.digest, self.device]
             ).encode()
         )
         for name, array in sorted((self.init or {}).items()):
@@ -100,7 +100,7 @@ class Trained:
     notes: tuple[str, ...] = ()
 
 
-def net_digest(tagged: TaggedNet) -> str:
+def trained_net_digest(tagged: TaggedNet) -> str:
     """SHA-256 of a net and its tags."""
     net = tagged.net
     nodes = [[tag, node.unit.canonical(), *node.inputs] for tag, node in zip(tagged.tags, net.nodes, strict=True)]

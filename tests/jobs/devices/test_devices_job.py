@@ -6,13 +6,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from tests.devices.shell.sshkit import SshServer, server, user
 
+from gnomon import plugins
 from gnomon.devices import opening
 from gnomon.devices.address import parse_address
 from gnomon.devices.base import Device
@@ -45,8 +46,9 @@ def other_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
         EntryPoint(name=f.__name__, value=f"{__name__}:{f.__name__}", group=opening.GROUP) for f in (hanging, broken)
     ]
-    own = entry_points(group=opening.GROUP)
-    monkeypatch.setattr(opening, "entry_points", lambda *, group: [*entries, *own])
+    found = plugins.entry_points
+    added = {opening.GROUP: entries}
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: [*added.get(group, ()), *found(group=group)])
 
 
 def over_ssh(server: SshServer, **more: Any) -> DeviceConfig:

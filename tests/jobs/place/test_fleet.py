@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from gnomon.jobs.place.fleet import CommonProof, package_folders, place_on, prov
 from gnomon.jobs.place.job import Placement
 from gnomon.jobs.place.transfers import TransferResult
 from gnomon.measure.effort import Effort
+from gnomon.session.model_session import Lab
 from gnomon.session.request import Request
 from gnomon.system.stopping import Stopped, pause
 
@@ -140,6 +142,19 @@ def test_a_proof_takes_the_place_of_a_prediction() -> None:
     refused = settled(common, option, CommonProof(label=option.label, shares={}, failed={"b": "it crashed"}))
     assert len(refused.options) == len(common.options) - 1
     assert any("it crashed" in note for note in refused.notes)
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_a_plan_that_shares_no_block_with_the_choice_is_proven_without_an_interval(chained: bool) -> None:
+    placement = device("a", {"cpu": 70, "cpu,cpu,ruy,cpu": 60})
+    placement = replace(placement, clock="wall")
+    ours, theirs = (found.measured for found in placement.verdict.proved)
+    ours = replace(ours, runs=tuple(run for run in ours.runs if run.process == 0))
+    theirs = replace(theirs, runs=tuple(run for run in theirs.runs if run.process > 0))
+    lab = cast(Lab, None)  # it is asked for nothing where wall time decides
+    share = fleet_module._share(lab, placement, ours, theirs, chained=chained)
+    assert share.measured and (share.regret_low, share.regret_high) == (None, None)
+    assert 1 + share.regret == pytest.approx(70 / 60 * (70 / 60 if chained else 1), rel=0.03)
 
 
 def test_lanes_run_at_the_same_time_and_keep_their_order() -> None:

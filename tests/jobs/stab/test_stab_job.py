@@ -24,6 +24,7 @@ from gnomon.models.load import load
 from gnomon.models.model import Model
 from gnomon.models.nnpackage import read_nnpackage, write_nnpackage
 from gnomon.runtimes.base import Wish
+from gnomon.session.package import Schedule, write_scheduled
 from gnomon.session.request import Request
 
 HELD = {"EXECUTOR": "Linear", "OP_BACKEND_Conv2D": "ruy"}
@@ -215,6 +216,14 @@ def test_only_what_gnomon_scheduled_is_replaced(package: Model, tmp_path: Path) 
     stab(replace(request, out=tmp_path / "old", overwrite=True))
     with pytest.raises(PackageError, match="overlaps"):
         stab(replace(request, out=package.path, overwrite=True))
+
+
+@pytest.mark.parametrize("name", ["replaced", "n" * 250])
+def test_a_scheduled_package_may_have_any_name(package: Model, tmp_path: Path, name: str) -> None:
+    schedule = Schedule(label="mine", settings={}, placement={}, threads=1)
+    for _ in range(2):
+        write_scheduled(package, schedule, tmp_path / "out" / name)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
 
 
 def test_what_is_no_package_is_refused(zoo_model: Callable[[str], Path], tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from gnomon.core.overlay.records import TunedDevice, TunedModel
 from gnomon.errors import ModelError, ProblemError, RecordError, UsageError
 from gnomon.jobs.tune.folder import (
     companions,
-    file_digest,
     given_model,
+    network_digest,
     read_description,
     safe,
     tune_folder,
@@ -101,7 +101,7 @@ def test_a_copy_that_was_damaged_is_not_found_and_made_again(tmp_path: Path) -> 
     folder.keep_model(path, model.sha256)
     found = folder.find_model(model)
     assert found is not None
-    assert file_digest(found) == model.sha256
+    assert network_digest(found) == model.sha256
     found.unlink()
     found.mkdir()  # what cannot be read is passed over
     assert folder.find_model(model) is None
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_written_is_not_the_networks_fault(tmp_path: Pat
     path.write_bytes(b"weights")
     out.write_text("a file is in its place")
     with pytest.raises(RecordError, match="cannot be copied") as raised:
-        tune_folder(out).keep_model(path, file_digest(path))
+        tune_folder(out).keep_model(path, network_digest(path))
     assert "--out" in raised.value.hint
 
 

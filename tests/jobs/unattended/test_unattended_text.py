@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from gnomon.errors import DeviceError
 from gnomon.jobs.unattended.command import job_of
+from gnomon.jobs.unattended.device import Keep, _Fetcher
 from gnomon.jobs.unattended.report import carried_report, fetched_report, job_report, jobs_report
 from gnomon.report.page import Page
 
@@ -95,3 +98,13 @@ def test_nonsense_is_no_job_and_no_crash(key: str, value: object) -> None:
         return
     text(job_report, job.document())
     text(jobs_report, {"device": "board", "jobs": [job.document()]})
+
+
+def test_a_package_that_comes_home_takes_the_place_of_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    device = SimpleNamespace(pull=lambda remote, local: local.write_text(remote))
+    job = job_of(TOLD, "board", "ssh://board")
+    fetcher = _Fetcher(keep=cast(Keep, SimpleNamespace(device=device)), job=job, place=tmp_path, out="/out")
+    (tmp_path / "net").symlink_to("nowhere")
+    assert "net/plan.json" in fetcher.files([PurePosixPath("package/net/plan.json")])
+    assert not (tmp_path / "net").is_symlink()
+    assert (tmp_path / "net" / "plan.json").read_text() == "/out/package/net/plan.json"

@@ -33,6 +33,7 @@ from packaging.version import InvalidVersion, Version
 
 from gnomon.devices.packages.target import Target, target_of
 from gnomon.errors import RuntimeMissingError
+from gnomon.system.files import file_digest
 
 MOST_METADATA_BYTES = 8 << 20
 _MOST_REQUIREMENTS = 5000
@@ -141,8 +142,7 @@ def _candidate(name: str, version: Version, path: Path, target: Target) -> Candi
     try:
         with zipfile.ZipFile(path) as archive:
             metadata = read_metadata(_metadata_text(archive, name, version), target)
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = file_digest(path)
     except WantsOtherPython:
         raise
     except (Unusable, OSError, *_BROKEN) as error:

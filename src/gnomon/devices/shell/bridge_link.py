@@ -10,7 +10,6 @@ Files to and from a device behind adb or sdb. Whether a push or pull did its wor
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import secrets
@@ -44,6 +43,7 @@ from gnomon.devices.shell.device import not_arrived, refusal
 from gnomon.devices.shell.link import LONG_S, SHORT_S, Marked, Running, ShellCall, ShellCommand, ShellLink, Take, last
 from gnomon.devices.shell.scripts import marked, marks, quoted
 from gnomon.errors import DeviceError
+from gnomon.system.files import file_digest
 from gnomon.system.process import guarded
 from gnomon.system.stopping import look_up
 
@@ -403,9 +403,7 @@ def fetch(link: BridgeLink, path: str, local: Path) -> None:
     local.write_bytes(b"")
     said = link.pull(copy, local, int(found[1]))
     link.do(f"rm -f {quoted(copy)}")
-    with local.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if local.stat().st_size != int(found[1]) or (found[2] and digest != found[2]):
+    if local.stat().st_size != int(found[1]) or (found[2] and file_digest(local) != found[2]):
         raise DeviceError(
             f"{path} did not come from {link.settings.destination} as it is there: {last(said)}",
             hint=f"See whether the device is up ({link.settings.listing}), and the space here; then start again.",

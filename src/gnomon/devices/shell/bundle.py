@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Iterator, Sequence
-from hashlib import file_digest
 from pathlib import Path
 
 from gnomon.devices.pushed import Part, contents
 from gnomon.devices.shell.scripts import quoted
+from gnomon.system.files import file_digest
 
 SUMS = ".gnomon-sums"
 _SMALL_BYTES = 1 << 20
@@ -45,9 +45,7 @@ def packed(parts: Sequence[Part], file: Path) -> Part:
             member = tarfile.TarInfo(path)
             member.size, member.mode = len(content), 0o500 if program else 0o400
             archive.addfile(member, io.BytesIO(content))
-    with file.open("rb") as written:
-        digest = file_digest(written, "sha256").hexdigest()
-    return Part(path="", kind="f", size_bytes=file.stat().st_size, digest=digest, source=file)
+    return Part(path="", kind="f", size_bytes=file.stat().st_size, digest=file_digest(file), source=file)
 
 
 def _members(parts: Sequence[Part]) -> Iterator[tuple[str, bool, bytes]]:

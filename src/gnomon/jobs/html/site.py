@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from gnomon.report.charts import Axis, Drawn, Tick, axis
 from gnomon.report.plain import clean
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery
-from gnomon.system.files import replace_folder
+from gnomon.system.files import staged
 
 MARKER = ".gnomon-site"
 """The file by which a folder is known as such a site, and may be replaced."""
@@ -161,12 +160,9 @@ def publish(record: RecordAddress | None, out: Path) -> Published:
     try:
         if target.exists() and not (target / MARKER).is_file() and (not target.is_dir() or any(target.iterdir())):
             raise UsageError(f"{out} is there already, and is not such a site", hint="Give --out another folder.")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name[:64]}-", dir=target.parent) as staging:
-            made = Path(staging) / "made"
+        with staged(target) as made:
             (made / "runs").mkdir(parents=True)
             found = _write(record, made, out)
-            replace_folder(made, target, Path(staging) / "before")
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}", hint="Give --out another folder.") from error
     return found

@@ -14,10 +14,13 @@ from gnomon.core.cost import CostModel, Objective
 from gnomon.core.pricing.transfers import transfer_model
 from gnomon.core.solver.common import CommonPlan, common_problem, least_total, over_choices
 from gnomon.core.space import Slot, Space
+from gnomon.core.stats import Summary
 from gnomon.errors import InfeasibleError, ProblemError
 from gnomon.jobs.place.inside import InsideResult
 from gnomon.jobs.place.job import Placement
 from gnomon.jobs.place.transfers import TransferResult
+from gnomon.measure.campaign import Measured
+from gnomon.measure.effort import Clock
 from gnomon.session.contender import Contender, Proved, level, versus
 
 Identity = tuple[str, tuple[tuple[str, tuple[tuple[int, str], ...]], ...]]
@@ -151,14 +154,25 @@ def measured_share(placement: Placement, proved: Proved) -> Share:
     summary = proved.cpu if placement.clock == "cpu" else proved.summary
     assert summary is not None  # noqa: S101 - it ran
     chosen = chosen_of(placement)
-    ratio, low, high = 1.0, 1.0, 1.0
-    if proved is not chosen:
-        try:
-            compared = versus(proved.measured, chosen.measured, placement.clock)
-            ratio, low, high = compared.ratio, compared.low, compared.high
-        except ValueError:  # a laggard that got few visits may share no block with the choice
-            ratio = level(proved.measured, placement.clock) / level(chosen.measured, placement.clock)
-            low, high = 0.0, math.inf
+    if proved is chosen:
+        return share_of(summary, 1.0, 1.0, 1.0)
+    return share_of(summary, *compared(proved.measured, chosen.measured, placement.clock))
+
+
+def compared(a: Measured, b: Measured, clock: Clock) -> tuple[float, float, float]:
+    """How many times the time of b a takes, and the interval: (0, infinity) where they share no block.
+
+    A laggard that got few visits may share none with the other; its ratio is then that of the levels.
+    """
+    try:
+        found = versus(a, b, clock)
+    except ValueError:
+        return level(a, clock) / level(b, clock), 0.0, math.inf
+    return found.ratio, found.low, found.high
+
+
+def share_of(summary: Summary, ratio: float, low: float, high: float) -> Share:
+    """The share of what was measured, by its times and by its ratio to the choice with the interval of it."""
     known = low > 0 and math.isfinite(high)
     bounded = summary.low_s > 0 and math.isfinite(summary.high_s)
     return Share(

@@ -25,13 +25,13 @@ from gnomon.core.stats import summarise
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import GnomonError, MeasurementError, PackageError, UsageError
 from gnomon.jobs.place.across import AcrossPlacer
-from gnomon.jobs.place.common_plan import Common, Option, Share, chosen_of, decide, settle
+from gnomon.jobs.place.common_plan import Common, Option, Share, chosen_of, compared, decide, settle, share_of
 from gnomon.jobs.place.inside import InsidePlacer
 from gnomon.jobs.place.job import Placement, place
 from gnomon.measure.campaign import Measured
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
-from gnomon.session.contender import Contender, blocks, choose_clock, versus
+from gnomon.session.contender import Contender, blocks, choose_clock
 from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import reference
 from gnomon.session.request import Request, patiently
@@ -383,24 +383,12 @@ def _rebuilt(
 
 def _share(lab: Lab, placement: Placement, ours: Measured, theirs: Measured, *, chained: bool) -> Share:
     clock = choose_clock(lab, (ours, theirs)) if placement.clock == "cpu" else placement.clock
-    compared = versus(ours, theirs, clock)
-    ratio, low, high = compared.ratio, compared.low, compared.high
+    ratio, low, high = compared(ours, theirs, clock)
     chosen = chosen_of(placement)
     if chained and chosen.against_best is not None:  # the choice took so much of the stand-in's time
         against = chosen.against_best
         ratio, low, high = ratio / against.ratio, low / against.high, high / against.low if against.low > 0 else high
-    summary = summarise(blocks(ours, clock))
-    known = low > 0 and high < float("inf")
-    bounded = summary.low_s > 0 and summary.high_s < float("inf")
-    return Share(
-        time_s=summary.median_s,
-        low_s=summary.low_s if bounded else None,
-        high_s=summary.high_s if bounded else None,
-        regret=ratio - 1.0,
-        regret_low=low - 1.0 if known else None,
-        regret_high=high - 1.0 if known else None,
-        measured=True,
-    )
+    return share_of(summarise(blocks(ours, clock)), ratio, low, high)
 
 
 def prove_best(

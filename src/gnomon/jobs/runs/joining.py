@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +15,7 @@ from gnomon.store.address import PostgresAddress, RecordAddress, whole
 from gnomon.store.base import COMMAND, FILES
 from gnomon.store.join import Told, join_records, opened
 from gnomon.store.opening import default_record, is_missing, open_store
+from gnomon.system.files import staged
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +80,8 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> Brought:
     if out.exists():
         raise RecordError(f"{out} is there already", hint=f"To add to it: gnomon runs import FILE --record {out}")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{out.name[:64]}-", dir=out.parent))
-        try:
-            made = staging / "record.sqlite"
+        with staged(out) as made:
             files = tuple(_brought(source, made, lambda event: event) for source in sources)
-            made.rename(out)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
         raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another file.") from error
     return Brought(record=out, files=files)

@@ -23,7 +23,7 @@ from gnomon.models.units import write_net
 from gnomon.report.answer import Answer
 from gnomon.runtimes.snpe import BenchTool
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
-from gnomon.session.bench.bench import Bench, Placed, net_digest, open_bench
+from gnomon.session.bench.bench import Bench, Placed, measured_net_name, open_bench
 from gnomon.session.bench.tool import ToolRuntime, said_of, tool_runtime
 from gnomon.session.request import Request, patiently
 from gnomon.spaces.fuse import UNFUSED, rules
@@ -224,7 +224,7 @@ def _measured(bench: Bench, gauge: Gauge, placed: Sequence[Placed]) -> dict[str,
 
 def _placed(bench: Bench, space: SearchSpace, net: tuple[int, ...]) -> Placed:
     made = space.net(net)
-    key = f"net-{net_digest(made)}"
+    key = f"net-{measured_net_name(made)}"
     path = bench.folder / f"{key}.onnx"
     if not path.exists():
         write_net(made, path, seed=bench.request.seed)

@@ -87,7 +87,7 @@ class TuneFolder:
             weights = external_weights(path)
             suffix = path.suffix.lower()
             place = self.models / (f"{digest}/model{suffix}" if weights else f"{digest}{suffix}")
-            if place.is_file() and file_digest(place) == digest:
+            if place.is_file() and network_digest(place) == digest:
                 return
             for name, file in weights.items():
                 _copy(file, place.parent / name)
@@ -104,7 +104,7 @@ class TuneFolder:
             return None
         for place in sorted([*self.models.glob(f"{model.sha256}.*"), *self.models.glob(f"{model.sha256}/model.*")]):
             with contextlib.suppress(OSError, GnomonError):
-                if file_digest(place) == model.sha256:
+                if network_digest(place) == model.sha256:
                     return place
         return None
 
@@ -129,7 +129,7 @@ def given_model(path: Path, dtype: str) -> TunedModel:
     ModelError if it cannot be read, UsageError if its name cannot be a part of a file's name.
     """
     try:
-        digest = file_digest(path)
+        digest = network_digest(path)
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror or error}", hint="Give a file that can be read.") from error
     name = "".join(letter if letter.isprintable() else "-" for letter in path.stem)
@@ -137,7 +137,7 @@ def given_model(path: Path, dtype: str) -> TunedModel:
     return TunedModel(name=name, sha256=digest, dtype=dtype)
 
 
-def file_digest(path: Path) -> str:
+def network_digest(path: Path) -> str:
     """The SHA-256 of a network's file and of the files that its weights are in. Raises OSError and ModelError."""
     with path.open("rb") as file:
         made = hashlib.file_digest(file, "sha256")
@@ -364,7 +364,7 @@ def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[
 def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Path:
     """The network's own file: the one given, else the copy that tuning kept. UsageError where there is none."""
     path = given or folder.find_model(model)
-    if given is not None and model.sha256 and given.is_file() and file_digest(given) != model.sha256:
+    if given is not None and model.sha256 and given.is_file() and network_digest(given) != model.sha256:
         raise UsageError(
             f"{given} is not the network that these records are of",
             hint=f"Its SHA-256 begins with {model.sha256[:16]}.",

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +30,7 @@ from gnomon.store.address import RecordAddress, RecordLike, record_address
 from gnomon.store.join import Joined, join_records
 from gnomon.store.opening import default_record, open_store
 from gnomon.store.sqlite import SqliteStore
+from gnomon.system.files import staged
 from gnomon.system.process import guarded_folder
 
 _TIMEOUT_S = 600.0
@@ -257,29 +256,13 @@ class _Fetcher:
         target = self.place / name
         check_destination(target, overwrite=True)
         try:
-            self._replace(target, members)
+            with staged(target) as made:
+                for path in members:
+                    here = made.joinpath(*path.parts[2:])
+                    here.parent.mkdir(parents=True, exist_ok=True)
+                    self.keep.device.pull(f"{self.out}/{path}", here)
         except OSError as error:
             raise PackageError(
                 f"the package {target} cannot be written: {error.strerror}", hint="Make room, or give --out."
             ) from error
         return [f"{name}/{PurePosixPath(*path.parts[2:])}" for path in members]
-
-    def _replace(self, target: Path, members: list[PurePosixPath]) -> None:
-        """Bring the files of a package, then put it in the place of an older one, which stays if that fails."""
-        staging = Path(tempfile.mkdtemp(prefix=f".{target.name[:64]}-", dir=self.place))
-        new, old = staging / "new", staging / "old"
-        try:
-            for path in members:
-                here = new.joinpath(*path.parts[2:])
-                here.parent.mkdir(parents=True, exist_ok=True)
-                self.keep.device.pull(f"{self.out}/{path}", here)
-            if target.exists():
-                target.rename(old)
-            try:
-                new.rename(target)
-            except OSError:
-                if old.exists():
-                    old.rename(target)
-                raise
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)

@@ -6,12 +6,10 @@ and limits of time, memory and disk. Its wheel requires PyTorch, which the progr
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +22,7 @@ from gnomon.formats.ncnn_param import NcnnParam, parse_ncnn_param, write_ncnn_pa
 from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, open_regular, read_text
 from gnomon.models.ncnn.model import load_ncnn, ncnn_graph, with_input_shapes
 from gnomon.models.onnx.static import copy_onnx
+from gnomon.system.process import own_guard, run_process
 
 CONVERSION_S = 180.0
 """How long a conversion may take; the largest models of the zoo take two seconds."""
@@ -32,11 +31,10 @@ _INSTALL = "pip install --no-deps pnnx"
 _MAX_RANK = 4
 _NO_BATCH = 233  # what pnnx writes for "no axis is the batch"
 _INPUT = re.compile(r'ex\.input\("in([0-9]{1,9})", ncnn\.Mat\(in[0-9]+\.numpy\(\)(?:, batch_index=([0-9]{1,9}))?\)')
-#: Limits must be set in the process that they are for; this one becomes pnnx. It dies with gnomon (PR_SET_PDEATHSIG).
+#: Limits must be set in the process that they are for; this one becomes pnnx, all of whose words are one stream.
 _LIMITED = """
-import ctypes, os, resource, sys
-if sys.platform.startswith("linux"):
-    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+import os, resource, sys
+os.dup2(1, 2)
 memory, disk, seconds = map(int, sys.argv[1:4])
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 resource.setrlimit(resource.RLIMIT_FSIZE, (disk, disk))
@@ -129,47 +127,34 @@ def _run(program: Path, work: Path, limits: Limits, timeout_s: float) -> str:
     # Level 2 fuses activations into convolutions: layers, which are what is placed, are those that ncnn computes.
     arguments = [str(program.absolute()), "model.onnx", "fp16=0", "optlevel=2"]
     environment = {"PATH": os.defpath, "HOME": str(work), "TMPDIR": str(work), "OMP_NUM_THREADS": "1"}
-    log = work / "log"
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _LIMITED, *map(str, limited), *arguments],
-            cwd=work,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+    done = run_process(
+        [sys.executable, "-I", "-S", "-c", _LIMITED, *map(str, limited), *arguments],
+        env=environment,
+        stdin=b"",
+        timeout_s=timeout_s,
+        on_line=None,
+        cwd=work,
+        guard=own_guard(),
+    )
+    if done.timed_out:
+        raise ModelError(
+            f"pnnx did not convert the model within {timeout_s:g} s", hint="Leave out ncnn with --runtime."
         )
-        try:
-            code = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise ModelError(
-                f"pnnx did not convert the model within {timeout_s:g} s", hint="Leave out ncnn with --runtime."
-            ) from None
-        finally:
-            _end(process)
-    said = _last_words(log)
-    if code:
+    said = _last_words(done.stdout)
+    if not done.ok:
         names = {int(s): s.name for s in signal.Signals}  # real-time signals have none
-        how = f"crashed ({names.get(-code, f'signal {-code}')})" if code < 0 else f"failed with status {code}"
+        number = done.signal
+        how = f"failed with status {done.returncode}"
+        if number is not None:
+            how = f"crashed ({names.get(number, f'signal {number}')})"
         raise ModelError(f"pnnx {how} on the model{said}", hint="Leave out ncnn with --runtime, or try a newer pnnx.")
     return said
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process group, if any of it is left."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _last_words(log: Path) -> str:
+def _last_words(printed: str) -> str:
     """The last line that was printed, as the end of a sentence."""
-    with log.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 4096))
-        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    printable = "".join(c for c in lines[-1] if c.isprintable()) if lines else ""
+    lines = printed.strip().splitlines()
+    printable = "".join(c for c in lines[-1].strip() if c.isprintable()) if lines else ""
     return f": {printable[:200]}" if printable else ""
 
 

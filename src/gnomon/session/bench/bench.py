@@ -208,7 +208,7 @@ def open_bench(
             yield bench
 
 
-def net_digest(net: Net) -> str:
+def measured_net_name(net: Net) -> str:
     """Names a net by what it is made of: the same name never means another net, whatever becomes of its space."""
     nodes = [[node.unit.id, *node.inputs] for node in net.nodes]
     return hashlib.sha256(json.dumps([net.inputs, nodes, net.output]).encode()).hexdigest()[:16]

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.plugins import entry_points
+from gnomon.plugins import entry_points, loaded
 from gnomon.spaces.blocks import Place, tables_of
 from gnomon.spaces.cells.primitives import ModuleFactory, Primitive, parse_name, published_primitives
 from gnomon.spaces.features import Assignment, CountTables
@@ -403,16 +403,10 @@ def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Path | None, Any
 
 def _packages() -> list[tuple[str, Path | None, Any]]:
     """What installed packages add: origin, no file, and what was found."""
-    found: list[tuple[str, Path | None, Any]] = []
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        try:
-            found.append((f"the package entry {entry.name} ({entry.value})", None, entry.load()))
-        except Exception as error:  # a third party's module may raise anything at import
-            raise UsageError(
-                f"the primitives {entry.name!r} cannot be loaded: {type(error).__name__}: {error}",
-                hint=f"Mend or remove the package that adds them ({entry.value}).",
-            ) from error
-    return found
+    return [
+        (f"the package entry {entry.name} ({entry.value})", None, loaded(entry, f"the primitives {entry.name!r}"))
+        for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    ]
 
 
 def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...]:

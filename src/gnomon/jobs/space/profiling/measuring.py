@@ -44,9 +44,9 @@ from gnomon.models.units import OPSET, write_net
 from gnomon.session.bench.baseline import Timed
 from gnomon.session.request import Request
 from gnomon.spaces.cells.space import State, model_weights, shared
-from gnomon.system.files import save_text
+from gnomon.system.files import file_digest, save_text
 from gnomon.system.process import guarded_folder
-from gnomon.toolchains.base import Artifact, Toolchain, ToolJob, check_ready, file_digest
+from gnomon.toolchains.base import Artifact, Toolchain, ToolJob, check_ready
 from gnomon.toolchains.evaluate import EvaluationOptions, evaluate
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
