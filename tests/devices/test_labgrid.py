@@ -407,6 +407,11 @@ def test_the_lease_of_a_place_is_a_file_of_the_folder_whatever_it_is_called() ->
             "lease-labgrid-rack%2F..%2F1%20%C3%A9.lock"
         ]
     assert labgrid._lease("bench-3.a+b") == "labgrid-bench-3.a+b"
+    long = [labgrid._lease("ü" * count) for count in (40, 41)]
+    assert len(set(long)) == 2
+    for name in long:
+        with lease(lease_folder(), name):
+            assert list(lease_folder().glob(f"*{name[-16:]}.lock"))
 
 
 class Switch(BaseHTTPRequestHandler):

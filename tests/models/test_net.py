@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnomon.errors import DeviceError, GnomonError, ModelError
+from gnomon.errors import GnomonError, ModelError, UsageError
 from gnomon.models.load import load
 from gnomon.models.net import ModelNet, net_of_onnx
 from gnomon.models.units import write_net
@@ -199,7 +199,7 @@ def test_an_old_operator_set_is_not_kept_in_silence_for_want_of_a_folder(
 ) -> None:
     path = model(tmp_path, [node("Clip", "x", "y", min=0.0, max=6.0)], {"x": (1, 4)}, ("y", (1, 4)), opset=9)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(DeviceError, match="no private folder can be made"):
+    with pytest.raises(UsageError, match="no private folder can be made"):
         net_of_onnx(load(path))
 
 

@@ -476,6 +476,7 @@ def test_tables_views_and_indices_of_others_are_left_alone(path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE theirs (x)")
         db.execute("CREATE VIEW many AS SELECT * FROM runs")
+        db.execute("CREATE VIEW trigger_counts AS SELECT 'CREATE TRIGGER' AS trigger")
         db.execute("CREATE INDEX more ON runs (started_at_s)")
         db.execute("DROP TRIGGER runs_once")
     db.close()

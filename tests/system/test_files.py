@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -62,6 +63,28 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
     replace_folder(tmp_path / "made", tmp_path / "there", tmp_path / "aside")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["aside", "there"]
     assert not list((tmp_path / "there").iterdir())
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_an_interruption_takes_no_folder_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "old").touch()
+    calls: list[Path] = []
+    real = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        calls.append(real(self, target))
+        if len(calls) == failing:
+            raise KeyboardInterrupt
+        return target
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(Path, "rename", rename)
+        with staged(tmp_path / "there") as made:
+            made.mkdir()
+            (made / "new").touch()
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["old" if failing == 1 else "new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 @pytest.mark.parametrize("name", ["made", "before", "n" * 250, "名" * 83])

@@ -239,7 +239,7 @@ def overlay_deploy(
 
     The devices are those of the records; where these have only a tracker's name for one, its address is in `devices`,
     of which what is neither an address nor a name of the file of devices is left out. Returns the parts `written`,
-    `network` and `notes` of the document. Raises GnomonError.
+    `network`, `doubts` and `notes` of the document. Raises GnomonError.
     """
     from gnomon.devices.opening import is_place
     from gnomon.jobs.overlay.deploy import DeployRequest

@@ -237,7 +237,8 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
 def _as_they_are(kind: Any) -> frozenset[type[Any]]:
     """The types of JSON values that items of that type are as they stand, if these are finite: most of a document."""
     kinds = frozenset(typing.get_args(kind) if typing.get_origin(kind) is types.UnionType else (kind,))
-    return kinds if kinds <= {int, str, float, type(None)} else frozenset()
+    # A sum of floats and integers may be too large for a float.
+    return kinds if kinds <= {int, str, float, type(None)} and not {int, float} <= kinds else frozenset()
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import hashlib
 import json
 import os
 import re
@@ -283,12 +284,19 @@ class _Visit:
         )
 
 
+_LONGEST = 150
+"""Letters of a place's name in that of its lease: names of files have 255 bytes at most."""
+
+
 def _lease(place: str) -> str:
     """Without the coordinator, which has several names: at worst two places of one name in two labs wait.
 
     It is part of a file's name, and labgrid lets a place be called anything.
     """
-    return f"labgrid-{quote(place, safe='+')}"
+    name = quote(place, safe="+")
+    if len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+    return f"labgrid-{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,10 +205,11 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
     if errors_s is None or not len(y):
         return np.zeros(len(y))
     given = np.asarray(errors_s, dtype=float)
-    if given.shape != y.shape or (given < 0).any() or (given > MOST_S).any():
+    if given.shape != y.shape:
+        raise UsageError(f"{given.size} standard errors are given for {len(y)} times", hint="give one a time, or NaN")
+    if (wrong := np.flatnonzero((given < 0) | (given > MOST_S))).size:
         raise UsageError(
-            f"{given.size} standard errors are given for {len(y)} times, or not all are from 0 to 1e15 s",
-            hint="give one a time, or NaN",
+            f"standard error {wrong[0]} is {given[wrong[0]]:g} s", hint="give seconds from 0 to 1e15, or NaN"
         )
     known = ~np.isnan(given)
     usual = float(np.median(given[known] / y[known])) if known.any() else 0.0

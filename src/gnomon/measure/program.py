@@ -115,15 +115,18 @@ class Here:
         return {k: v for k, v in found.items() if k not in {"monotonic_s", "pid", "own_cpu_s", "cores"}}
 
     def _ask(self, what: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        done = run_process(
-            [sys.executable, "-I", "-c", _PROGRAM, str(self._agent), what],
-            env=os.environ,
-            stdin=json.dumps(given).encode(),
-            timeout_s=_TIMEOUT_S,
-            on_line=None,
-            cwd=self._agent.parent,
-            guard=own_guard(),
-        )
+        try:
+            done = run_process(
+                [sys.executable, "-I", "-c", _PROGRAM, str(self._agent), what],
+                env=os.environ,
+                stdin=json.dumps(given).encode(),
+                timeout_s=_TIMEOUT_S,
+                on_line=None,
+                cwd=self._agent.parent,
+                guard=own_guard(),
+            )
+        except DeviceError as error:  # of this machine, whichever device is measured
+            raise AgentError(f"the agent cannot be run on this machine: {error.message}", hint=error.hint) from error
         if done.timed_out:
             raise AgentError(
                 f"the agent on this machine did not end within {_TIMEOUT_S:.0f} s",

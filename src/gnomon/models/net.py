@@ -98,6 +98,8 @@ def _newer(proto: onnx.ModelProto, model: Model) -> tuple[onnx.ModelProto, Model
             made = version_converter.convert_version(proto, OPSET)
             onnx.save(made, path)
             graph = load_onnx(path, Limits()).graph
+        except OSError:  # no room for it: that says nothing of the model
+            raise
         except Exception:  # the converter raises whatever its adapters raise; most operators mean the same as before
             return proto, model
     return made, replace(model, graph=graph)

@@ -90,9 +90,7 @@ def check_apart(source: Path, destination: Path) -> None:
     """PackageError where a package of `source` would be written over it, into it or around it."""
     here, there = source.resolve(), destination.resolve()
     if here == there or here.is_relative_to(there) or there.is_relative_to(here):
-        raise PackageError(
-            f"{destination} overlaps {source}, which must stay as it is", hint="Give another folder with --out."
-        )
+        raise PackageError(f"{destination} overlaps {source}, which must stay as it is", hint="Give another folder.")
 
 
 def _copy_package(package: NnPackage, target: Path, settings: Mapping[str, str]) -> None:

@@ -80,7 +80,9 @@ def staged(destination: Path) -> Iterator[Path]:
         yield folder / "made"
         replace_folder(folder / "made", destination, folder / "before")
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        # Where neither could be put there, what was there before is not removed with the rest.
+        if os.path.lexists(destination) or not os.path.lexists(folder / "before"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def replace_folder(made: Path, destination: Path, aside: Path) -> None:
@@ -91,11 +93,12 @@ def replace_folder(made: Path, destination: Path, aside: Path) -> None:
     if not os.path.lexists(destination):
         made.rename(destination)
         return
-    destination.rename(aside)
     try:
+        destination.rename(aside)
         made.rename(destination)
-    except OSError:
-        aside.rename(destination)
+    except BaseException:  # also an interruption
+        if os.path.lexists(aside) and not os.path.lexists(destination):
+            aside.rename(destination)
         raise
 
 

@@ -62,8 +62,12 @@ def changing(path: Path) -> Iterator[None]:
     lock = path.with_name(f".{path.name}.lock")
     try:
         handle = lock_file(lock, patience_s=_CHANGES_S)
+    except PermissionError as error:
+        raise PermissionError(error.errno, f"{lock} is another user's: remove it if nobody changes the file") from error
     except BlockingIOError as error:
-        number = lock.read_bytes()[:20]
+        number = b""
+        with suppress(OSError):  # its holder may have ended just now
+            number = lock.read_bytes()[:20]
         who = f"process {int(number)}" if number.isdigit() else "another process"
         raise BlockingIOError(error.errno, f"{who} is changing it, or was stopped while it did") from error
     try:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gnomon.errors import DeviceError
+from gnomon.errors import DeviceError, UsageError
 from gnomon.system.stopping import look_up
 
 STDOUT_TAIL_BYTES = 1 << 20
@@ -106,7 +106,7 @@ class Guard:
     def folder(self, prefix: str, *, within: Path | None = None) -> Path:
         """A new folder of this user's own among the temporary ones, or `within` another, for as long as gnomon lives.
 
-        DeviceError where none can be made.
+        UsageError where none can be made.
         """
         folder: Path | None = None
         try:
@@ -118,7 +118,8 @@ class Guard:
             if folder is not None:
                 self._release(folder)
             where = "" if folder is None else f" in {folder.parent}"
-            raise DeviceError(
+            # Of this machine, whichever device is measured: no device is at fault.
+            raise UsageError(
                 f"no private folder can be made{where}: {error.strerror}",
                 hint="Free space there, or point TMPDIR to a directory that can be written.",
             ) from error
@@ -172,7 +173,7 @@ def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
 def guarded_folder(prefix: str) -> Iterator[Path]:
     """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed.
 
-    DeviceError where none can be made.
+    UsageError where none can be made.
     """
     guard = own_guard()
     folder = guard.folder(prefix)

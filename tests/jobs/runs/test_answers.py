@@ -12,6 +12,7 @@ import pytest
 from tests.cli.placement_kit import placement
 from tests.jobs.test_job_documents import FOUND
 
+from gnomon.cli.main import run
 from gnomon.core.sample import FINISHED, Campaign, Context
 from gnomon.errors import RecordError
 from gnomon.jobs.documents import report_of
@@ -85,6 +86,16 @@ def test_a_damaged_answer_is_told(store: SqliteStore, data: dict[str, object]) -
         answer_of(store, CAMPAIGN)
 
 
+def test_runs_are_shown_beside_an_answer_that_cannot_be_read(
+    store: SqliteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note(store, CAMPAIGN.id, ANSWER, packed({**PLACE, "a field of a later version": 1}))
+    assert run(["runs", "show", "last", "--record", str(store.path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Warning: the answer of the campaign" in shown and "or of another version of gnomon" in shown
+    assert CAMPAIGN.id[:8] in shown
+
+
 def test_what_an_older_gnomon_did_not_tell_is_filled_in(store: SqliteStore) -> None:
     note(store, CAMPAIGN.id, ANSWER, packed({name: value for name, value in PLACE.items() if name != "threads"}))
     assert answer_of(store, CAMPAIGN) == {**PLACE, "threads": []}
@@ -92,14 +103,14 @@ def test_what_an_older_gnomon_did_not_tell_is_filled_in(store: SqliteStore) -> N
 
 def test_a_small_event_becomes_no_large_answer(store: SqliteStore) -> None:
     note(store, CAMPAIGN.id, ANSWER, deflated(b'{"a":[' + b"[]," * 2_000_000 + b"0]}"))
-    with pytest.raises(RecordError, match="unpack to more than"):
+    with pytest.raises(RecordError, match="larger than those that are kept"):
         answer_of(store, CAMPAIGN)
 
 
 def test_an_answer_that_could_not_be_read_again_is_not_kept(store: SqliteStore) -> None:
     told: list[str] = []
     keep({"campaign": CAMPAIGN.id, "record": str(store.path), "a": "0" * (5 << 20)}, told.append)
-    assert "is not kept" in told[0] and "unpack to more than" in told[0]
+    assert "is not kept" in told[0] and "larger than those that are kept" in told[0]
     assert answer_of(store, CAMPAIGN) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +14,19 @@ from tests.jobs.compare.test_compare import document
 
 from gnomon.jobs.suite.document import ComparedCell
 from gnomon.jobs.suite.job import SuiteRequest, compare_suites, run_suite
+from gnomon.jobs.suite.report import suite_compare_report
+from gnomon.report.page import Page
 
 BLOCK = '[[cells]]\njobs = ["profile"]\nmodels = [{}]\ndevices = ["local"]\n'
 A, B, C = (BLOCK.format(f'"{name}/net.onnx"') for name in "abc")
 FASTER = "options = { level = 1000.0 }\n"
 
 
-def measured(folder: Path, text: str) -> None:
-    """A run of that suite in that folder: what a cell takes is what its options or its model's folder say."""
+def measured(folder: Path, text: str, *, failed: str = "") -> None:
+    """A run of that suite in that folder: what a cell takes is what its options or its model's folder say.
+
+    The cell of the model in the folder `failed` fails.
+    """
     for name in "abc":
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "net.onnx").touch()
@@ -29,6 +35,9 @@ def measured(folder: Path, text: str) -> None:
 
     def answer(task: Mapping[str, Any]) -> Mapping[str, Any]:
         cell = task["cell"]
+        if Path(cell["model"]).parent.name == failed:
+            error = {"kind": "measurement", "message": "it crashed", "hint": "", "of_device": False}
+            return {"error": error, "seconds": 0.1, "host": "here", "campaign": None}
         levels_us = {"a": 2000.0, "b": 5000.0, "c": 9000.0}
         level_us = cell["options"].get("level", levels_us[Path(cell["model"]).parent.name])
         path = folder / f"{task['suite']}-{cell['id']}.json"
@@ -36,7 +45,9 @@ def measured(folder: Path, text: str) -> None:
         return {"error": None, "answer": "fine", "seconds": 0.1, "host": "here", "campaign": str(path)}
 
     record = folder.parent / "record.sqlite"
-    assert run_suite(SuiteRequest(path=folder / "suite.toml", record=record, out=folder), answer).whole
+    assert run_suite(SuiteRequest(path=folder / "suite.toml", record=record, out=folder), answer).whole is not bool(
+        failed
+    )
 
 
 def compared(tmp_path: Path, before: str, after: str, *, folder: str = "one") -> dict[str, ComparedCell]:
@@ -92,3 +103,19 @@ def test_cells_of_which_it_is_not_known_are_told_and_not_compared(tmp_path: Path
     assert ratio(found["profile b/net.onnx on local 1, 1"]) == pytest.approx(1.0, rel=0.1)
     unsure = found["profile a/net.onnx on local 1, 1"]
     assert unsure.comparison is None and "too much alike" in str(unsure.why)
+
+
+def test_what_was_done_before_and_is_not_after_is_missing_and_what_was_taken_out_is_told(tmp_path: Path) -> None:
+    measured(tmp_path / "one", A + B + C)
+    measured(tmp_path / "one", A + B, failed="a")
+    found = compare_suites(record=tmp_path / "record.sqlite")
+    cells = {cell.label[:9]: cell for cell in found.made.cells}
+    assert [label for label, cell in cells.items() if cell.lost] == ["profile a"]
+    assert cells["profile b"].comparison is not None
+    assert cells["profile c"].comparison is None and "only last~1 has it" in str(cells["profile c"].why)
+    assert found.missing() and not found.nothing() and "are missing" in found.headline()[1]
+    file = io.StringIO()
+    suite_compare_report(found.document(), Page(file))
+    assert "Done before and not after: profile a/net.onnx on local 1, 1." in " ".join(file.getvalue().split())
+    measured(tmp_path / "one", A + B, failed="a")
+    assert not compare_suites(record=tmp_path / "record.sqlite").missing()  # it was not done before either

@@ -73,16 +73,22 @@ def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_
     from gnomon.api.document import report_of
     from gnomon.jobs.runs.report import run_report
 
-    answer = answer_of_run(detail["row"]["campaign"]["id"], record=record)
+    answer, trouble = None, None
+    try:
+        answer = answer_of_run(detail["row"]["campaign"]["id"], record=record)
+    except RecordError as error:  # the runs are there all the same
+        trouble = error
     report = report_of(answer) if answer else None
     page = report_page()
-    if report is not None:
+    if answer is not None and report is not None:
         report(answer, page)
         with page.details("all configurations that ran, with their failures"):
             page.line("")
             run_report(detail, page)
     else:
         run_report(detail, page)
+    if trouble is not None:
+        page.item(f"Warning: {trouble.message}.", trouble.hint)
     end_report(page)
 
 

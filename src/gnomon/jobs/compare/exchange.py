@@ -19,7 +19,8 @@ from gnomon.report.plain import clean
 def junit(document: Mapping[str, Any], fail_slower: float | None) -> str:
     """A test case a configuration: what is surely slower by more than `fail_slower` fails, an open one is skipped.
 
-    So does one that was lost where that is given; what else only one side has is skipped.
+    So do one that was lost, and a pair of which nothing could be compared, where that is given; what else only one side
+    has is skipped.
     """
     suite = ElementTree.Element("testsuite", name="gnomon compare")
     counts = {"failures": 0, "skipped": 0, "tests": 0}
@@ -37,6 +38,11 @@ def junit(document: Mapping[str, Any], fail_slower: float | None) -> str:
                 counts["failures" if lost else "skipped"] += 1
                 case = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(label))
                 ElementTree.SubElement(case, "failure" if lost else "skipped", message=f"measured only {when}")
+        if fail_slower is not None and not pair["configurations"] and not pair["lost"]:
+            counts["tests"] += 1
+            counts["failures"] += 1
+            case = ElementTree.SubElement(suite, "testcase", classname=clean(side), name="anything")
+            ElementTree.SubElement(case, "failure", message="nothing could be compared")
         for row in pair["configurations"]:
             counts["tests"] += 1
             case = ElementTree.SubElement(

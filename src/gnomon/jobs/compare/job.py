@@ -205,7 +205,7 @@ def _pair(
     unlike = tuple(told for kind, told in differences(before.document, after.document) if kind not in changed)
     accepted = tuple(told for kind, told in differences(before.document, after.document) if kind in changed)
     clock = _clock(before, after)
-    old, new = _timed(before, clock), _timed(after, clock)
+    old, new = _timed(before), _timed(after)
     both = [label for label in old if label in new]
     noted = _noted_turns(before.document, after.document)
     rows: tuple[VerdictPart, ...] = ()
@@ -254,9 +254,9 @@ def _noted_turns(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | 
     return True if all({before["campaign"], after["campaign"]} <= set(side or ()) for side in sides) else None
 
 
-def _timed(side: Named, clock: Clock) -> dict[str, Mapping[str, Any]]:
-    """The configurations of a side that have a time by the clock."""
-    return {label: row for label, row in side.configurations.items() if levels_of(row, clock).levels_s}
+def _timed(side: Named) -> dict[str, Mapping[str, Any]]:
+    """The configurations of a side that were measured: all that have a time have one by wall time."""
+    return {label: row for label, row in side.configurations.items() if levels_of(row, "wall").levels_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,7 +374,7 @@ def _clock(before: Named, after: Named) -> Clock:
     """CPU time where both sides were decided by it and it counts finely enough, else wall time, which all have."""
     if not before.document["clock"] == after.document["clock"] == "cpu":
         return "wall"
-    old, new = before.configurations, after.configurations
+    old, new = _timed(before), _timed(after)
     both = [row for label in old if label in new for row in (old[label], new[label])]
     return "cpu" if all(_counted(row["runs"]["samples"]) for row in both) else "wall"
 
@@ -391,7 +391,7 @@ def levels_of(row: Mapping[str, Any], clock: Clock) -> Side:
     values = samples["cpu_us"] if clock == "cpu" else samples["wall_us"]
     found: dict[int, list[float]] = {}
     moments: dict[int, list[float]] = {}
-    for process, at_s, block in zip(samples["process"], samples["started_at_s"], values, strict=True):
+    for process, at_s, block in zip(samples["process"], samples["started_at_s"], values or [], strict=bool(values)):
         if block:
             found.setdefault(process, []).append(quantile(block, QUANTILE[clock]) * 1e-6)
             moments.setdefault(process, []).append(at_s)

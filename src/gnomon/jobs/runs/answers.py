@@ -66,7 +66,11 @@ def answer_of(store: Store, campaign: Campaign) -> dict[str, Any] | None:
     try:
         return codec.document(read_document(document))
     except (ProblemError, RecordError) as error:
-        raise _damaged(campaign.id, error.message) from error
+        # Another gnomon of the same record may know fields that this one does not.
+        raise RecordError(
+            f"the answer of the campaign {campaign.id} is damaged, or of another version of gnomon: {error.message}",
+            hint=_HINT,
+        ) from error
 
 
 def kept_answer(store: Store, campaign: Campaign) -> dict[str, Any] | None:
@@ -86,7 +90,10 @@ def unpacked(data: Mapping[str, Any], campaign: str) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, zlib.error) as error:
         raise _damaged(campaign, str(error)) from error
     if len(text) > most:
-        raise _damaged(campaign, f"its {len(content)} bytes unpack to more than {most}")
+        raise RecordError(
+            f"the answer of the campaign {campaign} is larger than those that are kept: more than {most} bytes",
+            hint=_HINT,
+        )
     try:
         document = codec.loads(text)
     except RecordError as error:

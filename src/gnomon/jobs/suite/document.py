@@ -63,12 +63,16 @@ class SuiteDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCell:
-    """A cell of two runs of a suite: their comparison, or why there is none."""
+    """A cell of two runs of a suite: their comparison, or why there is none.
+
+    `lost`: it was done before, and is not done after.
+    """
 
     cell: str
     label: str
     comparison: CompareDocument | None
     why: str | None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -495,7 +495,8 @@ class SuiteCompared(Answer):
             for row in p.configurations
         ]
         told = [f"{sum(row.verdict == v for row in rows)} {v}" for v in ("slower", "faster", "same", "unknown")]
-        return self.made.suite, f"Of {len(rows)} configurations {', '.join(told)}."
+        missing = " Some that were measured before are missing." if self.missing() else ""
+        return self.made.suite, f"Of {len(rows)} configurations {', '.join(told)}.{missing}"
 
     def slowest(self) -> float:
         """The largest ratio of a configuration that surely became slower; 1 where none did."""
@@ -503,8 +504,8 @@ class SuiteCompared(Answer):
         return max((row.ratio for row in rows if row.verdict == "slower"), default=1.0)
 
     def missing(self) -> bool:
-        """Whether a cell lacks a configuration that was measured before."""
-        return any(pair.lost for pair in self._pairs())
+        """Whether a cell that was done before is not done after, or lacks a configuration that it had."""
+        return any(cell.lost for cell in self.made.cells) or any(pair.lost for pair in self._pairs())
 
     def nothing(self) -> bool:
         """Whether nothing of any cell could be compared."""
@@ -541,12 +542,13 @@ def compare_suites(
             for id, side in new.items():
                 if id not in both and id not in unsure:
                     continue
-                comparison, why = None, None
+                comparison, why, lost = None, None, False
                 try:
                     if id in unsure:
                         raise RecordError(f"cells of {before} and {after} are too much alike to be told apart")
                     parts = old[both[id]].part, side.part
                     absent = [run for run, part in zip((before, after), parts, strict=True) if part.state != "done"]
+                    lost = absent == [after]
                     if absent:
                         raise RecordError(f"it is not done in {' and '.join(absent)}")
                     names = [_side(store, r.id, p, folder) for r, p in zip(runs, parts, strict=True)]
@@ -564,7 +566,12 @@ def compare_suites(
                 label = side.label if labels[side.label] == 1 else f"{side.label}, {side.settings}"
                 if id in both and not (was := old[both[id]].path).endswith(side.path):
                     label += f"; it was {was}"
-                cells.append(ComparedCell(cell=id, label=label, comparison=comparison, why=why))
+                cells.append(ComparedCell(cell=id, label=label, comparison=comparison, why=why, lost=lost))
+        gone = [side for id, side in old.items() if id not in both.values() and not _is_open(side, unsure, new)]
+        cells += [
+            ComparedCell(cell=side.part.id, label=side.label, comparison=None, why=f"only {before} has it")
+            for side in gone
+        ]
     return SuiteCompared(
         made=SuiteCompareDocument(
             format="gnomon-suite-compare",
@@ -620,6 +627,11 @@ def _matched(old: Mapping[str, _Side], new: Mapping[str, _Side]) -> tuple[dict[s
         pairs |= {ids[0]: ours[0] for ours, ids in alike if len(ours) == len(ids) == 1}
         unsure = {id for ours, ids in alike for id in ids if id not in pairs}
     return pairs, unsure
+
+
+def _is_open(side: _Side, unsure: Set[str], new: Mapping[str, _Side]) -> bool:
+    """Whether a cell of an old run may be one of those of a new run that nothing tells apart."""
+    return any(one == other for id in unsure for one, other in zip(side.likeness, new[id].likeness, strict=True))
 
 
 def _by_likeness(sides: Mapping[str, _Side], level: int, without: Set[str]) -> dict[Hashable, list[str]]:

@@ -9,6 +9,7 @@ from typing import Any
 from gnomon.jobs.compare.report import compare_report
 from gnomon.report import units
 from gnomon.report.page import Column, Page
+from gnomon.report.parts import listed
 
 _FEW, _MOST = 20, 200
 _ORDER = {"failed": 0, "waiting": 1, "done": 2}
@@ -68,9 +69,14 @@ def suite_compare_report(document: Mapping[str, Any], page: Page) -> None:
     told = ", ".join(f"{sum(row['verdict'] == v for row in rows)} {v}" for v in ("slower", "faster", "same", "unknown"))
     page.headline(f"Suite {document['suite']}: of {len(rows)} configurations in {len(compared)} cells {told}.")
     page.line(f"Before: run {document['before'][:12]}. After: run {document['after'][:12]}.")
+    lost = [cell["label"] for cell in document["cells"] if cell.get("lost")]
+    if lost:
+        page.line(f"Done before and not after: {listed(lost)}.")
     for cell in compared:
         if any(
-            pair["unlike"] or any(row["verdict"] in ("slower", "faster") for row in pair["configurations"])
+            pair["unlike"]
+            or pair.get("lost")
+            or any(row["verdict"] in ("slower", "faster") for row in pair["configurations"])
             for pair in cell["comparison"]["pairs"]
         ):
             page.heading(cell["label"])

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from gnomon.core.graph import Graph
-from gnomon.errors import ModelError, PackageError, RuntimeMissingError
+from gnomon.errors import DeviceError, ModelError, PackageError, RuntimeMissingError
 from gnomon.formats.ncnn_param import NcnnParam, parse_ncnn_param, write_ncnn_param
 from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, open_regular, read_text
 from gnomon.models.ncnn.model import load_ncnn, ncnn_graph, with_input_shapes
@@ -127,15 +127,18 @@ def _run(program: Path, work: Path, limits: Limits, timeout_s: float) -> str:
     # Level 2 fuses activations into convolutions: layers, which are what is placed, are those that ncnn computes.
     arguments = [str(program.absolute()), "model.onnx", "fp16=0", "optlevel=2"]
     environment = {"PATH": os.defpath, "HOME": str(work), "TMPDIR": str(work), "OMP_NUM_THREADS": "1"}
-    done = run_process(
-        [sys.executable, "-I", "-S", "-c", _LIMITED, *map(str, limited), *arguments],
-        env=environment,
-        stdin=b"",
-        timeout_s=timeout_s,
-        on_line=None,
-        cwd=work,
-        guard=own_guard(),
-    )
+    try:
+        done = run_process(
+            [sys.executable, "-I", "-S", "-c", _LIMITED, *map(str, limited), *arguments],
+            env=environment,
+            stdin=b"",
+            timeout_s=timeout_s,
+            on_line=None,
+            cwd=work,
+            guard=own_guard(),
+        )
+    except DeviceError as error:  # of this machine, whichever device is measured
+        raise ModelError(f"pnnx cannot be run: {error.message}", hint="Leave out ncnn with --runtime.") from error
     if done.timed_out:
         raise ModelError(
             f"pnnx did not convert the model within {timeout_s:g} s", hint="Leave out ncnn with --runtime."
