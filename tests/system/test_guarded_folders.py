@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.devices.shell.sshkit import becomes
 
-from gnomon.errors import UsageError
+from gnomon.errors import DeviceError, UsageError
 from gnomon.system import process
 from gnomon.system.process import Guard, guarded, guarded_folder
 
@@ -75,7 +75,7 @@ def test_there_is_no_moment_in_which_a_folder_is_there_and_would_stay(tmp_path: 
 
 
 def test_where_no_folder_can_be_made_the_next_step_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no private folder can be made in .*: No such file") as told:
+    with pytest.raises(DeviceError, match=r"no private folder can be made in .*: No such file") as told:
         guarded("gnomon-one-", within=tmp_path / "gone")
     assert "TMPDIR" in told.value.hint
 

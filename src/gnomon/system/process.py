@@ -118,7 +118,7 @@ class Guard:
             if folder is not None:
                 self._release(folder)
             where = "" if folder is None else f" in {folder.parent}"
-            # Of this machine, whichever device is measured: no device is at fault.
+            # Of this machine, whichever device is measured.
             raise UsageError(
                 f"no private folder can be made{where}: {error.strerror}",
                 hint="Free space there, or point TMPDIR to a directory that can be written.",
@@ -160,10 +160,13 @@ class Guard:
 
 
 def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
-    """A guard with its first folder; raises as `Guard.folder`."""
+    """A guard with its first folder. DeviceError where none can be made: what it is for cannot begin."""
     guard = Guard()
     try:
         return guard, guard.folder(prefix, within=within)
+    except UsageError as error:
+        guard.close()
+        raise DeviceError(error.message, hint=error.hint) from error
     except BaseException:
         guard.close()
         raise
