@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.system import locks
-from gnomon.system.locks import lock_file
+from gnomon.system.locks import changing, lock_file
 
 
 def test_another_holder_is_waited_for_a_moment_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +43,21 @@ def test_one_that_was_removed_is_made_again(tmp_path: Path) -> None:
     waiting.join()
     assert os.path.samestat(os.fstat(found[0]), path.stat())
     os.close(found[0])
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_lock_of_another_user_is_named_only_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: bool
+) -> None:
+    lock = tmp_path / ".file.lock"
+    if left:
+        lock.touch()
+
+    def refused(path: Path, **more: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(locks, "lock_file", refused)
+    with pytest.raises(PermissionError) as told, changing(tmp_path / "file"):
+        raise AssertionError
+    owned = f"{lock} is another user's: remove it if nobody changes the file"
+    assert told.value.strerror == (owned if left else "Permission denied")

@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+LAST_S = 253402300799.0 - 2 * 86400
+"""The latest moment that is read, in seconds since 1970: two days before the end of the year 9999, which is as far as
+calendars of computers go, in every time zone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from gnomon.core import codec
+from gnomon.core.sample import LAST_S
 from gnomon.core.strict_json import Complaints, Strict
 from gnomon.devices.config import user_folder
 from gnomon.errors import DeviceError, ProblemError, UsageError
@@ -23,9 +24,7 @@ MOST_FAILURES = 3
 """So many failures of a device in a row put it into quarantine."""
 
 _MOST_BYTES = 16 << 20
-_LAST_S = 253402300799.0 - 2 * 86400
-"""Two days before the end of the year 9999, as in records: what calendars know in every time zone."""
-Moment = Annotated[float, codec.Must(be="seconds since 1970", fits=lambda value: 0 <= value < _LAST_S)]
+Moment = Annotated[float, codec.Must(be="seconds since 1970", fits=lambda value: 0 <= value <= LAST_S)]
 _HINT = "Move the file aside: the devices are then probed as new ones."
 _STRICT = Strict(what="file of health", hint=_HINT, most_letters=_MOST_BYTES)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnomon.core.codec import dumps, from_json, loads, not_that
-from gnomon.core.sample import Campaign, Event, Run, Samples
+from gnomon.core.sample import LAST_S, Campaign, Event, Run, Samples
 from gnomon.core.strict_json import shown
 from gnomon.errors import RecordError
 
@@ -36,9 +36,6 @@ RUN_COLUMNS = (
     "facts",
 )
 EVENT_COLUMNS = ("name", "at_s", "data")
-
-_LAST_S = 253402300799.0 - 2 * 86400
-"""Two days before the end of the year 9999, which is as far as calendars of computers go, in every time zone."""
 
 
 def from_campaign(campaign: Campaign) -> dict[str, Any]:
@@ -124,13 +121,13 @@ def _check_samples(samples: Samples) -> None:
 
 
 def _check_time(value: Any, path: str) -> None:
-    if type(value) not in (int, float) or not 0 <= value <= _LAST_S:
+    if type(value) not in (int, float) or not 0 <= value <= LAST_S:
         raise not_that(path, "seconds since 1970", value)
 
 
 def _check_clock(value: Any, path: str) -> None:
     """As `_check_time`, of a time that a clock told just now."""
-    if type(value) in (int, float) and not 0 <= value <= _LAST_S:
+    if type(value) in (int, float) and not 0 <= value <= LAST_S:
         raise RecordError(
             f"{path} is {shown(value)}, which is not between 1970 and 9999: the clock that told it is wrong",
             hint="Set the clock of this machine and of the device, then start again.",

@@ -63,6 +63,8 @@ def changing(path: Path) -> Iterator[None]:
     try:
         handle = lock_file(lock, patience_s=_CHANGES_S)
     except PermissionError as error:
+        if not os.path.lexists(lock):  # it is the folder that cannot be written
+            raise
         raise PermissionError(error.errno, f"{lock} is another user's: remove it if nobody changes the file") from error
     except BlockingIOError as error:
         number = b""

@@ -100,7 +100,6 @@ def add(
 
     ADDRESS is local, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE.
 
-
     It is looked at closely first, and not added if it cannot be used.
     """
     from gnomon.api.place import add_device

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from gnomon.core.sample import LAST_S
 from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.measure.effort import Effort
@@ -130,8 +131,6 @@ def _check_nothing_else(record: Any, plain: Any, carried: frozenset[str]) -> Non
 State = Literal["waiting", "running", "done", "failed", "stopped", "vanished"]
 _LONGEST = 10_000
 _MOST_LINES = 50
-_LAST_S = 253402300799.0 - 2 * 86400
-"""Two days before the end of the year 9999, which is as far as calendars of computers go, in every time zone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +270,6 @@ def _text(value: object) -> str:
 def _number(value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LAST_S:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_S:
         raise ValueError("a time is wanted")
     return float(value)
