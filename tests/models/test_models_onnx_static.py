@@ -17,7 +17,7 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 from gnomon.errors import ModelError, UsageError  # noqa: E402
 from gnomon.models import load  # noqa: E402
 from gnomon.models.onnx.cut import OnnxCutter  # noqa: E402
-from gnomon.models.onnx.static import copy_onnx, fixed_copy, linked_onnx  # noqa: E402
+from gnomon.models.onnx.static import copy_onnx, fixed_copy  # noqa: E402
 
 ROWS = 3
 WIDTH = 300
@@ -99,14 +99,11 @@ def test_a_model_in_a_cache_of_downloads_is_found_with_its_weights(tmp_path: Pat
         (shown / name).symlink_to(f"../../blobs/{number}")
     path = shown / "net.onnx"
     np.testing.assert_array_equal(results(path), expected)
-    for place in ("copy", "package", "linked"):
+    for place in ("copy", "package"):
         (tmp_path / place).mkdir()
     np.testing.assert_array_equal(results(fixed_copy(load(path), {}, tmp_path / "copy")[1]), expected)
     copy_onnx(path, tmp_path / "package" / "net.onnx")
     np.testing.assert_array_equal(results(tmp_path / "package" / "net.onnx"), expected)
-    linked = linked_onnx(path, tmp_path / "linked")
-    assert linked is not None
-    np.testing.assert_array_equal(results(linked), expected)
     segment = OnnxCutter(path).segment(0, 2, tmp_path / "segment.onnx")
     np.testing.assert_array_equal(results(segment.path), expected)
 

@@ -167,6 +167,26 @@ def test_openvinos_own_report_proves_each_operator(tmp_path: Path, link: AgentLi
     assert told["sum"] == pytest.approx(alone["sum"], rel=1e-4)
 
 
+SAVE = """
+import sys
+from gnomon.agent.drivers.openvino.driver import _openvino
+ov = _openvino()
+ov.save_model(ov.Core().read_model(sys.argv[1]), sys.argv[2])
+"""
+
+
+def test_operators_of_openvinos_own_file_are_placed_and_proved(tmp_path: Path, link: AgentLink) -> None:
+    path = tmp_path / "net.xml"
+    subprocess.run([sys.executable, "-c", SAVE, str(net(tmp_path / "net.onnx")), str(path)], check=True)
+    count = len(load(path).graph.operators)
+    places = [k % 2 for k in range(count)]
+    told, assignment = loaded(link, path, places)
+    assert set(assignment.values()) == set(BOTH)
+    assert {k: row["backend"] for row in told["where"] for k in row["operators"]} == assignment
+    alone, _ = loaded(link, path, [0] * count)
+    assert told["sum"] == pytest.approx(alone["sum"], rel=1e-4)
+
+
 def test_what_lies_elsewhere_than_planned_is_refused_by_name(tmp_path: Path, link: AgentLink) -> None:
     path, places = net(tmp_path / "net.onnx"), (0, 0, 0, 1, 0, 1, 1, 1, 0)
     told, _ = loaded(link, path, places, lie="one")

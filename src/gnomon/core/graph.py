@@ -65,8 +65,8 @@ class Edge:
 class Graph:
     """A model: operators in execution order, and their tensors.
 
-    `format` is "onnx", "tflite" or "circle"; `digest` is the SHA-256 of what was read; `inputs` and `outputs`
-    are indices into `tensors`.
+    `format` is that of the file ("onnx", "tflite", "openvino", ..); `digest` is the SHA-256 of what was read; `inputs`
+    and `outputs` are indices into `tensors`.
     """
 
     name: str

@@ -6,6 +6,7 @@ Converting a model into the format of a runtime that does not load the user's ow
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from gnomon.core.graph import Graph
@@ -15,6 +16,7 @@ from gnomon.models.model import (
     ARCHIVE,
     FLAT_MAGICS,
     NCNN_MAGIC,
+    OPENVINO_STARTS,
     PICKLES,
     PTE_MAGIC,
     Feed,
@@ -23,12 +25,13 @@ from gnomon.models.model import (
     model_errors,
     open_regular,
     read_regular,
+    weights_of,
 )
 
 
 def load(path: str | Path, limits: Limits | None = None) -> Model:
-    """Reads an ONNX, TFLite or Circle file, an ExecuTorch program (.pte), an exported PyTorch program (.pt2), an ncnn
-    .param with its .bin beside, or an nnpackage folder.
+    """Reads an ONNX, TFLite or Circle file, an OpenVINO .xml or an ncnn .param with its .bin beside, an ExecuTorch
+    program (.pte), an exported PyTorch program (.pt2), or an nnpackage folder.
 
     Raises ModelError, and only it, for whatever is wrong with the model, however hostile; and
     RuntimeMissingError for an ONNX file where the package onnx is not installed.
@@ -78,7 +81,11 @@ def _load_file(path: Path, limits: Limits) -> Model:
         from gnomon.models.ncnn.model import load_ncnn
 
         return load_ncnn(path, limits)
-    if head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] == PTE_MAGIC:
+    if head.startswith(OPENVINO_STARTS):
+        from gnomon.models.openvino import load_openvino
+
+        return load_openvino(path, limits)
+    if _is_torch(head):
         return _load_torch(path, head, limits)
     if head[4:8] not in FLAT_MAGICS:
         from gnomon.models.onnx.graph import load_onnx
@@ -96,6 +103,10 @@ def _load_file(path: Path, limits: Limits) -> Model:
         size_bytes=len(data),
         subgraphs=flat.subgraphs,
     )
+
+
+def _is_torch(head: bytes) -> bool:
+    return head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] == PTE_MAGIC
 
 
 def _load_torch(path: Path, head: bytes, limits: Limits) -> Model:
@@ -131,20 +142,27 @@ def steering_inputs(model: Model) -> dict[str, str]:
 _TABLES = {
     "EMBEDDING_LOOKUP": (1, 0),
     "GATHER": (0, 1),
+    "Gather": (0, 1),
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""Of operators of TFLite, Circle, PyTorch: the operand that is a table, and the one that holds numbers of its rows."""
+"""By types of TFLite's, Circle's, OpenVINO's and PyTorch's operators: the operand that is a table, and the one that
+holds numbers of its rows."""
+
+_CASTS = frozenset({"CAST", "Convert"})
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:
     """Numbers of rows within the tables that are looked up; tables are constants, whose first axis has the rows."""
     computed = {tensor for op in graph.operators for tensor in op.outputs}
     found: dict[str, Feed] = {}
+    cast: dict[int, int] = {}
     for op in graph.operators:
+        if op.type in _CASTS and len(op.inputs) == 1:
+            cast[op.outputs[0]] = cast.get(op.inputs[0], op.inputs[0])
         if op.type not in _TABLES or len(op.inputs) < 2:
             continue
-        table, rows = (op.inputs[place] for place in _TABLES[op.type])
+        table, rows = (cast.get(op.inputs[place], op.inputs[place]) for place in _TABLES[op.type])
         shape = graph.tensors[table].shape
         if rows in graph.inputs and table not in computed | {*graph.inputs} and shape and shape[0] > 0:
             found[graph.tensors[rows].name] = {"least": 0, "most": shape[0] - 1}
@@ -171,16 +189,30 @@ def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
     raise ValueError(f"nothing converts {model.graph.format} to {wanted}")
 
 
-def copy_model(source: Path, target: Path) -> None:
-    """Copy a model file; for ONNX also the files that hold its weights. PackageError where that fails."""
-    if source.suffix == ".onnx":
-        from gnomon.models.onnx.static import copy_onnx
+def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path]:
+    """The files without which a model's own is not complete, by their places in its folder. ModelError."""
+    limits = limits or Limits()
+    with open_regular(path, limits.max_bytes) as file:
+        head = file.read(8)
+    if head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)):
+        weights = weights_of(path)
+        return {Path(weights.name): weights} if weights.exists() else {}
+    if _is_torch(head) or head[4:8] in FLAT_MAGICS:
+        return {}
+    from gnomon.models.onnx.file import parse_onnx
 
-        return copy_onnx(source, target)
+    return parse_onnx(path, limits).external
+
+
+def copy_model(source: Path, target: Path) -> None:
+    """Copy a model's file, and those that lie beside it. PackageError where that fails."""
     try:
         shutil.copyfile(source, target)
+        for name, file in files_beside(source).items():
+            place = target.parent / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, place)
     except OSError as error:
         raise PackageError(
             f"{source} cannot be copied to {target}: {error.strerror}", hint="Check the folder, its rights and space."
         ) from error
-    return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 NCNN_MAGIC = b"7767517"
 """The first bytes of an ncnn ``.param`` file."""
+OPENVINO_STARTS = (b"<?xml", b"<net")
+"""The first bytes of OpenVINO's ``.xml`` files, and of no other that is read."""
 ARCHIVE = b"PK\x03\x04"
 """The first bytes of PyTorch's archives: its exported programs, and what it pickled."""
 PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -69,8 +72,8 @@ class NnPackage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that was read. `path` is what was given; `kind` is "onnx", "tflite", "circle", "ncnn", "pte", "pt2" or
-    "nnpackage".
+    """A model that was read. `path` is what was given; `kind` is "onnx", "tflite", "circle", "openvino", "ncnn", "pte",
+    "pt2" or "nnpackage".
 
     `package` is set for an nnpackage, whose model file's format is `graph.format`. `size_bytes` is the size
     of the model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of
@@ -239,6 +242,25 @@ def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
             total += len(chunk)
             digest.update(chunk)
     return total
+
+
+def weights_of(path: Path) -> Path:
+    """The file of weights that belongs to one of ncnn's or OpenVINO's: of the same name, ending in ``.bin``."""
+    return path.with_suffix(".bin")
+
+
+def link_file(file: Path, place: Path) -> None:
+    """Puts a file of a model into another folder, without copying it where the file system can. ModelError, OSError."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(file.resolve(), place)  # of a symbolic link another name would lead nowhere from there
+    except FileExistsError:
+        raise ModelError(
+            f"{file} names itself as its external data, so it cannot be copied with changes",
+            hint="save it again with onnx.save_model, the weights inside or in another file",
+        ) from None
+    except OSError:  # on another file system
+        shutil.copyfile(file, place)
 
 
 def inside(folder: Path, name: str, what: str, *, or_in: Path | None = None) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import PackageError, UsageError
-from gnomon.models.model import Model, read_text
+from gnomon.models.model import Model, read_text, weights_of
 from gnomon.runtimes.base import (
     Accelerator,
     Ask,
@@ -117,7 +117,6 @@ class Ncnn:
         if _VULKAN in configuration.backends:
             options.pop("device", None)  # elsewhere it runs on ncnn's own choice there
         from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
-        from gnomon.models.ncnn.model import weights_of
 
         target = folder / model.path.name
         try:

@@ -46,7 +46,7 @@ class OpenVino(WholeModelRuntime):
     """
 
     name = "openvino"
-    formats = frozenset({"onnx", "tflite"})
+    formats = frozenset({"openvino", "onnx", "tflite"})
     wheels: tuple[str, ...] = ("openvino>=2025.3",)
     resolution_s = 1e-6
     tunings: tuple[Tuning, ...] = (THREADS,)

@@ -10,7 +10,6 @@ from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
-from gnomon.models.onnx.static import copy_onnx
 from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Support, Wish, whole_segment
 
 
@@ -36,12 +35,9 @@ class WholeModelRuntime:
     def package(
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
-        """A copy of the model file, and of the weights that it keeps beside it."""
+        """A copy of the model's file, and of those that lie beside it."""
         source = model.package.models[0] if model.package else model.path
-        if model.graph.format == "onnx":
-            copy_onnx(source, folder / source.name)
-        else:
-            copy_model(source, folder / source.name)
+        copy_model(source, folder / source.name)
         return {"runtime": self.name, "model": source.name, "options": dict(configuration.options)}
 
 

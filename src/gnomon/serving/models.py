@@ -38,14 +38,15 @@ def sent_model(path: Path, most_bytes: int) -> Path:
     `most_bytes` is what an archive may hold in all. ModelError for what is none of the formats that can be sent, and
     for an archive that is broken, too large, or not one of a package.
     """
-    from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC
+    from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC, OPENVINO_STARTS
 
     with path.open("rb") as file:
         head = file.read(8)
     if head.startswith(_ZIP):
         return _unpacked(path, Path(tempfile.mkdtemp(dir=path.parent)) / "package", most_bytes)
-    if head.startswith(NCNN_MAGIC):
-        raise ModelError("it is an ncnn model, which is two files", hint=f"This server takes {FORMATS}.")
+    for kind, starts in (("ncnn", NCNN_MAGIC), ("OpenVINO", OPENVINO_STARTS)):
+        if head.startswith(starts):
+            raise ModelError(f"it is a model of {kind}, which is two files", hint=f"This server takes {FORMATS}.")
     named = Path(tempfile.mkdtemp(dir=path.parent)) / f"model.{FLAT_MAGICS.get(head[4:8], 'onnx')}"
     named.hardlink_to(path)
     return named

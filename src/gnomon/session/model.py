@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
-from gnomon.models.load import convert, load, plausible_feeds, reachable, steering_inputs
-from gnomon.models.model import Feed, Limits, Model, check_shape, dynamic_inputs, stamp_of, with_shapes
+from gnomon.models.load import convert, files_beside, load, plausible_feeds, reachable, steering_inputs
+from gnomon.models.model import Feed, Model, check_shape, dynamic_inputs, link_file, stamp_of, with_shapes
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.request import Request
 from gnomon.session.targets import Missing
@@ -82,6 +82,11 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         folder = stack.enter_context(guarded_folder("gnomon-model-"))
         model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | shapes, folder)
         source = own = folder
+    if model.graph.format == "openvino" and shapes:
+        for tensor in inputs:
+            if tensor.name in shapes and tensor.shape is not None:
+                check_shape(tensor, shapes[tensor.name])
+        model = with_shapes(model, shapes)
     if model.graph.format in {"pte", "pt2"} and shapes:
         opened = {tensor.name: tensor for tensor in inputs if tensor in dynamic_inputs(model.graph)}
         if model.graph.format == "pte" or shapes.keys() - opened.keys():
@@ -149,10 +154,8 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
         path = push(model.path, model.path.name)
     elif source.is_dir():
         path = f"{push(source, source.name)}/{model.path.name}"
-    elif model.graph.format == "onnx":
-        path = _push_onnx(source, push, beside)
     else:
-        path = push(source, beside + source.name)
+        path = _push_file(source, push, beside)
     return PlacedModel(
         graph=model.graph,
         path=path,
@@ -161,17 +164,16 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
     )
 
 
-def _push_onnx(source: Path, push: Push, beside: str) -> str:
-    """Bring an ONNX file to the device, in a folder with the files of its weights where it has such."""
-    from gnomon.models.onnx.file import parse_onnx
-    from gnomon.models.onnx.static import linked_onnx
-
-    if not parse_onnx(source, Limits()).external:
+def _push_file(source: Path, push: Push, beside: str) -> str:
+    """Bring a model's file to the device, in a folder with those that lie beside it where it has such."""
+    others = files_beside(source)
+    if not others:
         return push(source, beside + source.name)
     with guarded_folder("gnomon-push-") as outer:
         folder = outer / f"{beside}model"
         folder.mkdir()
-        linked_onnx(source, folder)
+        for name, file in {Path(source.name): source, **others}.items():
+            link_file(file, folder / name)
         where = push(folder, folder.name)
         # A device that is this machine takes files where they are: the folder goes away, the user's own stays.
         return str(source.absolute()) if where == str(folder.absolute()) else f"{where}/{source.name}"

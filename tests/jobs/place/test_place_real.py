@@ -25,6 +25,7 @@ from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
 from gnomon.session.request import Request
 
+GOLDEN = Path(__file__).parents[2] / "models" / "golden"
 Zoo = Callable[[str], Path]
 
 
@@ -130,6 +131,21 @@ def test_the_one_backend_of_a_runtime_is_packaged_as_it_was_measured(small: Effo
     assert "OP_BACKEND_MAP" not in (tmp_path / "out/nnpackage/metadata/config.cfg").read_text()
     assert found.verified.places == dict.fromkeys(range(3), "onert")
     assert set(run_package(tmp_path / "out"))
+
+
+def test_openvinos_own_file_is_placed_with_its_weights(small: Effort, tmp_path: Path) -> None:
+    """One of the older version, which names neither its inputs nor its outputs; a convolution and ReLU."""
+    model = GOLDEN / "small.xml"
+    found = place(Request(model=model, effort=small), tmp_path / "out")
+    check_structure(found)
+    assert found.verified.places == {0: "openvino", 1: "openvino"}
+    x = np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    weights = np.fromfile(model.with_suffix(".bin"), np.float16).reshape(3, 2, 3, 3).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(x[0], (3, 3), axis=(1, 2))
+    expected = np.maximum(np.einsum("chwij,ocij->ohw", windows, weights), 0)[None]
+    outputs = run_package(tmp_path / "out", "--input", f"image={tmp_path / 'x.npy'}")
+    np.testing.assert_allclose(outputs["conv"], expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.usefixtures("on_software_gpu")

@@ -56,7 +56,7 @@ def place(
 ) -> None:
     """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
 
-    MODEL is an .onnx, .tflite, .circle, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
+    MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
     measured whole; where mixing backends can pay, a plan is solved for and measured against them. Several --device are
     placed on side by side. Interrupted? The same command goes on from there.
     """
@@ -185,7 +185,7 @@ def profile(
 ) -> None:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
-    MODEL is an .onnx, .tflite, .circle, .pte or .pt2 file, or an nnpackage folder.
+    MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
     """
     from gnomon.api import place as api
     from gnomon.cli.progress import Show

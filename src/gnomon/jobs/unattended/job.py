@@ -35,7 +35,8 @@ from gnomon.jobs.pareto.search import check_plans
 from gnomon.jobs.unattended.command import Carried, Job, Places, command_of
 from gnomon.jobs.unattended.device import Keep, jobs_in, keep_of
 from gnomon.measure.link import AgentLink
-from gnomon.models.model import Limits, Model
+from gnomon.models.load import files_beside
+from gnomon.models.model import Model
 from gnomon.runtimes.base import Runtime
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.session.model import check_feeds, place_model, read_model
@@ -140,16 +141,8 @@ def _digest(*parts: str) -> str:
 
 def _files(model: Model, path: Path) -> list[tuple[Path, Path]]:
     """Where the files of a model lie beside it, and what they are: it and all that it names."""
-    found = [(Path(path.name or "model"), path)]
-    if model.kind == "onnx":
-        from gnomon.models.onnx.file import parse_onnx
-
-        found += parse_onnx(path, Limits()).external.items()
-    elif model.graph.format == "ncnn":
-        from gnomon.models.ncnn.model import weights_of
-
-        found.append((Path(weights_of(path).name), weights_of(path)))
-    return found
+    beside = {} if model.package else files_beside(path)
+    return [(Path(path.name or "model"), path), *beside.items()]
 
 
 def _settings(config: DeviceConfig, path: Path) -> str:

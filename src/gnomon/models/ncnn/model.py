@@ -17,7 +17,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError, UsageError
 from gnomon.formats.ncnn_param import ARRAY, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param, write_ncnn_param
-from gnomon.models.model import Limits, Model, add_to_digest, read_text, unique_names
+from gnomon.models.model import Limits, Model, add_to_digest, read_text, unique_names, weights_of
 
 Shape = tuple[int, ...] | None
 Known = tuple[int, ...]
@@ -309,11 +309,6 @@ def load_ncnn(path: Path, limits: Limits | None = None) -> Model:
     size = len(text.encode()) + add_to_digest(digest, weights_of(path), limits.max_bytes)
     graph = ncnn_graph(param, name=path.stem, digest=digest.hexdigest())
     return Model(path=path, graph=graph, kind="ncnn", package=None, size_bytes=size)
-
-
-def weights_of(path: Path) -> Path:
-    """The file of weights that belongs to a ``.param`` file: of the same name, ending in ``.bin``."""
-    return path.with_suffix(".bin")
 
 
 def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:

@@ -382,5 +382,5 @@ def _refuse_known(path: Path, head: bytes) -> None:
 def _unknown(path: Path, why: str) -> NoReturn:
     raise ModelError(
         f"{path} is not a model that gnomon reads: {why}",
-        hint="give an ONNX, TFLite or Circle file, or an nnpackage folder",
+        hint="give a file of ONNX, TFLite, Circle, OpenVINO (.xml), ncnn (.param) or PyTorch (.pt2), or an nnpackage",
     )

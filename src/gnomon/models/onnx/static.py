@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, PackageError, UsageError
-from gnomon.models.model import Limits, Model, all_known, changed, model_errors, unique_names, with_shapes
+from gnomon.models.model import Limits, Model, all_known, changed, link_file, model_errors, unique_names, with_shapes
 from gnomon.models.onnx.file import OnnxFile, ParsedOnnx, parse_onnx, read_onnx
 from gnomon.models.onnx.graph import load_onnx
 
@@ -72,22 +71,8 @@ def named_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
 def _written(read: ParsedOnnx, proto: onnx.ModelProto, target: Path) -> Path:
     target.write_bytes(proto.SerializeToString())
     for name, file in read.external.items():
-        _link(file, target.parent / name)
+        link_file(file, target.parent / name)
     return target
-
-
-def linked_onnx(source: Path, folder: Path) -> Path | None:
-    """An ONNX file and the files that hold its weights, alone in a folder; None where it holds them itself.
-
-    Nothing is copied where the file system can link.
-    """
-    external = parse_onnx(source, Limits()).external
-    if not external:
-        return None
-    _link(source, folder / source.name)
-    for name, file in external.items():
-        _link(file, folder / name)
-    return folder / source.name
 
 
 def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
@@ -133,20 +118,6 @@ def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Pat
         except OSError as error:
             raise PackageError(f"{target} cannot be written: {error.strerror}", hint="Make room there.") from error
     return count
-
-
-def _link(file: Path, beside: Path) -> None:
-    """Puts a file of weights beside a copy, without copying it where the file system can."""
-    beside.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(file.resolve(), beside)  # of a symbolic link another name would lead nowhere from there
-    except FileExistsError:
-        raise ModelError(
-            f"{file} names itself as its external data, so it cannot be copied with changes",
-            hint="save it again with onnx.save_model, the weights inside or in another file",
-        ) from None
-    except OSError:  # on another file system
-        shutil.copyfile(file, beside)
 
 
 def _check(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:

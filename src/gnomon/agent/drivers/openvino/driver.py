@@ -274,7 +274,18 @@ def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     model = core.read_model(path)
     if path.endswith(".tflite"):
         _name_by_tensors(model)
+    if path.endswith(".xml"):
+        _name_open_ends(model)
     return _with_shapes(model, shapes)
+
+
+def _name_open_ends(model: Any) -> None:
+    """Name inputs and outputs to which a file of OpenVINO's gives no name after the operations that they come from."""
+    for port in (*model.inputs, *(result.input_value(0) for result in model.get_results())):
+        writer = port.get_node()
+        if not port.get_names():
+            several = f".{port.get_index()}" if writer.get_output_size() > 1 else ""
+            port.get_tensor().set_names({writer.get_friendly_name() + several})
 
 
 def _name_by_tensors(model: Any) -> None:

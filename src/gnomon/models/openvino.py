@@ -1,0 +1,300 @@
+"""OpenVINO's models (IR): the graph of an ``.xml`` file, with its weights in the ``.bin`` file beside it.
+
+The format is https://docs.openvino.ai/2025/documentation/openvino-ir-format.html, versions 10 and 11. What follows from
+constants alone is constant, too: weights are kept in fewer bits and converted, which OpenVINO does when it compiles.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+from xml.parsers import expat
+
+from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.errors import ModelError
+from gnomon.models.model import Limits, Model, add_to_digest, read_regular, unique_names, weights_of
+
+_MOST_LETTERS = 256 << 20
+_MOST_LAYERS = 1 << 20
+_MOST_RANK = 64
+_MOST_DEPTH = 100
+_VERSIONS = ("10", "11")
+_TYPES = {
+    "f64": ("float64", 64),
+    "f32": ("float32", 32),
+    "f16": ("float16", 16),
+    "bf16": ("bfloat16", 16),
+    "i64": ("int64", 64),
+    "i32": ("int32", 32),
+    "i16": ("int16", 16),
+    "i8": ("int8", 8),
+    "i4": ("int4", 4),
+    "u64": ("uint64", 64),
+    "u32": ("uint32", 32),
+    "u16": ("uint16", 16),
+    "u8": ("uint8", 8),
+    "u4": ("uint4", 4),
+    "u2": ("uint2", 2),
+    "boolean": ("bool", 8),
+    "bool": ("bool", 8),
+    "string": ("string", 0),
+}
+"""By OpenVINO's name of a type, that of numpy or ml_dtypes, and the bits of an element."""
+_NEVER_CONSTANT = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
+_WITH_BODIES = frozenset({"If", "Loop", "TensorIterator"})
+_NO_OPERATORS = frozenset({"Parameter", "Const", "Result"})
+_LAYER = ("net", "layers", "layer")
+_HINT = "Write it again: openvino.save_model(model, 'model.xml')."
+
+
+def load_openvino(path: Path, limits: Limits | None = None) -> Model:
+    """Reads an ``.xml`` file, and checks that its ``.bin`` is there where it has constants. Raises ModelError.
+
+    The digest is over both files, as weights count for what a model computes.
+    """
+    limits = limits or Limits()
+    text = read_regular(path, min(limits.max_bytes, _MOST_LETTERS))
+    net = _parsed(text)
+    digest, size, weights = hashlib.sha256(text), len(text), weights_of(path)
+    if weights.exists() or any(layer.type == "Const" for layer in net.layers.values()):
+        size += add_to_digest(digest, weights, limits.max_bytes)
+    graph = _graph(net, path.stem, digest.hexdigest())
+    return Model(path=path, graph=graph, kind="openvino", package=None, size_bytes=size)
+
+
+@dataclass(kw_only=True)
+class _Port:
+    precision: str
+    names: tuple[str, ...]
+    dims: list[int] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class _Layer:
+    """A layer: its attributes, its input ports in order, and what its output ports say; `sources` are what it reads."""
+
+    name: str
+    type: str
+    data: Mapping[str, str] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    outputs: dict[str, _Port] = field(default_factory=dict)
+    sources: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def read(self) -> list[tuple[str, str]]:
+        """The layers and ports that it reads, in the order of its inputs."""
+        return [self.sources[port] for port in self.inputs if port in self.sources]
+
+
+class _Net:
+    """The layers of a file by their ids, without those in the bodies of others; fed by the parser."""
+
+    def __init__(self) -> None:
+        self.layers: dict[str, _Layer] = {}
+        self.path: list[str] = []
+        self.layer: _Layer | None = None
+        self.port: _Port | None = None
+        self.text = ""
+
+    def start(self, tag: str, told: Mapping[str, str]) -> None:
+        self.path.append(tag)
+        place, self.text = tuple(self.path), ""
+        if len(place) > _MOST_DEPTH:
+            _broken(f"it is nested deeper than {_MOST_DEPTH} levels")
+        if len(place) == 1:
+            _check_net(tag, told)
+        elif place == _LAYER:
+            self._start_layer(told)
+        elif place == ("net", "edges", "edge"):
+            self._join(told)
+        elif self.layer is not None and place[:3] == _LAYER:
+            if place[3:] == ("data",):
+                self.layer.data = dict(told)
+            elif place[3:] == ("input", "port"):
+                self.layer.inputs.append(_given(told, "id"))
+            elif place[3:] == ("output", "port"):
+                self.port = _Port(precision=told.get("precision", ""), names=_names(told.get("names", "")))
+                self.layer.outputs[_given(told, "id")] = self.port
+
+    def end(self, tag: str) -> None:
+        place = tuple(self.path)
+        if place == (*_LAYER, "output", "port", "dim") and self.port is not None:
+            if len(self.port.dims) == _MOST_RANK:
+                _broken(f"a tensor has more than {_MOST_RANK} dimensions")
+            self.port.dims.append(_dimension(self.text))
+        elif place == (*_LAYER, "output", "port"):
+            self.port = None
+        elif place == _LAYER:
+            self.layer = None
+        self.path.pop()
+
+    def letters(self, text: str) -> None:
+        if len(self.text) < _MOST_DEPTH:
+            self.text += text
+
+    def _start_layer(self, told: Mapping[str, str]) -> None:
+        key = _given(told, "id")
+        if key in self.layers:
+            _broken(f"two layers have the id {key!r}")
+        if len(self.layers) == _MOST_LAYERS:
+            _broken("it has more layers than any model")
+        self.layer = self.layers[key] = _Layer(name=_given(told, "name"), type=_given(told, "type"))
+
+    def _join(self, told: Mapping[str, str]) -> None:
+        writer, reader = (self.layers.get(_given(told, key)) for key in ("from-layer", "to-layer"))
+        if writer is None or reader is None:
+            _broken("an edge is of a layer that is not there")
+        source, target = _given(told, "from-port"), _given(told, "to-port")
+        if source not in writer.outputs or target not in reader.inputs or target in reader.sources:
+            _broken(f"an edge from {writer.name!r} to {reader.name!r} is of a port that is not there, or read twice")
+        reader.sources[target] = (_given(told, "from-layer"), source)
+
+
+def _parsed(text: bytes) -> _Net:
+    """The layers of a file, in an order in which each comes after what it reads."""
+    net = _Net()
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = net.start, net.end
+    parser.CharacterDataHandler = net.letters
+    # Entities may stand for each other a billion times over, or for files: no model declares any.
+    parser.StartDoctypeDeclHandler = lambda *_: _broken("it declares a document type")
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        raise ModelError(f"the XML file is broken: {error}", hint=_HINT) from error
+    before = {key: [source for source, _ in layer.read] for key, layer in net.layers.items()}
+    if not _in_order(before):
+        try:
+            order = list(graphlib.TopologicalSorter(before).static_order())
+        except graphlib.CycleError:
+            _broken("its layers read each other in a circle")
+        net.layers = {key: net.layers[key] for key in order}
+    return net
+
+
+def _in_order(before: Mapping[str, Iterable[str]]) -> bool:
+    seen: set[str] = set()
+    for key, read in before.items():
+        if not seen.issuperset(read):
+            return False
+        seen.add(key)
+    return True
+
+
+def _graph(net: _Net, name: str, digest: str) -> Graph:
+    tensors: list[Tensor] = []
+    places: dict[tuple[str, str], int] = {}
+    kept: list[tuple[_Layer, tuple[int, ...], tuple[int, ...]]] = []
+    inputs: list[int] = []
+    outputs: list[int] = []
+    for key, layer in net.layers.items():
+        read = tuple(places[source] for source in layer.read)
+        constant = layer.type not in _NEVER_CONSTANT and all(tensors[place].constant for place in read)
+        constant = constant and (bool(read) or layer.type == "Const")
+        made = []
+        for number, (port, told) in enumerate(layer.outputs.items()):
+            places[key, port] = len(tensors)
+            made.append(len(tensors))
+            label = told.names[0] if told.names else layer.name + (f".{number}" if len(layer.outputs) > 1 else "")
+            unranked = layer.data.get("shape") == "..." or any(tensors[place].shape is None for place in read)
+            tensors.append(_tensor(label, layer, told, unranked=unranked, constant=constant))
+        if layer.type == "Parameter":
+            inputs += made
+        elif layer.type == "Result":
+            outputs += read
+        if layer.type not in _NO_OPERATORS and not constant:
+            kept.append((layer, read, tuple(made)))
+    if not outputs:
+        _broken("it has no outputs")
+    labels = unique_names([layer.name for layer, _, _ in kept], [layer.type for layer, _, _ in kept])
+    return Graph(
+        name=name,
+        format="openvino",
+        digest=digest,
+        tensors=tuple(tensors),
+        operators=tuple(
+            Operator(
+                index=index,
+                name=label,
+                type=layer.type,
+                inputs=read,
+                outputs=made,
+                macs=_macs(layer, [tensors[t] for t in read], [tensors[t] for t in made]),
+            )
+            for index, (label, (layer, read, made)) in enumerate(zip(labels, kept, strict=True))
+        ),
+        inputs=tuple(inputs),
+        outputs=tuple(dict.fromkeys(outputs)),
+    )
+
+
+def _tensor(name: str, layer: _Layer, port: _Port, *, unranked: bool, constant: bool) -> Tensor:
+    told = port.precision or layer.data.get("element_type", "")
+    dtype, bits = _TYPES.get(re.sub("^fp", "f", told.lower()), (told.lower() or "unknown", 0))
+    # A tensor of any rank has no dimensions in its port, just as a scalar: only what it comes from tells.
+    shape = None if unranked and not port.dims else tuple(port.dims)
+    size = None if shape is None or -1 in shape or not bits else (math.prod(shape) * bits + 7) // 8
+    if size is not None and size > 1 << 62:
+        _broken("a tensor is larger than any memory")
+    return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=size, constant=constant)
+
+
+def _macs(layer: _Layer, read: Sequence[Tensor], made: Sequence[Tensor]) -> int | None:
+    """Multiply-accumulates, by the shapes of an operation's first two inputs and of its result."""
+    if layer.type in _WITH_BODIES:
+        return None
+    skipped = _WEIGHTS.get(layer.type)
+    if skipped is None and layer.type != "MatMul":
+        return 0
+    shapes = [tensor.shape for tensor in (*read[:2], *made[:1])]
+    if len(shapes) < 3 or any(shape is None or -1 in shape for shape in shapes):
+        return None
+    first, second, result = (shape or () for shape in shapes)
+    if skipped is not None:
+        return math.prod(first if "Backprop" in layer.type else result) * math.prod(second[skipped:])
+    turned = layer.data.get("transpose_a", "").lower() in {"true", "1"} and len(first) > 1
+    return math.prod(result) * (first[-2 if turned else -1] if first else 1)
+
+
+_WEIGHTS = {
+    "Convolution": 1,
+    "ConvolutionBackpropData": 1,
+    "GroupConvolution": 2,
+    "GroupConvolutionBackpropData": 2,
+}
+"""How many axes of a convolution's weights come before those that are summed up, or written, for each number."""
+
+
+def _check_net(tag: str, told: Mapping[str, str]) -> None:
+    if tag != "net":
+        raise ModelError(f"the XML file is of <{tag:.50}>, where OpenVINO's models are of <net>", hint=_HINT)
+    if told.get("version") not in _VERSIONS:
+        raise ModelError(
+            f"the model is of version {told.get('version', 'none')!r:.20} of OpenVINO's format, which has no reader",
+            hint=f"gnomon reads versions {' and '.join(_VERSIONS)}. {_HINT}",
+        )
+
+
+def _names(told: str) -> tuple[str, ...]:
+    """Names of a tensor, between commas; a comma in one has a backslash before it."""
+    return tuple(name.replace("\\,", ",") for name in re.split(r"(?<!\\),", told) if name)
+
+
+def _dimension(text: str) -> int:
+    if not re.fullmatch(r"-1|[0-9]{1,18}", text.strip()):
+        _broken("a dimension is no number")
+    return int(text)
+
+
+def _given(told: Mapping[str, str], key: str) -> str:
+    return told[key] if key in told else _broken(f"a part of it has no {key}")
+
+
+def _broken(why: str) -> NoReturn:
+    raise ModelError(f"the OpenVINO model is broken: {why}", hint=_HINT)

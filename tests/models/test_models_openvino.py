@@ -1,0 +1,245 @@
+"""OpenVINO's files as graphs: held against what OpenVINO itself reads, and against files that are broken."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.agent.drivers.openvino import driver
+from gnomon.core.graph import Graph
+from gnomon.errors import ModelError, UsageError
+from gnomon.models.load import copy_model, files_beside, load, plausible_feeds
+from gnomon.session.model import place_model, read_model
+from gnomon.session.model_session import own_tolerance
+from gnomon.session.request import Request
+
+GOLDEN = Path(__file__).parent / "golden" / "small.xml"
+TEXT = GOLDEN.read_text(encoding="utf-8")
+
+
+def written(folder: Path, text: str = TEXT) -> Path:
+    """The golden file, or a changed one, with its weights beside it."""
+    (folder / "m.xml").write_text(text, encoding="utf-8")
+    shutil.copyfile(GOLDEN.with_suffix(".bin"), folder / "m.bin")
+    return folder / "m.xml"
+
+
+def names(graph: Graph, tensors: Sequence[int]) -> list[str]:
+    return [graph.tensors[t].name for t in tensors]
+
+
+def test_a_file_of_the_older_version() -> None:
+    model = load(GOLDEN)
+    graph = model.graph
+    assert (model.kind, graph.format, graph.name) == ("openvino", "openvino", "small")
+    assert model.size_bytes == len(TEXT.encode()) + 108
+    # Weights in half precision and their conversion are constants; the second operator of a name gets another.
+    assert [(op.index, op.name, op.type) for op in graph.operators] == [
+        (0, "conv", "Convolution"),
+        (1, "ReLU_1", "ReLU"),
+    ]
+    assert (names(graph, graph.inputs), names(graph, graph.outputs)) == (["image"], ["conv"])
+    assert graph.macs == 1 * 3 * 2 * 2 * 2 * 3 * 3
+    weights = graph.tensors[graph.operators[0].inputs[1]]
+    assert (weights.shape, weights.dtype, weights.size_bytes, weights.constant) == ((3, 2, 3, 3), "float32", 216, True)
+    assert [(e.producer, e.consumer) for e in graph.edges()] == [(0, 1)]
+
+
+def test_the_digest_is_of_the_weights_too(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    before = load(path).graph.digest
+    (tmp_path / "m.bin").write_bytes(bytes([1] * 108))
+    assert load(path).graph.digest != before
+    (tmp_path / "m.bin").unlink()
+    with pytest.raises(ModelError, match=r"m\.bin does not exist"):
+        load(path)
+
+
+def test_layers_in_another_order_are_brought_into_that_of_execution(tmp_path: Path) -> None:
+    layers = re.findall(r"<layer .*?</layer>", TEXT, flags=re.DOTALL)
+    turned = TEXT
+    for place, layer in enumerate(layers):
+        turned = turned.replace(layer, f"@{place}@")
+    for place, layer in enumerate(reversed(layers)):
+        turned = turned.replace(f"@{place}@", layer)
+    assert turned != TEXT
+    graph = load(written(tmp_path, turned)).graph
+    assert [op.type for op in graph.operators] == ["Convolution", "ReLU"]
+
+
+def test_layers_in_the_bodies_of_others_are_theirs(tmp_path: Path) -> None:
+    body = f"<body>{TEXT[TEXT.index('<layers>') : TEXT.index('<meta_data>')]}</body>"
+    held = TEXT.replace('type="ReLU" version="opset1">', f'type="Loop" version="opset5">{body}')
+    graph = load(written(tmp_path, held)).graph
+    assert [op.type for op in graph.operators] == ["Convolution", "Loop"]
+    assert graph.macs is None, "what a loop computes is not known"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("<?xml", "<?xml?><!DOCTYPE net [<!ENTITY a 'aaaa'>]><?xml", "broken"),
+        ("<net ", "<!DOCTYPE net [<!ENTITY a 'aaaa'>]><net ", "document type"),
+        ("</net>", "", "XML file is broken"),
+        ('version="10"', 'version="7"', "version '7'"),
+        ("</net>", "</graph>", "XML file is broken"),
+        ('to-layer="3"', 'to-layer="30"', "layer that is not there"),
+        ('from-port="2"', 'from-port="3"', "port that is not there"),
+        ('to-layer="3" to-port="1"', 'to-layer="3" to-port="0"', "read twice"),
+        ('from-layer="0" from-port="0" to-layer="3"', 'from-layer="4" from-port="1" to-layer="3"', "in a circle"),
+        ('id="7"', 'id="0"', "two layers have the id '0'"),
+        ('id="7" name="weights"', 'id="7"', "has no name"),
+        ("<dim>4</dim>", "<dim>four</dim>", "no number"),
+        ("<dim>4</dim>", "<dim>4</dim>" * 70, "more than 64 dimensions"),
+        ("<dim>4</dim>", "<dim>999999999999999999</dim>", "larger than any memory"),
+        ('type="Result"', 'type="ReLU"', "no outputs"),
+        ("<meta_data>", "<meta_data>" + "<a>" * 200, "nested deeper"),
+    ],
+)
+def test_what_is_broken_is_told(tmp_path: Path, old: str, new: str, match: str) -> None:
+    with pytest.raises(ModelError, match=match) as told:
+        load(written(tmp_path, TEXT.replace(old, new)))
+    assert told.value.hint
+
+
+def test_other_xml_is_told_by_its_root(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="the XML file is of <svg>"):
+        load(written(tmp_path, '<?xml version="1.0"?><svg/>'))
+
+
+PIECES = sorted({*re.findall(r'"[^"]*"', TEXT), *re.findall(r"</?\w+", TEXT), *re.findall(r"\d+", TEXT)})
+
+
+@given(st.sampled_from(PIECES), st.sampled_from([*PIECES, "", "-1", "0", '"', "<", "é", "\0"]), st.integers(0, 3))
+def test_no_change_of_a_file_leads_to_another_error(
+    tmp_path_factory: pytest.TempPathFactory, old: str, new: str, turns: int
+) -> None:
+    places = [found.start() for found in re.finditer(re.escape(old), TEXT)]
+    at = places[turns % len(places)]
+    path = written(tmp_path_factory.mktemp("m"), TEXT[:at] + new + TEXT[at + len(old) :])
+    try:
+        graph = load(path).graph
+    except ModelError as error:
+        assert error.hint
+        return
+    assert [op.index for op in graph.operators] == list(range(len(graph.operators)))
+    made = [t for op in graph.operators for t in op.outputs]
+    assert len(made) == len(set(made))
+
+
+def test_the_weights_go_where_the_file_goes(tmp_path: Path) -> None:
+    path, there = written(tmp_path), tmp_path / "there"
+    there.mkdir()
+    assert files_beside(path) == {Path("m.bin"): tmp_path / "m.bin"}
+    copy_model(path, there / "m.xml")
+    assert load(there / "m.xml").graph == load(path).graph
+    sent: list[dict[str, bytes]] = []
+
+    def push(source: Path, name: str) -> str:
+        sent.append({file.name: file.read_bytes() for file in source.iterdir()})
+        return f"/there/{name}"
+
+    placed = place_model(load(path), path, push)
+    assert placed.path == "/there/model/m.xml"
+    assert [sorted(found) for found in sent] == [["m.bin", "m.xml"]]
+
+
+def read(path: Path, **shapes: tuple[int, ...]) -> Graph:
+    with ExitStack() as stack:
+        return read_model(Request(model=path, shapes=shapes), stack).model.graph
+
+
+def test_open_shapes_are_fixed_by_what_is_fed(tmp_path: Path) -> None:
+    open_batch = TEXT.replace("<dim>1</dim>", "<dim>-1</dim>").replace('shape="1, ', 'shape="?, ')
+    path = written(tmp_path, open_batch)
+    assert load(path).graph.macs is None
+    for given_shapes, expected in (({}, (1, 2, 4, 4)), ({"image": (5, 2, 4, 4)}, (5, 2, 4, 4))):
+        graph = read(path, **given_shapes)
+        assert graph.tensors[graph.inputs[0]].shape == expected
+    with pytest.raises(UsageError, match="contradicts"):
+        read(path, image=(1, 3, 4, 4))
+    with pytest.raises(UsageError, match="contradicts"):
+        read(written(tmp_path), image=(2, 2, 4, 4))
+
+
+@pytest.fixture(scope="module")
+def ov() -> Any:
+    """OpenVINO without its telemetry, as the agent imports it."""
+    if importlib.util.find_spec("openvino") is None:
+        pytest.skip("openvino is not installed")
+    return driver._openvino()
+
+
+def saved(ov: Any, folder: Path, results: Sequence[Any], parameters: Sequence[Any]) -> tuple[Graph, Any]:
+    """A model as gnomon and as OpenVINO read it from its file."""
+    path = folder / "m.xml"
+    ends = [ov.opset13.result(result) for result in results]
+    ov.save_model(ov.Model(ends, list(parameters), "m"), path)
+    return load(path).graph, ov.Core().read_model(path)
+
+
+def test_ends_are_named_shaped_and_typed_as_openvino_does(ov: Any, tmp_path: Path) -> None:
+    op = ov.opset13
+    x = op.parameter([-1, 3, 8, 8], np.float32, name="x")
+    x.output(0).set_names({"a,b"})
+    any_rank = op.parameter(ov.PartialShape.dynamic(), ov.Type.i64, name="any")
+    flag = op.parameter([], ov.Type.boolean, name="flag")
+    split = op.split(op.relu(x, name="relu"), op.constant(np.int64(2)), 2, name="split")
+    graph, model = saved(
+        ov,
+        tmp_path,
+        [split.output(1), split.output(0), op.non_zero(any_rank), op.logical_not(flag)],
+        [x, any_rank, flag],
+    )
+    for ends, ports in ((graph.inputs, model.inputs), (graph.outputs, model.outputs)):
+        told = [graph.tensors[t] for t in ends]
+        assert [tensor.name in port.get_names() for tensor, port in zip(told, ports, strict=True)] == [True] * len(told)
+        for tensor, port in zip(told, ports, strict=True):
+            shape = port.get_partial_shape()
+            known = None if shape.rank.is_dynamic else tuple(-1 if d.is_dynamic else d.get_length() for d in shape)
+            assert (tensor.shape, tensor.dtype) == (known, np.dtype(port.get_element_type().to_dtype()).name)
+    assert {t.name: t.shape for t in graph.tensors}["a,b"] == (-1, 3, 8, 8)
+
+
+def test_multiply_accumulates_are_those_of_the_shapes(ov: Any, tmp_path: Path) -> None:
+    op, ones, pads = ov.opset13, [1, 1], [0, 0]
+    x = op.parameter([2, 4, 6, 6], np.float32, name="x")
+
+    def weights(*shape: int) -> Any:
+        return op.constant(np.zeros(shape, np.float32))
+
+    plain = op.convolution(x, weights(8, 4, 3, 3), ones, pads, pads, ones, name="plain")
+    grouped = op.group_convolution(x, weights(2, 3, 2, 3, 3), ones, pads, pads, ones, name="grouped")
+    back = op.convolution_backprop_data(x, weights(4, 5, 3, 3), ones, name="back")
+    turned = op.matmul(x, weights(4, 6, 7), True, False, name="turned")
+    graph, _ = saved(ov, tmp_path, [plain, grouped, back, turned], [x])
+    assert {op.name: op.macs for op in graph.operators} == {
+        "plain": 2 * 8 * 4 * 4 * 4 * 9,
+        "grouped": 2 * 6 * 4 * 4 * 2 * 9,
+        "back": 2 * 4 * 6 * 6 * 5 * 9,
+        "turned": 2 * 4 * 6 * 7 * 6,
+    }
+
+
+def test_rows_of_tables_and_rounded_tensors(ov: Any, tmp_path: Path) -> None:
+    """As language models are exported: numbers of words, converted, look rows up in a table of half precision."""
+    op = ov.opset13
+    ids = op.parameter([1, 5], np.int64, name="ids")
+    table = op.convert(op.constant(np.zeros((30, 4), np.float16)), "f32")
+    rows = op.gather(table, op.convert(ids, "i32"), op.constant(np.int64(0)))
+    graph, _ = saved(ov, tmp_path, [rows], [ids])
+    assert plausible_feeds(load(tmp_path / "m.xml")) == {"ids": {"least": 0, "most": 29}}
+    assert own_tolerance(graph) < 0.01
+    ends = [op.constant(np.float32(end)) for end in (-1, 1, -1, 1)]
+    graph, _ = saved(ov, tmp_path, [op.fake_quantize(rows, *ends, 256)], [ids])
+    assert own_tolerance(graph) > 0.01, "kernels compute in eight bits"
