@@ -99,7 +99,7 @@ def test_layers_in_the_bodies_of_others_are_theirs(tmp_path: Path) -> None:
         ('from-layer="0" from-port="0" to-layer="3"', 'from-layer="4" from-port="1" to-layer="3"', "in a circle"),
         ('id="7"', 'id="0"', "two layers have the id '0'"),
         ('id="7" name="weights"', 'id="7"', "has no name"),
-        ("<dim>4</dim>", "<dim>four</dim>", "no number"),
+        ("<dim>4</dim>", "<dim>four</dim>", "not a number"),
         ("<dim>4</dim>", "<dim>4</dim>" * 70, "more than 64 dimensions"),
         ("<dim>4</dim>", "<dim>999999999999999999</dim>", "larger than any memory"),
         ('type="Result"', 'type="ReLU"', "no outputs"),

@@ -95,6 +95,7 @@ def link() -> bytes:
         (archive({"net.tflite": b"x"}), "no metadata/MANIFEST"),
         (archive({"a/metadata/MANIFEST": b"{}", "b/x": b""}), "no metadata/MANIFEST"),
         (b"7767517\n1 1\n", "an ncnn model"),
+        (b"<?xml version=", "an OpenVINO model"),
     ],
 )
 def test_what_is_refused(content: bytes, told: str, tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ def _names(told: str) -> tuple[str, ...]:
 
 def _dimension(text: str) -> int:
     if not re.fullmatch(r"-1|[0-9]{1,18}", text.strip()):
-        _broken("a dimension is no number")
+        _broken("a dimension is not a number")
     return int(text)
 
 
