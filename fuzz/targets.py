@@ -93,7 +93,7 @@ from gnomon.jobs.table.exchange import _read as read_any_table
 from gnomon.jobs.table.folder import read_table
 from gnomon.jobs.unattended.command import job_of
 from gnomon.measure.link import event_of
-from gnomon.models.load import load
+from gnomon.models.load import load, plausible_feeds
 from gnomon.models.model import Limits
 from gnomon.models.ncnn.convert import _batch_axes
 from gnomon.models.onnx import graph as onnx_graph
@@ -217,9 +217,9 @@ def _inferred(path: Path) -> object:
     return load(path, Limits(max_bytes=_MOST_BYTES, max_memory_bytes=1 << 30, max_infer_s=8))
 
 
-def _ncnn(path: Path) -> object:
+def _with_weights(path: Path) -> object:
     path.with_suffix(".bin").write_bytes(bytes(64))
-    return load(path)
+    return plausible_feeds(load(path))
 
 
 def _exported(data: bytes) -> object:
@@ -747,7 +747,8 @@ TARGETS: dict[str, Target] = _all(
         read=back(text(parse_ncnn_param), write_ncnn_param),
         lines=True,
     ),
-    Target(name="ncnn model", seeds=good.texts(_NCNN, _OTHER_NCNN), read=file("m.param", _ncnn)),
+    Target(name="ncnn model", seeds=good.texts(_NCNN, _OTHER_NCNN), read=file("m.param", _with_weights)),
+    Target(name="OpenVINO model", seeds=good.models("small.xml", "look-up.xml"), read=file("m.xml", _with_weights)),
     Target(name="manifest", seeds=good.texts(_MANIFEST), read=text(parse_manifest), lines=True),
     Target(name="nnpackage", seeds=good.texts(_MANIFEST), read=within(_package, "metadata/MANIFEST", load)),
     Target(name="nnpackage config", seeds=good.texts(_CONFIG), read=within(_package, "metadata/config.cfg", load)),

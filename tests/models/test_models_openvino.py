@@ -231,15 +231,92 @@ def test_multiply_accumulates_are_those_of_the_shapes(ov: Any, tmp_path: Path) -
     }
 
 
-def test_rows_of_tables_and_rounded_tensors(ov: Any, tmp_path: Path) -> None:
-    """As language models are exported: numbers of words, converted, look rows up in a table of half precision."""
+def test_what_is_rounded_may_be_off_by_steps_of_eight_bits(ov: Any, tmp_path: Path) -> None:
     op = ov.opset13
-    ids = op.parameter([1, 5], np.int64, name="ids")
-    table = op.convert(op.constant(np.zeros((30, 4), np.float16)), "f32")
-    rows = op.gather(table, op.convert(ids, "i32"), op.constant(np.int64(0)))
-    graph, _ = saved(ov, tmp_path, [rows], [ids])
-    assert plausible_feeds(load(tmp_path / "m.xml")) == {"ids": {"least": 0, "most": 29}}
+    x = op.parameter([1, 5], np.float32, name="x")
+    graph, _ = saved(ov, tmp_path, [op.relu(x)], [x])
     assert own_tolerance(graph) < 0.01
     ends = [op.constant(np.float32(end)) for end in (-1, 1, -1, 1)]
-    graph, _ = saved(ov, tmp_path, [op.fake_quantize(rows, *ends, 256)], [ids])
+    graph, _ = saved(ov, tmp_path, [op.fake_quantize(x, *ends, 256)], [x])
     assert own_tolerance(graph) > 0.01, "kernels compute in eight bits"
+
+
+def test_an_assignment_of_a_constant_is_an_operator(ov: Any, tmp_path: Path) -> None:
+    op = ov.opset6
+    x = op.parameter([1, 2], np.float32, name="x")
+    start = op.constant(np.zeros((1, 2), np.float32))
+    kept = op.assign(op.relu(op.constant(np.ones((1, 2), np.float32))), "state")
+    end = op.result(op.add(x, op.read_value(start, "state")))
+    ov.save_model(ov.Model(results=[end], sinks=[kept], parameters=[x], name="m"), tmp_path / "m.xml")
+    assert sorted(op.type for op in load(tmp_path / "m.xml").graph.operators) == ["Add", "Assign", "ReadValue"]
+
+
+WORDS = {
+    **{f"{short}{bits}": f"{word}{bits}" for short, word in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "bf16": "bfloat16",
+    "boolean": "bool",
+}
+"""Types by OpenVINO's names, and by numpy's."""
+
+
+def test_ends_of_the_older_version_have_the_types_that_openvino_gives_them(ov: Any, tmp_path: Path) -> None:
+    start = TEXT.index('<layer id="7"')
+    image, relu = TEXT[:start], TEXT[TEXT.index('<layer id="4"') : TEXT.index("</layers>")]
+    relu = relu.replace("<dim>2</dim>", "<dim>4</dim>").replace("<dim>3</dim>", "<dim>2</dim>")
+    edges = "</layers><edges>" + "".join(
+        f'<edge from-layer="{a}" from-port="{p}" to-layer="{b}" to-port="0"/>' for a, p, b in ((0, 0, 4), (4, 1, 5))
+    )
+    plain = image + relu.replace("ReLU", "Squeeze") + edges + "</edges></net>"
+    for kind in WORDS:
+        port = "BOOL" if kind == "boolean" else kind.upper().replace("F", "FP").replace("BFP", "BF")
+        text = plain.replace("f32", kind).replace("FP32", port)
+        path = written(tmp_path, text)
+        graph, model = load(path).graph, ov.Core().read_model(path)
+        for ends, ports in ((graph.inputs, model.inputs), (graph.outputs, model.outputs)):
+            told = [WORDS[port.get_element_type().get_type_name()] for port in ports]
+            assert [graph.tensors[t].dtype for t in ends] == told, kind
+
+
+LOOK_UP = GOLDEN.with_name("look-up.xml")
+
+
+def test_what_is_looked_up_lies_along_the_axis(tmp_path: Path) -> None:
+    """As language models are exported: numbers of words, converted, look rows up in a table."""
+    assert plausible_feeds(load(LOOK_UP)) == {"words": {"least": 0, "most": 4}}
+    text = LOOK_UP.read_text(encoding="utf-8")
+    path = tmp_path / "m.xml"
+    for axis, changed, most in ((1, text, 1), (-1, text, 1), (7, text, 0), (0, text.replace("<dim>5", "<dim>-1"), 0)):
+        path.write_text(changed.replace("<dim>-1</dim>5", "<dim>-1</dim>"), encoding="utf-8")
+        path.with_suffix(".bin").write_bytes(bytes(40) + axis.to_bytes(8, "little", signed=True))
+        assert plausible_feeds(load(path)) == {"words": {"least": 0, "most": most}}
+
+
+def test_of_several_names_the_layers_own_is_taken_or_the_shortest() -> None:
+    graph = load(LOOK_UP).graph
+    assert (names(graph, graph.inputs), names(graph, graph.outputs)) == (["words"], ["out"])
+
+
+@pytest.mark.parametrize("start", ["", "\ufeff", "<!-- made by hand -->\n"])
+def test_however_it_begins_it_is_read(tmp_path: Path, start: str) -> None:
+    text = TEXT if not start.startswith("<") else TEXT.partition("?>")[2].lstrip()
+    assert load(written(tmp_path, start + text)).graph.operators
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "utf-7", "no-such"])
+def test_an_encoding_that_has_no_reader_is_told(tmp_path: Path, encoding: str) -> None:
+    with pytest.raises(ModelError, match="XML file is broken"):
+        load(written(tmp_path, TEXT.replace("?>", f' encoding="{encoding}"?>')))
+
+
+def test_weights_that_were_not_fetched_are_told(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.with_suffix(".bin").write_text("version https://git-lfs.github.com/spec/v1\n", encoding="utf-8")
+    with pytest.raises(ModelError, match=r"m\.bin is a pointer of Git LFS"):
+        load(path)
+
+
+def test_a_file_of_ports_alone_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    ports = "".join(f'<port id="{k}"/>' for k in range(1 << 19))
+    with pytest.raises(ModelError, match="more layers, ports or names"):
+        load(written(tmp_path, TEXT.replace("<output>", f"<output>{ports}", 1)))

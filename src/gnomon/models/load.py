@@ -127,6 +127,10 @@ def plausible_feeds(model: Model) -> dict[str, Feed]:
         from gnomon.models.onnx.feeds import onnx_feeds
 
         return onnx_feeds(model)
+    if model.graph.format == "openvino":
+        from gnomon.models.openvino import openvino_feeds
+
+        return openvino_feeds(model)
     return {} if model.graph.format == "ncnn" else _rows_of_tables(model.graph)
 
 
@@ -142,27 +146,20 @@ def steering_inputs(model: Model) -> dict[str, str]:
 _TABLES = {
     "EMBEDDING_LOOKUP": (1, 0),
     "GATHER": (0, 1),
-    "Gather": (0, 1),
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""By types of TFLite's, Circle's, OpenVINO's and PyTorch's operators: the operand that is a table, and the one that
-holds numbers of its rows."""
-
-_CASTS = frozenset({"CAST", "Convert"})
+"""Of operators of TFLite, Circle, PyTorch: the operand that is a table, and the one that holds numbers of its rows."""
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:
     """Numbers of rows within the tables that are looked up; tables are constants, whose first axis has the rows."""
     computed = {tensor for op in graph.operators for tensor in op.outputs}
     found: dict[str, Feed] = {}
-    cast: dict[int, int] = {}
     for op in graph.operators:
-        if op.type in _CASTS and len(op.inputs) == 1:
-            cast[op.outputs[0]] = cast.get(op.inputs[0], op.inputs[0])
         if op.type not in _TABLES or len(op.inputs) < 2:
             continue
-        table, rows = (cast.get(op.inputs[place], op.inputs[place]) for place in _TABLES[op.type])
+        table, rows = (op.inputs[place] for place in _TABLES[op.type])
         shape = graph.tensors[table].shape
         if rows in graph.inputs and table not in computed | {*graph.inputs} and shape and shape[0] > 0:
             found[graph.tensors[rows].name] = {"least": 0, "most": shape[0] - 1}

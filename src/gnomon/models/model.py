@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NCNN_MAGIC = b"7767517"
 """The first bytes of an ncnn ``.param`` file."""
-OPENVINO_STARTS = (b"<?xml", b"<net")
+OPENVINO_STARTS = (b"<?xml", b"<net", b"<!--", b"\xef\xbb\xbf<")
 """The first bytes of OpenVINO's ``.xml`` files, and of no other that is read."""
 ARCHIVE = b"PK\x03\x04"
 """The first bytes of PyTorch's archives: its exported programs, and what it pickled."""
@@ -167,6 +167,15 @@ def changed(path: Path) -> ModelError:
         f"{path} changed meanwhile: what was read of it or measured first is another model than what is there now",
         hint="let its writer finish, and start the same command again",
     )
+
+
+def refuse_pointer(path: Path, head: bytes) -> None:
+    """ModelError where a file that begins like this stands for another that was not fetched."""
+    if head.startswith(b"version https://git-lfs"):
+        raise ModelError(
+            f"{path} is a pointer of Git LFS, which stands for the model and is not it",
+            hint="fetch the model: git lfs pull, in the folder of the repository",
+        )
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:

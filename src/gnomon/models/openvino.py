@@ -11,17 +11,27 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError
-from gnomon.models.model import Limits, Model, add_to_digest, read_regular, unique_names, weights_of
+from gnomon.models.model import (
+    Feed,
+    Limits,
+    Model,
+    add_to_digest,
+    open_regular,
+    read_regular,
+    refuse_pointer,
+    unique_names,
+    weights_of,
+)
 
-_MOST_LETTERS = 256 << 20
-_MOST_LAYERS = 1 << 20
+_MOST_LETTERS = 64 << 20
+_MOST_PARTS = 1 << 19
 _MOST_RANK = 64
 _MOST_DEPTH = 100
 _VERSIONS = ("10", "11")
@@ -46,7 +56,7 @@ _TYPES = {
     "string": ("string", 0),
 }
 """By OpenVINO's name of a type, that of numpy or ml_dtypes, and the bits of an element."""
-_NEVER_CONSTANT = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
+_NEVER_CONSTANT = frozenset({"Parameter", "ReadValue", "Assign", "RandomUniform", "Multinomial"})
 _WITH_BODIES = frozenset({"If", "Loop", "TensorIterator"})
 _NO_OPERATORS = frozenset({"Parameter", "Const", "Result"})
 _LAYER = ("net", "layers", "layer")
@@ -63,9 +73,45 @@ def load_openvino(path: Path, limits: Limits | None = None) -> Model:
     net = _parsed(text)
     digest, size, weights = hashlib.sha256(text), len(text), weights_of(path)
     if weights.exists() or any(layer.type == "Const" for layer in net.layers.values()):
+        with open_regular(weights, limits.max_bytes) as file:
+            refuse_pointer(weights, file.read(64))
         size += add_to_digest(digest, weights, limits.max_bytes)
     graph = _graph(net, path.stem, digest.hexdigest())
     return Model(path=path, graph=graph, kind="openvino", package=None, size_bytes=size)
+
+
+def openvino_feeds(model: Model) -> dict[str, Feed]:
+    """Numbers within the axis that an input looks something up along: rows of a table, or of a state. ModelError.
+
+    Where the length of the axis is not known, as in a state that grows, the first alone is surely there.
+    """
+    net = _parsed(read_regular(model.path, _MOST_LETTERS))
+    found: dict[str, Feed] = {}
+    for layer in net.layers.values():
+        if layer.type != "Gather" or len(layer.read) < 3:
+            continue
+        (table, port), (key, _), (axis, _) = layer.read[:3]
+        while net.layers[key].type == "Convert" and net.layers[key].read:
+            key = net.layers[key].read[0][0]
+        if net.layers[key].type == "Parameter":
+            dims = net.layers[table].outputs[port].dims
+            at = _number(net.layers[axis], weights_of(model.path))
+            length = dims[at] if at is not None and -len(dims) <= at < len(dims) else 1
+            label = _called(net.layers[key], 0, next(iter(net.layers[key].outputs.values())))
+            most = max(0, length - 1)
+            found[label] = {"least": 0, "most": min(most, found.get(label, {"most": most})["most"])}
+    return found
+
+
+def _number(layer: _Layer, weights: Path) -> int | None:
+    """The whole number that a layer is a constant of; None where it is none."""
+    kind, bits = _TYPES.get(layer.data.get("element_type", ""), ("", 0))
+    offset = layer.data.get("offset", "")
+    if layer.type != "Const" or not kind.startswith("int") or bits < 8 or not re.fullmatch("[0-9]{1,18}", offset):
+        return None
+    with open_regular(weights, 1 << 62) as file:
+        file.seek(int(offset))
+        return int.from_bytes(file.read(bits // 8), "little", signed=True)
 
 
 @dataclass(kw_only=True)
@@ -82,7 +128,7 @@ class _Layer:
     name: str
     type: str
     data: Mapping[str, str] = field(default_factory=dict)
-    inputs: list[str] = field(default_factory=list)
+    inputs: dict[str, None] = field(default_factory=dict)
     outputs: dict[str, _Port] = field(default_factory=dict)
     sources: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -96,7 +142,9 @@ class _Net:
     """The layers of a file by their ids, without those in the bodies of others; fed by the parser."""
 
     def __init__(self) -> None:
+        self.version = ""
         self.layers: dict[str, _Layer] = {}
+        self.parts = 0
         self.path: list[str] = []
         self.layer: _Layer | None = None
         self.port: _Port | None = None
@@ -109,6 +157,7 @@ class _Net:
             _broken(f"it is nested deeper than {_MOST_DEPTH} levels")
         if len(place) == 1:
             _check_net(tag, told)
+            self.version = told["version"]
         elif place == _LAYER:
             self._start_layer(told)
         elif place == ("net", "edges", "edge"):
@@ -117,9 +166,12 @@ class _Net:
             if place[3:] == ("data",):
                 self.layer.data = dict(told)
             elif place[3:] == ("input", "port"):
-                self.layer.inputs.append(_given(told, "id"))
+                self.count()
+                self.layer.inputs[_given(told, "id")] = None
             elif place[3:] == ("output", "port"):
-                self.port = _Port(precision=told.get("precision", ""), names=_names(told.get("names", "")))
+                names = told.get("names", "")
+                self.count(1 + names.count(","))
+                self.port = _Port(precision=told.get("precision", ""), names=_names(names))
                 self.layer.outputs[_given(told, "id")] = self.port
 
     def end(self, tag: str) -> None:
@@ -134,6 +186,12 @@ class _Net:
             self.layer = None
         self.path.pop()
 
+    def count(self, parts: int = 1) -> None:
+        """Layers, ports and names: a large file of nothing else would take far more memory than its size."""
+        self.parts += parts
+        if self.parts > _MOST_PARTS:
+            _broken("it has more layers, ports or names than any model")
+
     def letters(self, text: str) -> None:
         if len(self.text) < _MOST_DEPTH:
             self.text += text
@@ -142,8 +200,7 @@ class _Net:
         key = _given(told, "id")
         if key in self.layers:
             _broken(f"two layers have the id {key!r}")
-        if len(self.layers) == _MOST_LAYERS:
-            _broken("it has more layers than any model")
+        self.count()
         self.layer = self.layers[key] = _Layer(name=_given(told, "name"), type=_given(told, "type"))
 
     def _join(self, told: Mapping[str, str]) -> None:
@@ -166,7 +223,7 @@ def _parsed(text: bytes) -> _Net:
     parser.StartDoctypeDeclHandler = lambda *_: _broken("it declares a document type")
     try:
         parser.Parse(text, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the latter of encodings that expat does not know
         raise ModelError(f"the XML file is broken: {error}", hint=_HINT) from error
     before = {key: [source for source, _ in layer.read] for key, layer in net.layers.items()}
     if not _in_order(before):
@@ -197,13 +254,12 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
         read = tuple(places[source] for source in layer.read)
         constant = layer.type not in _NEVER_CONSTANT and all(tensors[place].constant for place in read)
         constant = constant and (bool(read) or layer.type == "Const")
+        unranked = layer.data.get("shape") == "..." or any(tensors[place].shape is None for place in read)
         made = []
         for number, (port, told) in enumerate(layer.outputs.items()):
             places[key, port] = len(tensors)
             made.append(len(tensors))
-            label = told.names[0] if told.names else layer.name + (f".{number}" if len(layer.outputs) > 1 else "")
-            unranked = layer.data.get("shape") == "..." or any(tensors[place].shape is None for place in read)
-            tensors.append(_tensor(label, layer, told, unranked=unranked, constant=constant))
+            tensors.append(_tensor(_called(layer, number, told), layer, told, unranked=unranked, constant=constant))
         if layer.type == "Parameter":
             inputs += made
         elif layer.type == "Result":
@@ -212,6 +268,13 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
             kept.append((layer, read, tuple(made)))
     if not outputs:
         _broken("it has no outputs")
+    if net.version == "10":
+        # OpenVINO gives ends of older files the types that its older interface had.
+        for place in outputs:
+            tensors[place] = _typed(tensors[place], "int32" if tensors[place].dtype in _INT32 else "float32")
+        for place in inputs:
+            if tensors[place].dtype == "float16":
+                tensors[place] = _typed(tensors[place], "float32")
     labels = unique_names([layer.name for layer, _, _ in kept], [layer.type for layer, _, _ in kept])
     return Graph(
         name=name,
@@ -234,6 +297,13 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
     )
 
 
+def _called(layer: _Layer, number: int, port: _Port) -> str:
+    """The name of a tensor. Of several the layer's own is what people know, else the shortest ("input_1:0")."""
+    names = port.names
+    own = layer.name + (f".{number}" if len(layer.outputs) > 1 else "")
+    return own if own in names or not names else min(names, key=lambda name: (len(name), name))
+
+
 def _tensor(name: str, layer: _Layer, port: _Port, *, unranked: bool, constant: bool) -> Tensor:
     told = port.precision or layer.data.get("element_type", "")
     dtype, bits = _TYPES.get(re.sub("^fp", "f", told.lower()), (told.lower() or "unknown", 0))
@@ -243,6 +313,15 @@ def _tensor(name: str, layer: _Layer, port: _Port, *, unranked: bool, constant: 
     if size is not None and size > 1 << 62:
         _broken("a tensor is larger than any memory")
     return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=size, constant=constant)
+
+
+def _typed(tensor: Tensor, dtype: str) -> Tensor:
+    """The tensor in another type, of four bytes an element."""
+    known = tensor.shape is not None and -1 not in tensor.shape
+    return replace(tensor, dtype=dtype, size_bytes=4 * math.prod(tensor.shape or ()) if known else None)
+
+
+_INT32 = frozenset({"int64", "uint64", "int32", "uint32"})
 
 
 def _macs(layer: _Layer, read: Sequence[Tensor], made: Sequence[Tensor]) -> int | None:

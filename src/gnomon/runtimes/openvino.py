@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.resources
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,8 @@ class OpenVino(WholeModelRuntime):
         What any of them computes in one kernel is placed as one, and what OpenVINO folded away with what it read.
         """
         if "backends" not in configuration.options:
-            return super().support(ask, model, configuration)
+            told_shapes = {**configuration.options, "shapes": _told_shapes(model)}
+            return super().support(ask, model, replace(configuration, options=told_shapes))
         answers = ask({backend: self._trial(model, configuration, backend) for backend in configuration.backends})
         failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
         told = {backend: found for backend, found in answers.items() if not isinstance(found, Failure)}
@@ -127,8 +129,8 @@ class OpenVino(WholeModelRuntime):
         )
 
     def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> dict[str, Any]:
-        shapes = {name: list(_shapes(model.graph)[name]) for name in model.inputs}
-        options = {**configuration.options, "backends": [_CPU, backend], "names": _names(model.graph), "shapes": shapes}
+        options = {**configuration.options, "backends": [_CPU, backend], "names": _names(model.graph)}
+        options["shapes"] = _told_shapes(model)
         return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
@@ -192,8 +194,11 @@ def _names(graph: Graph) -> list[list[str]]:
     return [[op.name, *(graph.tensors[t].name for t in op.outputs)] for op in graph.operators]
 
 
-def _shapes(graph: Graph) -> Mapping[str, tuple[int, ...]]:
-    return {graph.tensors[t].name: tuple(graph.tensors[t].shape or ()) for t in graph.inputs}
+def _told_shapes(model: PlacedModel) -> dict[str, list[int]]:
+    """The shapes of the inputs, as the driver's option has them."""
+    graph = model.graph
+    shapes = {graph.tensors[t].name: list(graph.tensors[t].shape or ()) for t in graph.inputs}
+    return {name: shapes[name] for name in model.inputs}
 
 
 def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:

@@ -31,3 +31,68 @@ def test_no_thread_is_bound_to_a_core(tmp_path: Path, threads: int) -> None:
         [sys.executable, "-c", _SCRIPT, str(path), str(threads)], capture_output=True, text=True, check=True
     )
     assert done.stdout.split()[0] == "False"
+
+
+_STATE = """
+import sys
+import numpy as np
+from gnomon.agent.driver import driver_for
+from gnomon.agent.drivers.openvino.driver import _openvino
+ov = _openvino()
+op = ov.opset6
+x = op.parameter([1, 4], np.float32, name="x")
+start = op.constant(np.zeros((1, 4), np.float32))
+grown = op.concat([op.read_value(start, "seen", ov.Type.f32, ov.PartialShape([-1, 4])), x], 0)
+end = op.result(op.reduce_sum(grown, op.constant(np.array([0])), True))
+ov.save_model(ov.Model(results=[end], sinks=[op.assign(grown, "seen")], parameters=[x], name="m"), sys.argv[1])
+"""
+
+_CALLS = """
+import sys
+import numpy as np
+from gnomon.agent.driver import driver_for
+from gnomon.models.load import load
+graph = load(sys.argv[1]).graph
+(x,), (y,) = ([graph.tensors[t].name for t in ends] for ends in (graph.inputs, graph.outputs))
+buffers = {x: np.ones((1, 4), np.float32), y: np.zeros((1, 4), np.float32)}
+segment = {"model": sys.argv[1], "options": {"threads": 1}, "inputs": [[x, x]], "outputs": [[y, y]]}
+model = driver_for("openvino").load(segment, buffers, profiled=False)
+for _ in range(3):
+    model.call()
+    print(buffers[y].sum())
+"""
+
+
+def run(script: str, *arguments: object) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_each_call_begins_with_the_first_state(tmp_path: Path) -> None:
+    """Else a state that grows, as that of a language model, would make each call longer than the one before."""
+    run(_STATE, tmp_path / "m.xml")
+    assert run(_CALLS, tmp_path / "m.xml").split() == ["4.0"] * 3
+
+
+_SUPPORTS = """
+import sys
+import numpy as np
+from gnomon.agent.driver import Refused, driver_for
+from gnomon.agent.drivers.openvino.driver import _openvino
+ov = _openvino()
+op = ov.opset13
+x = op.parameter([-1, 4, 1], np.float32, name="x")
+ov.save_model(ov.Model([op.softmax(ov.opset15.squeeze(x), 1)], [x], "m"), sys.argv[1])
+driver = driver_for("openvino")
+print(driver.supports({"model": sys.argv[1], "options": {"shapes": {"x": [3, 4, 1]}}}))
+try:
+    driver.supports({"model": sys.argv[1]})
+except Refused:
+    print("refused")
+"""
+
+
+def test_what_is_supported_is_asked_with_the_shapes_that_are_fed(tmp_path: Path) -> None:
+    """Of an open shape the rank behind a squeeze is unknown, which OpenVINO refuses."""
+    assert run(_SUPPORTS, tmp_path / "m.xml").splitlines() == ["{'whole': True}", "refused"]

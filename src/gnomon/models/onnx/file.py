@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gnomon.core.graph import Tensor
 from gnomon.core.installing import needed
 from gnomon.errors import ModelError
-from gnomon.models.model import Limits, add_to_digest, inside, open_regular, read_regular
+from gnomon.models.model import Limits, add_to_digest, inside, open_regular, read_regular, refuse_pointer
 
 if TYPE_CHECKING:
     import onnx
@@ -362,16 +362,12 @@ def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
         )
 
 
-_POINTER, _ORT = b"version https://git-lfs", b"ORTM"
+_ORT = b"ORTM"
 
 
 def _refuse_known(path: Path, head: bytes) -> None:
     """Raises ModelError for files that are often given in place of an ONNX file, with where that one is."""
-    if head.startswith(_POINTER):
-        raise ModelError(
-            f"{path} is a pointer of Git LFS, which stands for the model and is not it",
-            hint="fetch the model: git lfs pull, in the folder of the repository",
-        )
+    refuse_pointer(path, head)
     if head[4:8] == _ORT:
         raise ModelError(
             f"{path} is in ONNX Runtime's own format (.ort), whose graph gnomon does not read",

@@ -78,6 +78,10 @@ class OpenVinoModel:
         self._counted: list[list[Any]] = []
         # Sharing the outputs avoids a copy of each: they are in the bound arrays already.
         infer: Callable[[], object] = functools.partial(self._request.infer, None, share_outputs=True)
+        if self._request.query_state():
+            # Each call begins as the first: one that went on from the state before would be another, and longer where
+            # the state grows.
+            infer = _from_the_start(infer, self._request)
         if made:
             infer = _taking(infer, self._request, made, buffers)
         self.call: Callable[[], object] = infer
@@ -274,9 +278,13 @@ def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     model = core.read_model(path)
     if path.endswith(".tflite"):
         _name_by_tensors(model)
-    if path.endswith(".xml"):
-        _name_open_ends(model)
+    _name_open_ends(model)
     return _with_shapes(model, shapes)
+
+
+def _told_shapes(options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The option `shapes`: those of the inputs, by their names."""
+    return {name: tuple(shape) for name, shape in options.get("shapes", {}).items()}
 
 
 def _name_open_ends(model: Any) -> None:
@@ -315,6 +323,16 @@ def _with_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     if opened:
         model.reshape({name: list(shape) for name, shape in opened.items()})
     return model
+
+
+def _from_the_start(infer: Callable[[], object], request: Any) -> Callable[[], object]:
+    """A call from the model's first state."""
+
+    def call() -> None:
+        request.reset_state()
+        infer()
+
+    return call
 
 
 def _taking(
@@ -364,8 +382,8 @@ class OpenVinoDriver:
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
         """Whether the whole model compiles: ``{"whole": true}``, or Refused with the reason.
 
-        With the options `backends` (home, and the one that is asked about), `names` and `shapes` what that backend
-        takes: see `_taken`.
+        The option `shapes` has those of the inputs. With the options `backends` (home, and the one that is asked about)
+        and `names` what that backend takes: see `_taken`.
         """
         ov = _openvino()
 
@@ -374,7 +392,8 @@ class OpenVinoDriver:
             if "backends" in options:
                 return _taken(ov, segment["model"], options)
             core = ov.Core()
-            core.compile_model(core.read_model(segment["model"]), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+            model = _read(core, segment["model"], _told_shapes(options))
+            core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:
             raise Refused(str(error)) from error
         return {"whole": True}
@@ -387,7 +406,7 @@ def _taken(ov: Any, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     backends, names = list(dict.fromkeys(options["backends"])), options["names"]
     core = hetero.opened(ov, backends, int(options.get("threads", 1)))
-    model = hetero.fold(_read(core, path, {name: tuple(shape) for name, shape in options["shapes"].items()}))
+    model = hetero.fold(_read(core, path, _told_shapes(options)))
     home = hetero.owners(model, names)
     known = {op.get_friendly_name(): home[op.get_name()] for op in hetero.computing(model)}
     asked = hetero.device_name(backends[-1])
