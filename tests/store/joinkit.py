@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -50,25 +51,28 @@ def overlapping(folder: Path) -> tuple[list[str], dict[str, tuple[list[Run], lis
 
 def import_at_once(commands: list[list[str]], record: str) -> list[dict[str, int]]:
     """What each of these commands says that it has added: all begin at the same moment."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, *files, "--record", record],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for files in commands
-    ]
-    for process in started:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    for process in started:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", _COMMAND, *files, "--record", record],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for files in commands
+        ]
+        for process in started:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        ended = [(process, *process.communicate()) for process in started]
     added = []
-    for process in started:
-        out, err = process.communicate()
+    for process, out, err in ended:
         assert process.returncode == 0, err + out
         files = json.loads(out)["files"]
         added.append({name: sum(file[name] for file in files) for name in ("campaigns", "runs", "events")})

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -664,3 +665,22 @@ def test_who_looks_takes_nothing_from_a_process_with_several_connections(path: P
         with SqliteStore.open(path) as third:
             third.append("c", sample_run(block=2))
     assert blocks(path, "c") == [0, 1, 2]
+
+
+def test_tables_that_another_process_makes_meanwhile_are_a_records(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        seen: list[str] = []
+
+        def meanwhile(statement: str) -> None:
+            seen.append(statement)
+            with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+                if len(seen) > 1:
+                    with suppress(sqlite3.OperationalError):  # this one reads, so that nobody writes
+                        schema.bring_up_to_date(other, path)
+
+        db.set_trace_callback(meanwhile)
+        schema.bring_up_to_date(db, path)
+        db.set_trace_callback(None)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(schema.STEPS),)
+        assert len(seen) > 1

@@ -142,9 +142,11 @@ def in_memory_if_old(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    (mark,) = db.execute("PRAGMA application_id").fetchone()
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    (objects,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    # In one statement: between two of them another process may make the tables, and the file looks like neither's.
+    objects, mark, version = db.execute(
+        "SELECT (SELECT count(*) FROM sqlite_master), application_id, user_version "
+        "FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
     if mark == 0 and version == 0 and objects == 0:
         return 0
     if mark != APPLICATION_ID:
