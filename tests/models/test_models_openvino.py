@@ -112,6 +112,13 @@ def test_what_is_broken_is_told(tmp_path: Path, old: str, new: str, match: str) 
     assert told.value.hint
 
 
+def test_a_long_name_is_told_in_short(tmp_path: Path) -> None:
+    text = TEXT.replace('name="image"', f'name="{"image" * 10_000}"').replace('from-port="0"', 'from-port="9"')
+    with pytest.raises(ModelError, match="port that is not there") as told:
+        load(written(tmp_path, text))
+    assert len(str(told.value)) < 400
+
+
 def test_other_xml_is_told_by_its_root(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="the XML file is of <svg>"):
         load(written(tmp_path, '<?xml version="1.0"?><svg/>'))

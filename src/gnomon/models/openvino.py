@@ -17,6 +17,7 @@ from typing import NoReturn
 from xml.parsers import expat
 
 from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.strict_json import shown
 from gnomon.errors import ModelError
 from gnomon.models.model import (
     Feed,
@@ -199,7 +200,7 @@ class _Net:
     def _start_layer(self, told: Mapping[str, str]) -> None:
         key = _given(told, "id")
         if key in self.layers:
-            _broken(f"two layers have the id {key!r}")
+            _broken(f"two layers have the id {shown(key)}")
         self.count()
         self.layer = self.layers[key] = _Layer(name=_given(told, "name"), type=_given(told, "type"))
 
@@ -209,7 +210,8 @@ class _Net:
             _broken("an edge is of a layer that is not there")
         source, target = _given(told, "from-port"), _given(told, "to-port")
         if source not in writer.outputs or target not in reader.inputs or target in reader.sources:
-            _broken(f"an edge from {writer.name!r} to {reader.name!r} is of a port that is not there, or read twice")
+            ends = f"from {shown(writer.name)} to {shown(reader.name)}"
+            _broken(f"an edge {ends} is of a port that is not there, or read twice")
         reader.sources[target] = (_given(told, "from-layer"), source)
 
 
