@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from gnomon.agent.arrays import InputError, fill, finite_share, largest_difference, make_buffers, vary
+from gnomon.agent.arrays import (
+    BFLOAT16,
+    InputError,
+    fill,
+    finite_share,
+    largest_difference,
+    make_buffers,
+    rounded,
+    vary,
+    widened,
+)
 
 INF, NAN = math.inf, math.nan
 
@@ -280,3 +290,67 @@ def test_tensors_of_one_slab_share_its_memory_and_others_do_not() -> None:
     for name in "cd":
         assert not made[name].any()
         assert made[name].flags.c_contiguous
+
+
+@given(arrays.arrays(np.float32, arrays.array_shapes(min_dims=0, min_side=0, max_dims=3)))
+def test_bfloat16_is_rounded_as_others_round_it(value: Any) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    made = rounded(value)
+    with np.errstate(invalid="ignore"):
+        expected = value.astype(ml_dtypes.bfloat16).astype(np.float32)
+    assert (made.dtype, made.shape) == (BFLOAT16, value.shape)
+    assert widened(made).dtype == np.float32
+    assert np.array_equal(widened(made), expected, equal_nan=True)
+    assert np.array_equal(np.signbit(widened(made)), np.signbit(expected))
+
+
+def test_every_bfloat16_is_itself_when_it_is_rounded() -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(BFLOAT16)
+    back = rounded(widened(every))
+    numbers = ~np.isnan(widened(every))
+    assert (back["bfloat16"][numbers] == every["bfloat16"][numbers]).all()
+    assert np.isnan(widened(back[~numbers])).all()
+
+
+def half(folder: Path, value: Any) -> Any:
+    """What a model that wants bfloat16 gets of a file of `value`, as float32."""
+    return widened(converted(folder, value, "bfloat16"))
+
+
+def test_bfloat16_is_drawn_and_read_from_files(tmp_path: Path) -> None:
+    buffers = make_buffers({"x": {"shape": [4, 2], "dtype": "bfloat16", "slab": 0}})
+    assert (buffers["x"].dtype, buffers["x"].nbytes) == (BFLOAT16, 16)
+    for feed, least, most in (({}, -5, 5), ({"least": 2, "most": 3}, 2, 3), ({"values": [1.5] * 8}, 1.5, 1.5)):
+        fill(buffers, {"x": feed}, 7)
+        drawn = widened(buffers["x"])
+        assert drawn.any() and ((least <= drawn) & (drawn <= most)).all()
+    assert half(tmp_path, [0.1, NAN, -INF]).tolist() == pytest.approx([0.10009765625, NAN, -INF], nan_ok=True)
+    assert half(tmp_path, [3, 256]).tolist() == [3, 256]
+    assert half(tmp_path, rounded(np.asarray([0.5, 7.0]))).tolist() == [0.5, 7]
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    assert half(tmp_path, np.asarray([0.5, -7.0], ml_dtypes.bfloat16)).tolist() == [0.5, -7]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (np.asarray([3.4e38], np.float32), "not every value survives"),  # the next bfloat16 is infinity
+        (np.asarray([257]), "not every value survives"),
+        (np.asarray([1j]), "not every value survives"),
+        (np.zeros(2, "V4"), "not bfloat16"),
+        (np.zeros(2, "U1"), "no numbers"),
+    ],
+)
+def test_what_is_no_bfloat16_is_refused(tmp_path: Path, value: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        half(tmp_path, value)
+    with pytest.raises(InputError, match="no numbers"):
+        converted(tmp_path, rounded(np.zeros(2)), "float32")
+
+
+def test_files_of_bfloat16_vary_as_others_do(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.asarray([1.0, 2.0, 4.0], np.float32))
+    buffers = make_buffers({"x": {"shape": [3], "dtype": "bfloat16"}})
+    fill(buffers, {"x": {"file": str(tmp_path / "x.npy")}}, 1, varied=True)
+    varied = widened(buffers["x"])
+    assert (varied != [1, 2, 4]).all() and varied.max() <= 4

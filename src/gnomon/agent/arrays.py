@@ -16,6 +16,8 @@ Buffers = dict[str, Array]
 _ALIGNMENT, _SPARE = 64, 128
 STRINGS = "string"
 """The dtype by which a job calls tensors of text."""
+BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+"""How buffers hold bfloat16, which numpy has no numbers of: the upper half of a float32 each, told apart by a name."""
 
 
 class InputError(ValueError):
@@ -27,13 +29,13 @@ def make_buffers(tensors: dict[str, Any]) -> Buffers:
 
     A tensor whose shape is open (null, or a dimension of -1) has none: an output, whose array the runtime makes.
     Strings are arrays of objects. Tensors of the same `slab` are never alive together and share memory, so that a
-    chain reuses warm buffers as a whole model reuses its arena.
+    chain reuses warm buffers as a whole model reuses its arena. Those of bfloat16 are of the dtype `BFLOAT16`.
     """
     sizes: dict[int, int] = {}
     tensors = {name: spec for name, spec in tensors.items() if not is_open(spec)}
     for spec in tensors.values():
         if spec.get("slab") is not None:
-            size = math.prod(spec["shape"]) * np.dtype(spec["dtype"]).itemsize
+            size = math.prod(spec["shape"]) * dtype_of(spec["dtype"]).itemsize
             sizes[spec["slab"]] = max(sizes.get(spec["slab"], 0), size)
     slabs = {slab: _aligned(size) for slab, size in sizes.items()}
     buffers: Buffers = {}
@@ -41,11 +43,39 @@ def make_buffers(tensors: dict[str, Any]) -> Buffers:
         if spec["dtype"] == STRINGS:
             buffers[name] = np.full(tuple(spec["shape"]), "", dtype=object)
             continue
-        dtype, shape = np.dtype(spec["dtype"]), tuple(spec["shape"])
+        dtype, shape = dtype_of(spec["dtype"]), tuple(spec["shape"])
         size = math.prod(shape) * dtype.itemsize
         memory = _aligned(size) if spec.get("slab") is None else slabs[spec["slab"]]
         buffers[name] = memory[:size].view(dtype).reshape(shape)
     return buffers
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The dtype of arrays of what a job calls `name`: numpy's own, or `BFLOAT16`."""
+    return BFLOAT16 if name == "bfloat16" else np.dtype(name)
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """What a job calls the numbers of an array."""
+    return "bfloat16" if dtype == BFLOAT16 else dtype.name
+
+
+def widened(array: Array) -> Array:
+    """The same numbers in a dtype that numpy computes with: bfloat16 as float32, all others as they are."""
+    if array.dtype != BFLOAT16:
+        return array
+    bits = np.left_shift(array["bfloat16"], 16, dtype=np.uint32)
+    return np.asarray(bits).view(np.float32)
+
+
+def rounded(array: Array) -> Array:
+    """Numbers as bfloat16: the nearest, of two as near the even one, as IEEE 754 rounds; what is NaN stays NaN."""
+    wide = np.asarray(array, np.float32).reshape(-1)
+    bits = wide.view(np.uint32)
+    nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    # A NaN would be rounded to infinity: it is cut instead, and kept a quiet one.
+    kept = np.where(np.isnan(wide), bits >> 16 | 0x40, nearest)
+    return kept.astype(np.uint16).view(BFLOAT16).reshape(np.shape(array))
 
 
 def is_open(spec: dict[str, Any]) -> bool:
@@ -88,13 +118,14 @@ def fill(buffers: Buffers, feeds: dict[str, Any], seed: int, *, varied: bool = F
     `varied` writes what `vary` makes of a file's values. Raises InputError, having written no part of that input.
     """
     for position, (name, feed) in enumerate(sorted(feeds.items())):
-        target = buffers[name]
+        bound = buffers[name]
         rng = np.random.default_rng([seed, position])
+        target = np.zeros(bound.shape, np.float32) if bound.dtype == BFLOAT16 else bound
         if target.dtype == object:
             given = feed.get("file")
             np.copyto(target, _strings(name, given, target) if given else rng.integers(0, 2, target.shape).astype(str))
         elif feed.get("file"):
-            value = _converted(name, feed["file"], target)
+            value = _converted(name, feed["file"], bound)
             np.copyto(target, vary(value, rng) if varied else value)
         elif "values" in feed:
             np.copyto(target, np.asarray(feed["values"]).reshape(target.shape).astype(target.dtype))
@@ -108,6 +139,8 @@ def fill(buffers: Buffers, feeds: dict[str, Any], seed: int, *, varied: bool = F
             np.copyto(target, drawn.astype(target.dtype))
         else:
             np.copyto(target, rng.integers(0, 2, target.shape).astype(target.dtype))
+        if target is not bound:
+            np.copyto(bound, rounded(target))
 
 
 def vary(value: Array, rng: np.random.Generator) -> Array:
@@ -129,17 +162,29 @@ def vary(value: Array, rng: np.random.Generator) -> Array:
 
 
 def _converted(name: str, path: str, target: Array) -> Array:
-    """The array in a .npy file, in the dtype of `target`; InputError unless shape and values fit."""
-    value, file = _opened(name, path), os.path.basename(path)
+    """The array in a .npy file, in the dtype of `target` (widened); InputError unless shape and values fit."""
+    half = target.dtype == BFLOAT16
+    value, file = _opened(name, path, kinds="biufcV" if half else "biufc"), os.path.basename(path)
+    if value.dtype.kind == "V":
+        # So numpy reads bfloat16 that other packages (ml_dtypes) saved.
+        if value.dtype.itemsize != BFLOAT16.itemsize:
+            raise InputError(f"input {name!r}: {file} holds {value.dtype}, which is not bfloat16")
+        value = widened(np.asarray(value).view(BFLOAT16))
+    wanted = "bfloat16" if half else target.dtype.name
     if value.shape != target.shape:
         raise InputError(f"input {name!r}: {file} holds the shape {value.shape}, the model wants {target.shape}")
     with np.errstate(all="ignore"):
         if not _survives(value, target.dtype):
             raise InputError(
-                f"input {name!r}: {file} holds {value.dtype}, the model wants {target.dtype}, and not every value "
-                f"survives the conversion; convert it as the model needs it and save it as {target.dtype}"
+                f"input {name!r}: {file} holds {value.dtype}, the model wants {wanted}, and not every value survives "
+                f"the conversion; convert it as the model needs it and save it as {'float32' if half else wanted}"
             )
-        return value.astype(target.dtype)
+        return _cast(value, target.dtype)
+
+
+def _cast(value: Array, wanted: np.dtype[Any]) -> Array:
+    """The values as an array of the `wanted` dtype holds them, in one that numpy computes with."""
+    return widened(rounded(value)) if wanted == BFLOAT16 else value.astype(wanted)
 
 
 def _strings(name: str, path: str, target: Array) -> Array:
@@ -181,18 +226,18 @@ def _survives(value: Array, wanted: np.dtype[Any]) -> bool:
     """Whether the values are the same after the conversion; floating ones may be rounded, but not overflow."""
     if not value.size or value.dtype == wanted:
         return True
-    floating = value.dtype.kind in "fc", wanted.kind in "fc"
+    floating = value.dtype.kind in "fc", wanted.kind in "fcV"
     if all(floating):
-        if value.dtype.kind == "c" and wanted.kind == "f":
+        if value.dtype.kind == "c" and wanted.kind != "c":
             return False
-        return bool((np.isfinite(value.astype(wanted)) == np.isfinite(value)).all())
+        return bool((np.isfinite(_cast(value, wanted)) == np.isfinite(value)).all())
     if not any(floating):
         low, high = _limits(wanted)
         return low <= int(value.min()) and int(value.max()) <= high
     if "c" in (value.dtype.kind, wanted.kind):
         return False
     # The conversion of what is out of an integer's range is undefined, so the range is looked at apart.
-    cast = value.astype(wanted)
+    cast = _cast(value, wanted)
     low, high = _limits(wanted if floating[0] else value.dtype)
     wide = (value if floating[0] else cast).astype(np.float64)
     fits = (wide >= float(low)) & (wide < float(high + 1))

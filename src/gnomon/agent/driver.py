@@ -45,7 +45,11 @@ class Loaded(Protocol):
 
 
 class Driver(Protocol):
-    """A runtime on the device. Every method may crash or hang: it runs in a process of its own."""
+    """A runtime on the device. Every method may crash or hang: it runs in a process of its own.
+
+    One with `bfloat16 = True` binds inputs and outputs of bfloat16, arrays of the dtype `arrays.BFLOAT16`; one without
+    never gets any.
+    """
 
     def probe(self) -> dict[str, Any]:
         """The version and the backends of the runtime; raises ImportError where it is not installed.

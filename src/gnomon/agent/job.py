@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Buffers, fill, finite_share, largest_difference, make_buffers
-from .driver import Loaded, driver_for
+from .arrays import Array, Buffers, fill, finite_share, largest_difference, make_buffers, widened
+from .driver import Driver, Loaded, Refused, driver_for
 
 
 class Job:
@@ -29,6 +29,7 @@ class Job:
         try:
             for segment in spec["segments"]:
                 driver = driver_for(segment["runtime"])
+                _refuse_bfloat16(driver, segment, spec["tensors"])
                 # A chain is profiled by timing its segments; a single model by the runtime's own profiler.
                 inner = profiled and len(spec["segments"]) == 1
                 self.parts.append(driver.load(segment, self.buffers, profiled=inner))
@@ -75,13 +76,13 @@ class Job:
         ]
 
     def outputs(self, seed: int) -> dict[str, Array]:
-        """Outputs for the inputs of `seed`, copied; the job's own inputs are put back.
+        """Outputs for the inputs of `seed`, copied, bfloat16 as float32; the job's own inputs are put back.
 
         Inputs from files are the files' own values for the job's own seed, and varied ones for any other.
         """
         fill(self.buffers, self.spec["feeds"], seed, varied=seed != self.seed)
         self.call()
-        made = {name: self.buffers[name].copy() for name in self.spec["outputs"]}
+        made = {name: widened(self.buffers[name]).copy() for name in self.spec["outputs"]}
         fill(self.buffers, self.spec["feeds"], self.seed)
         return made
 
@@ -118,3 +119,14 @@ class Job:
         """Release the models, then the arrays that they read."""
         for part in self.parts:
             part.close()
+
+
+def _refuse_bfloat16(driver: Driver, segment: dict[str, Any], tensors: dict[str, Any]) -> None:
+    """Refused where the segment reads or writes bfloat16, and its driver does not say that it can."""
+    if getattr(driver, "bfloat16", False):
+        return
+    for model_name, tensor in (*segment["inputs"], *segment["outputs"]):
+        if tensors[tensor]["dtype"] == "bfloat16":
+            raise Refused(
+                f"{model_name!r} is bfloat16, which {segment['runtime']} cannot be fed with or asked for here"
+            )

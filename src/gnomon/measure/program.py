@@ -54,6 +54,7 @@ def inputs():
 
 def outputs():
     import numpy
+    from gnomon_agent.arrays import dtype_of, widened
     from gnomon_agent.job import Job
     class Ran(Job):
         def __init__(self):
@@ -62,8 +63,8 @@ def outputs():
             made = {}
             for number, name in enumerate(given["names"]):
                 spec = self.spec["tensors"][name]
-                raw = numpy.fromfile(f"{given['files'][str(seed)]}.{number}", spec["dtype"])
-                made[name] = raw.reshape(spec["shape"])
+                raw = numpy.fromfile(f"{given['files'][str(seed)]}.{number}", dtype_of(spec["dtype"]))
+                made[name] = widened(raw.reshape(spec["shape"]))
             return made
     try:
         if given["save"]:

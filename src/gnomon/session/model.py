@@ -254,13 +254,13 @@ def _check_type(tensor: Tensor) -> None:
         )
     if tensor.dtype not in FED:
         raise ModelError(
-            f"the input {tensor.name!r} is of type {tensor.dtype}, which numpy has no arrays of",
-            hint="Export the model with inputs of float32, float16 or a whole-number type.",
+            f"the input {tensor.name!r} is of type {tensor.dtype}, which gnomon has no arrays of",
+            hint="Export the model with inputs of float32, float16, bfloat16 or a whole-number type.",
         )
 
 
 FED = frozenset(
-    {"bool", "complex64", "complex128", "float16", "float32", "float64", "string"}
+    {"bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "string"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""The types of inputs that can be fed, by numpy's names and "string"."""
+"""The types of inputs that can be fed, by numpy's names, "bfloat16" and "string"."""

@@ -148,6 +148,28 @@ def test_openvinos_own_file_is_placed_with_its_weights(small: Effort, tmp_path: 
     np.testing.assert_allclose(outputs["conv"], expected, rtol=1e-3, atol=1e-3)
 
 
+def test_a_model_of_bfloat16_is_placed_and_its_package_run(small: Effort, tmp_path: Path) -> None:
+    from onnx import TensorProto as types
+    from onnx import helper as make
+
+    nodes = [
+        make.make_node("Cast", ["x"], ["wide"], to=types.FLOAT),
+        make.make_node("Add", ["wide", "wide"], ["twice"]),
+        make.make_node("Cast", ["twice"], ["y"], to=types.BFLOAT16),
+    ]
+    x, y = (make.make_tensor_value_info(name, types.BFLOAT16, [1, 4]) for name in "xy")
+    graph = make.make_graph(nodes, "g", [x], [y])
+    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=9)
+    (tmp_path / "half.onnx").write_bytes(model.SerializeToString())
+    found = place(Request(model=tmp_path / "half.onnx", effort=small, runtimes=("onnxruntime",)), tmp_path / "out")
+    check_structure(found)
+    given = np.asarray([[0.5, -1.25, 3.0, 0.1]], np.float32)
+    np.save(tmp_path / "x.npy", given)
+    (made,) = run_package(tmp_path / "out", "--input", f"x={tmp_path / 'x.npy'}").values()
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made, 2 * given, rtol=1 / 256)
+
+
 @pytest.mark.usefixtures("on_software_gpu")
 def test_vulkan_that_nobody_asked_for_is_in_no_package(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "a.onnx"

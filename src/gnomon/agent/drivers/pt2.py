@@ -6,6 +6,7 @@ import operator
 import os
 from typing import Any
 
+from ..arrays import BFLOAT16, Array
 from ..driver import Refused
 
 
@@ -24,6 +25,20 @@ def load_program(path: str) -> Any:
         return torch.export.load(path)
     except Exception as error:  # what a broken file makes PyTorch raise is of any kind
         raise Refused(f"PyTorch does not load {os.path.basename(path)}: {str(error)[:300]}") from error
+
+
+def tensor_over(torch: Any, array: Array) -> Any:
+    """A tensor over an array's memory."""
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view("i2")).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def array_over(torch: Any, tensor: Any) -> Array:
+    """An array over a tensor's memory. PyTorch makes none of bfloat16 itself."""
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.int16).numpy().view(BFLOAT16)  # type: ignore[no-any-return]
+    return tensor.numpy()  # type: ignore[no-any-return]
 
 
 def operators_of(graph: Any) -> dict[str, int]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arrays import Buffers
 from ..driver import Refused
-from .pt2 import load_program, operators_of
+from .pt2 import array_over, load_program, operators_of, tensor_over
 
 EAGER, INDUCTOR = "eager", "inductor"
 _COMPILED = "## Call CompiledFxGraph "
@@ -41,7 +41,7 @@ class PyTorchModel:
             run = torch.compile(module, backend=INDUCTOR, fullgraph=True)
         elif profiled:
             run = self._timing(torch, module)
-        inputs = tuple(torch.from_numpy(buffers[buffer]) for _, buffer in segment["inputs"])
+        inputs = tuple(tensor_over(torch, buffers[buffer]) for _, buffer in segment["inputs"])
         outputs = [buffer for _, buffer in segment["outputs"]]
         flat, keep, names = torch.utils._pytree.tree_leaves, buffers, [name for name, _ in segment["inputs"]]
         arguments, named = _arranged(torch, program, dict(zip(names, inputs, strict=True)))
@@ -55,9 +55,9 @@ class PyTorchModel:
                 made = flat(run(*arguments, **named))
             for name, tensor in zip(outputs, made, strict=True):
                 if name in fixed:
-                    np.copyto(keep[name], tensor.numpy())
+                    np.copyto(keep[name], array_over(torch, tensor))
                 else:
-                    keep[name] = tensor.numpy().copy()
+                    keep[name] = array_over(torch, tensor).copy()
             whole_ns.append(clock() - before)
 
         self._compiled: dict[str, Any] = {}
@@ -150,6 +150,8 @@ def _closed() -> None:
 
 class PyTorchDriver:
     """PyTorch's part of the agent."""
+
+    bfloat16 = True
 
     def probe(self) -> dict[str, Any]:
         """Version, and its two ways to run a program."""

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrays import Buffers, output_array
+from ...arrays import Buffers, name_of, output_array
 from ...driver import Refused
+from ..pt2 import array_over, tensor_over
 from .lower import PORTABLE, XNNPACK, lower_once
 
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
@@ -64,14 +65,14 @@ class ExecuTorchModel:
         self._loaded: _Program | None = _Program(segment, profiled=profiled)
         self._lowered = self._loaded.lowered
         run, keep = self._loaded.method.call, buffers
-        inputs = tuple(torch.from_numpy(buffers[buffer]) for _, buffer in segment["inputs"])
+        inputs = tuple(tensor_over(torch, buffers[buffer]) for _, buffer in segment["inputs"])
         outputs = [buffer for _, buffer in segment["outputs"]]
 
         def call() -> None:
             made = run(inputs, False)
             for name, tensor in zip(outputs, made, strict=True):
-                value = tensor.numpy()
-                np.copyto(output_array(keep, name, value.shape, value.dtype.name), value)
+                value = array_over(torch, tensor)
+                np.copyto(output_array(keep, name, value.shape, name_of(value.dtype)), value)
 
         try:
             call()
@@ -195,6 +196,8 @@ def _closed() -> None:
 
 class ExecuTorchDriver:
     """ExecuTorch's part of the agent."""
+
+    bfloat16 = True
 
     def probe(self) -> dict[str, Any]:
         """Version, and what operators can be given: its kernels, and the delegates that the wheel has."""

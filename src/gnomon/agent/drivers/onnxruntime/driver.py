@@ -121,6 +121,8 @@ def _closed() -> None:
 class OnnxRuntimeDriver:
     """ONNX Runtime's part of the agent."""
 
+    bfloat16 = True
+
     def probe(self) -> dict[str, Any]:
         """Version and backends: "cpu" and those accelerators that took a node.
 

@@ -7,6 +7,7 @@ their time together. What the CPU computes has a step for each operator.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import numpy as np
 
 from ...arrays import Buffers
 from ...driver import Refused
-from .binding import bound_call
+from .binding import bound_call, values_call
 from .marks import Node, NotOnnx, marked, nodes_of, number_of
 from .providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
 
@@ -144,18 +145,22 @@ class PlacedSession:
         self._session = self._placed.session
         self._keep = buffers
         self.call: Callable[[], object] = (
-            self._whole(segment, buffers)
+            self._whole(ort, segment, buffers)
             if profiled
             else bound_call(self._session, segment, buffers, own_memory=bool(self._placed.places))
         )
 
-    def _whole(self, segment: dict[str, Any], buffers: Buffers) -> Callable[[], object]:
+    def _whole(self, ort: Any, segment: dict[str, Any], buffers: Buffers) -> Callable[[], object]:
         """A call that hands inputs over and takes outputs, so that the profile's span of a run holds their copies."""
         feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
         outputs = dict(segment["outputs"])
+        call: Callable[[], list[Any]] = functools.partial(self._session.run, list(outputs), feeds)
+        ends = (*self._session.get_inputs(), *self._session.get_outputs())
+        if any(end.type == "tensor(bfloat16)" for end in ends):
+            call = values_call(ort, self._session, list(outputs), feeds)
 
         def run() -> None:
-            for buffer, value in zip(outputs.values(), self._session.run(list(outputs), feeds), strict=True):
+            for buffer, value in zip(outputs.values(), call(), strict=True):
                 if buffer in buffers:
                     np.copyto(buffers[buffer], value)
                 else:

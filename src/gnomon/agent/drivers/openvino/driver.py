@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ...arrays import Buffers, output_array
+from ...arrays import BFLOAT16, Array, Buffers, output_array
 from ...driver import Refused
 from . import hetero
 
@@ -69,10 +69,11 @@ class OpenVinoModel:
                 made.append((port, buffer))
                 continue
             if buffer not in buffers:
-                output_array(buffers, buffer, tuple(port.shape), port.element_type.to_dtype().name)
+                dtype = "bfloat16" if port.element_type == ov.Type.bf16 else port.element_type.to_dtype().name
+                output_array(buffers, buffer, tuple(port.shape), dtype)
             bound.append((port, buffer))
         for port, buffer in bound:
-            tensor = ov.Tensor(buffers[buffer], shared_memory=True)
+            tensor = _tensor(ov, buffers[buffer])
             self._keep.append(tensor)
             self._request.set_tensor(port, tensor)
         self._counted: list[list[Any]] = []
@@ -343,9 +344,22 @@ def _taking(
     def call() -> None:
         infer()
         for port, buffer in made:
-            buffers[buffer] = request.get_tensor(port).data
+            buffers[buffer] = _array(request.get_tensor(port))
 
     return call
+
+
+def _tensor(ov: Any, array: Array) -> Any:
+    """A tensor over an array's memory."""
+    if array.dtype == BFLOAT16:
+        return ov.Tensor(array["bfloat16"], array.shape, ov.Type.bf16)
+    return ov.Tensor(array, shared_memory=True)
+
+
+def _array(tensor: Any) -> Array:
+    """An array over a tensor's memory. OpenVINO tells bfloat16 as float16."""
+    data: Array = tensor.data
+    return data.view(BFLOAT16) if tensor.element_type.get_type_name() == "bf16" else data
 
 
 def _closed() -> None:
@@ -354,6 +368,8 @@ def _closed() -> None:
 
 class OpenVinoDriver:
     """OpenVINO's part of the agent."""
+
+    bfloat16 = True
 
     def probe(self) -> dict[str, Any]:
         """Version, devices, and the precisions that the processor computes in natively.
