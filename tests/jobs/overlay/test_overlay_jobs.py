@@ -27,6 +27,9 @@ from gnomon.errors import UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES
 from gnomon.formats.tuning.metaschedule import read_metaschedule_database
 from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.jobs.runs.answers import answer_of
+from gnomon.store.base import CampaignQuery, RunQuery
+from gnomon.store.sqlite import SqliteStore
 
 pytestmark = needs_tvm
 
@@ -202,7 +205,7 @@ def test_the_library_runs_there_and_the_records_anywhere(flow: Flow) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("pooled")
-def test_collected_again_nothing_is_measured_again_but_what_is_missing(flow: Flow) -> None:
+def test_collected_again_nothing_is_measured_again_but_what_is_missing(flow: Flow, own_home: Path) -> None:
     path = Path(flow.collected["narrow"][0]["records"])
     before = path.read_bytes()
     asked = {"device": "narrow", "out": flow.out, **QUICK}
@@ -214,6 +217,12 @@ def test_collected_again_nothing_is_measured_again_but_what_is_missing(flow: Flo
         assert TRIALS * 2 - 3 <= len(trials_of(path)) < TRIALS * 2
         api.overlay_collect([flow.tuned["wide"]["records"]], **asked | {"processes": 2})
         assert len(trials_of(path)) == TRIALS * 2
+        with SqliteStore.open(own_home / "record.sqlite") as store:
+            (campaign,) = store.query(CampaignQuery(kind="overlay-collect", finished=True))
+            held = [run for run in store.query(RunQuery(campaign=campaign.id)) if run.failure is None]
+            assert len(held) >= len(trials_of(path))
+            answer = answer_of(store, campaign)
+        assert answer is not None and answer["records"] == str(path)
     finally:
         path.write_bytes(before)
 

@@ -222,7 +222,7 @@ def test_another_record_is_not_gone_on_with(
 
 def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path) -> None:
     path, record = tmp_path / "phone.json", own_home / "record.sqlite"
-    with RecordFile(path, EMPTY) as file, Recorded(file, seed=0):
+    with RecordFile(path, EMPTY) as file, Recorded(file, "tune", seed=0):
         file.add_layers(RECORDS.layers)
         file.add(RECORDS.trials[:2])
     (listed,) = asked(capsys, record, "list")["campaigns"]
@@ -230,7 +230,7 @@ def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (listed["campaign"]["context"]["model_name"], listed["runs"]) == ("net", 2)
     with RecordFile(path, EMPTY) as file:
         file.add(RECORDS.trials[2:3])  # killed before the results database had it
-    with RecordFile(path, EMPTY) as file, Recorded(file, seed=0) as recorded:
+    with RecordFile(path, EMPTY) as file, Recorded(file, "tune", seed=0) as recorded:
         file.add(RECORDS.trials[3:])
         recorded.finish("all")
     (listed,) = asked(capsys, record, "list")["campaigns"]
@@ -238,14 +238,14 @@ def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[s
     shown = asked(capsys, record, "show", "last")["candidates"]
     assert [one["candidate"].partition("/")[0] for one in shown] == ["dense", "dense", "conv", "conv", "conv"]
     assert shown[2]["summary"]["n"] == 2 and shown[-1]["last_failure"]["kind"] == "hang"
-    with RecordFile(path, EMPTY) as file, Recorded(file, seed=0):
+    with RecordFile(path, EMPTY) as file, Recorded(file, "tune", seed=0):
         pass  # a third time, which is ended at once
     assert [(row["runs"], row["finished"]) for row in asked(capsys, record, "list")["campaigns"]] == [(5, False)]
     out = str(tmp_path / "out")
     assert run(["runs", "--record", str(record), "export", "last", "--format", "files", "--out", out]) == 0
     assert read_tuning_records((tmp_path / "out" / "phone.json").read_bytes()) == RECORDS
     capsys.readouterr()
-    with RecordFile(path, EMPTY, fresh=True) as file, Recorded(file, seed=0, fresh=True):
+    with RecordFile(path, EMPTY, fresh=True) as file, Recorded(file, "tune", seed=0, fresh=True):
         pass
     assert [row["runs"] for row in asked(capsys, record, "list")["campaigns"]] == [0, 5]
 

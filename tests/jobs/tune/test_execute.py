@@ -17,10 +17,13 @@ from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401
 
 from gnomon.api import tune as api
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, ProblemError, UsageError
+from gnomon.jobs.runs.answers import answer_of
 from gnomon.jobs.tune import execute as job
 from gnomon.jobs.tune.folder import companions
 from gnomon.jobs.tune.report import exec_report
 from gnomon.report.page import Page
+from gnomon.store.base import CampaignQuery, RunQuery
+from gnomon.store.sqlite import SqliteStore
 
 pytestmark = needs_tvm
 
@@ -54,7 +57,7 @@ def report(document: dict[str, Any]) -> str:
 
 
 @pytest.mark.usefixtures("pooled")
-def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Path) -> None:
+def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Path, own_home: Path) -> None:
     found = api.execute(copied(tuned["library"], tmp_path / "other"), **QUICK | {"processes": 2})
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["failure"], found["device"]["key"]) == (None, "local")
@@ -66,6 +69,10 @@ def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Pat
     assert all(row["time"]["processes"] == 2 and row["failure"] is None for row in found["layers"])
     assert found["layers_sum_s"] == pytest.approx(sum(r["time"]["median_s"] for r in found["layers"]))
     assert "outputs equal" in report(found)
+    with SqliteStore.open(own_home / "record.sqlite") as store:
+        (campaign,) = store.query(CampaignQuery(kind="exec", finished=True))
+        assert len(list(store.query(RunQuery(campaign=campaign.id)))) == 2 * (1 + len(found["layers"]))
+        assert answer_of(store, campaign) == found
     bare = api.execute(tuned["library"], layers=False, **QUICK)
     assert (bare["layers"], bare["layers_sum_s"], bare["unaccounted_s"]) == ([], None, None)
 

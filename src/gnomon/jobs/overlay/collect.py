@@ -23,6 +23,7 @@ from gnomon.core.overlay.trials import by_layer
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.jobs.overlay.document import CollectDocument, CollectedLayer
+from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.document import device_part, failures_of, model_part
 from gnomon.jobs.tune.folder import (
     TuneFolder,
@@ -35,6 +36,7 @@ from gnomon.jobs.tune.folder import (
     tune_folder,
     tuner_versions,
 )
+from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, check_record, made_trial, pooled_trials
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device, wished_target
 from gnomon.measure.progress import Meter, Watch
@@ -91,19 +93,30 @@ def collect(
     with Workshop() as shop, ExitStack() as stack:
         device, bench = stack.enter_context(open_device(shop, request.device, known, tell))
         versions = tuner_versions()
-        files = {}
+        files: dict[str, RecordFile] = {}
+        recorded: dict[str, Recorded] = {}
         for log in logs.values():
             empty = TuningRecords(
                 device=device, model=model, layers=(), trials=(), found_on=log.host, versions=versions
             )
             path = folder.collected(device, log.host, model)
-            files[log.host] = stack.enter_context(RecordFile(path, empty, fresh=request.fresh))
-            files[log.host].add_layers(log.layers)
+            file = files[log.host] = stack.enter_context(RecordFile(path, empty, fresh=request.fresh))
+            file.add_layers(log.layers)
+            recorded[log.host] = stack.enter_context(
+                Recorded(file, "overlay-collect", seed=request.care.seed, fresh=request.fresh)
+            )
         candidates = list(_candidates(request, list(logs.values()), files))
         run = _Run(shop.folder, bench, Builders(shop, device, timeout_s=request.care.build_timeout_s), request.care)
         run.measure(candidates, model.dtype, watch)
         seconds = time.monotonic() - began_s
-        return [_document(request, device, log, path, files[log.host], seconds) for path, log in logs.items()]
+        for host, one in recorded.items():
+            one.finish(f"{files[host].count} trials of what {host} found, on {device.key}")
+        documents = {
+            log.host: _document(request, device, log, path, files[log.host], seconds) for path, log in logs.items()
+        }
+    for host, document in documents.items():
+        keep_in(None, recorded[host].campaign, document, tell)
+    return list(documents.values())
 
 
 def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], TunedModel, TunedDevice | None]:

@@ -18,8 +18,9 @@ from gnomon.formats.tuning.logs import FOLDER_FILES, replay_problem
 from gnomon.formats.tuning.metaschedule import write_metaschedule_database
 from gnomon.jobs.overlay.job import Analysis
 from gnomon.jobs.tune.document import failure_part
-from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder
+from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder, tuner_versions
 from gnomon.jobs.tune.networks import CallTimes, Choice, compile_network, measure_calls, ratio_of
+from gnomon.jobs.tune.recorded import RecordedCalls
 from gnomon.jobs.tune.records import pooled_trials, write_records
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.environment import worst
@@ -200,14 +201,23 @@ def _proved(
     reference = outputs if outputs.exists() else None
     meter = Meter(f"networks on {known.key}", len(calls) * request.care.processes, watch)
     care = request.care
-    found = measure_calls(
-        bench,
-        {name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()},
-        care.loop(analysis.model.dtype),
-        processes=care.processes,
-        seed=care.seed,
-        meter=meter,
-    )
+    asked = {
+        "configurations": {name: dict(choice) for name, choice in choices.items()},
+        "repeat": care.repeat,
+        "min_repeat_ms": care.min_repeat_ms,
+        "processes": care.processes,
+    }
+    with RecordedCalls("overlay-proof", (known, analysis.model), tuner_versions(), asked, seed=care.seed) as recorded:
+        found = measure_calls(
+            bench,
+            {name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()},
+            care.loop(analysis.model.dtype),
+            processes=care.processes,
+            seed=care.seed,
+            meter=meter,
+            record=recorded,
+        )
+        recorded.finish(f"{len(calls)} choices of {analysis.model.name} on {known.key}", _OVERLAY)
     rows |= {name: _network_row(known.key, name, found) for name in found}
     return [rows[name] for name in choices]
 

@@ -36,13 +36,19 @@ _SHOWN_ONLY = frozenset({"--json", "--quiet", "-v", "--verbose", "--no-picture"}
 def keep(document: Mapping[str, Any], tell: Callable[[str], None] | None) -> None:
     """Note a job's document in the campaign that it names. What cannot be written is told, and the answer stands."""
     record = record_address(document["record"])
-    if is_missing(record):  # a result that was made by hand
-        return
+    if not is_missing(record):  # a result that was made by hand
+        keep_in(record, document["campaign"], document, tell)
+
+
+def keep_in(
+    record: RecordAddress | None, campaign: str, document: Mapping[str, Any], tell: Callable[[str], None] | None
+) -> None:
+    """As `keep`, in a campaign of that results database (None: the user's own)."""
     try:
         with open_store(record) as store:
             data = packed(document)
-            unpacked(data, document["campaign"])  # one that is too large to be read again
-            note(store, document["campaign"], ANSWER, data)
+            unpacked(data, campaign)  # one that is too large to be read again
+            note(store, campaign, ANSWER, data)
     except GnomonError as error:
         if tell is not None:
             tell(f"the answer is not kept in the results database: {error.message}")

@@ -14,6 +14,7 @@ from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.tuning.records import MOST_LAYERS
+from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.document import ExecDocument, RunLayerPart, device_part, failure_part, model_part
 from gnomon.jobs.tune.folder import (
     alike,
@@ -24,17 +25,21 @@ from gnomon.jobs.tune.folder import (
     read_logs,
     replayable,
     tune_folder,
+    tuner_versions,
 )
 from gnomon.jobs.tune.networks import CallTimes, compile_network, measure_calls
+from gnomon.jobs.tune.recorded import RecordedCalls
 from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device, wished_target
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Meter, Watch
+from gnomon.system.files import file_digest
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
 from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.target import check_alike
 from gnomon.tuning.tvm import Workshop
 
-_NETWORK = ""
+_NETWORK = "the network"
+"""What the whole is called among the layers, whose names are identifiers."""
 
 Tell = Callable[[str], None]
 
@@ -70,7 +75,9 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
     built, wished = described.device.target, wished_target(request.device, described.device)
     check_alike([(str(request.source), built), ("what is asked for", wished or {"kind": "llvm"})])
     with Workshop() as shop, open_device(shop, request.device, described.device, tell) as on:
-        return _measured(request, described, request.source, on, watch)
+        campaign, document = _measured(request, described, request.source, on, watch)
+    keep_in(None, campaign, document, tell)
+    return document
 
 
 def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> dict[str, Any]:
@@ -95,8 +102,10 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> dict[str
                 f"{request.source} cannot be compiled for {device.key}: {made.message}",
                 hint="Records of another model or another version of TVM do not fit; tune again with gnomon tune.",
             )
-        document = _measured(request, _described(library), library, (device, bench), watch)
-        return {**document, "source": str(request.source), "library": str(made.library)}
+        campaign, document = _measured(request, _described(library), library, (device, bench), watch)
+    document |= {"source": str(request.source), "library": str(made.library)}
+    keep_in(None, campaign, document, tell)
+    return document
 
 
 def _measured(
@@ -105,7 +114,8 @@ def _measured(
     library: Path,
     on: tuple[TunedDevice, Bench],
     watch: Watch | None,
-) -> dict[str, Any]:
+) -> tuple[str, dict[str, Any]]:
+    """The campaign, and its document."""
     model, (device, bench) = described.model, on
     beside = companions(library)
     reference = beside["outputs"] if beside["outputs"].is_file() else None
@@ -124,8 +134,21 @@ def _measured(
     }
     meter = Meter("calls", len(calls) * request.care.processes, watch)
     loop, care = request.care.loop(model.dtype), request.care
-    found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter)
-    return _document(request, described, device, found, layers, reference, worst(bench.environments))
+    asked = {
+        "library": str(library.resolve()),
+        "sha256": file_digest(library),
+        "calls": sorted(calls),
+        "repeat": care.repeat,
+        "min_repeat_ms": care.min_repeat_ms,
+        "processes": care.processes,
+    }
+    with RecordedCalls("exec", (device, model), tuner_versions(), asked, seed=care.seed) as recorded:
+        found = measure_calls(
+            bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter, record=recorded
+        )
+        recorded.finish(f"{request.source.name} on {device.key}", _NETWORK)
+    doubts = worst(bench.environments)
+    return recorded.campaign, _document(request, described, device, found, layers, reference, doubts)
 
 
 def _document(

@@ -22,6 +22,7 @@ from gnomon.core.overlay.records import (
 )
 from gnomon.core.stats import Block
 from gnomon.errors import UsageError
+from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.beside import beside, nothing_beside
 from gnomon.jobs.tune.document import (
     TimesPart,
@@ -112,7 +113,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
         empty = TuningRecords(device=device, model=model, layers=(), trials=(), versions=dict(network.door.versions))
         with (
             RecordFile(folder.record(device, model), empty, fresh=request.fresh) as file,
-            Recorded(file, seed=request.care.seed, fresh=request.fresh) as recorded,
+            Recorded(file, "tune", seed=request.care.seed, fresh=request.fresh) as recorded,
         ):
             before = spent(file, layers)
             if before:
@@ -142,7 +143,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 seed=request.care.seed,
                 untuned=untuned,
             )
-            proof = prove_network(bench, compiled, request.care, model=model, watch=watch)
+            proof = prove_network(bench, compiled, request.care, model=model, watch=watch, record=recorded)
             taken_s = time.monotonic() - began_s
             if isinstance(compiled, Compiled):
                 write_besides_s(compiled.library, min(taken_s - rounds_s, before_s or taken_s))
@@ -173,6 +174,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             document = replace(document, beside=compared)
         elif request.compare:
             document = replace(document, beside=nothing_beside("no layer runs tuned, as none came out faster so"))
+    keep_in(None, recorded.campaign, codec.document(document), tell)
     return Tuned(records=folder.record(device, model), library=made, told=document)
 
 

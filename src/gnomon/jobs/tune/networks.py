@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
@@ -19,7 +19,7 @@ from gnomon.jobs.tune.document import RatioPart, TimesPart, TunedNetworkPart, fa
 from gnomon.jobs.tune.folder import companions, write_description
 from gnomon.jobs.tune.request import Care
 from gnomon.measure.progress import Meter, Watch
-from gnomon.tuning.bench import Bench, LayerCall, Loop, NetworkCall
+from gnomon.tuning.bench import Bench, LayerCall, Loop, NetworkCall, Timed
 from gnomon.tuning.networks import CompiledNetwork, Network
 
 
@@ -36,6 +36,16 @@ class CallTimes:
         return None if self.failure is not None or not self.blocks else times_part(self.blocks)
 
 
+class CallRecord(Protocol):
+    """Where calls are recorded as they come, by their name and the number of the fresh process."""
+
+    def known(self, name: str, process: int) -> Timed | Failure | None:
+        """What a call came to in a process, if that need not be measured again."""
+
+    def add_call(self, name: str, process: int, said: Timed | Failure) -> None:
+        """Add what a call came to."""
+
+
 def measure_calls(
     bench: Bench,
     calls: Mapping[str, NetworkCall | LayerCall],
@@ -44,11 +54,12 @@ def measure_calls(
     processes: int,
     seed: int,
     meter: Meter,
+    record: CallRecord,
 ) -> dict[str, CallTimes]:
     """Measure all calls in each of so many fresh processes of the device, in another order each time.
 
-    What failed once is not called again. Steps the meter once a call. The bench has the machine's state meanwhile.
-    DeviceError where the device cannot be had.
+    What failed once is not called again, and what the record knows is not measured again. Steps the meter once a call.
+    The bench has the machine's state meanwhile. DeviceError where the device cannot be had.
     """
     made = {name: CallTimes() for name in calls}
     rng = random.Random(seed)  # noqa: S311 - an order, no secret
@@ -60,7 +71,10 @@ def measure_calls(
             for name in names:
                 one = made[name]
                 if one.failure is None:
-                    said = bench.call(calls[name], loop)
+                    said = record.known(name, process)
+                    if said is None:
+                        said = bench.call(calls[name], loop)
+                        record.add_call(name, process, said)
                     if isinstance(said, Failure):
                         one.failure = said
                     else:
@@ -159,6 +173,7 @@ def prove_network(
     *,
     model: TunedModel,
     watch: Watch | None,
+    record: CallRecord,
 ) -> TunedNetworkPart:
     """The compiled network beside the untuned one on the device, interleaved."""
     if isinstance(compiled, Failure):
@@ -173,7 +188,7 @@ def prove_network(
         for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
     }
     meter = Meter("whole networks", len(calls) * care.processes, watch)
-    found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter)
+    found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter, record=record)
     return TunedNetworkPart(
         untuned=found["untuned"].summary(),
         tuned=found["tuned"].summary(),

@@ -1,52 +1,104 @@
-"""Tuning in the record of all jobs: a campaign for each file of tuning records, with a run for each of its trials.
+"""Tuning in the results database of all jobs: a campaign for each file of tuning records, with a run for each of its
+trials, and one for each `gnomon exec` and proof, with a run for each call in each process.
 
-The file is what tuning goes on from and what users hand on; the record follows it.
+The file is what tuning goes on from and what users hand on; the results database follows it. What has no file goes on
+from the results database.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import gnomon
-from gnomon.core.overlay.records import TuningTrial
-from gnomon.core.sample import FINISHED, Context, Run, Samples
+from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningTrial
+from gnomon.core.sample import FINISHED, Context, Failure, Run, Samples
 from gnomon.jobs.tune.records import RecordFile
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.store.base import RunQuery, note, note_files
 from gnomon.store.opening import open_store
+from gnomon.tuning.bench import Timed
 
 
-class Recorded:
-    """The campaign of a record file, from now on until it is closed. A context manager.
+class _Opened:
+    """A campaign of the results database, from now on until it is closed. A context manager.
 
-    Trials that the file holds and the record lacks are added at once, those that come after as they come. Without
-    `finish` the campaign is one that was interrupted.
+    Without `finish` it is one that was interrupted.
     """
 
-    def __init__(self, file: RecordFile, *, seed: int, fresh: bool = False) -> None:
-        """Open the campaign again, or the one that the file has already unless all begins again."""
-        self._file, records = file, file.records
-        device = records.device
+    def __init__(
+        self,
+        kind: str,
+        on: tuple[TunedDevice, TunedModel],
+        versions: Mapping[str, str],
+        details: Mapping[str, Any],
+        *,
+        seed: int,
+        goes_on: bool = False,
+        fresh: bool = False,
+    ) -> None:
+        device, model = on
         context = Context(
             device={
                 "machine": f"{device.key} ({device.target.get('mcpu') or device.target.get('kind', '')})",
                 "target": dict(device.target),
             },
-            versions=dict(records.versions),
-            model_digest=records.model.sha256,
-            model_name=records.model.name,
-            options={"threads": device.threads, "dtype": records.model.dtype},
+            versions=dict(versions),
+            model_digest=model.sha256,
+            model_name=model.name,
+            options={"threads": device.threads, "dtype": model.dtype},
             seed=seed,
             gnomon_version=gnomon.__version__,
         )
-        question = Question(kind="tune", context=context, details={"records": str(file.path.resolve())}, goes_on=True)
+        question = Question(kind=kind, context=context, details=details, goes_on=goes_on)
         self._store = open_store(None)
         try:
             campaign, _ = open_campaign(self._store, question, fresh=fresh)
-            self.campaign = campaign.id
+        except BaseException:
+            self._store.close()
+            raise
+        self.campaign = campaign.id
+
+    def finish(self, reason: str, chosen: str) -> None:
+        """All is measured, until it goes on."""
+        note(self._store, self.campaign, "decision", {"reason": reason, "chosen": chosen})
+        note(self._store, self.campaign, FINISHED, {})
+
+    def close(self) -> None:
+        """Let go of the campaign."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Recorded(_Opened):
+    """The campaign of a record file.
+
+    Trials that the file holds and the results database lacks are added at once, those that come after as they come.
+    """
+
+    def __init__(self, file: RecordFile, kind: str, *, seed: int, fresh: bool = False) -> None:
+        """Open the campaign again, or the one that the file has already unless all begins again."""
+        self._file, records = file, file.records
+        super().__init__(
+            kind,
+            (records.device, records.model),
+            records.versions,
+            {"records": str(file.path.resolve())},
+            seed=seed,
+            goes_on=True,
+            fresh=fresh,
+        )
+        try:
             self._known = Counter[Any]()
             self._processes = Counter[str]()
             for run in self._store.query(RunQuery(campaign=self.campaign)):
@@ -60,7 +112,7 @@ class Recorded:
         file.on_add = self.add
 
     def add(self, trials: Sequence[TuningTrial]) -> None:
-        """Add trials that the record lacks; the n-th of a configuration is its n-th process."""
+        """Add trials that the results database lacks; the n-th of a configuration is its n-th process."""
         names = {layer.layer: layer.name for layer in self._file.content().layers}
         for trial in trials:
             run = _run(trial, names.get(trial.layer, trial.layer), self._processes)
@@ -72,20 +124,79 @@ class Recorded:
             self._store.append(self.campaign, run)
             self._processes[run.candidate] += 1
 
-    def finish(self, reason: str) -> None:
+    def known(self, name: str, process: int) -> Timed | Failure | None:
+        """None: the whole network is compiled anew whenever tuning goes on."""
+        return None
+
+    def add_call(self, name: str, process: int, said: Timed | Failure) -> None:
+        """Add a call of the whole network in the proof of tuning, in a process after those of earlier proofs."""
+        candidate = f"network/{name}"
+        self._store.append(self.campaign, _call(candidate, self._processes[candidate], said))
+        self._processes[candidate] += 1
+
+    def finish(self, reason: str, chosen: str = "") -> None:
         """Tuning is done, until it goes on."""
         note_files(self._store, self.campaign, [self._file.path], whole=True)
-        note(self._store, self.campaign, "decision", {"reason": reason, "chosen": str(self._file.path)})
-        note(self._store, self.campaign, FINISHED, {})
+        super().finish(reason, chosen or str(self._file.path))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Let go of the campaign, and of the file."""
         self._file.on_add = None
-        self._store.close()
+        super().close()
+
+
+class RecordedCalls(_Opened):
+    """A campaign of calls of compiled networks and layers. One that was interrupted goes on where it stopped.
+
+    `details` tell what is called, and how: all by which one question is another.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        on: tuple[TunedDevice, TunedModel],
+        versions: Mapping[str, str],
+        details: Mapping[str, Any],
+        *,
+        seed: int,
+    ) -> None:
+        super().__init__(kind, on, versions, details, seed=seed)
+        self._runs = {
+            (run.candidate, run.process): run
+            for run in self._store.query(RunQuery(campaign=self.campaign))
+            if run.failure is None or not run.failure.transient
+        }
+
+    def known(self, name: str, process: int) -> Timed | Failure | None:
+        """What a call came to in a process, if that is known; None for what may go otherwise another time."""
+        run = self._runs.get((name, process))
+        if run is None or run.samples is None:
+            return None if run is None else run.failure
+        times_s = tuple(ns / run.samples.inner / 1e9 for ns in run.samples.wall_ns)
+        return Timed(times_s=times_s, error=run.facts.get("error"), server=str(run.facts.get("server", "")))
+
+    def add_call(self, name: str, process: int, said: Timed | Failure) -> None:
+        """Add a call in a process."""
+        self._store.append(self.campaign, _call(name, process, said))
+
+
+def _call(candidate: str, process: int, said: Timed | Failure) -> Run:
+    samples, failure, facts = None, None, {}
+    if isinstance(said, Failure):
+        failure = said
+    else:
+        samples = Samples(wall_ns=tuple(round(time_s * 1e9) for time_s in said.times_s), cpu_ns=())
+        facts = {"server": said.server, "error": said.error}
+    now_s = round(time.time(), 3)
+    return Run(
+        candidate=candidate,
+        process=process,
+        block=0,
+        started_at_s=now_s,
+        samples=samples,
+        failure=failure,
+        facts=facts,
+    )
 
 
 def _run(trial: TuningTrial, layer: str, processes: Counter[str]) -> Run | None:
