@@ -408,9 +408,7 @@ def _one_by_one(folder: Path) -> object:
 
 def _dpu(data: str) -> object:
     row = LatencyRow(key="k", network="n", primitives=("a",), toolchain="t")
-    told = [
-        _row(row, DpuReply(body=data, is_json=json_, status=200, attempts=1, seconds=0.0)) for json_ in (True, False)
-    ]
+    told = [_row(row, DpuReply(body=data, is_json=json_)) for json_ in (True, False)]
     json.dumps([asdict(one) for one in told], allow_nan=False)
     return told
 

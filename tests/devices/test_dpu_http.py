@@ -49,7 +49,7 @@ def test_exactly_the_published_request(model: Path) -> None:
     with station(reply(200)) as made:
         found = send(made.url, model)
     assert isinstance(found, DpuReply)
-    assert (found.body, found.is_json, found.status, found.attempts) == (PROFILE, False, 200, 1)
+    assert (found.body, found.is_json) == (PROFILE, False)
     assert read_dpu_profile(found.body) == 13.937
     (request,) = made.requests
     assert request.startswith(b"POST /test_latency/test_latency/ HTTP/1.1\r\n")
@@ -102,7 +102,7 @@ def test_what_may_pass_is_tried_again(act: Act, model: Path) -> None:
     with station(act, act, reply(200)) as made:
         found = send(made.url, model)
     assert isinstance(found, DpuReply)
-    assert (found.attempts, len(made.requests)) == (3, 3)
+    assert len(made.requests) == 3
     with station(act) as made, pytest.raises(DeviceError) as caught:
         send(made.url, model, retries=1)
     assert (caught.value.transient, len(made.requests)) == (True, 2)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.measure.effort import Effort
-from gnomon.measure.progress import Meter, Progress
+from gnomon.measure.progress import Meter, Progress, Steps
 
 
 def test_the_request_is_json_in_the_agents_units() -> None:
@@ -45,6 +45,20 @@ def test_what_is_still_to_come_adds_to_what_is_done() -> None:
     meter.expect(20)
     meter.step(1)
     assert (seen[-1].done, seen[-1].total) == (11, 30)
+
+
+def test_steps_stand_in_place_of_the_stages_of_each_until_they_end() -> None:
+    seen: list[Progress] = []
+    steps = Steps("all", seen.append)
+    one = Progress(stage="one", done=0, total=1, left_s=None)
+    steps(one)
+    steps.expect(1)
+    steps(one)
+    steps.step(3)  # how many are expected may be a guess
+    steps.end()
+    steps(one)
+    assert [(p.stage, p.done, p.total) for p in seen] == [("one", 0, 1), ("all", 0, 1), ("all", 3, 3), ("one", 0, 1)]
+    assert seen[2].left_s == 0
 
 
 def test_nobody_watching_is_no_error() -> None:

@@ -11,7 +11,7 @@ from gnomon.core.installing import pip_line
 from gnomon.errors import PackageError
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.tvm import Tvm
-from gnomon.session.package import read_plan, requirements_of, run_line
+from gnomon.session.package import check_destination, read_plan, requirements_of, run_line
 from gnomon.session.targets import pip_names
 
 
@@ -44,3 +44,13 @@ def test_a_package_names_its_own_models_only(tmp_path: Path, model: str) -> None
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(PackageError, match="names a model outside of it"):
         read_plan(tmp_path, at="/there")
+
+
+@pytest.mark.parametrize("plan", ["[" * 200_000, "[]", "{}", '{"format": "another"}', "\xff"])
+def test_what_is_no_plan_of_gnomons_is_neither_run_nor_overwritten(tmp_path: Path, plan: str) -> None:
+    (tmp_path / "plan.json").write_text(plan, encoding="latin-1")
+    (tmp_path / "gnomon-agent.pyz").touch()
+    with pytest.raises(PackageError):
+        read_plan(tmp_path, at="/there")
+    with pytest.raises(PackageError, match="exists already"):
+        check_destination(tmp_path, overwrite=True)

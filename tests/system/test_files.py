@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.errors import UsageError
-from gnomon.system.files import replace_folder, save_text, staged, write_whole
+from gnomon.system.files import in_place_of, replace_folder, save_text, staged, write_whole
 
 
 def test_what_was_there_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -111,3 +111,15 @@ def test_a_link_that_leads_nowhere_is_replaced(tmp_path: Path) -> None:
 def test_a_file_with_a_long_name_is_written(tmp_path: Path) -> None:
     write_whole(b"new", tmp_path / ("名" * 83))
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"new"]
+
+
+def test_what_ends_badly_leaves_the_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 250)
+    with in_place_of(path) as partial:
+        partial.write_text("old")
+    with pytest.raises(KeyboardInterrupt), in_place_of(path) as partial:
+        partial.write_text("half")
+        assert path.read_text() == "old" and partial.name.startswith(".") and partial.suffix == ".part"
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

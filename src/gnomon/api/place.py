@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from gnomon.jobs.pareto.records import Pareto, ParetoRequest
     from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
     from gnomon.jobs.place.job import Placement, Profile
-    from gnomon.jobs.runs.job import CampaignDetail, CampaignRow
+    from gnomon.jobs.runs.document import CampaignRow
+    from gnomon.jobs.runs.job import CampaignDetail
     from gnomon.jobs.runs.joining import Brought
     from gnomon.jobs.solve.job import FrontReport, SolveReport
     from gnomon.jobs.stab.job import Scheduled

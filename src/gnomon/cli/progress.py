@@ -21,6 +21,7 @@ import click
 from gnomon.devices.lease import Waiting
 from gnomon.report.plain import clean, shorten
 from gnomon.report.units import duration
+from gnomon.system.files import in_place_of
 
 if TYPE_CHECKING:
     from gnomon.measure.progress import Progress
@@ -60,10 +61,8 @@ class ProgressFile:
         if self._path is None:
             return
         told = {"stage": stage, "done": done, "total": total, "left_s": left_s, "at_s": time.time(), "why": why}
-        part = self._path.with_name(f"{self._path.name}.part")
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), in_place_of(self._path) as part:
             part.write_text(json.dumps(told), encoding="utf-8")
-            part.replace(self._path)
 
 
 _FIRST = "look at the model and the runtimes"

@@ -140,16 +140,10 @@ class DpuServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpuReply:
-    """What a server replied to a model that it measured: the text of the body, and what the body is.
-
-    `attempts` counts how often the model was sent, `seconds` how long the last time took.
-    """
+    """What a server replied to a model that it measured: the text of the body, and what the body is."""
 
     body: str
     is_json: bool
-    status: int
-    attempts: int
-    seconds: float
 
 
 def kernel_name_of(network: str) -> str:
@@ -231,7 +225,7 @@ class _Form:
 async def _patiently(server: DpuServer, form: _Form) -> DpuReply | Failure:
     for attempt in range(server.retries + 1):
         try:
-            return await _once(server, form, attempt + 1)
+            return await _once(server, form)
         except Busy as busy:
             if form.wrong:
                 raise form.wrong[0] from busy
@@ -242,10 +236,9 @@ async def _patiently(server: DpuServer, form: _Form) -> DpuReply | Failure:
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _once(server: DpuServer, form: _Form, attempt: int) -> DpuReply | Failure:
+async def _once(server: DpuServer, form: _Form) -> DpuReply | Failure:
     """One attempt. Busy for what may pass by itself."""
     aiohttp = _aiohttp()
-    start = time.monotonic()
     answered = False
     timeout = aiohttp.ClientTimeout(total=server.timeout_s, sock_connect=server.connect_s)
     sockets: list[socket.socket] = []
@@ -274,13 +267,7 @@ async def _once(server: DpuServer, form: _Form, attempt: int) -> DpuReply | Fail
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             if not 200 <= response.status < 300:
                 return judged(response.status, body, after_s, response.headers.get("Location"))
-            return DpuReply(
-                body=body,
-                is_json=kind == "application/json",
-                status=response.status,
-                attempts=attempt,
-                seconds=time.monotonic() - start,
-            )
+            return DpuReply(body=body, is_json=kind == "application/json")
     except TimeoutError as error:
         what = "did not end its reply" if answered else "did not answer"
         raise Busy(f"{_where(server)} {what} within {server.timeout_s:g} s") from error

@@ -15,6 +15,7 @@ from gnomon.devices import fingerprint as fingerprint_module
 from gnomon.devices.base import DeviceInfo, checked_name, inherited
 from gnomon.devices.fingerprint import fingerprint
 from gnomon.errors import DeviceError
+from gnomon.system.files import in_place_of
 from gnomon.system.process import Completed, Conversation, Guard, guarded, run_process
 
 if TYPE_CHECKING:
@@ -99,12 +100,10 @@ class LocalDevice:
     def pull(self, remote: str, local: Path) -> None:
         """Copy a file out of the private folder, or from an absolute path; see `Device.pull`."""
         source = self.folder / remote
-        partial = local.with_name(f".{local.name}.{os.getpid()}.part")
         try:
-            shutil.copyfile(source, partial)
-            partial.replace(local)
+            with in_place_of(local) as partial:
+                shutil.copyfile(source, partial)
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise DeviceError(
                 f"{remote} cannot be fetched to {local}: {error.strerror or error}",
                 hint="Check that the command wrote the file, and that there is room for it here.",

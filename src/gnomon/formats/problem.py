@@ -12,7 +12,7 @@ import numpy as np
 
 from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
 from gnomon.core.space import Slot, Space
-from gnomon.core.strict_json import not_utf8, unique
+from gnomon.core.strict_json import is_text, not_utf8, shown, unique
 from gnomon.errors import ProblemError
 
 FORMAT = "gnomon-problem"
@@ -161,7 +161,7 @@ class _Reader:
             return ""
         if not data and not empty:
             self.say(path, "a name must not be empty")
-        elif not data.isascii() and any("\ud800" <= letter <= "\udfff" for letter in data):
+        elif not is_text(data):
             self.say(path, "half a surrogate pair is not valid text")
         return str(data)
 
@@ -172,7 +172,7 @@ class _Reader:
         seen: dict[str, int] = {}
         for i, name in enumerate(found):
             if name and name in seen:
-                self.say(f"{path}[{i}]{key}", f"{_shown(name)} is the name of {path}[{seen[name]}] already")
+                self.say(f"{path}[{i}]{key}", f"{shown(name)} is the name of {path}[{seen[name]}] already")
             seen.setdefault(name, i)
 
     def objectives(self, data: Any) -> list[Objective]:
@@ -309,9 +309,4 @@ def _kind(data: Any) -> str:
 
 def _member(key: Any) -> str:
     plain = isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= 60
-    return f".{key}" if plain else f"[{_shown(key)}]"
-
-
-def _shown(name: Any) -> str:
-    text = ascii(name)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return f".{key}" if plain else f"[{shown(key)}]"

@@ -56,26 +56,26 @@ class Meter:
 
 
 class Steps:
-    """Shows many short measurements as one stage with the time left."""
+    """Shows many short measurements as one stage with the time left, in place of the stages of each."""
 
     def __init__(self, stage: str, watch: Watch | None) -> None:
         self._stage, self._watch = stage, watch
-        self._done = self._total = 0
-        self._start = time.monotonic()
+        self._meter: Meter | None = None
 
     def __call__(self, progress: Progress) -> None:
         """The stages of single measurements are shown as long as it is not known how many there will be."""
-        if self._watch is not None and not self._total:
+        if self._watch is not None and self._meter is None:
             self._watch(progress)
 
     def expect(self, total: int) -> None:
         """So many steps begin."""
-        self._total, self._start = total, time.monotonic()
-        self.step(0)
+        self._meter = Meter(self._stage, total, self._watch)
 
-    def step(self, count: int) -> None:
+    def step(self, count: int = 1) -> None:
         """Some more are done."""
-        self._done += count
-        left = (time.monotonic() - self._start) / self._done * (self._total - self._done) if self._done else None
-        if self._watch is not None:
-            self._watch(Progress(stage=self._stage, done=self._done, total=self._total, left_s=left))
+        if self._meter is not None:
+            self._meter.step(count)
+
+    def end(self) -> None:
+        """They are over: what is measured now is shown by its own stages."""
+        self._meter = None

@@ -24,6 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import gnomon
+from gnomon.core.graph import Graph
 from gnomon.core.installing import pip_line
 from gnomon.errors import PackageError
 from gnomon.measure.link import packed_agent
@@ -37,6 +38,10 @@ from gnomon.session.targets import pip_names
 from gnomon.system.files import file_digest, staged
 
 _FORMAT = "gnomon-plan"
+_PLAN = "plan.json"
+_AGENT = "gnomon-agent.pyz"
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError)
+"""What reading a plan that is none may raise."""
 _README = """This folder was written by gnomon {version}: {label}.
 
 Run it with a Python 3.10 or later that has what it was proved with{proved}:
@@ -92,32 +97,53 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
         wheels = [wheel for runtime in runtimes.values() for wheel in runtime.wheels]
         requirements = requirements_of(wheels, proved["packages"])
         plan = {
-            "format": _FORMAT,
-            "version": 1,
-            "gnomon": gnomon.__version__,
-            "model": {"name": lab.model.path.name, "sha256": lab.graph.digest},
+            **_head(lab.model.path.name, lab.graph.digest),
             "proved_with": proved,
             "requirements": requirements,
-            "operators": [
-                {"index": op.index, "name": op.name, "type": op.type, "backend": contender.backends.get(op.index)}
-                for op in contender.graph.operators
-            ],
+            "operators": _operators(contender.graph, contender.backends),
             "files": _digests(folder, ""),
             "job": job,
         }
-        (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-        (folder / "gnomon-agent.pyz").write_bytes(packed_agent())
-        script = _environment_script(job)
-        if script is not None:
-            (folder / "environment.sh").write_text(script, encoding="utf-8")
-        (folder / "README.txt").write_text(_readme(contender, plan), encoding="utf-8")
+        _write_launcher(folder, plan, _readme(contender, plan))
     return destination
+
+
+def _head(name: str, digest: str) -> dict[str, Any]:
+    """How each plan begins: the file's name and digest are those of the model."""
+    return {
+        "format": _FORMAT,
+        "version": 1,
+        "gnomon": gnomon.__version__,
+        "model": {"name": name, "sha256": digest},
+    }
+
+
+def _operators(graph: Graph, backends: Mapping[int, str]) -> list[dict[str, Any]]:
+    return [
+        {"index": op.index, "name": op.name, "type": op.type, "backend": backends.get(op.index)}
+        for op in graph.operators
+    ]
+
+
+def _write_launcher(folder: Path, plan: Mapping[str, Any], readme: str) -> None:
+    """Write the plan, what runs it, and what people read of it."""
+    (folder / _PLAN).write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+    (folder / _AGENT).write_bytes(packed_agent())
+    script = _environment_script(plan["job"])
+    if script is not None:
+        (folder / "environment.sh").write_text(script, encoding="utf-8")
+    (folder / "README.txt").write_text(readme, encoding="utf-8")
+
+
+def _plan_in(folder: Path) -> Any:
+    """What a folder's plan says, which may be anything. OSError, ValueError, RecursionError."""
+    return json.loads((folder / _PLAN).read_text(encoding="utf-8"))
 
 
 def read_plan(folder: Path, *, at: str) -> dict[str, Any]:
     """The job of a package whose folder lies at the path `at` on a device. PackageError where it is not a package."""
     try:
-        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        plan = _plan_in(folder)
         if plan["format"] != _FORMAT or plan["version"] != 1:
             raise PackageError(f"{folder} is a plan of another version", hint="Write it again with this gnomon.")
         job: dict[str, Any] = plan["job"]
@@ -127,7 +153,7 @@ def read_plan(folder: Path, *, at: str) -> dict[str, Any]:
                     f"the plan of {folder} names a model outside of it", hint="Write it again with this gnomon."
                 )
             segment["model"] = str(PurePosixPath(at) / segment["model"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise PackageError(
             f"{folder} is not a package of gnomon: {error}", hint="Give a folder with plan.json."
         ) from error
@@ -145,7 +171,7 @@ def _digests(folder: Path, before: str) -> dict[str, str]:
 def run_line(environment: Mapping[str, str], before: str = "") -> str:
     """The command that runs a package whose launcher lies behind `before`, with consent to what it sets."""
     allow = "".join(f" --allow {name}" for name in environment)
-    return f"python {before}gnomon-agent.pyz run {before}plan.json{allow}"
+    return f"python {before}{_AGENT} run {before}{_PLAN}{allow}"
 
 
 def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[str, Any]:
@@ -208,9 +234,8 @@ def _environment_script(job: dict[str, Any]) -> str | None:
 def _is_package(folder: Path) -> bool:
     """Whether gnomon wrote this folder, so that it may be replaced."""
     try:
-        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        return bool(plan["format"] == _FORMAT) and (folder / "gnomon-agent.pyz").is_file()
-    except (OSError, ValueError, KeyError, TypeError):
+        return bool(_plan_in(folder)["format"] == _FORMAT) and (folder / _AGENT).is_file()
+    except _UNREADABLE:
         return False
 
 
@@ -240,7 +265,6 @@ def _staged(destination: Path) -> Iterator[Path]:
 
 
 LAUNCHER = "gnomon"
-_PLAN = "plan.json"
 _PACKAGE_README = """This nnpackage was scheduled by gnomon {version}: {label}.
 
 metadata/config.cfg holds the placement. onert 0.1.0 does not apply a package's OP_BACKEND_MAP to the first session of a
@@ -313,7 +337,7 @@ def write_scheduled(model: Model, schedule: Schedule, destination: Path, *, over
 
 def adopt(proved: Path, destination: Path, label: str) -> Path:
     """Make the nnpackage of a package that `place` wrote and proved the scheduled one, its settings as they are."""
-    plan = json.loads((proved / _PLAN).read_text(encoding="utf-8"))
+    plan = _plan_in(proved)
     with _staged(destination) as package:
         source = proved / plan["job"]["segments"][0]["model"]
         shutil.copytree(source, package)
@@ -334,15 +358,9 @@ def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> dict
     placed = PlacedModel(graph=graph, path="..", inputs=inputs, outputs=outputs)
     options = {"threads": schedule.threads, "settings": dict(settings)}
     return {
-        "format": _FORMAT,
-        "version": 1,
-        "gnomon": gnomon.__version__,
-        "model": {"name": model.path.name, "sha256": graph.digest},
+        **_head(model.path.name, graph.digest),
         "requirements": requirements_of(Onert.wheels, {}),
-        "operators": [
-            {"index": op.index, "name": op.name, "type": op.type, "backend": schedule.placement.get(op.index)}
-            for op in graph.operators
-        ],
+        "operators": _operators(graph, schedule.placement),
         "job": {
             "tensors": tensors,
             "feeds": {name: {} for name in inputs},
@@ -359,24 +377,14 @@ def _add_launcher(package: Path, plan: dict[str, Any], label: str) -> None:
     if folder.is_dir():
         shutil.rmtree(folder)  # the launcher of an earlier schedule, copied with the package
     folder.mkdir()
-    job = plan["job"]
-    options = job["segments"][0]["options"]
-    variables = {**job["environment"], "NUM_THREADS": options.get("threads", 1), **options.get("settings", {})}
-    script = "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())
-    (folder / "environment.sh").write_text(script, encoding="utf-8")
-    inside = {name: d for name, d in _digests(package, "../").items() if not name.startswith(f"../{LAUNCHER}/")}
-    plan["files"] = inside
-    (folder / _PLAN).write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-    (folder / "gnomon-agent.pyz").write_bytes(packed_agent())
-    (folder / "README.txt").write_text(
-        _PACKAGE_README.format(
-            version=gnomon.__version__,
-            label=label,
-            install=pip_line(plan["requirements"]),
-            run=run_line(job["environment"], f"{LAUNCHER}/"),
-        ),
-        encoding="utf-8",
+    plan["files"] = _digests(package, "../")
+    readme = _PACKAGE_README.format(
+        version=gnomon.__version__,
+        label=label,
+        install=pip_line(plan["requirements"]),
+        run=run_line(plan["job"]["environment"], f"{LAUNCHER}/"),
     )
+    _write_launcher(folder, plan, readme)
 
 
 def _is_scheduled(folder: Path) -> bool:
@@ -384,7 +392,7 @@ def _is_scheduled(folder: Path) -> bool:
     if folder.is_symlink():
         return False
     try:
-        plan = json.loads((folder / LAUNCHER / _PLAN).read_text(encoding="utf-8"))
+        plan = _plan_in(folder / LAUNCHER)
         return bool(plan["format"] == _FORMAT and plan["job"]["segments"][0]["model"] == "..")
-    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
+    except _UNREADABLE:
         return False

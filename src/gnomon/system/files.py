@@ -54,15 +54,25 @@ def write_whole(content: bytes, path: Path) -> None:
     if there is not None and not stat.S_ISREG(there.st_mode):
         path.write_bytes(content)
         return
-    partial = target.with_name(f".{target.name[:_NAME]}.{secrets.token_hex(4)}.part")
+    with in_place_of(target) as partial, partial.open("xb") as file:
+        if there is not None:
+            os.fchmod(file.fileno(), stat.S_IMODE(there.st_mode))
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def in_place_of(path: Path) -> Iterator[Path]:
+    """A path beside a file: what is written there takes the file's place when the block ends well.
+
+    What was there stays otherwise, and nothing is left beside it. Other programs never see half of it, but a machine
+    that loses its power may lose it: what must not be lost is written by `write_whole`. OSError.
+    """
+    partial = path.with_name(f".{path.name[:_NAME]}.{secrets.token_hex(4)}.part")
     try:
-        with partial.open("xb") as file:
-            if there is not None:
-                os.fchmod(file.fileno(), stat.S_IMODE(there.st_mode))
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
+        yield partial
+        partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

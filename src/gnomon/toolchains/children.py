@@ -99,6 +99,7 @@ def _begin(program: Program, name: str, job: ToolJob) -> _Begun | Artifact:
         )
     except OSError as error:
         return Artifact(key=job.key, path=None, failure=_refused(f"{error.filename}: {error.strerror or error}"))
+    # Not by `in_place_of`: another program writes it, many are under way at once, and its name tells its format.
     partial = job.folder / f".{job.key}.{os.getpid()}.part{SUFFIX}"
     return _Begun(job=job, partial=partial, log=log, digest=digest)
 

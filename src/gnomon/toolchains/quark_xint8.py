@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gnomon.errors import DeviceError
 from gnomon.system.children import Program, child_environment
-from gnomon.system.process import guarded_folder
+from gnomon.system.process import guarded_folder, own_guard, run_process
 from gnomon.toolchains.base import COMMON, IMAGES, Missing, Setting, Toolchain, flag, one_of, path, read_settings, text
 from gnomon.toolchains.children import ChildToolchain
 
@@ -88,10 +89,19 @@ def _packages_missing(program: Program) -> list[str]:
     with guarded_folder("gnomon-quark-") as home:
         environment = child_environment(program, home) | {"GNOMON_CHILD_NEEDS": "1"}
         try:
-            done = subprocess.run(
-                program.argv, env=environment, cwd=home, capture_output=True, timeout=_PROBE_S, check=False
+            done = run_process(
+                program.argv,
+                env=environment,
+                stdin=b"",
+                timeout_s=_PROBE_S,
+                on_line=None,
+                cwd=home,
+                guard=own_guard(),
             )
+            if done.timed_out:
+                raise subprocess.TimeoutExpired(program.argv, _PROBE_S)
             names = json.loads(done.stdout)
-        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            return [f"{program.python} does not run gnomon's child programs ({type(error).__name__})"]
+        except (DeviceError, ValueError, subprocess.TimeoutExpired) as error:
+            why = type(error.__cause__ or error).__name__
+            return [f"{program.python} does not run gnomon's child programs ({why})"]
     return [f"the package {str(name)[:60]} is not installed for {program.python}" for name in names]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.system.children import Program, child_environment
-from gnomon.system.process import guarded_folder
+from gnomon.system.process import guarded_folder, own_guard, run_process
 from gnomon.tuning.tvm import passed_on
 
 _PROBE_S = 30.0
@@ -47,25 +46,24 @@ def find_card(environment: Mapping[str, str]) -> Card:
 @functools.cache
 def _asked(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> Mapping[str, Any]:
     with guarded_folder("gnomon-card-") as home:
-        try:
-            done = subprocess.run(
-                argv,
-                env={**dict(environment), "HOME": str(home), "TMPDIR": str(home)},
-                cwd=home,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_PROBE_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise DeviceError(
-                f"the card does not answer: CUDA says nothing for {_PROBE_S:g} s", hint="See whether nvidia-smi ends."
-            ) from error
+        done = run_process(
+            argv,
+            env={**dict(environment), "HOME": str(home), "TMPDIR": str(home)},
+            stdin=b"",
+            timeout_s=_PROBE_S,
+            on_line=None,
+            cwd=home,
+            guard=own_guard(),
+        )
+    if done.timed_out:
+        raise DeviceError(
+            f"the card does not answer: CUDA says nothing for {_PROBE_S:g} s", hint="See whether nvidia-smi ends."
+        )
     try:
         told: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError) as error:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        how = f"ended with status {done.returncode}" if done.returncode >= 0 else f"died of signal {-done.returncode}"
+        last = done.stderr.strip().splitlines()[-1:]
+        how = f"ended with status {done.returncode}" if done.signal is None else f"died of signal {done.signal}"
         raise DeviceError(
             f"the process that asked for a card {how}{': ' + last[0][:300] if last else ''}", hint=_HINT
         ) from error

@@ -26,6 +26,7 @@ from gnomon.jobs.pareto.search import Plan
 from gnomon.jobs.pareto.space import Evaluator
 from gnomon.measure.campaign import RecordedRunner
 from gnomon.measure.effort import Effort
+from gnomon.measure.progress import Steps
 from gnomon.search.base import Assignment
 from gnomon.session.objectives import goals_of
 from gnomon.session.request import Request
@@ -254,7 +255,7 @@ def test_what_the_record_lacks_was_not_run_and_nothing_is_called_complete(
                 runner=RecordedRunner(store, campaign), request=made.asked.request, counters=(), targets=()
             )
             evaluator = Evaluator(lab=lab, space=space, goals=goals_of(made.asked.objectives))
-            _, certificate, _ = job._search(made.asked, space, evaluator, job._Steps(None))
+            _, certificate, _ = job._search(made.asked, space, evaluator, Steps("search", None))
             return certificate.kind, len(evaluator.failures), len(evaluator.unmeasured)
 
     assert made.run(plan=replace(made.asked.plan, iterations=5)) is not None

@@ -214,6 +214,8 @@ class Ended(BaseException):
 
 def main(arguments: Sequence[str]) -> int:
     """Do the job in a folder; its exit code also goes into the file exit.json, which says that it has ended."""
+    from gnomon.system.files import write_whole
+
     folder, lock = Path(arguments[0]), int(arguments[1])
     os.set_inheritable(lock, False)
     signal.signal(signal.SIGTERM, _ended)
@@ -226,27 +228,24 @@ def main(arguments: Sequence[str]) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
-        part = folder / "exit.json.part"
-        part.write_text(json.dumps({"code": code, "at_s": time.time()}), encoding="utf-8")
-        part.replace(folder / "exit.json")
+        write_whole(json.dumps({"code": code, "at_s": time.time()}).encode("utf-8"), folder / "exit.json")
     return code
 
 
 def _done(folder: Path, command: Sequence[str]) -> int:
     """Run the command with its standard output in out/document.json, again if another was quicker to the device."""
     from gnomon.cli.main import run
+    from gnomon.system.files import in_place_of
 
-    part = folder / "out" / "document.json.part"
-    while True:
-        _wait_for_device()
-        with part.open("wb") as file:
-            os.dup2(file.fileno(), 1)
-        code = run(command)
-        sys.stdout.flush()
-        if code != _DEVICE_FAILED or _holder() is None:
-            break
-    part.replace(folder / "out" / "document.json")
-    return code
+    with in_place_of(folder / "out" / "document.json") as part:
+        while True:
+            _wait_for_device()
+            with part.open("wb") as file:
+                os.dup2(file.fileno(), 1)
+            code = run(command)
+            sys.stdout.flush()
+            if code != _DEVICE_FAILED or _holder() is None:
+                return code
 
 
 def _wait_for_device() -> None:

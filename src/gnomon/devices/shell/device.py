@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import time
@@ -30,6 +29,7 @@ from gnomon.devices.shell.scripts import (
     tidy_script,
 )
 from gnomon.errors import DeviceError
+from gnomon.system.files import in_place_of
 from gnomon.system.process import Completed, guarded_folder
 from gnomon.system.stopping import pause
 
@@ -283,17 +283,14 @@ class ShellDevice(ABC):
     def pull(self, remote: str, local: Path) -> None:
         """Fetch a file; see `Device.pull`."""
         path = remote if remote.startswith("/") else f"{self.folder}/{remote}"
-        partial = local.with_name(f".{local.name}.{os.getpid()}.part")
         try:
-            self._opened().fetch(path, partial)
-            partial.replace(local)
+            with in_place_of(local) as partial:
+                self._opened().fetch(path, partial)
         except OSError as error:
             raise DeviceError(
                 f"{remote} cannot be fetched to {local}: {error.strerror or error}",
                 hint="Check that the folder exists here and that there is room in it.",
             ) from error
-        finally:
-            partial.unlink(missing_ok=True)
 
     def describe(self) -> DeviceInfo:
         """The device's name, its fingerprint, and its Python, which is empty where there is none to be used."""

@@ -189,9 +189,6 @@ def _operators(parts: Sequence[Mapping[str, Any]], page: Page) -> None:
             page.line(f"and {len(changed) - len(shown)} more: --json has all", indent=1, style="dim")
 
 
-_MARKS = {"slower": "slower", "faster": "faster", "same": "same", "unknown": "unknown"}
-
-
 def markdown(document: Mapping[str, Any]) -> str:
     """The comparison as Markdown, for a pull request."""
     lines = [f"**gnomon**: {_cell(headline(document))}", ""]

@@ -22,6 +22,7 @@ import numpy as np
 from gnomon.core import codec
 from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
+from gnomon.jobs.estimator.document import LeftOutPart, ModelPredictionDocument, PricedUnitPart
 from gnomon.jobs.table.folder import is_table, read_table
 from gnomon.models.net import LeftOut, ModelNet, net_of_onnx
 from gnomon.report.answer import Answer
@@ -54,50 +55,6 @@ class PricedUnit:
     time_s: float
     deviation: float
     source: Source
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricedUnitPart:
-    """A unit of the model: how often it occurs, what one adds in seconds, its relative deviation, how it is known."""
-
-    label: str
-    id: str
-    count: int
-    time_s: float
-    deviation: float | None
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOutPart:
-    """Operators of a type that are in no unit, and why."""
-
-    type: str
-    count: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPredictionDocument:
-    """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
-
-    `shares` of the time are known in each way; `guessed_s` is what operators that are no units take by what others do.
-    """
-
-    format: Literal["gnomon-model-prediction"]
-    version: Literal[1]
-    model: str
-    tables: tuple[str, ...]
-    context: Mapping[str, Any]
-    mean_s: float
-    low_s: float | None
-    high_s: float | None
-    coverage: float
-    overhead_s: float
-    guessed_s: float
-    shares: Mapping[str, float]
-    units: tuple[PricedUnitPart, ...]
-    left_out: tuple[LeftOutPart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from gnomon.jobs.pareto.records import DecidingClock, Lived, Pareto, ParetoReque
 from gnomon.jobs.pareto.search import EXACT, Searched, check_installed, check_plans, in_one_box, joined, search
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.measure.environment import Doubt
-from gnomon.measure.progress import Progress, Watch
+from gnomon.measure.progress import Steps, Watch
 from gnomon.search.base import Told
 from gnomon.session.model_session import Lab, open_lab, stopped_doubts
 from gnomon.session.objectives import Goal, goals_of
@@ -37,26 +37,6 @@ from gnomon.session.reference import doubts, reference
 from gnomon.session.request import Request, patiently, timed
 from gnomon.session.targets import asking_energy, check_counters
 from gnomon.system.files import check_file
-
-
-class _Steps:
-    """Shows the search as one stage, in place of the stages of its evaluations."""
-
-    def __init__(self, watch: Watch | None) -> None:
-        self._watch, self.searching = watch, False
-        self._start = time.monotonic()
-
-    def __call__(self, progress: Progress) -> None:
-        if self._watch is not None and not self.searching:
-            self._watch(progress)
-
-    def search(self, done: int, total: int) -> None:
-        """So many evaluations are done."""
-        if not done:
-            self._start = time.monotonic()
-        left = (time.monotonic() - self._start) / done * (total - done) if done else None
-        if self._watch is not None:
-            self._watch(Progress(stage="search", done=done, total=total, left_s=left))
 
 
 def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Pareto:
@@ -110,7 +90,7 @@ def _measured(
     watch: Watch | None,
     tell: Callable[[str], None] | None,
 ) -> Pareto:
-    steps = _Steps(watch)
+    steps = Steps("search", watch)
     # One campaign for all searches of a model with these settings: what one has run, another need not run again.
     with open_lab(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
         space = decision_space(lab, asked.by, asked.options)
@@ -171,25 +151,24 @@ def _measured(
 
 
 def _search(
-    asked: ParetoRequest, space: DecisionSpace, evaluator: Evaluator, steps: _Steps
+    asked: ParetoRequest, space: DecisionSpace, evaluator: Evaluator, steps: Steps
 ) -> tuple[tuple[Searched, ...], Certificate, dict[str, str]]:
     """The results of each search, what is proved of them all, and what the objectives' numbers are made of."""
     if asked.plan.strategy == EXACT:
         exact, certificate, prices = exact_search(evaluator, asked.objectives, time.monotonic)
         return (exact,), certificate, prices
-    total, before = sum(plan.budget(space.space) for plan in asked.plans), 0
+    before = 0
     searches: list[Searched] = []
     partial = PartialDump(asked, evaluator)
 
     def told(count: int, new: Told) -> None:
-        steps.search(before + count, total)
+        steps.step()
         partial.save(before + count)
 
     def stop() -> bool:
         return evaluator.lab.runner.over("search")
 
-    steps.searching = True
-    steps.search(0, total)
+    steps.expect(sum(plan.budget(space.space) for plan in asked.plans))
     for plan in asked.plans:
         known = evaluator.replayed
         made = search(
@@ -197,7 +176,7 @@ def _search(
         )
         searches.append(replace(made, replayed=evaluator.replayed - known))
         before += len(made.told)
-    steps.searching = False
+    steps.end()
     found = joined(searches)
     if not found.results:
         reasons = "; ".join(dict.fromkeys(evaluator.failures.values())) or "nothing was asked for"

@@ -1,6 +1,6 @@
 """The job `oplist`: what the digits of a model's codes belong to, and pareto_profiler's oplist.json of it.
 
-The report of `gnomon oplist`, made from its JSON document alone.
+Its document stands here: that of `pareto` loads all that measures, and this job measures nothing.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ from gnomon.session.contender import Anchor, Contender, Kind, Part, level, measu
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
 
-_REFITS = 3
-_WORTH = 1.01
+REFITS = 3
+"""So often at most a plan is run and the prices fitted again."""
+WORTH = 1.01
 """The least predicted gain over the best single backend for which a plan is run: below, no run could show it."""
 
 
@@ -116,13 +117,13 @@ class InsidePlacer:
             prices = self._allowed(operator_prices(observations, len(self.backends)))
             solution = tried = solve(self._model(prices))
             gain = self._gain(prices, solution, alive)
-            if gain < _WORTH and not refits:
+            if gain < WORTH and not refits:
                 # Where a neighbour slowed the runs without a trace, the constants that make up for it hide a gain among
                 # small operators. What the traces alone promise is run once, so that it is seen and not priced.
                 traced = self._allowed(self._traced_table(alive))
                 tried = solve(self._model(traced))
                 gain = self._gain(traced, tried, alive)
-            if tried.assignment in self._observed or refits == _REFITS or gain < _WORTH:
+            if tried.assignment in self._observed or refits == REFITS or gain < WORTH:
                 break
             plan = self.contender("plan", "plan", tried.assignment, tried.value)
             again, factor = self._refine(plan, anchor)
@@ -212,14 +213,14 @@ class InsidePlacer:
         known = {c.key for c in singles}
         extra = []
         best, value, gain = solution.assignment, solution.value, self._gain(prices, solution, alive)
-        if gain < _WORTH:
+        if gain < WORTH:
             best, value, gain = self._fastest_run(alive, clock) or (best, value, gain)
         plan = self.contender("plan", f"{name}: plan", best, value)
-        if plan.key not in known and gain >= _WORTH:
+        if plan.key not in known and gain >= WORTH:
             extra.append(plan)
         traced = self._traced_table(alive)
         greedy = self.contender("greedy", f"{name}: greedy", tuple(int(b) for b in traced.argmin(axis=1)), None)
-        if greedy.key not in known | {plan.key} and gain >= _WORTH:
+        if greedy.key not in known | {plan.key} and gain >= WORTH:
             assignment = [self.backends.index(greedy.backends[i]) for i in range(len(prices))]
             extra.append(self.contender("greedy", greedy.label, assignment, predicted(assignment)))
         return InsideResult(
@@ -231,7 +232,7 @@ class InsidePlacer:
             refits=refits,
             clock=clock,
             why=""
-            if gain >= _WORTH
+            if gain >= WORTH
             else f"by its prices no mix gains more than {max(gain - 1, 0.0):.1%}, which no run could show",
         )
 
@@ -246,7 +247,7 @@ class InsidePlacer:
             return None
         taken_s = min(plans)
         gain = min(level(self.lab.runner.known(c.key), clock) for c in alive) / taken_s
-        return (plans[taken_s], taken_s, gain) if gain >= _WORTH else None
+        return (plans[taken_s], taken_s, gain) if gain >= WORTH else None
 
     def _traced_table(self, singles: Sequence[Contender]) -> Array:
         """Traced times of the single backends alone: what a greedy choice per operator looks at."""

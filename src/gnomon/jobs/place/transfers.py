@@ -26,7 +26,7 @@ from gnomon.core.pricing.transfers import (
 from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.stats import median
 from gnomon.errors import MeasurementError
-from gnomon.jobs.place.inside import InsidePlacer, InsideResult, uninterrupted_s
+from gnomon.jobs.place.inside import REFITS, WORTH, InsidePlacer, InsideResult, uninterrupted_s
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
 from gnomon.session.contender import Anchor, Contender, Kind, level, measure_beside, trace_of
@@ -36,9 +36,6 @@ from gnomon.session.targets import Missing, Target, describe
 DRAWN = 8
 """Placements that are drawn for each side away, and run whole beside the designed ones."""
 
-_REFITS = 3
-_WORTH = 1.01
-"""The least predicted gain over the best single backend for which a plan is run: below, no run could show it."""
 _TRACED_CALLS = 3
 _PRICING_S = 30.0
 """About how long the visits of the placements to price from may take together."""
@@ -93,7 +90,7 @@ class TransferPlacer(InsidePlacer):
             prices = self._fit()
             solution = self._solved(prices)
             known = solution.assignment in self._runs
-            if known or refits == _REFITS or self._promise(prices, solution, alive) < _WORTH:
+            if known or refits == REFITS or self._promise(prices, solution, alive) < WORTH:
                 break
             refits += 1
             if not self._measure([solution.assignment], anchor, traced=True):
@@ -214,7 +211,7 @@ class TransferPlacer(InsidePlacer):
 
         made = [contender("single", c.label, self.sides(c)) for c in alive]
         promise = self._promise(prices, solution, alive)
-        if promise >= _WORTH:
+        if promise >= WORTH:
             greedy = self.along([int(row.argmin()) for row in prices.own_s])
             for extra in (
                 contender("plan", f"{name}: plan", solution.assignment),
@@ -230,7 +227,7 @@ class TransferPlacer(InsidePlacer):
             contenders=tuple(made),
             refits=refits,
             clock=clock,
-            why="" if promise >= _WORTH else why,
+            why="" if promise >= WORTH else why,
             transfers=prices,
         )
 

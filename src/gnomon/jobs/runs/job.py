@@ -18,11 +18,12 @@ from gnomon.core import codec
 from gnomon.core.sample import Campaign, Event, Failure, Run
 from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
+from gnomon.jobs.runs.document import CampaignRow, CandidatePart, RunDocument
 from gnomon.jobs.runs.exports import chrome_trace, node_data, node_notes, operator_times
 from gnomon.report.answer import Answer
 from gnomon.report.frame import write_parquet
 from gnomon.report.plain import clean
-from gnomon.session.document import SummaryPart, summary_part
+from gnomon.session.document import summary_part
 from gnomon.store.address import RecordAddress, whole
 from gnomon.store.base import (
     FAILED,
@@ -56,41 +57,6 @@ COLUMNS: Mapping[str, str] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignRow(Answer):
-    """One line of the list: a campaign, how much it holds, and what was decided last (None if nothing yet).
-
-    One that is not finished is `running` where a process that lives measures for it. Otherwise it has `failed`, with
-    the `message` and the `hint` of the error that ended it, or was interrupted.
-    """
-
-    campaign: Campaign
-    finished: bool
-    running: bool
-    failed: Mapping[str, Any] | None
-    candidates: int
-    runs: int
-    failures: int
-    decision: Mapping[str, Any] | None
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """Which it is, and what was decided last."""
-        told = (self.decision or {}).get("reason")
-        own = self.campaign
-        return f"{own.kind} of {own.context.model_name} ({own.id[:12]})", str(told or f"{self.runs} runs.")
-
-    def document(self) -> dict[str, Any]:
-        """It as JSON values."""
-        return codec.document(self)
-
-    @property
-    def device(self) -> str:
-        """What the device calls itself."""
-        return str(self.campaign.context.device.get("cpu_model") or "unknown device")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRow:
     """One candidate of a campaign. `summary` is None where no end-to-end run of it succeeded."""
 
@@ -100,41 +66,6 @@ class CandidateRow:
     profiled_runs: int
     summary: Summary | None
     last_failure: Failure | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CandidatePart:
-    """One candidate of a campaign, summed up by the document's clock; null where no end-to-end run of it succeeded."""
-
-    candidate: str
-    runs: int
-    failures: int
-    profiled_runs: int
-    summary: SummaryPart | None
-    last_failure: Failure | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RunsDocument:
-    """The newest campaigns of a record, and whether it has `more`: `gnomon runs` and `runs list`."""
-
-    format: Literal["gnomon-runs"]
-    version: Literal[1]
-    record: str
-    campaigns: tuple[CampaignRow, ...]
-    more: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RunDocument:
-    """What `gnomon runs show` prints of a campaign: docs/record.md describes its fields."""
-
-    format: Literal["gnomon-run"]
-    version: Literal[1]
-    clock: Literal["wall", "cpu"]
-    row: CampaignRow
-    candidates: tuple[CandidatePart, ...]
-    events: tuple[Event, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,37 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from gnomon.core import codec
 from gnomon.core.sample import Event
 from gnomon.errors import RecordError
+from gnomon.jobs.runs.document import BroughtDocument, BroughtPart
 from gnomon.report.answer import Answer
 from gnomon.store.address import PostgresAddress, RecordAddress, whole
 from gnomon.store.base import COMMAND, FILES
 from gnomon.store.join import Told, join_records, opened
 from gnomon.store.opening import default_record, is_missing, open_store
 from gnomon.system.files import staged
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BroughtPart:
-    """How many campaigns, runs and events of a file were not in the record before."""
-
-    path: str
-    campaigns: int
-    runs: int
-    events: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BroughtDocument:
-    """What `gnomon runs import` and `merge` did, by their files."""
-
-    format: Literal["gnomon-brought"]
-    version: Literal[1]
-    record: str
-    files: tuple[BroughtPart, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

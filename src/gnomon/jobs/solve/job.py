@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from gnomon.core import codec
 from gnomon.core.cost import CostModel
@@ -18,54 +18,10 @@ from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import decimal
 from gnomon.errors import UsageError
 from gnomon.formats.problem import read_problem
+from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
 from gnomon.report.answer import Answer
 
 _LEAST_S = 1e-3  # where reading took the rest: a first assignment is found all the same
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolveDocument:
-    """What `gnomon solve` found: choices by slot, their code as a text, the cost in each objective, and a proof."""
-
-    format: Literal["gnomon-solve"]
-    version: Literal[1]
-    assignment: tuple[str, ...]
-    code: str
-    cost: tuple[float, ...]
-    optimal: bool
-    method: str
-    bound: float | None
-    width: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectivePart:
-    """What is minimised, and its unit."""
-
-    name: str
-    unit: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontPointPart:
-    """A point: a choice a slot, its code as a text, and its cost in each objective."""
-
-    assignment: tuple[str, ...]
-    code: str
-    cost: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontDocument:
-    """What `gnomon front` found, and what is proved of it."""
-
-    format: Literal["gnomon-front"]
-    version: Literal[1]
-    certificate: str | Mapping[str, float]
-    objectives: tuple[ObjectivePart, ...]
-    points: tuple[FrontPointPart, ...]
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from gnomon.measure.environment import Doubt
 from gnomon.models.model import Model, read_regular
 from gnomon.session.contender import Contender, trace_of
 from gnomon.store.base import RunQuery, Store
+from gnomon.system.files import write_whole
 
 _MEASURE = "Measure again without --no-profile, or give the folder of the right traces with --traces."
 _APART_S = 86_400.0
@@ -130,9 +131,7 @@ def write_traces(traces: Mapping[str, Trace], folder: Path, package: str, thread
         folder.mkdir(parents=True, exist_ok=True)
         for backend, trace in traces.items():
             files[backend] = folder / trace_name(package, backend, threads)
-            partial = folder / f".{files[backend].name}.partial"
-            partial.write_text(write_trace(trace), encoding="utf-8")
-            partial.replace(files[backend])
+            write_whole(write_trace(trace).encode("utf-8"), files[backend])
     except OSError as error:
         raise PackageError(
             f"the traces cannot be written to {folder}: {error.strerror or error}",

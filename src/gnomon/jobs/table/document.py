@@ -1,4 +1,4 @@
-"""The JSON document of a latency table: what `gnomon table build`, `check`, `merge` and `import` print."""
+"""The JSON documents of `gnomon table`, and that of whole nets, which are measured as a table is."""
 
 from __future__ import annotations
 
@@ -207,3 +207,36 @@ class BlocksDocument:
     blocks: tuple[BlockPart, ...]
     left_out: tuple[str, ...]
     sum: BlockSum | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetPart:
+    """A net that was measured, with bounds, and what the reference net took beside it; null where it failed."""
+
+    latency_s: float | None
+    low_s: float | None
+    high_s: float | None
+    reference_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetFailure:
+    """The place of a net among them all, and why it failed."""
+
+    net: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetsDocument:
+    """Whole nets, measured as a table was. `unlike` says what was otherwise than there. `file` is the csv of them."""
+
+    format: Literal["gnomon-nets"]
+    version: Literal[1]
+    clock: str
+    nets: tuple[NetPart, ...]
+    failures: tuple[NetFailure, ...]
+    unlike: tuple[str, ...]
+    doubts: tuple[Doubt, ...]
+    seconds: float
+    file: str | None = None

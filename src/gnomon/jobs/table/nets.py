@@ -1,20 +1,18 @@
-"""The job `estimator measure`: whole nets of a space, measured as the table of that space was.
-
-Files of nets, and what measuring them told, as documents.
-"""
+"""The job `estimator measure`: whole nets of a space, measured as the table of that space was."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from gnomon.core import codec
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
+from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
 from gnomon.jobs.table.job import EFFORT, context_of
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
@@ -35,39 +33,6 @@ NET_EFFORT = replace(EFFORT, rounds=4, block_s=0.03, warm_s=0.03, together=10)
 
 Eight share a process with the anchor and the reference net, as all lie in its memory.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetPart:
-    """A net that was measured, with bounds, and what the reference net took beside it; null where it failed."""
-
-    latency_s: float | None
-    low_s: float | None
-    high_s: float | None
-    reference_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetFailure:
-    """The place of a net among them all, and why it failed."""
-
-    net: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetsDocument:
-    """Whole nets, measured as a table was. `unlike` says what was otherwise than there. `file` is the csv of them."""
-
-    format: Literal["gnomon-nets"]
-    version: Literal[1]
-    clock: str
-    nets: tuple[NetPart, ...]
-    failures: tuple[NetFailure, ...]
-    unlike: tuple[str, ...]
-    doubts: tuple[Doubt, ...]
-    seconds: float
-    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

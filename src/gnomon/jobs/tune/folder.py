@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.tuning.texts import Texts
 from gnomon.jobs.tune.records import best_trial, pooled_trials
 from gnomon.models.model import Limits
-from gnomon.system.files import save_text
+from gnomon.system.files import in_place_of, save_text
 from gnomon.tuning.target import check_alike
 
 _MANIFEST = Strict(what="a compiled network's description", hint="Compile it again.", most_letters=64 << 20)
@@ -166,12 +165,8 @@ def external_weights(path: Path) -> Mapping[Path, Path]:
 def _copy(path: Path, place: Path) -> None:
     """Copy a file, so that a place has all of it or nothing."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")
-    try:
+    with in_place_of(place) as part:
         shutil.copyfile(path, part)
-        part.replace(place)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def companions(library: Path) -> dict[str, Path]:

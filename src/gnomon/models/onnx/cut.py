@@ -5,7 +5,6 @@ Writing some nodes of an ONNX model as a model of its own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from gnomon.models.cut import Cutter
 from gnomon.models.model import Limits, model_errors
 from gnomon.models.onnx.file import all_tensors, onnx_package, read_external, read_onnx
 from gnomon.models.onnx.graph import Shapes, node_names, onnx_graph, tensor_shapes
+from gnomon.system.files import in_place_of
 
 if TYPE_CHECKING:
     import onnx
@@ -81,12 +81,8 @@ def save(model: onnx.ModelProto, dest: Path) -> None:
         (dest.parent / data).unlink(missing_ok=True)
         onnx.save_model(model, str(dest), save_as_external_data=True, location=data, size_threshold=1024)
         return
-    temporary = dest.with_name(f".{dest.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(model.SerializeToString())
-        temporary.replace(dest)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with in_place_of(dest) as partial:
+        partial.write_bytes(model.SerializeToString())
 
 
 def _copy_field(target: Any, name: str, value: Any) -> None:

@@ -13,16 +13,17 @@ The shapes of an ONNX model's tensors: what the file records, else what onnx inf
 from __future__ import annotations
 
 import math
-import subprocess
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gnomon.core.graph import Graph, Operator, Tensor
-from gnomon.errors import ModelError
+from gnomon.errors import DeviceError, ModelError
 from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, unique_names
 from gnomon.models.onnx.file import check_rank, make_tensor, onnx_package, read_onnx, value_shape
+from gnomon.system.process import guarded_folder, own_guard, run_process
 
 if TYPE_CHECKING:
     import onnx
@@ -171,25 +172,35 @@ def _skeleton(model: onnx.ModelProto) -> bytes:
 def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
     """The model with what inference tells; None where it raises an error of its own, as unlike types are to it."""
     hint = "the file is broken or hostile: check it with onnx.checker where it came from"
-    command = [sys.executable, "-P", str(_CHILD), str(limits.max_memory_bytes)]
-    try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=limits.max_infer_s, check=False)
-    except subprocess.TimeoutExpired:
-        raise ModelError(
-            f"inferring the ONNX model's shapes took longer than {limits.max_infer_s:g} s", hint=hint
-        ) from None
-    if done.returncode == REFUSED:
-        return None
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        why = said[-1][:300] if said else f"the process ended with {done.returncode}"
-        raise ModelError(f"the ONNX model's shapes cannot be inferred: {why}", hint=hint)
-    inferred = onnx_package().ModelProto()
-    try:
-        inferred.ParseFromString(done.stdout)
-    except Exception as error:  # protobuf's own DecodeError derives from Exception only
-        raise ModelError(f"inferring the ONNX model's shapes gave no model: {error}", hint=hint) from error
-    return inferred  # type: ignore[no-any-return]
+    with guarded_folder("gnomon-infer-") as folder:
+        written = folder / "inferred.onnx"
+        try:
+            done = run_process(
+                [sys.executable, "-P", str(_CHILD), str(limits.max_memory_bytes), str(written)],
+                env=os.environ,
+                stdin=data,
+                timeout_s=limits.max_infer_s,
+                on_line=None,
+                cwd=Path(),
+                guard=own_guard(),
+            )
+        except DeviceError as error:  # of this machine, whichever device is measured
+            raise ModelError(f"the ONNX model's shapes cannot be inferred: {error.message}", hint=error.hint) from error
+        if done.timed_out:
+            raise ModelError(f"inferring the ONNX model's shapes took longer than {limits.max_infer_s:g} s", hint=hint)
+        if done.returncode == REFUSED:
+            return None
+        if not done.ok:
+            said = done.stderr.strip().splitlines()
+            ended = done.returncode if done.signal is None else -done.signal
+            why = said[-1][:300] if said else f"the process ended with {ended}"
+            raise ModelError(f"the ONNX model's shapes cannot be inferred: {why}", hint=hint)
+        inferred = onnx_package().ModelProto()
+        try:
+            inferred.ParseFromString(written.read_bytes())
+        except Exception as error:  # protobuf's own DecodeError derives from Exception only
+            raise ModelError(f"inferring the ONNX model's shapes gave no model: {error}", hint=hint) from error
+        return inferred  # type: ignore[no-any-return]
 
 
 def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str) -> Graph:

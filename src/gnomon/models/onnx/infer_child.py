@@ -1,8 +1,8 @@
-"""A program: infers the shapes of the ONNX model on its standard input and writes the model to its output.
+"""A program: infers the shapes of the ONNX model on its standard input and writes the model to a file.
 
-It runs as a process of its own because shape inference is C++ that a hostile file may crash. Its one argument
-is how many bytes of memory inference may take; it takes no more than a share of what the machine has left. It ends
-with status 3 where inference refuses the model.
+It runs as a process of its own because shape inference is C++ that a hostile file may crash. Its arguments are how
+many bytes of memory inference may take, of which it takes no more than a share of what the machine has left, and the
+file. It ends with status 3 where inference refuses the model.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main() -> None:
     except inference.InferenceError as error:
         print(error, file=sys.stderr)
         raise SystemExit(3) from None
-    sys.stdout.buffer.write(inferred)
+    Path(sys.argv[2]).write_bytes(inferred)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class Quantised:
     `operators` are its convolutions and matrix products, `reading_8bit` those whose two factors are 8-bit values, and
     `computing_8bit` those of them whose result is rounded to 8 bits too, or is the model's own. `macs` and `macs_8bit`
     are multiply-accumulates of all and of the latter, None where shapes are not fixed. `scales` counts tensors of
-    scales, `power_of_two_scales` those that hold nothing but powers of two. `size_bytes` is the file's.
+    scales, `power_of_two_scales` those that hold nothing but powers of two.
     """
 
     operators: int
@@ -61,7 +61,6 @@ class Quantised:
     macs_8bit: int | None
     scales: int
     power_of_two_scales: int
-    size_bytes: int
 
     @property
     def share_8bit(self) -> float:
@@ -91,7 +90,6 @@ def read_quantised(path: Path) -> Quantised:
             macs_8bit=_sum(one.macs for one in computing),
             scales=len(scales),
             power_of_two_scales=sum(scales),
-            size_bytes=file.size_bytes,
         )
 
 

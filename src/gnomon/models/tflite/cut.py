@@ -13,7 +13,6 @@ needs no schema but the number of its fields.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from gnomon.models.cut import Cutter
 from gnomon.models.model import Limits, model_errors, read_regular, unique_names
 from gnomon.models.tflite.file import Buffer, Table, broken
 from gnomon.models.tflite.graph import read_flat
+from gnomon.system.files import in_place_of
 
 #: Writes what an offset of the source at a position leads to; returns its place in the new file.
 Child = Callable[[Buffer, int], int]
@@ -362,12 +362,8 @@ class FlatCutter(Cutter):
         """Write the operators as a TFLite model; ModelError where the file has what gnomon cannot copy."""
         with model_errors(dest):
             made = self._source.part(nodes, inputs, outputs)
-            temporary = dest.with_name(f".{dest.name}.{os.getpid()}")
-            try:
-                temporary.write_bytes(made)
-                temporary.replace(dest)
-            finally:
-                temporary.unlink(missing_ok=True)
+            with in_place_of(dest) as partial:
+                partial.write_bytes(made)
 
 
 def _with_unique_names(graph: Graph) -> Graph:

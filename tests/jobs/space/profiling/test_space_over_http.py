@@ -130,7 +130,7 @@ def test_a_server_that_vanishes_is_told_and_what_was_measured_is_kept(board: Pro
 
 def replied(body: str, *, is_json: bool = True) -> LatencyRow:
     row = timed(study().families["VGG"].swaps()[0], None, "vitis")
-    return space_over_http._row(row, DpuReply(body=body, is_json=is_json, status=200, attempts=1, seconds=1.0))
+    return space_over_http._row(row, DpuReply(body=body, is_json=is_json))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""The JSON documents of `gnomon runs`: its list, a campaign as `show` prints it, and what `import` and `merge` did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gnomon.core import codec
+from gnomon.core.sample import Campaign, Event, Failure
+from gnomon.report.answer import Answer
+from gnomon.session.document import SummaryPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignRow(Answer):
+    """One line of the list: a campaign, how much it holds, and what was decided last (None if nothing yet).
+
+    One that is not finished is `running` where a process that lives measures for it. Otherwise it has `failed`, with
+    the `message` and the `hint` of the error that ended it, or was interrupted.
+    """
+
+    campaign: Campaign
+    finished: bool
+    running: bool
+    failed: Mapping[str, Any] | None
+    candidates: int
+    runs: int
+    failures: int
+    decision: Mapping[str, Any] | None
+
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """Which it is, and what was decided last."""
+        told = (self.decision or {}).get("reason")
+        own = self.campaign
+        return f"{own.kind} of {own.context.model_name} ({own.id[:12]})", str(told or f"{self.runs} runs.")
+
+    def document(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return codec.document(self)
+
+    @property
+    def device(self) -> str:
+        """What the device calls itself."""
+        return str(self.campaign.context.device.get("cpu_model") or "unknown device")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidatePart:
+    """One candidate of a campaign, summed up by the document's clock; null where no end-to-end run of it succeeded."""
+
+    candidate: str
+    runs: int
+    failures: int
+    profiled_runs: int
+    summary: SummaryPart | None
+    last_failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsDocument:
+    """The newest campaigns of a record, and whether it has `more`: `gnomon runs` and `runs list`."""
+
+    format: Literal["gnomon-runs"]
+    version: Literal[1]
+    record: str
+    campaigns: tuple[CampaignRow, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDocument:
+    """What `gnomon runs show` prints of a campaign: docs/record.md describes its fields."""
+
+    format: Literal["gnomon-run"]
+    version: Literal[1]
+    clock: Literal["wall", "cpu"]
+    row: CampaignRow
+    candidates: tuple[CandidatePart, ...]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroughtPart:
+    """How many campaigns, runs and events of a file were not in the record before."""
+
+    path: str
+    campaigns: int
+    runs: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroughtDocument:
+    """What `gnomon runs import` and `merge` did, by their files."""
+
+    format: Literal["gnomon-brought"]
+    version: Literal[1]
+    record: str
+    files: tuple[BroughtPart, ...]
