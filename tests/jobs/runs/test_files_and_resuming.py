@@ -314,4 +314,6 @@ def test_killed_tuning_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert listed["finished"] and listed["campaign"]["context"]["model_name"] == "tiny"
     after, trials = runs_of(record), read_tuning_records(records.read_bytes()).trials
     assert after[: len(before)] == before and len({visit[:3] for visit in after}) == len(after)
-    assert listed["runs"] == len(trials)
+    proof = sorted(visit[0] for visit in after if visit[0].startswith("network/"))
+    assert proof == ["network/tuned", "network/untuned"]
+    assert listed["runs"] == len(trials) + len(proof)
