@@ -146,7 +146,7 @@ def _measured(
         found = measure_calls(
             bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter, record=recorded
         )
-        recorded.finish(f"{request.source.name} on {device.key}", _NETWORK)
+        recorded.finish(f"{request.source.name} on {device.key}", str(request.source))
     doubts = worst(bench.environments)
     return recorded.campaign, _document(request, described, device, found, layers, reference, doubts)
 
