@@ -128,7 +128,7 @@ class OnnxRuntime(WholeModelRuntime):
 
 
 def _accelerators(probe: Probe, wish: Wish) -> dict[str, Any]:
-    """What a session gets each accelerator by: of the wished ones, or of all that are no programs on the CPU.
+    """What a session gets each accelerator by: of the wished ones, or of all that are not programs on the CPU.
 
     UsageError where a wished one is not here, or the CPU is not wished beside it.
     """
