@@ -35,6 +35,7 @@ RETIRED = {
     r"\btells no\b": "reports no",
     r"\bwould tell\b": "would decide",
     r"\bneeds nothing else\b": "self-contained",
+    r"\bnoise (that|which) has a memory\b": "autocorrelated noise",
     r"\bown account\b": "as reported by the runtime",
     r"\boutputs off by\b": "max abs error",
     r"\bbest single (one|way|contender)\b": "best single backend",
