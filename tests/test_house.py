@@ -21,16 +21,21 @@ UNSAFE = {"pickle", "dill", "shelve", "marshal", "joblib", "requests", "urllib.r
 LIGHT = {"PYTHONPATH": str(ROOT / "src")}
 HEAVY = {"numpy", "highspy", "click", "rich", "onnx", "sqlite3", "subprocess", "logging", "importlib.metadata"}
 
-_THING = "address|backend|file|folder|host|integer|mapping|model|name|number|object|option|path|port|shape|table|text"
+_COMPARED = "such|more|less|longer|larger|smaller|higher|lower|older|newer|nearer|faster|slower|further|better|worse"
 RETIRED = {
     r"\banew\b": "again",
     r"\bto be had\b": "available",
     r"\bbe meant\b": "valid, invalid",
     r"\blest\b": "so that .. not",
     r"\bcomes? to an end\b": "terminate",
-    rf"(?<!here )\bis no (\w+ )?({_THING})\b(?! \w+er)": "is not a",
+    rf"(?<!here )\b(is|are) no (?!{_COMPARED})\b\w": "is not a, are not",
     r"\btold nothing\b": "reported nothing",
+    r"\b(is|are|was) not told\b(?! apart| from)": "is not reported",
+    r"\bratio is told\b": "reported",
     r"\btells no\b": "reports no",
+    r"\bwould tell\b": "would decide",
+    r"\bneeds nothing else\b": "self-contained",
+    r"\bnoise (that|which) has a memory\b": "autocorrelated noise",
     r"\bown account\b": "as reported by the runtime",
     r"\boutputs off by\b": "max abs error",
     r"\bbest single (one|way|contender)\b": "best single backend",

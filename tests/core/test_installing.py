@@ -38,7 +38,10 @@ def test_a_line_names_packages_for_the_python_that_is_asked() -> None:
     assert install_line("plot", python="/a b/python") == "'/a b/python' -m pip install 'vl-convert-python>=1.9,<2'"
     assert install_line("pillow", "mlxtend", python="py") == "py -m pip install 'pillow>=10' mlxtend"
     assert install_line("onnx", "onnxruntime", python="py") == "py -m pip install 'onnx>=1.17' 'onnxruntime>=1.23'"
+    assert install_line("xgboost-cpu", python="py") == "py -m pip install 'xgboost-cpu>=2.1'"
+    assert "sys_platform" in install_line("tvm", python="py")
     assert pip_line(["a==1"]) == "python -m pip install a==1"
+    assert pip_line(["a"], "py", options=["--target", "/a b"]) == "py -m pip install --target '/a b' a"
 
 
 @pytest.mark.parametrize("error", [ImportError, OSError])  # OSError: a shared library that does not load
@@ -50,7 +53,7 @@ def test_a_package_that_does_not_load_is_told_with_the_line_that_installs_it(err
 
 def test_nothing_tells_users_to_install_gnomon_by_its_name() -> None:
     files = [path for folder in ("src", "docs", "benchmarks", "scripts", "zoo") for path in (ROOT / folder).rglob("*")]
-    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
     texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix in {".py", ".md", ".sh", ".pyi"}}
     assert len(texts) > 100
     assert all(map(BY_NAME.search, ("pip install gnomon", "pip install -U 'gnomon[x]'", "needs gnomon[x]")))

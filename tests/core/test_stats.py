@@ -386,7 +386,7 @@ def test_sides_by_turns_are_known_by_their_moments() -> None:
     assert not by_turns(a, replace(b, moments_s=tuple(t + 100 for t in b.moments_s)))
     assert not by_turns(a, Side(levels_s=b.levels_s[1:], moments_s=b.moments_s[1:]))
     assert not by_turns(*(Side(levels_s=s.levels_s[:1], moments_s=s.moments_s[:1]) for s in (a, b)))
-    assert by_turns(a, b, noted=False), "six turns that change who is first are no chance"
+    assert by_turns(a, b, noted=False), "six turns that change who is first are not chance"
     assert not by_turns(a, replace(b, moments_s=(-1.0, *b.moments_s[1:])), noted=False)
     assert not by_turns(*turned(np.random.default_rng(0), 5), noted=False)
 

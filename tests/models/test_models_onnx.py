@@ -71,7 +71,7 @@ def test_graph_of_a_small_model(tmp_path: Path) -> None:
         ("Clip_2", "Clip"),
     ]
     by_name = {t.name: t for t in graph.tensors}
-    assert [graph.tensors[i].name for i in graph.inputs] == ["x"], "an initializer is no input"
+    assert [graph.tensors[i].name for i in graph.inputs] == ["x"], "an initializer is not an input"
     assert {n for n, t in by_name.items() if t.constant} == {"high", "k"}
     assert by_name["a"].shape == (-1, 2)
     assert by_name["a"].size_bytes is None

@@ -209,7 +209,7 @@ def test_without_the_program_the_hint_is_how_to_get_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(RuntimeMissingError) as missing:
         find_pnnx()
-    assert missing.value.hint == "pip install --no-deps pnnx"
+    assert missing.value.hint == "/nowhere/python -m pip install --no-deps pnnx"
 
 
 def test_a_script_is_not_taken_for_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_a_client_that_goes_ends_its_program(server: Server) -> None:
         (["--command", "x", "--read", RATE], "has no {model}"),
         (["--command", "", "--read", RATE], "--command is empty"),
         (["--command", "x '{model}", "--read", RATE], "cannot be split"),
-        (["--command", "x {model}", "--read", "("], "no regular expression"),
+        (["--command", "x {model}", "--read", "("], "not a regular expression"),
         (["--command", "x {model}", "--read", "took (.*)"], "no --unit is given"),
         (["--command", "x {model}", "--read", "(a)(b)", "--unit", "ms"], "has 2 groups"),
         (["--command", "x {model}", "--read", RATE, "--unit", "ms"], "--unit is given as well"),
@@ -170,7 +170,7 @@ def test_times_of_several_matches_and_units() -> None:
         ("1e-320", "fps"),
         ("1e-9", "ns"),
     ):
-        with pytest.raises(ModelError, match="no time above 0"):
+        with pytest.raises(ModelError, match="not a time above 0"):
             timing_command("x {model}", "t=(.*)", unit).times_s(f"t={printed}")
 
 

@@ -124,7 +124,7 @@ def test_what_a_program_that_plays_a_device_gains_is_no_claim() -> None:
     verdict = judge_contenders(field, times(0.8), "wall")
     assert verdict.chosen.contender.key == "plan"
     assert verdict.chosen.against_best is None
-    assert re.fullmatch("Mix: plan; no ratio is told, as an accelerator here is a program .*", verdict.reason)
+    assert re.fullmatch("Mix: plan; no ratio is reported, because an accelerator here is a program .*", verdict.reason)
     real = judge_contenders([*FIELD[:2], on(FIELD[2], software=False), FIELD[3]], times(0.8), "wall")
     assert "times as fast as a alone" in real.reason
     # What is slower on a program is measured, and named as the slower of nobody.
@@ -169,7 +169,7 @@ def with_memory(found: Measured, mebibytes: int) -> Measured:
     [
         ((300, 200), (), "b", ", chosen for less memory."),
         ((200, 300), (), "a", ", chosen for less memory."),
-        ((202, 200), (), "a", ")."),  # 1 % is no difference
+        ((202, 200), (), "a", ")."),  # 1 % is not a difference
         ((200, 300), ("a",), "b", ", chosen for no conversion."),
         ((300, 200), ("a",), "b", ", chosen for no conversion and less memory."),
         ((300, 200), ("a", "b"), "b", ", chosen for less memory."),

@@ -102,7 +102,7 @@ def test_what_is_unlike_is_told_by_its_part() -> None:
     ]
     told = unlike(MANIFEST, replace(MANIFEST, space="t", clock="wall", rules=("Conv+Relu",)))
     assert [t.partition(":")[0] for t in told] == ["space", "clock", "fused chains"]
-    # What is measured again for each table is no difference.
+    # What is measured again for each table is not a difference.
     assert unlike(MANIFEST, replace(MANIFEST, overhead_s=2e-6, anchor_calls_s=(1.0,), created_at_s=9.0)) == []
 
 

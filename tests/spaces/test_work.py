@@ -82,7 +82,7 @@ def test_what_a_users_function_tells_wrongly_is_told(value: object) -> None:
     def told(unit: Unit) -> dict[str, object]:
         return {"x": value}
 
-    with pytest.raises(ProblemError, match=r"the work of 'Conv .*' is not told"):
+    with pytest.raises(ProblemError, match=r"the work of 'Conv .*' cannot be computed"):
         told_work(mobilenetv2_cifar10().units()[:1], told)  # type: ignore[arg-type]
 
 

@@ -24,7 +24,7 @@ _SERVER_S = 60.0
 def why_not() -> str | None:
     """What is missing here to run a server; None where nothing is."""
     if importlib.util.find_spec("psycopg") is None:
-        return "psycopg is not installed (pip install 'gnomon[postgres]')"
+        return "psycopg is not installed (pip install '.[postgres]')"
     return None if _programs() else "no PostgreSQL server here (Debian: postgresql)"
 
 

@@ -410,11 +410,11 @@ def test_integers_and_texts_that_do_not_fit_are_refused(path: Path) -> None:
 
 def test_a_clock_before_1970_is_called_wrong(path: Path) -> None:
     with SqliteStore.open(path) as store:
-        with pytest.raises(RecordError, match="the clock that told it is wrong"):
+        with pytest.raises(RecordError, match="the clock that reported it is wrong"):
             store.open_campaign(replace(sample_campaign(), started_at_s=-3600.0))
         store.open_campaign(sample_campaign())
         for item in (replace(sample_run(), started_at_s=-1.0), Event(name="probe", at_s=-1.0, data={})):
-            with pytest.raises(RecordError, match="the clock that told it is wrong") as refused:
+            with pytest.raises(RecordError, match="the clock that reported it is wrong") as refused:
                 store.append("c1", item)
             assert refused.value.hint.startswith("Set the clock")
 

@@ -91,7 +91,7 @@ def test_columns_are_found_by_their_kind_or_named(package: Any, tmp_path: Path) 
     for named, told in (
         ({"label_column": "none"}, "has no column 'none'"),
         ({"label_column": "kind", "image_column": "id"}, "the column id of .* holds no pictures"),
-        ({"label_column": "picture"}, "are no whole numbers"),
+        ({"label_column": "picture"}, "are not whole numbers"),
         ({"label_column": "id"}, "has 20 classes"),
     ):
         with pytest.raises(ProblemError, match=told):

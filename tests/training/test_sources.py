@@ -155,8 +155,8 @@ def test_npz_has_official_tests_and_names(tmp_path: Path) -> None:
         ({"x": np.zeros((6, 3, 9, 3), np.uint8), "y": Y}, "channels first or last"),
         ({"x": X[:0], "y": Y[:0]}, "no image"),
         ({"x": X, "y": Y * 0}, "1 classes"),
-        ({"x": X, "y": Y, "classes": np.array(["a", "b"])}, "classes are no names"),
-        ({"x": X, "y": Y, "classes": np.array([1, 2, 3])}, "classes are no names"),
+        ({"x": X, "y": Y, "classes": np.array(["a", "b"])}, "classes are not names"),
+        ({"x": X, "y": Y, "classes": np.array([1, 2, 3])}, "classes are not names"),
         ({"x": X, "y": np.array([{}] * 6, object)}, "pickled objects, which are not read"),
     ],
 )

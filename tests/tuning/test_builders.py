@@ -112,7 +112,7 @@ def test_for_another_processor(kit: Kit) -> None:
     [
         ({"linker": "false"}, "CalledProcessError|ompilation|rror"),
         ({"linker": "no-such-linker"}, "no-such-linker"),
-        ({"target": {"kind": "llvm", "mcpu": "znver-9000"}}, "'znver-9000' is none that LLVM knows"),
+        ({"target": {"kind": "llvm", "mcpu": "znver-9000"}}, "'znver-9000' is not one that LLVM knows"),
         ({"target": {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a27"}}, "for aarch64-linux-gnu"),
         ({"target": {"kind": "llvm", "mcpu": 3}}, "takes no such target"),
         ({"target": {"kind": "llvm", "colour": "red"}}, "takes no such target"),

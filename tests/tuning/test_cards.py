@@ -101,7 +101,7 @@ def test_its_attributes_are_those_of_the_card_where_none_are_given() -> None:
 def test_code_that_does_not_run_on_the_card_is_refused(arch: str) -> None:
     with pytest.raises(UsageError, match=f"code for {arch} does not run"):
         fitted({"kind": "cuda", "arch": arch}, Card(name="c", target=CARD))
-    with pytest.raises(UsageError, match="no version of a card"):
+    with pytest.raises(UsageError, match="not a version of a card"):
         fitted({"kind": "cuda", "arch": "compute_86"}, Card(name="c", target=CARD))
 
 

@@ -234,7 +234,7 @@ def test_a_network_too_large_for_this_machine_costs_a_job(kit: Kit) -> None:
 
 def test_a_target_that_is_none_is_no_fault_of_the_model(kit: Kit) -> None:
     network = kit.network(Source(path=kit.model))
-    with pytest.raises(UsageError, match="'cortex-a27' is none that LLVM knows for aarch64-linux-gnu") as refused:
+    with pytest.raises(UsageError, match="'cortex-a27' is not one that LLVM knows for aarch64-linux-gnu") as refused:
         network.layers({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a27"})
     assert "target" in (refused.value.hint or "")
 
@@ -428,7 +428,7 @@ def test_several_inputs_and_outputs_of_several_types(kit: Kit) -> None:
         table=np.arange(30, dtype=np.float32).reshape(10, 3),
     )
     _, said = whole(kit, Source(path=saved(kit, model.SerializeToString())))
-    assert said["error"] == 0, "roots of numbers below 0 are no numbers on both sides"
+    assert said["error"] == 0, "roots of numbers below 0 are not numbers on both sides"
     assert np.isnan(said["arrays"]["out_0"]).any() and said["arrays"]["out_1"].all()
     assert len([name for name in said["arrays"] if name.startswith("out_")]) == 3
 

@@ -182,7 +182,7 @@ def test_a_server_that_was_there_before_is_waited_for(known: bool, monkeypatch: 
         assert len(looks) <= 4, "what may be a typing error is told soon"
 
 
-# Peers that are no tracker
+# Peers that are not a tracker
 
 
 @contextlib.contextmanager

@@ -200,7 +200,7 @@ def test_wrong_outputs_are_told_and_not_timed(bench: Bench, kit: Kit) -> None:
     keep = kit.path(".npz")
     timed(bench.call(vectors(library(kit, "out[0] = 1; out[1] = 1000;"), keep=keep), once(LOOP)))
     for body, error in [
-        ("", "by inf of"),  # what a function leaves as it was is no result
+        ("", "by inf of"),  # what a function leaves as it was is not a result
         ("out[0] = 3; out[1] = 1000;", "by 0.002 of"),
         ("out[0] = NAN; out[1] = 1000;", "by inf of"),
         ("out[0] = INFINITY; out[1] = 1000;", "by inf of"),

@@ -218,7 +218,7 @@ def _opened(name: str, path: str, *, kinds: str = "biufc") -> Array:
     if value.dtype.kind not in kinds:
         wanted = wanted if kinds != "U" else "save an array of strings with numpy.save"
         what = "numbers" if kinds != "U" else "strings"
-        raise InputError(f"input {name!r}: {file} holds {value.dtype}, which are no {what}; {wanted}")
+        raise InputError(f"input {name!r}: {file} holds {value.dtype}, which are not {what}; {wanted}")
     return value
 
 

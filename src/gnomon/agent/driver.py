@@ -62,7 +62,11 @@ class Driver(Protocol):
         """Load the segment's model with its options and bind its inputs and outputs; Refused where it cannot."""
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
-        """Which operators each backend takes, found by asking the runtime; see the driver for the form."""
+        """Which operators each backend takes, found by asking the runtime.
+
+        The form of the answer is private between a driver and its adapter, whose `support` alone reads it: any JSON
+        object.
+        """
 
 
 def driver_for(runtime: str) -> Driver:

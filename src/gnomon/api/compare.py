@@ -27,7 +27,7 @@ def compare(
     changed: Iterable[str] = (),
     sessions: float = 0.02,
 ) -> Compared:
-    """Compare later runs with the first: faster, slower, the same, or unknown with what would tell.
+    """Compare later runs with the first: faster, slower, the same, or unknown with what would decide.
 
     Each is a run's id ("last", "last~1"), a file that --json wrote, a report in HTML, a package, or a results database.
     All verdicts of a pair together hold with probability 1 - `alpha`; a difference within `relevant` is none. `changed`

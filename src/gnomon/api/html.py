@@ -19,7 +19,7 @@ def write_report(
     changed: Iterable[str] = (),
     sessions: float = 0.02,
 ) -> int:
-    """Write one page in HTML that shows runs and needs nothing else; returns how many bytes it has.
+    """Write one self-contained page in HTML that shows runs; returns how many bytes it has.
 
     Each is named as for `compare`; of several, later ones are compared with the first, where `changed` and `sessions`
     mean what they mean there. The page holds the documents of the runs: `compare` and this function read it. Raises

@@ -7,7 +7,8 @@
     found = gnomon.place("model.onnx", threads=1)
     print(found.verdict.reason, found.package)
 
-Errors are those of `gnomon.errors`. Nothing is printed; `watch` is told of progress and `tell` gets sentences.
+Errors are those of `gnomon.errors`. Nothing is printed: `on_progress` is called with progress, and
+`on_message` with sentences.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tuning from Python: what `gnomon tune`, `exec`, `view` and `overlay` do, as functions."""
+"""Tuning from Python: what `gnomon tune`, `tune list`, `exec` and `overlay` do, as functions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TuneOptions(TypedDict, total=False):
     "tvm://HOST:PORT/KEY" behind a tracker. `target` and `linker` say what is compiled for it, `threads` what a function
     may use there, `wait_s` how long to wait for it; `fetch` lets pip bring TVM to a device that has none. `processes`,
     `repeat`, `min_repeat_ms`, `timeout_s`, `build_timeout_s` and `seed` are as the command's options. `out` is the
-    folder of models, records and libraries (None: the user's own). `on_progress` is told how far it is, `on_message` a
-    sentence where there is something to say, such as for whom is waited.
+    folder of models, records and libraries (None: the user's own). `on_progress` is called with how far it is,
+    `on_message` with a sentence where there is something to report, such as which command is waited for.
     """
 
     device: str

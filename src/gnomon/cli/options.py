@@ -47,7 +47,7 @@ html_option = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     callback=_can_be_written,
     metavar="FILE",
-    help="Write one page in HTML with all of it, which needs nothing else.",
+    help="Write the whole report as one self-contained HTML page.",
 )
 """Of jobs whose document `write_answer` of `gnomon.cli.main` then writes as a page too."""
 
@@ -158,8 +158,8 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--max-time",
         "max_time_s",
         type=Seconds(),
-        help="Seconds after which nothing more is begun: the job ends with what it knows, and goes on from there when "
-        "it is started again.",
+        help="Seconds after which no new measurement begins: the job ends with what it has, and the same command "
+        "resumes it.",
     ),
     _option(
         "--timeout",
@@ -178,7 +178,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         help="Seed of random inputs and orders.",
     ),
     ("record", RECORD),
-    _option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on."),
+    _option("--fresh", is_flag=True, help="Measure again instead of resuming an interrupted run."),
     _option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
     _option("--quiet", is_flag=True, help="No progress."),
 )
@@ -287,7 +287,7 @@ _PLACES = (
         type=click.Choice(["cpu", "cuda"]),
         default="cpu",
         show_default=True,
-        help="What trains.",
+        help="The device that trains.",
     ),
     click.option("--download", type=_PATH, metavar="DIR", help="Let torchvision fetch images into this folder."),
 )
@@ -316,7 +316,7 @@ def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice([*METHODS, "none"]),
             default="balanced",
             show_default=True,
-            help="How accuracies are got; none trains nothing.",
+            help="How accuracies are obtained; none: train nothing.",
         ),
         click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]"),
         click.option(
@@ -403,7 +403,7 @@ _LOGS_DEVICES = click.option(
     multiple=True,
     metavar="NAME",
     shell_complete=complete_device,
-    help="A device of the logs. A key: where their names can be cut in several ways, it is one. KEY=FILE: that file is "
+    help="A device of the logs. A KEY: one to prefer where names can be split in several ways. KEY=FILE: that file is "
     "of this device. An address or a name of the file of devices: where --prove finds it. May be repeated.",
 )
 _FETCH = click.option("--fetch", is_flag=True, help="Let pip fetch TVM from the package index for a device without it.")
@@ -415,7 +415,7 @@ _DEVICE = (
         "for a device of a tracker, unless a record says it.  [default: native]",
     ),
     click.option(
-        "--linker", metavar="COMMAND", help="What links for the target.  [default: what fits it and is installed]"
+        "--linker", metavar="COMMAND", help="The linker for the target.  [default: what fits it and is installed]"
     ),
     click.option(
         "--threads",
@@ -488,22 +488,22 @@ _COMPARING = (
         "--fail-slower",
         type=Percent(),
         metavar="3%",
-        help="End with status 1 where a configuration is surely slower by more, or is not there any more; with 7 "
-        "where nothing is compared.",
+        help="Exit with 1 where a configuration is certainly slower by more than this, or is missing; with 7 where "
+        "nothing could be compared.",
     ),
     click.option(
         "--relevant",
         type=Percent(),
         default=0.01,
         metavar="1%",
-        help="What lies within this is the same.  [default: 1%]",
+        help="Differences within this count as the same.  [default: 1%]",
     ),
     click.option(
         "--alpha",
         type=click.FloatRange(1e-6, 0.5),
         default=0.01,
         show_default=True,
-        help="With this probability at most a verdict is wrong, all that are compared at once together.",
+        help="The largest probability that any verdict is wrong, over all that are compared at once.",
     ),
 )
 sessions_option = click.option(
@@ -511,14 +511,14 @@ sessions_option = click.option(
     type=Percent(),
     default=0.02,
     metavar="2%",
-    help="What runs of the same are taken to differ by (a standard deviation) where fewer than five earlier ones in "
-    "the results database tell.  [default: 2%]",
+    help="How much runs of the same model are assumed to differ (standard deviation), where the results database has "
+    "fewer than five earlier ones.  [default: 2%]",
 )
 changed_option = click.option(
     "--changed",
     multiple=True,
     type=click.Choice(["machine", "governor", "version", "threads"]),
-    help="What was changed on purpose, and is to be judged. May be repeated.",
+    help="What was changed on purpose and is compared. May be repeated.",
 )
 
 

@@ -203,7 +203,7 @@ class Percent(click.ParamType[float]):
         except ValueError:
             number = math.nan
         if not 0 <= number <= 1:
-            self.fail(f"{value!r} is no share from 0% to 100%: give a number and %", param, ctx)
+            self.fail(f"{value!r} is not a share from 0% to 100%: give a number and %", param, ctx)
         return number
 
 

@@ -1,4 +1,4 @@
-"""Change points of a series of times: where its level moved for good, told from noise that has a memory.
+"""Change points of a series of times: where its level moved for good, told from autocorrelated noise.
 
 Neighbouring blocks of one process are not independent: whatever slows one down mostly slows the next down too. A
 search that takes them for independent finds changes in every quiet series. So the series is treated in three steps,

@@ -97,7 +97,7 @@ def loads(text: str | bytes, path: str = "$") -> Any:
             return (_CAREFUL if _may_be_beyond(text) else _QUICK).decode(text)
         refuse = _finite if _may_be_beyond(text) else None
         return json.loads(text, parse_constant=_refuse_constant, parse_float=refuse)
-    except (ValueError, TypeError, RecursionError) as error:  # what is no text is in a damaged record
+    except (ValueError, TypeError, RecursionError) as error:  # what is not a text is in a damaged record
         raise RecordError(f"{path} is not JSON: {error}", hint=_BAD_RECORD_HINT) from error
 
 

@@ -57,17 +57,19 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 """The requirements of each extra of pyproject.toml, those of the extras in it among them; a test holds them equal."""
 
 
-def pip_line(requirements: Sequence[str], python: str = "python") -> str:
-    """The shell command that installs them for an interpreter."""
-    return f"{shlex.quote(python)} -m pip install {shlex.join(requirements)}"
+def pip_line(requirements: Sequence[str], python: str = "python", *, options: Sequence[str] = ()) -> str:
+    """The shell command that installs requirements for an interpreter, with options of pip's own."""
+    return f"{shlex.quote(python)} -m pip install {shlex.join([*options, *requirements])}"
 
 
 def install_line(*names: str, python: str) -> str:
     """The shell command that installs extras and packages for an interpreter.
 
     A name is that of an extra or of a package; a package that an extra asks for is in the versions that it asks for.
+    Its condition is left out: pip installs a package that is named by itself, or says why it cannot.
     """
-    known = {one.split(">=")[0].split("==")[0]: one for wanted in EXTRAS.values() for one in wanted}
+    packages = [one.partition(";")[0] for wanted in EXTRAS.values() for one in wanted]
+    known = {one.split(">=")[0].split("==")[0]: one for one in packages}
     wanted = [one for name in names for one in EXTRAS.get(name, (known.get(name, name),))]
     return pip_line(list(dict.fromkeys(wanted)), python)
 

@@ -69,7 +69,9 @@ class OperatorSamples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One block of samples of one candidate in one process: the unit that is recorded and resumed.
+    """One visit: one block of samples of one candidate in one process, the unit that is recorded and resumed.
+
+    What users call a run, all that a command measured of a model on a device, is a `Campaign`.
 
     `candidate` names what was measured within its campaign; `process` counts fresh processes and `block` the
     visits to that process. Exactly one of `samples` and `failure` is set. `operators` is filled by runs with

@@ -661,7 +661,7 @@ def _centre(logs: Array) -> tuple[float, float, float]:
 
 
 _MOST_NEEDED = 1000
-"""Processes beyond which it is not told how many more would be needed."""
+"""Processes beyond which it is not said how many more would be needed."""
 
 
 def holm(ps: Sequence[float], alpha: float) -> tuple[bool, ...]:

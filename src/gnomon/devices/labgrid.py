@@ -157,7 +157,7 @@ class _Visit:
         tags = dict(tag.split("=") for tag in key[1:].split(",")) if key.startswith("@") else {"name": key}
         line: Mapping[str, Any] = self.ask("reserve", tags=tags)
         deadline_s, who = time.monotonic() + _WAIT_S, ""
-        look_s = time.monotonic() + _ASK_AGAIN_S  # not at once: a place that is just given back is no reason to wait
+        look_s = time.monotonic() + _ASK_AGAIN_S  # not at once: a place that is just given back is not a reason to wait
         while line["standing"] == "waiting":
             late = time.monotonic() > deadline_s
             if late or time.monotonic() >= look_s:

@@ -105,7 +105,7 @@ def d_optimal(z: Floats, count: int, given: Floats, *, exchanges: int = _EXCHANG
 
 
 class _Seen:
-    """What is known once some rows of `z` (n, p) are seen: the leverage (n,) of each, which is what it would tell.
+    """What is known once some rows of `z` (n, p) are seen: the leverage (n,) of each, which is what it would add.
 
     The covariance is never a matrix of p by p where nothing was given, as p may be thousands: it is what was given,
     and an outer product a change.

@@ -218,7 +218,7 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
 
 _ROUNDED = 12**-0.5  # the deviation of what is rounded to whole steps, in steps
 _STEPS_S = tuple(10.0**-k for k in range(10))
-_LEAST_STEP = 1e-4  # of the least time: finer steps are no error
+_LEAST_STEP = 1e-4  # of the least time: finer steps are not an error
 
 
 def resolution(times_s: Floats) -> float:
@@ -295,7 +295,7 @@ def _estimator(
         residual_s, variance = learnt.loo_residual, learnt.loo_variance + np.maximum(variance - errors, 0.0)
         errors, noise = errors * learnt.shrink**2, noise * learnt.shrink
     # A left-out net is scored as any other net: by the deviation that is predicted for it, outlier or not. But where
-    # its own interval said before that it is known badly, that is no fault of the prediction.
+    # its own interval said before that it is known badly, that is not a fault of the prediction.
     expected = np.maximum(y - residual_s, 0.0)
     any_net = noise**2 * (expected**2 + floor_s**2)
     score = residual_s / np.sqrt(np.maximum(variance - errors, 0.0) + np.maximum(any_net, (own * level) ** 2))

@@ -1,6 +1,6 @@
 """Nets of a search space as csv: a column a slot with the name of its choice, and what was measured of each net.
 
-The first line names the columns. Columns that are no slot, `latency_*`, `low_*`, `high_*` or `reference_*` are passed
+The first line names the columns. Columns that are not slots, `latency_*`, `low_*`, `high_*` or `reference_*` are passed
 over, so that accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns, also
 as people write it, Latency [ms]; one without is an error. An empty latency is a net that was not measured, or failed;
 it is never 0. The low end of an interval may be.
@@ -60,7 +60,7 @@ class NetRow:
     `reference_s` is what the space's reference net took beside it: how fast the machine was then.
 
     Of nets of a profile alone: `accuracy` is a share of images with its standard error, got by a `method`; `processes`
-    are those that the interval is of, 0: not told; a `toolchain` made what ran on the `device`. What is not told is
+    are those that the interval is of, 0: not told; a `toolchain` made what ran on the `device`. What is not reported is
     empty.
     """
 
@@ -283,7 +283,7 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
         except ValueError:
             raise ProblemError(f"{text[:40]!r} is not a valid {what}") from None
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
-            raise ProblemError(f"a {what} of {text[:40]} is none: leave out what failed")
+            raise ProblemError(f"a {what} of {text[:40]} is not valid: leave out what failed")
         known[f"{what}_s"] = value
     for what, index in columns.beside.items():
         text = line[index].strip()

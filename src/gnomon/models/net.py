@@ -33,7 +33,7 @@ _MOST_VALUES = 64
 """Constants of so many numbers, axes and slices among them, are kept as they are: they decide what an operator does."""
 
 _BY_NUMBER = frozenset({"Resize", "Upsample", "Pow", "Range"})
-"""Operators whose work depends on the values of constants that are no whole numbers; of others the shape is enough."""
+"""Operators whose work depends on the values of constants that are not whole numbers; of others the shape is enough."""
 
 _BY_CHANNEL = {"Mul": "Scale", "Add": "Bias"}
 _PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"})
@@ -53,7 +53,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelNet:
-    """A model as a net of layers, an operator a node, and what could be no part of it."""
+    """A model as a net of layers, an operator a node, and what could not be part of it."""
 
     net: Net
     left_out: tuple[LeftOut, ...]
@@ -71,7 +71,7 @@ def net_of_onnx(model: Model) -> ModelNet:
     reader.read()
     if not reader.nodes:
         raise ModelError(
-            f"{model.path} has no operator whose time could be told: "
+            f"{model.path} has no operator whose time could be predicted: "
             + ", ".join(sorted({f"{one.type} ({one.reason})" for one in reader.left_out})),
             hint="Measure it whole: gnomon profile MODEL.",
         )
@@ -411,7 +411,7 @@ class _Reader:
                 if self.add(one, computed, made):
                     return
             except (ProblemError, TypeError, ValueError):
-                reason = "its attributes are no numbers or texts"
+                reason = "its attributes are not numbers or texts"
         shape = self.shape(made)
         self.left_out.append(
             LeftOut(
@@ -434,7 +434,7 @@ class _Reader:
     # What exporters write in several operators.
 
     def _only_reader(self, name: str, *kinds: str) -> int | None:
-        """The operator that alone reads a tensor, if it is of one of these types and the tensor is no result."""
+        """The operator that alone reads a tensor, if it is of one of these types and the tensor is not a result."""
         found = self.readers.get(name, [])
         if len(set(found)) != 1 or any(value.name == name for value in self.proto.graph.output):
             return None

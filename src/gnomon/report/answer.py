@@ -45,7 +45,7 @@ class Answer:
         return json_text(self.document())
 
     def to_html(self) -> str:
-        """One page in HTML that shows all of it, needs nothing else, and holds the document (docs/jobs/report.md)."""
+        """One self-contained page in HTML that shows all of it and holds the document (docs/jobs/report.md)."""
         made: str = _function(_PAGE)(self.document(), type(self).__name__)
         return made
 

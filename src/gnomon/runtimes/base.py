@@ -45,7 +45,7 @@ class Probe:
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
         """What backends compute on beside the processor."""
-        # In older records OpenVINO told names alone, by backend: those are no accelerators that anything rested on.
+        # In older records OpenVINO told names alone, by backend: those are not accelerators that anything rested on.
         return tuple(Accelerator(**found) for found in self.details.get("devices", ()) if isinstance(found, Mapping))
 
     def refused(self, runtime: str, backend: str) -> UsageError:
@@ -57,7 +57,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the user wants of runtimes.
+    """What the user wants of runtimes: threads, backends, precisions and environments.
 
     `threads` is how many a runtime may use; with `more_threads` each of those numbers too is a configuration.
     `backends` limits the backends (empty: all that are found). `precisions` are tried beside float32 where the

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Graph
+from gnomon.core.installing import pip_line
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.model import Model
@@ -30,6 +31,7 @@ from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, refuse
 _CPU = "cpu"
 _PROVIDER = "CPUExecutionProvider"
 _OLDEST = (1, 25)
+_NEWER = f"onnxruntime>={'.'.join(map(str, _OLDEST))}"
 
 
 def _optimised(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
@@ -126,7 +128,7 @@ class OnnxRuntime(WholeModelRuntime):
 
 
 def _accelerators(probe: Probe, wish: Wish) -> dict[str, Any]:
-    """What a session gets each accelerator by: of the wished ones, or of all that are no programs on the CPU.
+    """What a session gets each accelerator by: of the wished ones, or of all that are not programs on the CPU.
 
     UsageError where a wished one is not here, or the CPU is not wished beside it.
     """
@@ -144,7 +146,7 @@ def _accelerators(probe: Probe, wish: Wish) -> dict[str, Any]:
     if version < _OLDEST:
         raise UsageError(
             f"ONNX Runtime {probe.version} ignores where nodes are to lie",
-            hint="Install a newer one: pip install 'onnxruntime>=1.25'.",
+            hint=f"Install a newer one on the device: {pip_line([_NEWER])}",
         )
     for name in wish.backends:
         if name not in (_CPU, *here):

@@ -9,10 +9,10 @@ Where the SNPE SDK lies on this machine, and how its programs are started.
 Sources: Qualcomm's public setup guides of the Snapdragon Neural Processing Engine SDK 1.x, of the Neural Processing SDK
 2.x, and of the AI Engine Direct SDK (QNN, QAIRT) that holds the latter. The SDK is licensed and was never at hand.
 
-Tools of vendors that convert, run and measure a model by themselves, and tell statistics instead of samples.
+Tools of vendors that convert, run and measure a model by themselves, and report statistics instead of samples.
 
-They are no `Runtime`: no process of the agent loads anything, operators are not placed, there is no raw time of a call
-to be interleaved with another's. What they tell is kept as what it is.
+They are not a `Runtime`: no process of the agent loads anything, operators are not placed, there is no raw time of a
+call to be interleaved with another's. What they report is kept as what it is.
 """
 
 from __future__ import annotations
@@ -426,7 +426,7 @@ def _phone(device: Device) -> Phone:
     if isinstance(device, Phone) and device.kind == "adb":
         return device
     raise UsageError(
-        "snpe-bench measures phones that adb reaches, and this device is none",
+        "snpe-bench measures phones that adb reaches, and this device is not one",
         hint="Name one: --device adb://SERIAL, as adb devices lists it.",
     )
 

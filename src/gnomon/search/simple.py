@@ -30,7 +30,7 @@ class Exhaustive:
                 hint="search it with hlps, nsga2, spea2 or random, or group the slots",
             )
         if not 0 <= start <= space.size:
-            raise UsageError(f"{start} assignments cannot have been told", hint=f"start from 0 to {space.size}")
+            raise UsageError(f"{start} assignments cannot have been evaluated", hint=f"start from 0 to {space.size}")
         self._space = space
         self._ledger = Ledger(space)  # its `known` holds only what was told ahead of the checkpoint
         self._checkpoint = start

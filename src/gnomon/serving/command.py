@@ -51,7 +51,7 @@ class Command:
     def times_s(self, printed: str) -> list[float]:
         """The seconds of each match; of one match the first of its groups that took part.
 
-        ModelError for a number that is no time.
+        ModelError for a number that is not a time.
         """
         pattern = re.compile(self.read, re.MULTILINE)
         named = [name for name in pattern.groupindex if name in _UNIT_NAMES]
@@ -100,7 +100,7 @@ def _read_complaints(read: str | None, unit: str | None) -> list[str]:
     try:
         pattern = re.compile(read, re.MULTILINE)
     except (re.error, RecursionError, OverflowError) as error:
-        return [f"--read is no regular expression: {error}"]
+        return [f"--read is not a regular expression: {error}"]
     named = [name for name in pattern.groupindex if name in _UNIT_NAMES]
     if named and unit:
         return [f"--read names its unit ({', '.join(named)}), and --unit is given as well"]
@@ -122,7 +122,7 @@ def _seconds(text: str, unit: str) -> float:
         seconds = math.nan
     if not _LEAST_S <= seconds <= _MOST_S:
         raise ModelError(
-            f"--read of this server found {text[:40]!r}, which is no time above 0",
+            f"--read of this server found {text[:40]!r}, which is not a time above 0",
             hint="Whoever runs the server can correct its --read.",
         )
     return seconds

@@ -104,4 +104,4 @@ def _package_in(folder: Path) -> Path:
     for found in [folder, *(inside if len(inside) == 1 else [])]:
         if (found / "metadata" / "MANIFEST").is_file():
             return found
-    raise ModelError("the archive holds no metadata/MANIFEST, so it is no nnpackage", hint=_PACKAGE)
+    raise ModelError("the archive holds no metadata/MANIFEST, so it is not an nnpackage", hint=_PACKAGE)

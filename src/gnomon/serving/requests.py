@@ -132,7 +132,7 @@ class _Taken:
 
     def begin(self, name: str) -> None:
         if name not in {FILE, KERNEL_NAME}:
-            self.complaints.tell("parts", f"{shown(name)} is none of {KERNEL_NAME} and {FILE}")
+            self.complaints.tell("parts", f"{shown(name)} is neither {KERNEL_NAME} nor {FILE}")
         elif name in self.seen:
             self.complaints.tell("parts", f"{name} is given twice")
         self.seen.append(name)

@@ -93,7 +93,7 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
     wrong: list[str] = []
     addresses = _addresses(settings.host, wrong)
     if not _PATH.fullmatch(settings.path) or settings.path.strip("/") == "health":
-        wrong.append(f"the path {settings.path!r} is none such as {PUBLISHED_PATH}")
+        wrong.append(f"the path {settings.path!r} is not one such as {PUBLISHED_PATH}")
     if settings.token is not None and settings.open_to_all:
         wrong.append("a token is given, and --no-token as well")
     if settings.token is not None and not _is_token(settings.token):

@@ -78,7 +78,7 @@ class Contender:
 
     @property
     def on_software(self) -> bool:
-        """Whether a part of it computes on an accelerator that is a program: its times are no base of a claim."""
+        """Whether a part of it computes on an accelerator that is a program: no claim is based on its times."""
         return any(a.software for a in self.accelerators)
 
 
@@ -109,7 +109,7 @@ def blocks(measured: Measured, clock: Clock) -> tuple[Block, ...]:
 
 
 def level(measured: Measured, clock: Clock) -> float:
-    """The one number that prices, predictions and their check use: seconds of a call.
+    """The level of a contender, the one number that prices, predictions and their check use: seconds of a call.
 
     In each process, by CPU time the median; by wall time the lower quintile, which is where a call is that nothing
     else interrupted: on a busy machine the median tells more of the neighbours than of the model. Then the median

@@ -158,7 +158,7 @@ class SampleColumns:
     """Every sample without profiler, a row a block: the visits to fresh processes, in order of process and block.
 
     `started_at_s` is seconds since 1970. `wall_us` and `cpu_us` are microseconds of one call, a value a sample, in
-    order: a sample is the mean of `inner` calls. `cpu_us` is null where CPU time is not told.
+    order: a sample is the mean of `inner` calls. `cpu_us` is null where CPU time is not reported.
     """
 
     process: tuple[int, ...]

@@ -57,7 +57,7 @@ not quantised. Of TensorFlow's formats the types of tensors tell."""
 
 @dataclass(slots=True, kw_only=True)
 class Lab:
-    """An open job: model, device, targets and campaign. Made by `open_lab`, which also closes it.
+    """An open job, from `open_lab` to its end: model, device, targets and campaign. `open_lab` also closes it.
 
     `folder` is on this machine and goes away with the lab. `own` is the user's file as it is, by which results are
     judged; `source` is what runtimes load. `push` brings a file or folder to the device. `link` is None

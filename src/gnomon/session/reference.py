@@ -90,7 +90,7 @@ _UNCHECKED = Doubt(
 
 _OTHER_SHAPES = Doubt(
     kind="other-shapes",
-    message="the file tells other shapes of its outputs than they have; they were measured as they are",
+    message="the file declares other shapes for its outputs than they have; they were measured as they are",
     hint="Export the model again, or infer its shapes again: onnx.shape_inference.infer_shapes.",
 )
 _CHANGED = Doubt(

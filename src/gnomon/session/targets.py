@@ -163,7 +163,7 @@ def find_targets(
 def _wishes(
     runtimes: Sequence[Runtime], probes: Mapping[str, Probe], wish: Wish, missing: list[Missing]
 ) -> dict[str, Wish]:
-    """What is wished of each runtime: of the named backends those that it has; without any it is left out.
+    """What the user wants of each runtime: of the named backends those that it has; without any it is left out.
 
     UsageError where a named backend is not a runtime's.
     """

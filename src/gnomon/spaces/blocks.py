@@ -47,7 +47,7 @@ class Place:
             raise ProblemError(f"{where}: {error.message}", hint=error.hint) from error
         if not isinstance(made, Symbol) or made.trace is not x.trace:
             raise ProblemError(
-                f"{where} returns a {type(made).__name__} that is no value of its net",
+                f"{where} returns a {type(made).__name__} that is not a value of its net",
                 hint="Return what its last layer makes, or its input.",
             )
         return made

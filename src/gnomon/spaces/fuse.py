@@ -182,7 +182,7 @@ class Timed:
     def __post_init__(self) -> None:
         if not 0 <= self.low_s <= self.mid_s <= self.high_s < float("inf"):
             raise ProblemError(
-                f"{self.low_s}, {self.mid_s}, {self.high_s} s are no time with its interval",
+                f"{self.low_s}, {self.mid_s}, {self.high_s} s are not a time with its interval",
                 hint="Give the low end, the middle and the high end, none negative.",
             )
 

@@ -248,7 +248,7 @@ def _attention(one: Layer, inputs: Sequence[Shape]) -> Shape:
     fits = len(query) == len(key) == 3 and key == value and query[0] == key[0] and query[2] == key[2]
     if not fits or query[2] % one.integer("heads"):
         raise ProblemError(
-            f"queries {query}, keys {key} and values {value} are no attention of {one['heads']} heads",
+            f"queries {query}, keys {key} and values {value} do not fit an attention of {one['heads']} heads",
             hint="All are (N, L, C), keys and values alike, and C is a multiple of the number of heads.",
         )
     return query
@@ -276,7 +276,7 @@ def _reshaped(one: Layer, inputs: Sequence[Shape]) -> Shape:
 def _transposed(one: Layer, inputs: Sequence[Shape]) -> Shape:
     perm, shape = one.numbers("perm"), inputs[0]
     if sorted(perm) != list(range(len(shape))):
-        raise ProblemError(f"{perm} is no order of the axes of {shape}", hint="Name each axis once.")
+        raise ProblemError(f"{perm} is not an order of the axes of {shape}", hint="Name each axis once.")
     return tuple(shape[axis] for axis in perm)
 
 

@@ -21,7 +21,7 @@ from gnomon.spaces.unit import Unit, shapes
 WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain", "units")
 """Multiply-adds of convolutions with a 1x1 kernel, of those that keep channels apart, and of all others with those of
 fully connected layers; bytes that are read and written, weights among them; weights; elements that a pool reads;
-elements that anything else makes which is no convolution; and one for the unit itself."""
+elements that anything else makes which is not a convolution; and one for the unit itself."""
 
 
 def told_work(units: Sequence[Unit], told: Callable[[Unit], Mapping[str, float]]) -> NDArray[np.float64]:
@@ -37,7 +37,7 @@ def told_work(units: Sequence[Unit], told: Callable[[Unit], Mapping[str, float]]
             raise
         except Exception as error:  # whatever a user's function does
             raise ProblemError(
-                f"the work of '{unit.label}' is not told: {type(error).__name__}: {error}",
+                f"the work of '{unit.label}' cannot be computed: {type(error).__name__}: {error}",
                 hint="The function is given a gnomon.spaces.Unit and returns {name: number}.",
             ) from error
     names = list(dict.fromkeys(name for row in said for name in row))
@@ -99,7 +99,7 @@ def _outputs(one: Layer) -> int:
 
 
 def _products(unit: Unit, index: int, came: Shape, made: Shape) -> int:
-    """The multiply-adds of what multiplies computed values, and of ONNX operators that are no kind of their own."""
+    """The multiply-adds of what multiplies computed values, and of ONNX operators that are not a kind of their own."""
     one = unit.layers[index]
     if one.kind == "MatMul":
         return math.prod(made) * came[-1]
@@ -112,7 +112,7 @@ def _products(unit: Unit, index: int, came: Shape, made: Shape) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _constants(one: Layer) -> int:
-    """The numbers that an ONNX operator which is no kind of its own has as constants."""
+    """The numbers that an ONNX operator which is not a kind of its own has as constants."""
     if not GENERIC.fullmatch(one.kind):
         return 0
     try:
@@ -144,8 +144,8 @@ def features(units: Sequence[Unit]) -> NDArray[np.float64]:
     """What the time of a unit depends on, mostly as logarithms: (units, 11).
 
     Work, elements moved, weights, channels that come and go, places of the output, kernel and stride of the heaviest
-    layer (of a transposition how many numbers stay side by side); whether channels that come and go are no multiples of
-    eight, as vectors are; how many layers run as one.
+    layer (of a transposition how many numbers stay side by side); whether channels that come and go are not multiples
+    of eight, as vectors are; how many layers run as one.
     """
     return np.array([_features(unit) for unit in units], dtype=np.float64).reshape(len(units), 11)
 

@@ -75,7 +75,7 @@ class _Reader:
         try:
             self.store.open_campaign(item) if isinstance(item, Campaign) else self.store.append(campaign, item)
         except RecordError as error:
-            told = "it has a number of more than 64 bits, or a text that is no Unicode"
+            told = "it has a number of more than 64 bits, or a text that is not Unicode"
             self.complaints.tell(place, told if error.__cause__ else error.message)
         return None
 

@@ -126,10 +126,10 @@ def _check_time(value: Any, path: str) -> None:
 
 
 def _check_clock(value: Any, path: str) -> None:
-    """As `_check_time`, of a time that a clock told just now."""
+    """As `_check_time`, of a time that a clock reported just now."""
     if type(value) in (int, float) and not 0 <= value <= LAST_S:
         raise RecordError(
-            f"{path} is {shown(value)}, which is not between 1970 and 9999: the clock that told it is wrong",
+            f"{path} is {shown(value)}, which is not between 1970 and 9999: the clock that reported it is wrong",
             hint="Set the clock of this machine and of the device, then start again.",
         )
     _check_time(value, path)

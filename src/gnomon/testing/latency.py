@@ -2,7 +2,7 @@
 
 It is there where gnomon is installed (the entry point `pytest11`). A limit is judged by the 95 % interval over fresh
 processes: a median whose interval lies below it passes, one above it fails, and one that holds it cannot be told from
-so many processes, which fails too, with what would tell (or skips: `unknown="skip"`).
+so many processes, which fails too, with what would decide (or skips: `unknown="skip"`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Latency:
         if found.low_s > limit_s:
             pytest.fail(f"{told}: more than {limit}")
         if found.high_s > limit_s:
-            self._open(f"{told}: whether that is at most {limit} cannot be told; more processes= would")
+            self._open(f"{told}: whether that is at most {limit} is unknown; more processes= would decide")
 
     def is_not_slower_than(self, before: str | Path, *, by: str = "3%", sessions: str = "2%") -> None:
         """Fail where it is surely slower than a run before by more than a share, or lacks a configuration of that.
@@ -70,14 +70,14 @@ class Latency:
 def _share(text: str) -> float:
     match = _SHARE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no share such as 3%")
+        raise ValueError(f"{text!r} is not a share such as 3%")
     return float(match["number"]) / 100
 
 
 def _seconds(limit: str) -> float:
     match = _LATENCY.fullmatch(limit)
     if match is None:
-        raise ValueError(f"{limit!r} is no latency: give a number and ns, us, ms or s")
+        raise ValueError(f"{limit!r} is not a latency: give a number and ns, us, ms or s")
     return float(match["number"]) * _UNITS[match["unit"]]
 
 
@@ -92,7 +92,7 @@ def _shown(seconds: float) -> str:
 def gnomon_latency() -> Callable[..., Latency]:
     """A function that measures a model: gnomon_latency(model, runtimes=("onnxruntime",), processes=6, ..).
 
-    Options are those of `gnomon.profile`; `unknown` says what becomes of a limit that cannot be told. Equal calls
+    Options are those of `gnomon.profile`; `unknown` says what becomes of a limit that is not decided. Equal calls
     measure once a session.
     """
     known: dict[str, Any] = {}

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.installing import pip_line
 from gnomon.errors import DeviceError
 from gnomon.system.children import Program, child_environment
 from gnomon.system.process import guarded_folder, own_guard, run_process
@@ -23,11 +24,7 @@ from gnomon.toolchains.children import ChildToolchain
 
 NAME = "quark-xint8"
 PYTHON, PACKAGES = "GNOMON_QUARK_PYTHON", "GNOMON_QUARK_PACKAGES"
-INSTALL = (
-    "pip install --no-deps --target DIR amd-quark==0.13 onnx==1.22.0 onnxslim, then packages=DIR or "
-    f"{PACKAGES}=DIR; torch, onnxruntime, joblib, psutil, rich, tqdm and setuptools come from the interpreter."
-)
-_COMPILER = "apt-get install g++; pip install ninja. Quark compiles an extension at its first import."
+_WHEELS = ("amd-quark==0.13", "onnx==1.22.0", "onnxslim")
 _PROBE_S = 60.0
 
 SETTINGS = (
@@ -66,18 +63,28 @@ def _extensions(folder: Path | None) -> Path:
     return Path.home() / ".cache" / "torch_extensions"
 
 
+def _install(program: Program) -> str:
+    """How Quark comes into a folder of its own, for the interpreter that runs it."""
+    line = pip_line(_WHEELS, program.python, options=["--no-deps", "--target", "DIR"])
+    return (
+        f"{line}, then packages=DIR or {PACKAGES}=DIR; torch, onnxruntime, joblib, psutil, rich, tqdm and setuptools "
+        "come from the interpreter."
+    )
+
+
 def _missing(program: Program) -> tuple[Missing, ...]:
     found = []
     if program.packages is not None and not program.packages.is_dir():
-        found.append(Missing(what=f"there is no folder {program.packages}", hint=INSTALL))
+        found.append(Missing(what=f"there is no folder {program.packages}", hint=_install(program)))
     python = shutil.which(program.python)
+    compiler = f"apt-get install g++; {pip_line(['ninja'], program.python)}: Quark compiles at its first import."
     if python is None:
         found.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to one."))
     else:
-        found += [Missing(what=what, hint=INSTALL) for what in _packages_missing(program)]
+        found += [Missing(what=what, hint=_install(program)) for what in _packages_missing(program)]
     places = child_environment(program, Path("/"))["PATH"]
     found += [
-        Missing(what=f"there is no {name}", hint=_COMPILER)
+        Missing(what=f"there is no {name}", hint=compiler)
         for name in ("g++", "ninja")
         if shutil.which(name, path=places) is None
     ]

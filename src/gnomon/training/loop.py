@@ -112,7 +112,7 @@ def check_device(device: str) -> None:
     if (missing := missing_device(device)) is not None:
         raise UsageError(
             f"no network can be trained on {device}: {missing.message}",
-            hint="Leave --train-on out to train on the processor; `nvidia-smi` tells which GPUs the driver has.",
+            hint="Leave --train-on out to train on the processor; `nvidia-smi` lists the GPUs that the driver has.",
         )
 
 

@@ -67,7 +67,7 @@ def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "sch
             "batch_size", f"{recipe.batch_size!r} is not a whole number from 2 (batch normalisation needs two)"
         )
     if recipe.augment not in AUGMENTS:
-        complaints.tell("augment", f"{recipe.augment!r} is none of {', '.join(AUGMENTS)}")
+        complaints.tell("augment", f"{recipe.augment!r} is not one of {', '.join(AUGMENTS)}")
     before = len(complaints.told)
     _check_part(optimizer, recipe.optimizer, _optimizers(), complaints)
     if recipe.scheduler is not None:
@@ -106,7 +106,7 @@ def _check_part(place: str, given: object, known: Mapping[str, Any], complaints:
     """The type is known, the arguments are the class's and plain values."""
     if not isinstance(given, Mapping) or not isinstance(given.get("type"), str) or given["type"] not in known:
         told = repr(given.get("type")) if isinstance(given, Mapping) else repr(given)
-        complaints.tell(f"{place}.type", f"{told[:80]} is none of {', '.join(known)}")
+        complaints.tell(f"{place}.type", f"{told[:80]} is not one of {', '.join(known)}")
         return
     parameters = inspect.signature(known[given["type"]].__init__).parameters
     names = [name for name in parameters if name not in _OWN]

@@ -79,7 +79,7 @@ def fitted(target: Mapping[str, Any], card: Card) -> dict[str, Any]:
     made = {**card.target, **target}
     wanted, there = _version(str(made["arch"])), _version(str(card.target["arch"]))
     if wanted is None or there is None:
-        raise UsageError(f"{made['arch']!r} is no version of a card", hint="Give one such as sm_80, or none.")
+        raise UsageError(f"{made['arch']!r} is not a version of a card", hint="Give one such as sm_80, or none.")
     own = str(made["arch"])[-1].isalpha() and wanted != there
     if wanted[0] != there[0] or wanted[1] > there[1] or own:
         raise UsageError(

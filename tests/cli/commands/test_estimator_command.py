@@ -307,10 +307,13 @@ LONG = "x" * 300
     [
         (lambda lines: [lines[0].replace("s.depth", "depth"), *lines[1:]], "lack columns of slots: s.depth"),
         (lambda lines: [lines[0], lines[1].replace("k1,", "k7,", 1).replace("k5,", "k7,", 1), *lines[2:]], "line 2"),
-        (lambda lines: [lines[0], *(f"{line.rsplit(',', 3)[0]},0,," for line in lines[1:])], "a latency of 0 is none"),
+        (
+            lambda lines: [lines[0], *(f"{line.rsplit(',', 3)[0]},0,," for line in lines[1:])],
+            "a latency of 0 is not valid",
+        ),
         (
             lambda lines: [lines[0], *(f"{line.rsplit(',', 3)[0]},-1,," for line in lines[1:])],
-            "a latency of -1 is none",
+            "a latency of -1 is not valid",
         ),
         (lambda lines: [lines[0], *(f"{line.rsplit(',', 3)[0]},inf,," for line in lines[1:])], "a latency of inf"),
         (lambda lines: [lines[0], *(f"{line.rsplit(',', 3)[0]},,," for line in lines[1:])], "no net with a latency"),

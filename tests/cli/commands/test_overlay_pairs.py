@@ -311,7 +311,7 @@ def test_what_names_leave_open_is_answered_by_keys(
     ("words", "message"),
     [
         (["--device", "c"], "none of the logs is of a device 'c'"),
-        (["--device", "c=nowhere.json"], "'nowhere.json' is none of the logs"),
+        (["--device", "c=nowhere.json"], "'nowhere.json' is not one of the logs"),
         (["--device", "=a.json"], "names no device"),
         (["--device", "c={a}", "--device", "d={a}"], "of 'c' and of 'd'"),
         (["--log-device", "c"], "--log-device"),

@@ -40,7 +40,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of something that takes a connection and is no tracker: it hangs up."""
+    """The address of something that takes a connection and is not a tracker: it hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as stack:
         server.settimeout(30)
 
@@ -72,7 +72,7 @@ def files(folder: Path) -> dict[str, Any]:
     made["model"].write_bytes(tiny_net())
     made["open"].write_bytes(tiny_net(size="n"))
     for name in ("broken", "lite", "program", "text", "file"):
-        made[name].write_bytes(b"hello, this is no network of any kind")
+        made[name].write_bytes(b"hello, this is not a network of any kind")
     made["old"].write_bytes((GOLDEN / "autotvm-log.json").read_bytes())
     one, other, *_ = logs(folder)
     return {**made, "a": one, "b": other, "out": folder / "out"}

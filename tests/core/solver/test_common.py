@@ -90,7 +90,7 @@ def test_the_least_total_is_that_of_exhaustive_search(seed: int, devices: int, s
 @given(st.integers(0, 2**32), st.lists(st.floats(0.5, 5), min_size=2, max_size=2))
 @settings(max_examples=30)
 def test_regret_against_something_better_than_any_assignment(seed: int, best: list[float]) -> None:
-    """Another way to run the model, that is no assignment of these slots, may be a device's best."""
+    """Another way to run the model, that is not an assignment of these slots, may be a device's best."""
     models = random_models(seed, devices=2, slots=4, impossible=0.0)
     problem = common_problem(models, dict(zip(models, best, strict=True)))
     own = np.array([solution.value for solution in problem.own])

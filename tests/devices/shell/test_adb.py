@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -248,8 +247,7 @@ def test_every_state_that_adb_lists_is_read(tmp_path: Path, row: str, state: str
 
 
 def test_a_silent_phone_is_lost(own: Phone) -> None:
-    started_s = time.monotonic()
-    with pytest.raises(DeviceError, match="silent") as told, BridgeDevice(own.settings(silence_s=3.0)) as device:
+    settings = own.settings(silence_s=3.0)
+    with pytest.raises(DeviceError, match="silent for 3 s") as told, BridgeDevice(settings) as device:
         device.run(["sh", "-c", "echo go; sleep 600"], env={}, timeout_s=600, on_line=lambda _: own.say("slow", "600"))
     assert told.value.transient
-    assert time.monotonic() - started_s < 120

@@ -249,7 +249,7 @@ def test_a_damaged_entry_is_sent_again(device: SshDevice, tmp_path: Path, harm: 
 
 @pytest.mark.parametrize("harm", ["cut", "added", "removed", "compiled"])
 def test_a_damaged_folder_is_sent_again(device: SshDevice, tmp_path: Path, harm: str) -> None:
-    """What Python compiles beside its sources is no damage."""
+    """What Python compiles beside its sources is not damage."""
     source = tmp_path / "package"
     (source / "below" / "__pycache__").mkdir(parents=True)
     content = os.urandom(1000).hex()

@@ -380,7 +380,7 @@ def test_without_earlier_runs_sessions_are_taken_to_differ(tmp_path: Path) -> No
         text = io.StringIO()
         compare_report(found.document(), Page(text, width=100))
         told = " ".join(text.getvalue().split())
-        assert ("5 earlier runs would tell" in told) == (verdict == "unknown")
+        assert ("5 earlier runs would decide" in told) == (verdict == "unknown")
         assert ("2.0 % is assumed" in told) == (verdict == "unknown")
     assert pair(tmp_path, *sides, record=empty, sessions=0.0).pairs[0].configurations[0].verdict == "faster"
     with pytest.raises(UsageError, match="sessions cannot differ"):

@@ -303,7 +303,7 @@ def test_a_user_says_what_else_units_work(tmp_path: Path) -> None:
     found = described(None, "mobilenetv2-cifar10", work=f"{tmp_path}/own.py:work")
     assert found.columns.shared is not None
     assert found.columns.shared[1:, -1].tolist() == [unit.output[1] for unit in found.tables.units]
-    with pytest.raises(ProblemError, match="is not told: AttributeError"):
+    with pytest.raises(ProblemError, match="cannot be computed: AttributeError"):
         described(None, "mobilenetv2-cifar10", work=f"{tmp_path}/own.py:wrong")
     _, path, name = kit(tmp_path)
     with pytest.raises(UsageError, match="a table says what units cost"):

@@ -110,7 +110,7 @@ def test_what_failed_has_no_latency(tmp_path: Path) -> None:
     assert [row.latency_s for row in found.rows] == [None] * 5 + [2.5e-3, 3e-3]
     (told,) = found.told
     assert told.startswith(
-        "5 of 7 nets have no latency, as their time is none, counted from 0: 0 (0.0), 1 (nan), 2 (-1.0)"
+        "5 of 7 nets have no latency, as their time is not valid, counted from 0: 0 (0.0), 1 (nan), 2 (-1.0)"
     )
     with pytest.raises(ProblemError, match="no latency above 0"):
         import_nets(saved([0.0] * 7, tmp_path / "d.pt"), tmp_path / "ofa_archs.pt", "ofa-mobilenetv3")

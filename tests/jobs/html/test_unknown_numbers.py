@@ -83,7 +83,7 @@ def test_charts_leave_out_what_is_not_known(document: dict[str, Any]) -> None:
 
 
 def draw(document: dict[str, Any]) -> None:
-    """Make all pictures of a document; ValueError for one that would hold what is no number."""
+    """Make all pictures of a document; ValueError for one that would hold what is not a number."""
     pictures(document)
     drawn = {"gnomon-pareto": front_spec, "gnomon-place": placement_spec, "gnomon-profile": profile_spec}
     if document["format"] in drawn:

@@ -198,8 +198,8 @@ def test_a_layer_alone_is_not_told_of_as_the_network(tmp_path: Path) -> None:
     assert part.document()["total"] == whole.document()["total"]
     assert (part.document()["total"]["worst_regret"], part.document()["total"]["layers"]) == (1.0, 2)
     told = reported(part)
-    assert "at worst 100 %, in a layer that is not told of here." in told and "1 of 2 layers of" in told
-    assert "Each device, by the sum of the layers told of here" in told
+    assert "at worst 100 %, in a layer that is not listed here." in told and "1 of 2 layers of" in told
+    assert "Each device, by the sum of the layers listed here" in told
     assert "at worst 100 % (layer conv on " in reported(whole) and "by the sum of its layers" in reported(whole)
 
 

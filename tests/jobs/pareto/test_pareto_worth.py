@@ -43,7 +43,7 @@ def never(samples: Sequence[Sample]) -> Mapping[Assignment, Sample]:
 
 
 def truly_on_front(costs: Sequence[Cost]) -> set[int]:
-    """Those that are better than any other in an objective, by more than what is no difference."""
+    """Those that are better than any other in an objective, by more than what is not a difference."""
 
     def covers(a: Cost, b: Cost) -> bool:
         return all(x <= y * (1 + 1.001 * RELEVANT) for x, y in zip(a, b, strict=True))

@@ -229,7 +229,7 @@ def test_what_tells_one_time_of_the_whole_model_is_taken_apart(tmp_path: Path, s
     (part,) = column.inside
     assert not part.why, part.why
     assert [step.operators for step in part.steps] == [(0,), (1,), (2,)]
-    assert set(column.breakdown.times_s) == set(), "a derived price is no measured time"
+    assert set(column.breakdown.times_s) == set(), "a derived price is not a measured time"
 
 
 def test_the_document_fits_its_schema_and_the_report_marks_every_price(tmp_path: Path) -> None:

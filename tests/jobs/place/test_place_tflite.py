@@ -128,7 +128,7 @@ def test_what_a_program_that_plays_a_gpu_takes_is_measured_and_no_base_of_a_clai
     assert "MiB of the device's memory" in told["first-run"]
     assert gpu.against_best is None
     assert "times as fast" not in found.verdict.reason
-    assert ("no ratio is told" in found.verdict.reason) == (found.verdict.chosen.contender.label == "litert[gpu]")
+    assert ("no ratio is reported" in found.verdict.reason) == (found.verdict.chosen.contender.label == "litert[gpu]")
     document = place_document(found)
     assert document["decision"]["speedup_vs_best_single"] is None
     told_of = next(c for c in document["contenders"] if c["label"] == "litert[gpu]")

@@ -102,7 +102,7 @@ def test_one_that_becomes_faster_has_not_become_slower() -> None:
 
 
 def test_parts_of_an_interrupted_run_are_looked_at_by_themselves() -> None:
-    """What another process takes is no change of the first one's level, and the pause between them is not its time."""
+    """What another process takes is not a change of the first one's level, nor is the pause between them."""
     one = found([1.0] * 100 + [1.2] * 100, opened=(0, 100))
     assert one.changes == () and one.searched and [one.rows[k].part for k in (0, 99, 100, 199)] == [0, 0, 1, 1]
     assert one.rows[-1].since_s < 101 < one.rows[-1].at_s < 202

@@ -86,7 +86,7 @@ def well_formed(text: str) -> list[dict[str, Any]]:
     Beside the schema: what is told of a process or a thread is told once, and of each that has slices; the slices of a
     thread lie within each other or apart, which viewers need to stack them; no number is NaN or infinite.
     """
-    trace = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    trace = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     jsonschema.validate(trace, TRACE)
     events: list[dict[str, Any]] = trace["traceEvents"]
     names = [

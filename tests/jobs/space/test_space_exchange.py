@@ -240,7 +240,7 @@ def test_an_accuracy_without_an_error_is_as_sure_as_a_training(tmp_path: Path) -
     ("name", "text", "told"),
     [
         ("nets.csv", "cell0,cell1,latency_ms\nVGGblock_9,VGGblock_1,1\n", "nets.csv: the nets are malformed: line 2"),
-        ("nets.csv", "cell0,cell1\nVGGblock_0,VGGblock_1\n", "tell nothing of any network"),
+        ("nets.csv", "cell0,cell1\nVGGblock_0,VGGblock_1\n", "say nothing about any network"),
         ("nets.csv", "cell0,cell1,accuracy,method\nVGGblock_0,VGGblock_1,1,mine\n", "no method 'mine'"),
         (
             "nets.csv",
@@ -306,7 +306,7 @@ def test_what_cannot_be_of_any_space_is_refused(tmp_path: Path) -> None:
 
 def test_a_csv_needs_the_config_of_its_space(profile: Path, tmp_path: Path) -> None:
     export_networks(profile, tmp_path / "nets.csv")
-    with pytest.raises(UsageError, match="of which space is not told") as refused:
+    with pytest.raises(UsageError, match="the search space is not named") as refused:
         brought(tmp_path / "nets.csv", to=tmp_path / "p")
     assert "--config" in refused.value.hint
     (tmp_path / "other.yaml").write_text(CONFIG + "# another\n")

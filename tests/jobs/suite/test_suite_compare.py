@@ -102,7 +102,7 @@ def test_cells_of_which_it_is_not_known_are_told_and_not_compared(tmp_path: Path
     found = compared(tmp_path, A + A + FASTER + B, A + "options = { level = 3000.0 }\n" + B)
     assert ratio(found["profile b/net.onnx on local 1, 1"]) == pytest.approx(1.0, rel=0.1)
     unsure = found["profile a/net.onnx on local 1, 1"]
-    assert unsure.comparison is None and "too much alike" in str(unsure.why)
+    assert unsure.comparison is None and "too similar to tell apart" in str(unsure.why)
 
 
 def test_what_was_done_before_and_is_not_after_is_missing_and_what_was_taken_out_is_told(tmp_path: Path) -> None:

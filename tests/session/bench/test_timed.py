@@ -1,4 +1,4 @@
-"""What was measured as one time: drift that is no noise, the anchor nearest in time, neighbours that only ever add."""
+"""What was measured as one time: drift that is not noise, the anchor nearest in time, neighbours that only ever add."""
 
 from __future__ import annotations
 

@@ -107,9 +107,9 @@ def test_what_makes_no_costs_is_refused() -> None:
     for shares in ((1.0,), (1.0, 0.0), (1.0, float("nan"))):
         with pytest.raises(ProblemError, match="share above 0"):
             layer_costs(cells, measured, default_layers=shares)
-    with pytest.raises(ProblemError, match="no networks of these"):
+    with pytest.raises(ProblemError, match="not networks of these"):
         layer_costs(cells, measured).predict_s([(0, 2)])
     with pytest.raises(ProblemError, match="unlike groups"):
         cells_of((0, 2), (2, 2), (0, 0))
-    with pytest.raises(ProblemError, match="none of its group's"):
+    with pytest.raises(ProblemError, match="not among its group's"):
         cells_of((0, 1), (2, 2), (0, 2))

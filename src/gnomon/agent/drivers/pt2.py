@@ -44,7 +44,7 @@ def array_over(torch: Any, tensor: Any) -> Array:
 def operators_of(graph: Any) -> dict[str, int]:
     """Names of the operators of a program's graph, by which PyTorch knows them, and their numbers in the file.
 
-    What takes one of several outputs is no operator: the file does not have it either.
+    What takes one of several outputs is not an operator: the file does not have it either.
     """
     names = [node.name for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
     return {name: index for index, name in enumerate(names)}

@@ -136,7 +136,7 @@ def _seen(torch: Any, call: Callable[[], object]) -> dict[str, Any]:
 
 def _arranged(torch: Any, program: Any, tensors: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The inputs as the program's own call takes them: it may nest them, name some, and take others than tensors."""
-    # What is no tensor was fixed when it was exported, and stands there itself.
+    # What is not a tensor was fixed when it was exported, and stands there itself.
     leaves = [
         tensors[one] if isinstance(one, str) and one in tensors else one for one in program.graph_signature.user_inputs
     ]

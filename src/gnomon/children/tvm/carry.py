@@ -56,7 +56,7 @@ def candidate(trace: Any, design: Any, context: Any) -> Any | None:
 
 
 def applied(trace: Any, context: Any) -> Any | None:
-    """The candidate that a plain trace makes of a layer, postprocessed; None where it is no valid schedule."""
+    """The candidate that a plain trace makes of a layer, postprocessed; None where it is not a valid schedule."""
     try:
         schedule = Schedule(context.mod, debug_mask="none")
         trace.apply_to_schedule(schedule, remove_postproc=True)

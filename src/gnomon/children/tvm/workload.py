@@ -34,7 +34,7 @@ def target_of(given: dict[str, Any]) -> Any:
         raise Refused(f"TVM takes no such target: {_first_line(error)}") from error
     cpu, triple = str(target.attrs.get("mcpu", "")), str(target.attrs.get("mtriple", ""))
     if cpu and not tvm.target.codegen.llvm_is_valid_cpu(cpu, triple):
-        raise Refused(f"the target's processor {cpu!r} is none that LLVM knows for {triple or 'this machine'}")
+        raise Refused(f"the target's processor {cpu!r} is not one that LLVM knows for {triple or 'this machine'}")
     return target
 
 

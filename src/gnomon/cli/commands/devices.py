@@ -35,7 +35,7 @@ def devices(ctx: click.Context, as_json: bool) -> None:
         _list(as_json)
 
 
-@devices.command("list", short_help="List the devices, what they are and have.")
+@devices.command("list", short_help="List the devices and what they have.")
 @_JSON
 @click.pass_obj
 def list_(above: dict[str, Any], as_json: bool) -> None:
@@ -43,15 +43,15 @@ def list_(above: dict[str, Any], as_json: bool) -> None:
     _list(as_json or above["json"])
 
 
-@devices.command(short_help="Look closely at devices.")
+@devices.command(short_help="Check devices in detail.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_device)
 @_JSON
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
-    """Look closely at the devices of these names or addresses, or at all of the file.
+    """Check the devices of these names or addresses in detail, or all of the file.
 
-    Beside what the list says: what a command costs, the free space, whether files can be written, and whether there
-    are energy counters. Exits with 6 if one of them is not ready.
+    In addition to the list: what a command costs, the free space, whether files can be written, and whether there are
+    energy counters. Exits with 6 if one of them is not ready.
     """
     from gnomon.api.place import list_devices
 
@@ -60,7 +60,7 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
     return 0 if all(row.state == "ready" for row in rows) else _NOT_READY
 
 
-@devices.command(short_help="Give a device a name, after a close look at it.")
+@devices.command(short_help="Check a device, and give it a name.")
 @click.argument("name", metavar="NAME")
 @click.argument("address", metavar="ADDRESS")
 @click.option("--python", metavar="PATH", help="Python on the device.  [default: the newest that is found]")
@@ -89,7 +89,7 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
 @click.option("--governor", metavar="NAME", help="Set this frequency governor while measuring.")
 @click.option("--fetch", is_flag=True, help="Let pip fetch what the device lacks from the package index.")
 @click.option("--target", metavar="TARGET", help="What gnomon tune compiles for it.  [default: native]")
-@click.option("--linker", metavar="COMMAND", help="What links for that target.")
+@click.option("--linker", metavar="COMMAND", help="The linker for that target.")
 @click.option("--no-check", is_flag=True, help="Add it without reaching it.")
 @_JSON
 @click.pass_obj
@@ -100,7 +100,7 @@ def add(
 
     ADDRESS is local, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE.
 
-    It is looked at closely first, and not added if it cannot be used.
+    It is checked first, and not added if it cannot be used.
     """
     from gnomon.api.place import add_device
     from gnomon.devices.config import devices_path
@@ -159,15 +159,15 @@ def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
     write_report(cleaned_report, found)
 
 
-@devices.command(short_help="See whether a device is the board that it was, and as fast.")
+@devices.command(short_help="Check whether a device is the same board, and as fast as before.")
 @_NAME
 @RECORD
 @_JSON
 @click.pass_obj
 def probe(above: dict[str, Any], name: str, record: RecordAddress | None, as_json: bool) -> None:
-    """Measure a small kernel on the device NAME, and hold it against what that took when it was first probed.
+    """Measure a small kernel on the device NAME, and compare it with the time at its first probe.
 
-    A device that passes is in quarantine no more; one that does not gets there, and the exit code is 6. `gnomon suite
+    A device that passes leaves quarantine; one that fails enters it, and the exit code is 6. `gnomon suite
     run` does the same before it uses a device, once an hour.
     """
     from gnomon.api.place import probe_device

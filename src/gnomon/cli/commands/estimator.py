@@ -24,7 +24,7 @@ _SPACE = click.option(
     help="The space, where it is not the one that is named there.",
 )
 _WORK = click.option(
-    "--work", metavar="FILE.py:FUNCTION", help="What else a unit works, by a function of it: that Python is run."
+    "--work", metavar="FILE.py:FUNCTION", help="A Python function that returns further features of a unit; it is run."
 )
 _OTHER = click.option(
     "--other",
@@ -137,7 +137,7 @@ def fit_(out: Path, picture: Path | None, as_json: bool, html: Path | None, **va
 @_JSON
 @html_option
 def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as_json: bool, html: Path | None) -> None:
-    """Compare what ESTIMATOR predicts of the nets of CSV with what was measured, beside the noise's own ceiling."""
+    """Compare ESTIMATOR's predictions with the measured nets of CSV, and with the limit that noise sets."""
     from gnomon.api import table as api
 
     document = api.evaluate_estimator(path, samples, space=space)
@@ -150,7 +150,7 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
 @click.argument("path", type=_PATH, metavar="ESTIMATOR|MODEL")
 @click.argument("nets", type=_PATH, metavar="[CSV]", required=False)
 @_SPACE
-@click.option("--widen", is_flag=True, help="Units that nothing is known of widen the interval.  [default: refuse]")
+@click.option("--widen", is_flag=True, help="Units without any measurement widen the interval.  [default: refuse]")
 @click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Show the probability of staying below it.")
 @click.option("--out", type=_PATH, metavar="CSV", help="Nets with latency_s, low_s and high_s.")
 @_OVERWRITE
@@ -237,7 +237,7 @@ def explain_(path: Path, nets: Path, space: str | None, as_json: bool, html: Pat
     default=10_000,
     show_default=True,
     metavar="N",
-    help="How many nets evolution looks at.",
+    help="How many nets evolution evaluates.",
 )
 @_SEED
 @click.option("--out", type=_PATH, metavar="CSV", help="Write the nets, for estimator measure.")
@@ -245,9 +245,9 @@ def explain_(path: Path, nets: Path, space: str | None, as_json: bool, html: Pat
 @_JSON
 @html_option
 def search_(path: Path, score: str, as_json: bool, html: Path | None, **values: Any) -> None:
-    """Find the nets that a score likes best among those that ESTIMATOR expects to meet the bound.
+    """Find the nets with the best score among those that ESTIMATOR expects to meet the bound.
 
-    A FILE.py is run. Evolution looks at all nets where the space has no more than N.
+    A FILE.py is run. Evolution evaluates all nets where the space has no more than N.
     """
     from gnomon.api import table as api
 
@@ -284,8 +284,8 @@ def export_(path: Path, space: str | None, out: Path, overwrite: bool, as_json: 
 def import_(space: str, out: Path, as_json: bool, **values: Any) -> None:
     """Make a csv of measured nets of HELP's files: LATENCY.pt of a device, and the architectures that it is of.
 
-    These are metainfo.pt (fbnet), ofa_archs.pt (ofa-mobilenetv3) or str_arch2idx.pt (nasbench201). PyTorch reads them,
-    and runs nothing of them.
+    These are metainfo.pt (fbnet), ofa_archs.pt (ofa-mobilenetv3) or str_arch2idx.pt (nasbench201). PyTorch reads them
+    without running code from them.
     """
     from gnomon.api import table as api
 

@@ -32,9 +32,10 @@ def overlay() -> None:
 @click.option(
     "--close",
     is_flag=True,
-    help="Only what the choice is not sure between, by itself, in 4 times as many processes; give all LOGs.",
+    help="Only the configurations that the choice cannot separate, without others beside them, in 4 times as many "
+    "processes; give all LOGs.",
 )
-@click.option("--fresh", is_flag=True, help="Measure again; records that are there are put aside.")
+@click.option("--fresh", is_flag=True, help="Measure again; existing records are moved aside.")
 @device_options
 @html_option
 @ferules(b="Give --best N.", l="Give --layer N.", m=_OF_RECORDS, t=_OF_RECORDS)
@@ -88,7 +89,7 @@ def collect(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
 @click.option("--prove", is_flag=True, help="Measure the whole network on every device under each choice.")
 @click.option("--no-write", is_flag=True, help="Only choose: write and compile nothing.")
 @click.option("--no-compile", is_flag=True, help="Write records, and compile nothing.")
-@click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
+@click.option("--model", type=_PATH, metavar="FILE", help="The network's file, where tuning kept no copy of it.")
 @shape_option
 @click.option("--resamples", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N")
 @proof_options
@@ -98,8 +99,8 @@ def collect(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
 def analyze(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
     """Choose for each layer the configuration whose sum of relative regrets over the devices of LOGs (M) is least.
 
-    Logs that do not say themselves of which device they are say it by their names, <device>_<found on>.<model>..,
-    and by what they hold; --device settles what stays open. The devices of --prove are found by these names; --device
+    Logs that do not name their device are identified by their file names, <device>_<found on>.<model>.., and by their
+    content; --device decides where that is ambiguous. The devices of --prove are found by these names; --device
     says where the others are. The exit code is 4 where no layer could be decided.
     """
     from gnomon.api import tune as api

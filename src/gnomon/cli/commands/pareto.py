@@ -73,7 +73,7 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
     type=click.Choice(["type", "group", "operator"]),
     default="type",
     show_default=True,
-    help="What takes one backend: the operators of a type, of a type and data size, or each one.",
+    help="What shares one backend: the operators of a type, of a type and data size, or each operator by itself.",
 )
 @click.option(
     "--option",
@@ -212,7 +212,7 @@ def _asked(model: Path | None, values: dict[str, Any]) -> ParetoOptions:
     return cast("ParetoOptions", own)
 
 
-@command(short_help="Show what the digits of a model's codes belong to, and write ONE's oplist.json.")
+@command(short_help="Show what the digits of a model's codes mean, and write ONE's oplist.json.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "--by",
@@ -231,7 +231,7 @@ def _asked(model: Path | None, values: dict[str, Any]) -> ParetoOptions:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the oplist there.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def oplist(model: Path, backends: str, as_json: bool, **values: Any) -> None:
-    """Show what the digits of integer codes of MODEL belong to, how many codes there are, and what one means.
+    """Show what the digits of MODEL's integer codes mean, how many codes there are, and what a code means.
 
     With --out this is written as pareto_profiler of ONE reads it: by type {"oplist"}, else {"opmap", "oplist",
     "opname_by_indx"}. The order is that of the model, so that a code means the same every time.

@@ -58,7 +58,7 @@ def place(
 
     MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
     measured whole; where mixing backends can pay, a plan is solved for and measured against them. Several --device are
-    placed on side by side. Interrupted? The same command goes on from there.
+    placed on side by side. After an interruption the same command resumes.
     """
     if len(dict.fromkeys(values["devices"])) > 1:
         if not package:
@@ -154,7 +154,7 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     "for_s",
     type=Span(),
     metavar="10min",
-    help="Then call a fresh process of each configuration for so long, and say when it became slower.",
+    help="Then run each configuration for this long in a fresh process, and report when it became slower.",
 )
 @click.option(
     "--every",
@@ -168,8 +168,8 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="MODEL",
-    help="Measure this model too, by turns, and compare MODEL with it: by 30 processes each, unless --processes gives "
-    "another number. May be repeated; the first is what the others are compared with.",
+    help="Measure this model too, taking turns, and compare MODEL with it: in 30 processes each, unless --processes "
+    "gives another number. May be repeated; the others are compared with the first.",
 )
 @html_option
 def profile(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
     required=True,
-    help="Where the site goes; one that was written before is replaced.",
+    help="Where the site goes; an earlier site is replaced.",
 )
 def publish(record: RecordAddress | None, out: Path) -> None:
     """Write a folder of pages: models by devices, the history of each model on each device, a page a run.

@@ -26,7 +26,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     type=_PATH,
     metavar="FILE",
     default=Path("report.html"),
-    help="The page, which is replaced where it is there.  [default: report.html]",
+    help="The page; an existing one is replaced.  [default: report.html]",
 )
 @sessions_option
 @changed_option
@@ -34,7 +34,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 def report(
     runs: tuple[str, ...], out: Path, sessions: float, changed: tuple[str, ...], record: RecordAddress | None
 ) -> None:
-    """Write one page in HTML that shows each RUN, and of several what changed since the first.
+    """Write one HTML page that shows each RUN and, of several, what changed since the first.
 
     A RUN is named as for gnomon compare. The page needs no network and no other file, and holds the documents of the
     runs: gnomon compare and gnomon report take it in place of a run.

@@ -153,7 +153,7 @@ def export(
         write_lines(export_run(campaign, record=record, form=form))
 
 
-@runs.command("import", short_help="Add the runs of other files to the record.")
+@runs.command("import", short_help="Add the runs of other files to the results database.")
 @_FILES
 @RECORD
 @_JSON
@@ -163,15 +163,15 @@ def import_(
 ) -> None:
     """Add what the record lacks of each FILE: a record (or its URL), or JSON lines as `runs export` writes them.
 
-    Each comes whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
-    that asked for its campaigns stay behind: `runs resume` gives none that was not given here.
+    Each is added whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
+    of its campaigns are not added: `runs resume` repeats none that was not given here.
     """
     from gnomon.api.place import import_runs
 
     _brought(import_runs(*files, record=record or above["record"]).document(), as_json or above["json"])
 
 
-@runs.command(short_help="Join records to a new one.")
+@runs.command(short_help="Join results databases into a new one.")
 @_FILES
 @click.option("--out", type=RecordValue(), required=True, metavar="FILE", help="The new record.")
 @_JSON
@@ -192,14 +192,14 @@ def _brought(document: dict[str, Any], as_json: bool) -> None:
     write_report(brought_report, document)
 
 
-@runs.command(short_help="Go on with one that was interrupted.")
+@runs.command(short_help="Resume an interrupted campaign.")
 @_ID
 @RECORD
 @click.pass_obj
 def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -> int:
-    """Give the command again that asked for the campaign whose id begins with ID ("last": the newest).
+    """Repeat the command of the campaign whose id begins with ID ("last": the newest).
 
-    It runs in the folder in which it was given, with the same options but --fresh: what was measured is not measured
+    It runs in its original folder, with the same options except --fresh: what was measured is not measured
     again.
     """
     import os

@@ -21,11 +21,13 @@ _NUMBER = click.IntRange(1, 1 << 40)
 _PATH = click.Path(path_type=Path)
 
 
-@command(short_help="Measure models that come in over HTTP, for search-space profilers.")
+@command(short_help="Measure models that are sent over HTTP, for search-space profilers.")
 @click.option(
-    "--runtime", shell_complete=complete_runtime, metavar="NAME", help="What measures them; or give --command."
+    "--runtime", shell_complete=complete_runtime, metavar="NAME", help="The runtime that measures; or give --command."
 )
-@click.option("--command", metavar="WORDS", help="A program that prints a time, with {model}; no shell takes part.")
+@click.option(
+    "--command", metavar="WORDS", help="A program that prints a time, with {model} for the file; no shell is used."
+)
 @click.option(
     "--read", metavar="REGEX", help="Finds the time in what --command prints: a group named s, ms, us, ns, fps."
 )
@@ -54,27 +56,23 @@ _PATH = click.Path(path_type=Path)
 @click.option("--port", type=click.IntRange(0, 65535), default=8055, show_default=True, help="0 takes a free one.")
 @click.option("--path", default="/test_latency/test_latency/", show_default=True, help="Where models are sent.")
 @click.option("--token-file", type=_PATH, metavar="FILE", help="Its content must be sent.  [$GNOMON_SERVE_TOKEN]")
-@click.option("--no-token", is_flag=True, help="Let everybody measure who reaches the address.")
-@click.option("--most-mb", type=_NUMBER, default=256, show_default=True, help="MiB that a model may have.")
-@click.option(
-    "--most-waiting-mb", type=_NUMBER, default=2048, show_default=True, help="MiB that all may have that wait."
-)
+@click.option("--no-token", is_flag=True, help="Let everyone who reaches the address measure.")
+@click.option("--most-mb", type=_NUMBER, default=256, show_default=True, help="MiB of one model.")
+@click.option("--most-waiting-mb", type=_NUMBER, default=2048, show_default=True, help="MiB of all waiting models.")
 @click.option("--queue", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Requests at once.")
-@click.option(
-    "--job-timeout", type=Seconds(), help="Seconds that a model may take.  [default: 120; 600 with --command]"
-)
-@click.option(
-    "--upload-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds that sending may take."
-)
+@click.option("--job-timeout", type=Seconds(), help="Seconds for one model.  [default: 120; 600 with --command]")
+@click.option("--upload-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for an upload.")
 @click.option(
     "--idle-timeout", type=Seconds(), default=20.0, show_default=True, help="Seconds that a client may pause."
 )
-@click.option("--memory-mb", type=_NUMBER, default=8192, show_default=True, help="MiB of addresses of each process.")
+@click.option(
+    "--memory-mb", type=_NUMBER, default=8192, show_default=True, help="MiB of address space of each process."
+)
 @RECORD
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No line for each request.")
 def serve(as_json: bool, quiet: bool, **values: Any) -> int:
-    """Measure models that come in over HTTP, one at a time, and reply their latency.
+    """Measure models that are sent over HTTP, one at a time, and answer with their latency.
 
     The protocol is that of published search-space profilers: POST of the parts kernel_name and file; the reply is a
     profile whose line "All" holds milliseconds. docs/jobs/serve.md describes it. Ends on Ctrl-C or SIGTERM.

@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 @command(short_help="Solve a placement problem that is given as JSON.")
 @click.argument("problem", type=click.Path(allow_dash=True, path_type=str))
 @click.option(
-    "--weights", type=WeightsValue(), metavar="NAME=1,NAME=0.1", help="Weight of each objective; one alone needs none."
+    "--weights",
+    type=WeightsValue(),
+    metavar="NAME=1,NAME=0.1",
+    help="Weight of each objective; a single one needs none.",
 )
 @click.option(
     "--method",
     type=click.Choice(["auto", "elimination", "milp"]),
     default="auto",
     show_default=True,
-    help="How to solve: by elimination, as a mixed-integer program, or as fits.",
+    help="How to solve: by elimination, as a mixed-integer program, or whichever fits.",
 )
 @click.option(
     "--time-limit",
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     type=Seconds(),
     default=60.0,
     show_default=True,
-    help="Seconds after which it ends with the best found and what is proved of it.",
+    help="Seconds after which it ends with the best solution found and the bound proved.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @html_option
@@ -71,7 +74,7 @@ def solve(
     type=Seconds(),
     default=60.0,
     show_default=True,
-    help="Seconds after which the search ends with what is found and proved.",
+    help="Seconds after which the search ends with what it has found and proved.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @html_option

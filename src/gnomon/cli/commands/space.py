@@ -63,7 +63,7 @@ def space() -> None:
 @click.option(
     "--numbering",
     type=click.Choice(["ssprofile", "aw_nas"]),
-    help="What the numbers of primitives mean.  [default: as the config says, else ssprofile]",
+    help="Which numbering of primitives is used.  [default: as the config says, else ssprofile]",
 )
 @_BLOCKS
 @training_options
@@ -72,7 +72,7 @@ def space() -> None:
     "toolchains",
     multiple=True,
     metavar="NAME",
-    help="What makes and runs what is measured; gnomon space toolchains lists them. May be repeated.  "
+    help="Makes and runs what is measured; gnomon space toolchains lists them. May be repeated.  "
     "[default: --runtime's, else onnxruntime]",
 )
 @click.option("--no-latency", is_flag=True, help="Measure nothing.")
@@ -93,7 +93,7 @@ def space() -> None:
 def profile(config: Path, profile_dir: Path, html: Path | None, **values: Any) -> None:
     """Train and measure the networks of CONFIG, a search space in the layout of aw_nas.
 
-    What is done is written down at once: the same command goes on where it was interrupted.
+    Results are written as they are made: after an interruption the same command resumes.
     """
     from gnomon.api import space as api
     from gnomon.cli.progress import Show
@@ -166,7 +166,7 @@ def profile(config: Path, profile_dir: Path, html: Path | None, **values: Any) -
 @_JSON
 @html_option
 def select(profile_dir: Path, as_json: bool, picture: Path | None, html: Path | None, **values: Any) -> None:
-    """Choose the primitives worth searching from PROFILE; again and again, nothing is measured."""
+    """Choose the primitives worth searching from PROFILE. Nothing is measured, however often it runs."""
     from gnomon.api import space as api
     from gnomon.spaces.selection.pareto import pareto_options
 
@@ -207,7 +207,7 @@ _PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_de
     type=click.IntRange(1, 1000),
     default=50,
     show_default=True,
-    help="At most so many.",
+    help="The most networks.",
 )
 @click.option("--measure/--no-measure", default=True, show_default=True, help="Train and measure them.")
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
@@ -225,7 +225,7 @@ _PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_de
 def front(profile_dir: Path, picture: Path | None, html: Path | None, **values: Any) -> None:
     """Find the best networks of PROFILE's full space by predicted accuracy and latency, then train and measure them.
 
-    The same command goes on where it was interrupted, and measures nothing twice.
+    After an interruption the same command resumes, and measures nothing twice.
     """
     from gnomon.api import space as api
     from gnomon.cli.progress import Show
@@ -275,7 +275,7 @@ def front(profile_dir: Path, picture: Path | None, html: Path | None, **values: 
 @bench_options
 @html_option
 def validate(profile_dir: Path, front: int, html: Path | None, **values: Any) -> None:
-    """Hold what PROFILE's choice promises against mixed networks that were never seen."""
+    """Test the predictions for PROFILE's choice on mixed networks that were never measured."""
     from gnomon.api import space as api
     from gnomon.cli.progress import Show
 
@@ -295,10 +295,10 @@ def validate(profile_dir: Path, front: int, html: Path | None, **values: Any) ->
     write_answer(done.document(), as_json=as_json, html=html)
 
 
-@space.command(short_help="What a profile says.")
+@space.command(short_help="Show what a profile holds.")
 @_PROFILE
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
-@click.option("--pictures", type=_PATH, metavar="DIR", help="Draw what there is to see into this folder.")
+@click.option("--pictures", type=_PATH, metavar="DIR", help="Draw the pictures of the profile into this folder.")
 @_OWN_BLOCKS
 @_JSON
 @html_option
@@ -310,14 +310,14 @@ def show(
     as_json: bool,
     html: Path | None,
 ) -> None:
-    """Say what PROFILE holds: rankings with their noise, latencies, and how well both can be believed."""
+    """Show what PROFILE holds: rankings with their noise, latencies, and how reliable both are."""
     from gnomon.api import space as api
 
     document = api.show_space(profile_dir, method=method, pictures=pictures, blocks=blocks)
     write_answer(document, as_json=as_json, html=html)
 
 
-@space.command("import", short_help="Bring accuracies and latencies from elsewhere into a profile.")
+@space.command("import", short_help="Import accuracies and latencies into a profile.")
 @click.argument("files", nargs=-1, required=True, type=_PATH, metavar="FILE...")
 @click.option(
     "--profile-dir", type=_PATH, required=True, metavar="DIR", help="The profile, which may be there already."
@@ -326,12 +326,12 @@ def show(
     "--config",
     type=_PATH,
     metavar="CONFIG",
-    help="The config of a new profile.  [default: made of what the ids of tables tell]",
+    help="The config of a new profile.  [default: made from the ids of the tables]",
 )
 @click.option(
     "--numbering",
     type=click.Choice(["ssprofile", "aw_nas"]),
-    help="What the numbers of primitives mean.  [default: as the config says, else ssprofile]",
+    help="Which numbering of primitives is used.  [default: as the config says, else ssprofile]",
 )
 @click.option(
     "--accuracy",
@@ -340,7 +340,9 @@ def show(
     help="What the accuracies count as.  [default: as a csv says, else imported]",
 )
 @click.option(
-    "--toolchain", metavar="NAME", help="What the latencies are told by.  [default: as a csv says, else imported]"
+    "--toolchain",
+    metavar="NAME",
+    help="The toolchain that the latencies count as.  [default: as a csv says, else imported]",
 )
 @_OWN_BLOCKS
 @_JSON
@@ -378,7 +380,7 @@ def export(profile_dir: Path, out: Path, as_json: bool, **values: Any) -> None:
     write_answer(document, as_json=as_json)
 
 
-@space.command(short_help="The primitives that are known, and what they are made of.")
+@space.command(short_help="List the known primitives, and what they are made of.")
 @click.option("--numbering", type=click.Choice(["ssprofile", "aw_nas"]), default="ssprofile", show_default=True)
 @_BLOCKS
 @_JSON
@@ -394,10 +396,10 @@ def primitives(numbering: str, blocks: tuple[str, ...], as_json: bool) -> None:
     write_answer(document, as_json=as_json)
 
 
-@space.command(short_help="The toolchains, and what is missing for them here.")
+@space.command(short_help="List the toolchains, and what is missing for them here.")
 @_JSON
 def toolchains(as_json: bool) -> None:
-    """List toolchains: what makes of a network what is measured, and what to install for it."""
+    """List the toolchains that turn a network into what is measured, and what to install for each."""
     from gnomon.toolchains.base import chosen_toolchain, toolchain_names
 
     rows = []

@@ -71,7 +71,7 @@ from gnomon.cli.values import RECORD, Seconds
     help="Seconds after which a stage starts no processes beyond the least number.",
 )
 @RECORD
-@click.option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on.")
+@click.option("--fresh", is_flag=True, help="Measure again instead of resuming an interrupted run.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @html_option

@@ -26,7 +26,7 @@ def suite() -> None:
     """Measure many models on many devices by several jobs, from one file, and compare one run with another."""
 
 
-@command("run", short_help="Run the suite of a file, or go on with it.")
+@command("run", short_help="Run the suite of a file, or resume it.")
 @click.argument("file", metavar="SUITE", type=_FILE)
 @click.option(
     "--out",
@@ -56,7 +56,7 @@ def suite() -> None:
 def run(file: Path, as_json: bool, quiet: bool, html: Path | None, **values: Any) -> int:
     """Run the SUITE of a file: each model on each device by each job, one cell at a time on a device.
 
-    Interrupted in whatever way, the same command goes on from there, and measures nothing twice. The exit code is 0
+    After any interruption the same command resumes, and measures nothing twice. The exit code is 0
     where every cell is done, and 1 where one failed or waits.
     """
     from gnomon.api.suite import run_suite
@@ -70,7 +70,7 @@ def run(file: Path, as_json: bool, quiet: bool, html: Path | None, **values: Any
     return 0 if found.whole else _NOT_ALL
 
 
-@command(short_help="How far the run of a suite is.")
+@command(short_help="Show how far the run of a suite is.")
 @click.argument("name", metavar="[RUN]", default="last")
 @RECORD
 @_json

@@ -24,7 +24,7 @@ def table() -> None:
 
 @table.command(short_help="Measure the units of a space on a device.")
 @click.argument("what", metavar="SPACE", nargs=-1, required=True, shell_complete=complete_space)
-@click.option("--from", "from_models", is_flag=True, help="What is named are ONNX models, and no space.")
+@click.option("--from", "from_models", is_flag=True, help="The arguments are ONNX models, not a space.")
 @click.option("--out", type=_PATH, metavar="DIR", help="The table.  [default: ./SPACE.table, or ./models.table]")
 @click.option(
     "--shape", "shapes", type=ShapeValue(), multiple=True, metavar="NAME=1,3,224,224", help="Of inputs of the models."
@@ -44,7 +44,7 @@ def table() -> None:
     multiple=True,
     type=SettingValue(),
     metavar="KEY=VALUE",
-    help="A setting of a tool that measures by itself, such as perf_profile=burst or runs=20 of snpe. May be repeated.",
+    help="A setting of an external measuring tool, such as perf_profile=burst or runs=20 of snpe. May be repeated.",
 )
 @bench_options
 @html_option
@@ -62,7 +62,7 @@ def build(
     """Measure every unit of SPACE once: a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
 
     With --from MODEL.. those of ONNX models, which price other models (gnomon estimator predict MODEL).
-    What was measured is written down at once: the same command completes a table that was interrupted.
+    Results are written as they are measured: the same command completes a table that was interrupted.
     """
     from gnomon.api import table as api
     from gnomon.cli.progress import Show
@@ -90,7 +90,7 @@ def build(
     write_answer(built.document(), as_json=as_json, html=html)
 
 
-@table.command(short_help="The search spaces that are known by name.")
+@table.command(short_help="List the search spaces that are known by name.")
 @_JSON
 def spaces(as_json: bool) -> None:
     """List the search spaces that are known by name: how many nets and units they have."""
@@ -112,9 +112,9 @@ def spaces(as_json: bool) -> None:
 @_JSON
 @html_option
 def check(path: Path, space: str | None, as_json: bool, html: Path | None) -> int:
-    """Say what TABLE holds and what speaks against it: units without a row, failed or unstable ones.
+    """Check TABLE: report what it holds, and units that are missing, failed or unstable.
 
-    Exits with 7 if anything does.
+    Exits with 7 if there are any.
     """
     from gnomon.api import table as api
 
@@ -135,7 +135,7 @@ def diff(first: Path, second: Path, as_json: bool, html: Path | None) -> None:
     write_answer(api.compare_tables(first, second), as_json=as_json, html=html)
 
 
-@table.command(short_help="Join two tables that were measured alike.")
+@table.command(short_help="Join two tables that were measured in the same way.")
 @click.argument("first", type=_PATH, metavar="TABLE")
 @click.argument("second", type=_PATH, metavar="TABLE")
 @click.option("--out", type=_PATH, required=True, metavar="DIR", help="The new table.")

@@ -43,13 +43,17 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
     help="Begin each layer with schedules that are made for it, and what was best for layers like it.",
 )
 @click.option(
-    "--per-round", type=click.IntRange(1, 256), default=8, show_default=True, help="Candidates of a layer at a time."
+    "--per-round",
+    type=click.IntRange(1, 256),
+    default=8,
+    show_default=True,
+    help="Candidates that a round measures of a layer.",
 )
 @click.option(
     "--first-round",
     type=click.IntRange(1, 256),
     metavar="N",
-    help="Candidates of a layer's first round. Default: so many that each layer that matters has one.",
+    help="Candidates of a layer's first round. Default: enough for each relevant layer to have one.",
 )
 @click.option(
     "--plateau",
@@ -57,14 +61,14 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
     default=4,
     show_default=True,
     metavar="ROUNDS",
-    help="A layer that gained less than 1 % in so many rounds is done; 0: never.",
+    help="A layer that gained less than 1 % in this many rounds is done; 0: never.",
 )
 @click.option(
     "--budget",
     "budget_s",
     type=Seconds(),
     metavar="SECONDS",
-    help="End the whole, proof included, after about so long.",
+    help="End the whole command, proof included, after about this time.",
 )
 @click.option("--layer", "layers", multiple=True, metavar="TEXT", help="Only layers whose name holds this. Repeatable.")
 @click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
@@ -90,8 +94,8 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
 def tune(model: Path, html: Path | None, **values: Any) -> None:
     """Tune the layers of MODEL (.onnx, .pt2, .tflite) on a device, compile it, and prove it there.
 
-    Several devices are tuned for one after the other. Every trial is written down at once: the same command goes on
-    where it was interrupted.
+    Several devices are tuned for one after the other. Every trial is written at once: after an interruption the same
+    command resumes.
     """
     from gnomon.api import tune as api
     from gnomon.cli.progress import Show
@@ -129,7 +133,7 @@ def tune(model: Path, html: Path | None, **values: Any) -> None:
 
 @command("exec", short_help="Measure a compiled network, or tuned records, on any device.")
 @click.argument("source", type=_PATH, metavar="FILE.so|FILE.json")
-@click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
+@click.option("--model", type=_PATH, metavar="FILE", help="The network's file, where tuning kept no copy of it.")
 @shape_option
 @click.option("--no-layers", is_flag=True, help="Measure the whole network only.")
 @device_options
@@ -157,7 +161,7 @@ def _end(failure: object) -> None:
         click.get_current_context().exit(MeasurementError.exit_code)
 
 
-@command("list", short_help="Where tuned models, records and libraries are.")
+@command("list", short_help="List tuned models, records and libraries.")
 @click.option("--out", type=_PATH, metavar="DIR", help="The folder.  [default: the user's own]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def list_(out: Path | None, as_json: bool) -> None:

@@ -83,7 +83,7 @@ def status(job: str, device: str, as_json: bool) -> int:
     return _FAILED if found.state in ("failed", "vanished") else 0
 
 
-@unattended.command(short_help="Bring what a job has written so far.")
+@unattended.command(short_help="Fetch what a job has written so far.")
 @_ID
 @_DEVICE
 @click.option(
@@ -98,7 +98,8 @@ def status(job: str, device: str, as_json: bool) -> int:
 @_JSON
 @click.option("--quiet", is_flag=True, help="No messages.")
 def fetch(job: str, device: str, out: Path | None, record: RecordAddress | None, as_json: bool, quiet: bool) -> None:
-    """Bring what the job ID has written so far into a folder, and its runs into the record. The job is left as it is.
+    """Fetch what the job ID has written so far into a folder, and its runs into the results database. The job is left
+    as it is.
 
     At its end that is the JSON document, the dump, the package and the picture that were asked for, and the log; before
     its end the dump of what was run until then, and the runs.
@@ -153,7 +154,7 @@ def start(job: str, device: str, as_json: bool) -> None:
 @_DEVICE
 @_JSON
 def stop(job: str, device: str, as_json: bool) -> None:
-    """End the job ID and all its processes. What it has measured stays there, and start goes on from it."""
+    """End the job ID and all its processes. What it has measured stays there, and start resumes from it."""
     from gnomon.api.unattended import stop_unattended
 
     _do(stop_unattended, job, device, as_json)

@@ -287,7 +287,7 @@ def _checked(regrets: Floats, size: int) -> Floats:
     """The regrets, infinite where a configuration cannot serve."""
     table = np.asarray(regrets, dtype=np.float64)
     if table.ndim != 2 or 0 in table.shape:
-        raise UsageError(f"regrets of shape {table.shape} are no table", hint="Give (configurations, devices).")
+        raise UsageError(f"regrets of shape {table.shape} are not a table", hint="Give (configurations, devices).")
     if size < 1:
         raise UsageError(f"a portfolio of {size}", hint="Ask for at least one configuration.")
     if (table < 0).any():

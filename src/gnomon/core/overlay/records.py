@@ -59,7 +59,7 @@ Arguments = Annotated[
 ]
 
 UNTUNED = "untuned"
-"""The configuration that is no configuration: the layer as it comes from the compiler, without any schedule."""
+"""The configuration that is not a configuration: the layer as it comes from the compiler, without any schedule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -310,7 +310,9 @@ def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]
         told.append(f"{alone} of {len(prices)} operators have a time on one backend only, so they stay there.")
     permutes = sum(1 for trace in traces.values() for op in trace.main if op.type == PERMUTE)
     if permutes:
-        told.append(f"onert added {permutes} Permute operators in these runs, whose times are no operator's.")
+        told.append(
+            f"onert added {permutes} Permute operators in these runs, which belong to no operator of the model."
+        )
     told.append("Nothing is known of what a change of backend costs between operators.")
     if any(trace.graph is None for trace in traces.values()):
         missing = ", ".join(b for b, trace in traces.items() if trace.graph is None)

@@ -106,7 +106,7 @@ def start_script(base: str, size_bytes: int) -> str:
 
 def end_script(base: str) -> str:
     """Has the watcher clean up and end, and waits for that."""
-    # The folder goes last. Whether the process is there would tell less: one that nobody has reaped is there too.
+    # The folder goes last. Whether the process is there would decide less: one that nobody has reaped is there too.
     return (
         f'read -r w <{quoted(f"{base}/watcher")} && kill -TERM "$w" || rm -rf {quoted(base)}; i=0; '
         f'while [ -d {quoted(base)} ] && [ "$i" -lt 99 ]; do i=$((i + 1)); sleep 0.1 || sleep 1; done 2>/dev/null'

@@ -143,7 +143,7 @@ _MOST_KIB = 4 << 20
 class ShellDevice(ABC):
     """A device with a shell; see `Device` for what the methods promise. A kind of device says how it is reached.
 
-    A command's status from 129 to 192 is told as the signal that a shell means by it: the two cannot be told apart
+    A command's status from 129 to 192 is reported as the signal that a shell means by it: the two cannot be told apart
     there. What is pushed is checked by its SHA-256 where the device has sha256sum, else by its size.
     """
 

@@ -388,7 +388,7 @@ def config_of_tables(primitives: Sequence[str], groups: int, *, numbering: str, 
     cells = "\n".join("  - {C_in: 8, C_out: 8}" for _ in range(groups))
     named = ", ".join(f"{family}: {name}" for family, name in defaults.items())
     return f"""\
-# Made from tables, by gnomon space import. No table tells of layers, strides, channels and classes: these are made up.
+# Made from tables, by gnomon space import. Tables do not hold layers, strides, channels and classes: these are made up.
 search_space_cfg:
   num_cell_groups: {groups}
   cell_layout: [{", ".join(map(str, range(groups)))}]

@@ -177,7 +177,7 @@ def _operator(name: str, backend: str, entry: Any, path: str) -> TraceOperator:
 
 
 def _place(operator: TraceOperator) -> tuple[int, int, int]:
-    """Which operator it is: where the session and the subgraph are not told, they are the first."""
+    """Which operator it is: where the session and the subgraph are not named, they are the first."""
     return operator.session or 0, operator.subgraph or 0, operator.index
 
 

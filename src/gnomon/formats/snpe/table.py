@@ -103,7 +103,7 @@ def write_snpe_json(table: SnpeTable) -> str:
 
 
 def wrong_unit(unit: str) -> str:
-    """What is wrong with a unit's name, or "". The tool took a part of the path for it where its folder was no name."""
+    """What is wrong with a unit's name, or "". The tool took part of a path for it where its folder was not a name."""
     if not unit or len(unit) > MOST_NAME or not is_text(unit) or not unit.isprintable():
         return f"the name of a unit, of 1 to {MOST_NAME} printable letters, expected, {shown(unit)} found"
     if "/" in unit or "\\" in unit:

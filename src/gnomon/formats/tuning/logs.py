@@ -166,7 +166,7 @@ class TunerLog:
         try:
             trace = trace_text(entry.trace)
         except ValueError:
-            tell(place, "the configuration holds a number that is none")
+            tell(place, "the configuration holds a value that is not a number")
         else:
             if read is None:
                 tell(place, f"[[seconds], error number, ..] expected as the result, {shown(entry.result)} found")
@@ -378,7 +378,7 @@ def _autotvm_log_entry(value: Any, place: str, complaints: Complaints) -> LogEnt
     try:
         layer = json.dumps([task, args, *named], separators=(",", ":"), sort_keys=True, allow_nan=False)
     except ValueError:
-        complaints.tell(place, "input: a number that is none")
+        complaints.tell(place, "input: a value that is not a number")
         return None
     return LogEntry(
         layer=layer, name=_autotvm_log_name(task, args), trace=entity, target=target, result=value["result"]

@@ -273,7 +273,7 @@ class _Records:
         try:
             return trace_text(trace)
         except ValueError:
-            self.complaints.tell(place, "the trace holds a number that is none")
+            self.complaints.tell(place, "the trace holds a value that is not a number")
             return None
 
     def _target(self, place: str, target: Any) -> None:

@@ -306,7 +306,7 @@ class _File:
         try:
             text = trace_text(line.trace)
         except ValueError:
-            self.complaints.tell(place, "trace: it holds a number that is none")
+            self.complaints.tell(place, "trace: it holds a value that is not a number")
             return "null"
         expected = UNTUNED if line.trace is None else identity_of(line.layer, text)
         if line.trial != expected:

@@ -1,7 +1,7 @@
 """Compares runs that were made at different times: each configuration and each kernel, faster, slower or the same.
 
 Fresh processes are the unit, as everywhere; `core.stats.compare_apart` has the test. What is not equal between the
-sides and moves times is no result: of other machines, governors and versions nothing is compared unless the user
+sides and moves times is not a result: of other machines, governors and versions nothing is compared unless the user
 says that this is the change, and a neighbour that only one side had widens the interval by as much as it took.
 """
 
@@ -53,7 +53,7 @@ _SLOWED = 0.5
 and cores costs CPU time too. An interval is widened by this times the difference in load."""
 
 _ANSWERED = 0.05
-"""Differences in load below this share of the machine are no reason to widen anything."""
+"""Differences in load below this share of the machine are not a reason to widen anything."""
 
 SESSIONS = 0.02
 """What runs of the same are taken to differ by where no earlier runs tell: a standard deviation of 2 %.

@@ -48,14 +48,14 @@ def headline(document: Mapping[str, Any]) -> str:
 def verdict_words(row: Mapping[str, Any]) -> str:
     """The verdict, and what it would take where it is open."""
     if row["verdict"] == "unknown" and (needed := _needed(row)):
-        return f"unknown: {needed} earlier run{'' if needed == 1 else 's'} would tell"
+        return f"unknown: {needed} earlier run{'' if needed == 1 else 's'} would decide"
     if row["verdict"] == "unknown" and row["more"]:
-        return f"unknown: --processes {row['more']} would tell"
+        return f"unknown: --processes {row['more']} would decide"
     return str(row["verdict"])
 
 
 def _needed(row: Mapping[str, Any]) -> int | None:
-    """How many earlier runs would tell how far runs differ, where that is what is in the way."""
+    """How many earlier runs would show how far runs differ, where that is what is in the way."""
     sessions = row.get("sessions")
     if not sessions or sessions["known_by"] != "assumed" or not sessions["spread"]:
         return None
@@ -132,7 +132,7 @@ def doubts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         found.append(
             (
                 f"Warning: {told}: intervals are wider for it.",
-                "Let the device settle, or measure longer; earlier runs in the results database tell how far runs "
+                "Let the device settle, or measure longer; earlier runs in the results database show how much runs "
                 "differ.",
             )
         )
@@ -141,7 +141,7 @@ def doubts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         spread = units.percent(open_[0]["sessions"]["spread"]).lstrip("+")
         found.append(
             (
-                f"How far runs of the same differ on this machine is not known: {spread} is assumed (standard "
+                f"How much runs of the same model differ on this machine is not known: {spread} is assumed (standard "
                 "deviation).",
                 f"Measure it {_needed(open_[0])} times more with this results database, or say what is so: "
                 "--sessions 1%.",

@@ -54,7 +54,7 @@ class Side:
 def read_side(named: str, record: RecordAddress | None) -> Side:
     """The side that a word names, as `read_run` does it.
 
-    GnomonError where there is none, or it is no document that has configurations with samples.
+    GnomonError where there is none, or it is not a document that has configurations with samples.
     """
     document = read_run(named, record)
     if document.get("format") not in CONFIGURATIONS:
@@ -70,7 +70,7 @@ def read_run(named: str, record: RecordAddress | None, formats: Collection[str] 
     --json wrote, a report in HTML (report.html#2: the second run in it), a package, or a results database (its newest
     run). Of the last ones those of `formats` are counted.
 
-    GnomonError where there is none, or it is no document of gnomon.
+    GnomonError where there is none, or it is not a document of gnomon.
     """
     path = Path(named)
     within = _WITHIN.fullmatch(named)
@@ -126,7 +126,7 @@ def _embedded_in(page: str) -> dict[int, slice]:
 
 def _of_package(path: Path, record: RecordAddress | None) -> Mapping[str, Any]:
     if not (path / "plan.json").is_file():
-        raise UsageError(f"{path} is no package of gnomon: it has no plan.json")
+        raise UsageError(f"{path} is not a package of gnomon: it has no plan.json")
     whole = path.resolve()
     with open_record(record) as store:
         for document in _answers(store, CONFIGURATIONS, "place"):
@@ -164,7 +164,7 @@ def _answers(
     for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
         try:
             document = kept_answer(store, campaign)
-        except RecordError:  # one that is damaged is told where it is named, and no reason to stop here
+        except RecordError:  # one that is damaged is reported where it is named, and no reason to stop here
             continue
         if document is not None and str(document.get("format")) in formats and _is_sound(document):
             yield document

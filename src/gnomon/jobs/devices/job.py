@@ -125,7 +125,7 @@ def release_device(name: str, path: Path | None = None) -> DeviceHealth:
     config = resolve(name, path)
     was = release(config.name)
     if was is None:
-        raise UsageError(f"{name} is in no quarantine", hint="`gnomon devices` tells which devices are.")
+        raise UsageError(f"{name} is not in quarantine", hint="`gnomon devices` lists the devices that are.")
     return DeviceHealth(name=name, health=health_of(config.name), was=was)
 
 

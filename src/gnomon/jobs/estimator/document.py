@@ -254,7 +254,7 @@ class LeftOutPart:
 class ModelPredictionDocument:
     """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
 
-    `shares` of the time are known in each way; `guessed_s` is what operators that are no units take by what others do.
+    `shares` of the time are known in each way; `guessed_s` is what operators that are not units take by what others do.
     """
 
     format: Literal["gnomon-model-prediction"]

@@ -279,7 +279,7 @@ def _evaluation(
 
 
 def ceiling(rows: Sequence[NetRow]) -> Ceiling | None:
-    """What noise allows, from the intervals that the nets were measured with; None where those are not told.
+    """What noise allows, from the intervals that the nets were measured with; None where those are not reported.
 
     An error is taken as normal, as wide as the net's own 95 % interval says; the rank is the square root of the
     measurements' reliability (Spearman's correction for attenuation, 1904).

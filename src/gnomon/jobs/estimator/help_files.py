@@ -78,7 +78,9 @@ def _told(failed: list[int], times: tuple[float | int, ...]) -> tuple[str, ...]:
         return ()
     few = ", ".join(f"{number} ({times[number]})" for number in failed[:_MOST_SHOWN])
     dots = ", .." if len(failed) > _MOST_SHOWN else ""
-    return (f"{len(failed)} of {len(times)} nets have no latency, as their time is none, counted from 0: {few}{dots}",)
+    return (
+        f"{len(failed)} of {len(times)} nets have no latency, as their time is not valid, counted from 0: {few}{dots}",
+    )
 
 
 def _saved(path: Path) -> Any:

@@ -146,7 +146,7 @@ def count_units(found: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ..
 class SpaceEstimator:
     """An estimator of the nets of a space; what it was fitted to is in `estimator`, with what in `context`.
 
-    `fitted` are the nets that it was fitted to, which are no test of it.
+    `fitted` are the nets that it was fitted to, which are not a test of it.
     """
 
     described: Described

@@ -61,7 +61,7 @@ class PricedUnit:
 class ModelPrediction(Answer):
     """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
 
-    `units` are the most expensive first. `left_out` are operators that are no units; by what those take which work as
+    `units` are the most expensive first. `left_out` are operators that are not units; by what those take which work as
     much, they take `guessed_s` together, or nothing, or twice that.
     """
 
@@ -262,7 +262,7 @@ def _priced(path: Path, paths: tuple[Path, ...], table: Table, found: ModelNet, 
 
 
 def _guessed(table: Table, left_out: Sequence[LeftOut]) -> float:
-    """What operators that are no units might take, by the middle of the table's units for each multiply-add, else for
+    """What operators that are not units might take, by the middle of the table's units for each multiply-add, else for
     each element that is moved."""
     times = table.times_s
     units = list(times)

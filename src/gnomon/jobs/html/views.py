@@ -266,7 +266,8 @@ def _environment(document: Document) -> tuple[Section, ...]:
         title="The device before and after each session",
         columns=(Column(title="process"), *(Column(title=t, number=t != "configurations") for t in titles)),
         rows=tuple(rows),
-        note="Frequencies are means of the cores, temperatures those of the hottest zone; - is what is not told.",
+        note="Frequencies are means of the cores, temperatures those of the hottest zone; - is what the device does "
+        "not report.",
     )
     return (Section(id="environment", title="The device meanwhile", parts=(listed,)),)
 

@@ -60,7 +60,7 @@ class AnalyzeRequest:
 def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
     """What a user says of logs: keys of devices, "KEY=FILE" for one of the logs, or where a device is.
 
-    The key of a place is what records call it. UsageError for a file that is none of the logs.
+    The key of a place is what records call it. UsageError for a file that is not one of the logs.
     """
     keys, of = [], dict[str, str]()
     for text in devices:
@@ -71,7 +71,7 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
         meant = [str(log) for log in logs if log.absolute() == Path(file).absolute()]
         if not key or not meant:
             raise UsageError(
-                f"{text!r} names no device of a log" if not key else f"{file!r} is none of the logs",
+                f"{text!r} names no device of a log" if not key else f"{file!r} is not one of the logs",
                 hint="Give KEY=FILE with one of the files to analyze.",
             )
         if of.setdefault(meant[0], key) != key:

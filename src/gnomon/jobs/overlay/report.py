@@ -183,7 +183,7 @@ def devices_section(document: Mapping[str, Any], page: Page) -> None:
     sums = {device: _sums(layers, device) for device in devices}
     ordered = sorted(devices, key=lambda device: -(sums[device][1] / sums[device][0] if sums[device][0] else 0.0))
     few = len(layers) < _decided(document)
-    page.heading(f"Each device, by the sum of {'the layers told of here' if few else 'its layers'}")
+    page.heading(f"Each device, by the sum of {'the layers listed here' if few else 'its layers'}")
     columns = [
         Column(title="device", number=False, least=12, most=32),
         Column(title="its own best"),
@@ -418,9 +418,9 @@ def _answer(document: Mapping[str, Any]) -> str:
     ends = [total.get(name) for name in ("M_low", "M_high")]
     known = None not in ends
     interval = f" [{', '.join(f'{100 * end / len(devices):.1f}' for end in ends)}]" if known else ""
-    # With --layer the network's worst layer may be none of those that are told of.
+    # With --layer the network's worst layer may not be among those listed.
     where = f" (layer {named(worst['name'], 32)} on {named(worst['worst_device'], 32)})"
-    where = where if worst["worst_regret"] >= most else ", in a layer that is not told of here"
+    where = where if worst["worst_regret"] >= most else ", in a layer that is not listed here"
     return (
         f"{told}the network loses {loss(total['mean_regret'])}{interval} on average against each device's own best, "
         f"at worst {loss(most)}{where}{_undiluted(layers)}."

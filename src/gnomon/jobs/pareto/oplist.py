@@ -187,7 +187,7 @@ def _check(backends: Sequence[str]) -> None:
     good = all(name and name.isascii() and not set(name) & set(" \t\r\n\"';=") for name in backends)
     if not 1 <= len(backends) <= _MOST_BACKENDS or len(set(backends)) != len(backends) or not good:
         raise UsageError(
-            f"{','.join(backends)!r} are no backends by digit",
+            f"{','.join(backends)!r} does not name the backends by digit",
             hint=f"Give up to {_MOST_BACKENDS} different names, such as: cpu,acl_cl,acl_neon",
         )
 

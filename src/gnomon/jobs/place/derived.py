@@ -199,8 +199,8 @@ class Insides:
             known = all(self.lab.runner.known(c.key).runs for c in candidates.values())
             if self.lab.runner.over("inside kernels") or (left_s <= 0 and not known):
                 raise MeasurementError("the time for it was over", hint="Give more --budget or --max-time.")
-            # A beginning is far faster than the whole, and is no winner by that. More than the least processes only in
-            # an equal share of what is left: the first kernel does not take the time of the others.
+            # A beginning is far faster than the whole, and is not a winner by that. More than the least processes only
+            # in an equal share of what is left: the first kernel does not take the time of the others.
             share_s = max(left_s, 0.0) / self._waiting
             effort = replace(self.lab.request.effort, laggard=1e9, budget_s=share_s)
             measured = self.lab.runner.measure("inside kernels", list(candidates.values()), effort)

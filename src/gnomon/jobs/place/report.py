@@ -105,7 +105,7 @@ def _why_wall(contenders: list[dict[str, Any]]) -> list[str]:
     """Why wall time decides, where something computes beside the processor."""
     beside = dict.fromkeys(a["backend"] for c in contenders for a in c["accelerators"])
     told = f"{' and '.join(beside)} compute{'s' if len(beside) == 1 else ''} beside the processor"
-    return [f"wall time decides, as {told}: CPU time does not tell what a caller waits for"] if beside else []
+    return [f"wall time decides, as {told}: CPU time is not what a caller waits for"] if beside else []
 
 
 def _row(contender: dict[str, Any], document: dict[str, Any]) -> list[str]:
@@ -347,7 +347,7 @@ def profile_headline(columns: list[dict[str, Any]], clock: str) -> str:
     fastest, *others = columns
     took = f"{units.time(fastest['level_s'])} of {CLOCKS[clock]}"
     if _on_software(fastest):
-        return f"{fastest['label']} takes {took}, by a program that plays a device: no ratio is told."
+        return f"{fastest['label']} takes {took}, on a software device: no ratio is reported."
     others = [c for c in others if not _on_software(c)]
     if not others:
         return f"{fastest['label']} takes {took}{'' if columns[1:] else '; nothing else ran'}."

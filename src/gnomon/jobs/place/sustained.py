@@ -81,7 +81,7 @@ class Sustain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The level of some blocks: the median of their medians, and the first and the last tenth of those."""
+    """The level of blocks between two change points: the median of their medians, and the outer tenths of those."""
 
     seconds: float
     blocks: int
@@ -96,7 +96,7 @@ class Change:
 
     `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of what the device told of the time
     after it (as in `Doubt`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed and
-    `cpu_ratio` how the CPU time of a call did, which waits for others do not change; None where that is not told.
+    `cpu_ratio` how the CPU time of a call did, which waits for others do not change; None where that is not reported.
     """
 
     at_s: float
@@ -376,7 +376,7 @@ def frequency_khz(state: State) -> float | None:
 
 
 def _cpu_s(row: Row) -> float | None:
-    """The CPU time of a call; None where it is not told, or too short for its clock."""
+    """The CPU time of a call; None where it is not reported, or too short for its clock."""
     return (median(row.run.samples.cpu_s) or None) if row.run.samples is not None else None
 
 

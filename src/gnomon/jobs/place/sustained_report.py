@@ -81,7 +81,7 @@ def _changes(one: dict[str, Any], page: Page) -> None:
     if len(changes) > _CHANGES_TOLD:
         page.item(f"{label}: {len(changes) - _CHANGES_TOLD} more changes are in --json.")
     if blocks and not one["searched"]:
-        page.line(f"{label}: {blocks} blocks are too few to tell a change of level.", indent=1)
+        page.line(f"{label}: {blocks} blocks are too few to detect a change of level.", indent=1)
     elif blocks and not changes:
         page.line(f"{label}: one level throughout, in {blocks} blocks.", indent=1)
 

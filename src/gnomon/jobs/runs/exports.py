@@ -54,7 +54,7 @@ def operator_times(document: Mapping[str, Any]) -> dict[str, list[OperatorTime]]
     if not found:
         raise RecordError(
             "the answer holds no times of operators",
-            hint="No runtime told them: gnomon runtimes lists those that do.",
+            hint="No runtime reported them; `gnomon runtimes` lists those that do.",
         )
     return found
 

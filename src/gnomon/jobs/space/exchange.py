@@ -92,7 +92,7 @@ def import_networks(asked: ImportRequest) -> Profiled:
     nets = [(file, net) for file in files for net in _nets(study, file)]
     accuracies, latencies = _accuracy_rows(asked, study, nets), _latency_rows(asked, study, nets)
     if not accuracies and not latencies:
-        raise UsageError(f"{_names(files)} tell nothing of any network", hint=_HINT)
+        raise UsageError(f"{_names(files)} say nothing about any network", hint=_HINT)
     _check_apart(asked, (), (), accuracies, latencies)  # before a new profile is made
     folder = ProfileFolder(asked.profile, question, study.text)
     try:
@@ -215,7 +215,7 @@ def _made_config(files: Sequence[_File], numbering: str) -> str:
     """A config of the networks of tables: their families, each with all places up to the last that is there."""
     ids = sorted({name for file in files for name in file.table if "+" not in name})
     if any(file.csv for file in files) or not ids:
-        raise UsageError(f"{_names(files)}: of which space is not told", hint="Give its config: --config FILE.")
+        raise UsageError(f"{_names(files)}: the search space is not named", hint="Give its config: --config FILE.")
     # A family's name may end in numbers, a network's in no fewer than it has cell groups.
     groups = min(len(re.findall(r"_[0-9]+(?=_|$)", name)) for name in ids)
     found: dict[str, list[tuple[int, ...]]] = {}
@@ -225,7 +225,7 @@ def _made_config(files: Sequence[_File], numbering: str) -> str:
     counts = {name: max(map(max, ones)) + 1 for name, ones in found.items()}
     if sum(counts.values()) > _MOST_PRIMITIVES:
         raise ProblemError(
-            f"{_names(files)} tell of {sum(counts.values())} primitives, and no more than {_MOST_PRIMITIVES} are read",
+            f"{_names(files)} name {sum(counts.values())} primitives, and at most {_MOST_PRIMITIVES} are read",
             hint="Give the config of the space: --config FILE.",
         )
     primitives = [f"{name}block_{k}" for name, count in counts.items() for k in range(count)]

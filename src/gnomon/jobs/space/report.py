@@ -210,7 +210,7 @@ def front_report(document: Mapping[str, Any], page: Page) -> None:
         off = f"{100 * right['mean_error']:.2f} points and {percent(took['mean_error'])} on average"
         within = f"{units.share(right['inside'])} and {units.share(took['inside'])} are in their 95 % intervals"
         rounds = document["rounds"]
-        told = f"Measured in {rounds} rounds, each predicted by what the ones before told. " if rounds > 1 else ""
+        told = f"Measured in {rounds} rounds, each predicted from the rounds before. " if rounds > 1 else ""
         say(page, f"{told}Predictions were off by {off}; {within}.")
     elif document["latency_model"] is not None:
         off = document["latency_model"]

@@ -212,7 +212,7 @@ def _check_operators(trace: Trace, path: Path, graph: Graph) -> None:
 def same_operation(told: str, type_: str) -> bool:
     """Whether a trace's name of an operation can mean a model's operator type: "AvgPool2D" AVERAGE_POOL_2D.
 
-    Where one IR opcode stands for several operations, any name that is no other opcode's is taken.
+    Where one IR opcode stands for several operations, any name that belongs to no other opcode is taken.
     """
     opcode = ir_opcode(type_)
     plain, known = _plain(told), {_plain(o) for o in IR_OPCODES.values()}

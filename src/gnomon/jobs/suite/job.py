@@ -545,7 +545,7 @@ def compare_suites(
                 comparison, why, lost = None, None, False
                 try:
                     if id in unsure:
-                        raise RecordError(f"cells of {before} and {after} are too much alike to be told apart")
+                        raise RecordError(f"cells of {before} and {after} are too similar to tell apart")
                     parts = old[both[id]].part, side.part
                     absent = [run for run, part in zip((before, after), parts, strict=True) if part.state != "done"]
                     lost = absent == [after]

@@ -133,7 +133,7 @@ def difference_report(document: dict[str, Any], page: Page) -> None:
 
 
 def spaces_report(document: dict[str, Any], page: Page) -> None:
-    """The search spaces that are known by name."""
+    """List the search spaces that are known by name."""
     page.table(
         [Column(title="space", number=False), Column(title="nets"), Column(title="units")],
         [[row["name"], _big(row["nets"]), str(row["units"])] for row in document["spaces"]],

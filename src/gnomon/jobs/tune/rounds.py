@@ -173,7 +173,7 @@ def _round(
 ) -> int | Literal["exhausted", "failed"]:
     """One round of a layer: how many candidates were new, or why the search has no more.
 
-    Where the time is up in its midst the search is not told any more: nobody will ask it.
+    Where the time is up in its midst the search gets no results any more: nobody will ask it.
     """
     traces = tools.searches.ask(layer.layer, most)
     if isinstance(traces, Failure):

@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from gnomon.core.graph import Graph
+from gnomon.core.installing import pip_line
 from gnomon.errors import DeviceError, ModelError, PackageError, RuntimeMissingError
 from gnomon.formats.ncnn_param import NcnnParam, parse_ncnn_param, write_ncnn_param
 from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, open_regular, read_text
@@ -27,7 +28,6 @@ from gnomon.system.process import own_guard, run_process
 CONVERSION_S = 180.0
 """How long a conversion may take; the largest models of the zoo take two seconds."""
 
-_INSTALL = "pip install --no-deps pnnx"
 _MAX_RANK = 4
 _NO_BATCH = 233  # what pnnx writes for "no axis is the batch"
 _INPUT = re.compile(r'ex\.input\("in([0-9]{1,9})", ncnn\.Mat\(in[0-9]+\.numpy\(\)(?:, batch_index=([0-9]{1,9}))?\)')
@@ -94,7 +94,10 @@ def find_pnnx() -> Path:
     for path in (*found, beside, *([Path(on_path)] if on_path else [])):
         if path.is_file() and os.access(path, os.X_OK) and not _is_script(path):
             return path
-    raise RuntimeMissingError("the program pnnx, which converts ONNX to ncnn, is not installed", hint=_INSTALL)
+    raise RuntimeMissingError(
+        "the program pnnx, which converts ONNX to ncnn, is not installed",
+        hint=pip_line(["pnnx"], sys.executable, options=["--no-deps"]),
+    )
 
 
 def _is_script(path: Path) -> bool:

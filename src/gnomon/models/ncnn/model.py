@@ -42,7 +42,7 @@ _PERMUTED = {0: (0, 1, 2), 1: (0, 2, 1), 2: (1, 0, 2), 3: (1, 2, 0), 4: (2, 0, 1
 
 
 def output_shapes(layer: Layer, inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """The shape of each output, None where it is not known. Raises ModelError for parameters that are no numbers."""
+    """The shape of each output, None where it is not known. Raises ModelError for parameters that are not numbers."""
     count = len(layer.outputs)
     hinted = _hints(layer, count)
     if hinted is not None:

@@ -52,7 +52,7 @@ def _json(data: bytes) -> Any:
             if not found and any(one.endswith("/data.pkl") for one in names):
                 raise refuse_pickle()
             if len(found) != 1:
-                raise ModelError("the archive is no exported PyTorch program", hint=_EXPORT)
+                raise ModelError("the archive is not an exported PyTorch program", hint=_EXPORT)
             if archive.getinfo(found[0]).file_size > _MOST_LETTERS:
                 raise ModelError("the program's graph is larger than any", hint=_EXPORT)
             with archive.open(found[0]) as file:
@@ -75,7 +75,7 @@ def _graph(program: Mapping[str, Any], name: str, digest: str) -> Graph:
     given = [spec["user_output"]["arg"] for spec in signature["output_specs"] if "user_output" in spec]
     if not all(set(arg) == {"as_tensor"} for arg in (*fed, *given)):
         raise ModelError(
-            "an input or output of the program is no tensor, and gnomon feeds tensors only",
+            "an input or output of the program is not a tensor, and gnomon feeds tensors only",
             hint="Export the model with tensors as its inputs and outputs, and numbers as constants.",
         )
     made = {t for node in graph["nodes"] for arg in node["outputs"] for t in _tensors(arg)}
@@ -144,5 +144,5 @@ def _c10(number: Any) -> int:
 def _dimension(one: Mapping[str, Any]) -> int:
     size = one.get("as_int", -1)
     if type(size) is not int or size < -1:
-        raise ValueError("a dimension is none")
+        raise ValueError("a dimension is not a number from -1 on")
     return size

@@ -56,7 +56,7 @@ class _Reader:
         for index in (*self.inputs, *self.outputs):
             if index not in self.numbers:
                 raise ModelError(
-                    "an input or output of the program is no tensor, and gnomon feeds tensors only",
+                    "an input or output of the program is not a tensor, and gnomon feeds tensors only",
                     hint="Export the model with tensors as its inputs and outputs, and numbers as constants.",
                 )
 

@@ -46,7 +46,7 @@ class Cells:
         if set(self.groups) != set(range(count)) or len(self.defaults) != count:
             raise ProblemError("layers, primitives and defaults are of unlike groups", hint="Give one of each a group.")
         if not all(0 <= d < len(ones) for d, ones in zip(self.defaults, self.choices, strict=True)):
-            raise ProblemError("a default is none of its group's primitives", hint="Give its index in the list.")
+            raise ProblemError("a default is not among its group's primitives", hint="Give its index in the list.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,7 +83,9 @@ class LayerCosts:
         chosen = np.asarray(assignments, np.int64)
         counts = [len(ones) for ones in self.cells.choices]
         if chosen.ndim != 2 or chosen.shape[1] != len(counts) or (chosen < 0).any() or (chosen >= counts).any():
-            raise ProblemError("these are no networks of these cell groups", hint="Give one index a group, a row each.")
+            raise ProblemError(
+                "these are not networks of these cell groups", hint="Give one index a group, a row each."
+            )
         return chosen
 
 
@@ -98,7 +100,7 @@ def layer_costs(
 
     `default_layers` says how the default network's time is shared by its layers, in any unit: times of a profiled run,
     or prices of its units. Without it each has an equal part. ProblemError where the default network has
-    no latency, for an overhead that leaves nothing to its layers, and for shares that are no shares.
+    no latency, for an overhead that leaves nothing to its layers, and for shares that are not shares.
     """
     default = measured.get(tuple(cells.defaults))
     if default is None:

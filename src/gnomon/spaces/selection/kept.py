@@ -1,8 +1,9 @@
 """What share of a front's hypervolume the networks that are left reach, with how sure that is.
 
-A choice is made by effects that add up. What it keeps is not told by them alone: the best of many networks owe a part
-to how their primitives fit together, and there are more such networks among all than among those that are left. So the
-prices of whole networks are drawn from all that is believed (`effects.Learned.draw`), and each draw has its front.
+A choice is made by effects that add up. What it keeps does not follow from them alone: the best of many networks owe
+part of it to how their primitives fit together, and there are more such networks among all than among those that are
+left. So the prices of whole networks are drawn from all that is believed (`effects.Learned.draw`), and each draw has
+its front.
 
 Of a space that is small enough a choice is then mended by the same draws: one primitive goes for another, as long as
 the share that is expected to be kept grows by it (`exchanged`).

@@ -348,7 +348,7 @@ def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:
     """Why a choice leaves too little to be worth a search; nothing where it does not."""
     left = math.prod(map(len, kept))
     if left == 1 < case.space.size:
-        return f"1 of {case.space.size} networks, which is no space any more"
+        return f"1 of {case.space.size} networks, which is not a space any more"
     low, high = np.quantile(shares, [0.025, 0.975])
     if low < _LEAST_KEPT:
         return (

@@ -254,7 +254,7 @@ def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> t
     are more than 1 together, and for a part that would be empty.
     """
     if not shares or not all(share > 0 for share in shares) or math.fsum(shares) > 1 + 1e-9:
-        raise ProblemError(f"{list(shares)} are no shares", hint="Give positive numbers whose sum is at most 1.")
+        raise ProblemError(f"{list(shares)} are not shares", hint="Give positive numbers whose sum is at most 1.")
     ends = np.minimum(np.cumsum(shares), 1.0)
     rng = np.random.default_rng(seed)
     parts: list[list[NDArray[np.int64]]] = [[] for _ in shares]

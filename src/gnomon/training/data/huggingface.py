@@ -56,7 +56,7 @@ def open_saved(
     With `look` the head of each picture is looked at; without, nothing is known of grey. `place` is a folder that
     `save_to_disk` wrote, or the name of a data set in the local cache. `image` and `label` name the columns; else they
     are the only one of pictures and the only one of classes. UsageError for what is not here; ProblemError for other
-    columns, and for what is no picture; RuntimeMissingError without the package.
+    columns, and for what is not a picture; RuntimeMissingError without the package.
     """
     found = _loaded(place)
     parts = {name: found[name] for name in PARTS if name in found} if isinstance(found, Mapping) else {"train": found}
@@ -75,7 +75,7 @@ def open_saved(
         labels = np.asarray(part.with_format(None)[label][:] if whole else None)
         if labels.dtype.kind not in "iu":  # there may be gaps
             raise ProblemError(
-                f"the classes of {place}, {label}, are no whole numbers",
+                f"the classes of {place}, {label}, are not whole numbers",
                 hint=f"Save it with class_encode_column({label!r}).",
             )
         rows = part.select_columns([image]).cast_column(image, _package().Image(decode=False)).with_format(None)

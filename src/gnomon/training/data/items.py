@@ -71,8 +71,8 @@ _OPENED: dict[Origin, Opened] = {}
 def opened_anew(origin: Origin) -> tuple[Origin, Opened]:
     """What an origin holds now, looked at as nothing were known of it, and the origin with what was seen.
 
-    UsageError for what cannot be opened, ProblemError for what is no data set, RuntimeMissingError where a package is
-    missing.
+    UsageError for what cannot be opened, ProblemError for what is not a data set, RuntimeMissingError where a package
+    is missing.
     """
     _OPENED.pop(origin, None)
     found = open_origin(origin)
@@ -206,7 +206,7 @@ def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.ran
             )
         made = image if image.dim() == 3 else image[None]
         if made.dim() != 3 or 0 in made.shape or not (made.dtype == torch.uint8 or made.dtype.is_floating_point):
-            raise ProblemError(f"a tensor {image.dtype} {list(image.shape)} is no image", hint=ITEM)
+            raise ProblemError(f"a tensor {image.dtype} {list(image.shape)} is not an image", hint=ITEM)
         return made if made.dtype == torch.uint8 else made.to(torch.float32)
     if hasattr(image, "convert") and hasattr(image, "size"):
         picture = image.convert(mode or ("L" if image.mode in ("1", "L") else "RGB"))
@@ -217,7 +217,7 @@ def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.ran
         raise ProblemError("gnomon_cfg.resize is for pictures, and the data set makes arrays", hint=ITEM)
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
         told = f"{image.dtype}{list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise ProblemError(f"{told[:100]} is no image", hint=ITEM)
+        raise ProblemError(f"{told[:100]} is not an image", hint=ITEM)
     pixels = image[:, :, None] if image.ndim == 2 else image
     if augment in ("shift", "crop-flip"):
         pixels = _moved(pixels, augment, rng)

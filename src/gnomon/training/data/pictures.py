@@ -123,7 +123,7 @@ def decoded(content: bytes, name: str) -> Any:
 
 
 def is_grey(content: bytes) -> bool:
-    """Whether a picture is grey, by the head of a file. ProblemError for what is no picture."""
+    """Whether a picture is grey, by the head of a file. ProblemError for what is not a picture."""
     with _picture(io.BytesIO(content), _MOST_PICTURE) as picture:
         return picture.mode in _GREY
 

@@ -115,7 +115,7 @@ def read_npz(path: Path, most: int) -> Found:
     test = _images(arrays["x_test"], arrays["y_test"], f"{path}: x_test") if "x_test" in arrays else None
     count = 1 + max(int(part.y.max()) for part in (images, test) if part is not None)
     if names is not None and (names.ndim != 1 or names.dtype.kind != "U" or not count <= len(names) <= MOST_CLASSES):
-        raise ProblemError(f"{path}: classes are no names, one for each of {count} classes", hint=_NPZ)
+        raise ProblemError(f"{path}: classes are not names, one for each of {count} classes", hint=_NPZ)
     classes = tuple(str(name) for name in (names if names is not None else range(count)))
     return images.x, images.y, classes, test
 

@@ -95,7 +95,7 @@ def open_streamed(
     """The data set of an origin in three parts that share no image; what it does not have of them is split off train.
 
     `shares` are those of validation and test; `augment` is what trainings will do to its images. UsageError for an
-    origin that cannot be opened, ProblemError for what is no such data set, or cannot be augmented so,
+    origin that cannot be opened, ProblemError for what is not such a data set, or cannot be augmented so,
     RuntimeMissingError where a package is missing.
     """
     origin, opened = opened_anew(origin)

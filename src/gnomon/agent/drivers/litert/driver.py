@@ -45,7 +45,7 @@ from .kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
 _NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
 _TRIAL_S = 60.0
 _TOLD = "told: "
-#: A TFLite model of one ReLU: what the GPU is called is told when a model is compiled for it.
+#: A TFLite model of one ReLU: LiteRT reports the GPU's name when a model is compiled for it.
 _RELU = (
     "CAAAAFRGTDO+////FAAAACAAAAAsAAAA9AAAAAMAAAABAAAACAAAAAQABAAEAAAACgAAAGdub21vbiB6b28AAAEAAAAUAAAAAAAOABgAFAAQAAwACAAE"
     "AA4AAAAUAAAAHAAAAEgAAABMAAAAUAAAAAQAAABtYWluAAAAAAEAAAAQAAAAAAAKAAwAAAAIAAQACgAAAAgAAAAMAAAAAQAAAAEAAAABAAAAAAAAAAEA"
@@ -103,7 +103,7 @@ class LiteRtModel:
         everything = list(range(len(self._codes)))
         if self._model.adapter is not None:
             told: dict[str, Any] = {"operators": everything, "backend": GPU, "device": self._model.adapter.name}
-            with contextlib.suppress(Refused, AttributeError):  # what an older LiteRT lacks is not told
+            with contextlib.suppress(Refused, AttributeError):  # what an older LiteRT lacks is not reported
                 told["device_memory_bytes"] = self._model.device_memory_bytes()
             return [told]
         if self._mode == "builtin":
@@ -240,7 +240,7 @@ def tell_adapter() -> None:
         file.flush()
         try:
             found = CompiledModel(file.name, kernels=GPU, threads=1, profiled=False).adapter
-            told = {"name": found.name, "software": found.software} if found else {"why": "it is not told"}
+            told = {"name": found.name, "software": found.software} if found else {"why": "LiteRT does not report it"}
         except Refused as error:
             told = {"why": str(error)}
     print(_TOLD + json.dumps(told), flush=True)
@@ -305,7 +305,7 @@ class LiteRtDriver:
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
         """Whether the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
 
-        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if that is not told);
+        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if that is not reported);
         one that it leaves everything to is refused. `interpreted` says that only the classic interpreter runs it.
         """
         mode = kernels_of(segment)

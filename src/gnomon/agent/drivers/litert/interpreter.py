@@ -66,7 +66,7 @@ class LiteRtInterpreter:
         return found
 
     def where(self) -> list[dict[str, Any]]:
-        """All of it on the one kind of kernels; with XNNPACK, what the delegate left is not told."""
+        """All of it on the one kind of kernels; with XNNPACK, what the delegate left is not reported."""
         taken = self._mode != "xnnpack" or delegated(self._interpreter)
         return [{"operators": list(range(self._count)), "backend": self._mode if taken else NOTHING_TAKEN}]
 

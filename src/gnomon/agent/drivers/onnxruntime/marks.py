@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"gnomon(\d+)(?!\d)")
 
 
 class NotOnnx(ValueError):
-    """The bytes are no ONNX model."""
+    """The bytes are not an ONNX model."""
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ class Placed:
         found = set(made.get_property("EXECUTION_DEVICES"))
         if found != wanted:
             told = ", ".join(sorted(found)) or "nothing"
-            raise Refused(f"OpenVINO runs the model on {told} and not on {', '.join(sorted(wanted))} as it was told")
+            raise Refused(f"OpenVINO runs the model on {told} and not on {', '.join(sorted(wanted))} as planned")
         return made
 
     def where(self, compiled: Any) -> list[dict[str, Any]]:
@@ -172,7 +172,7 @@ class Placed:
         if len(devices) > 1:
             counted = self.compiled(profiled=True)
             if hetero.submodels(counted) != devices:
-                raise Refused("OpenVINO cuts the model otherwise when it counts: its places cannot be told")
+                raise Refused("OpenVINO cuts the model differently when it counts: where its operators ran is unknown")
         found: dict[int, set[str]] = {}
         if len(devices) == 1:
             found = {index: {devices[0]} for index in range(len(self._places))}

@@ -148,7 +148,7 @@ def submodels(compiled: Any) -> list[str]:
     found = [name.decode() for name in _COMPILED_FOR.findall(data[:_HEADER_BYTES])]
     told = int(compiled.get_property("HETERO_NUMBER_OF_SUBMODELS"))
     if len(found) != told:
-        raise RuntimeError(f"OpenVINO tells of {told} submodels and writes the devices of {len(found)}")
+        raise RuntimeError(f"OpenVINO reports {told} submodels and writes the devices of {len(found)}")
     return found
 
 

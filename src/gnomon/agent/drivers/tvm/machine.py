@@ -41,7 +41,7 @@ class TvmModel:
         self._ffi, self._card = ffi, _Card(ffi) if card else None
         self._calls, self._extern = library.calls, library.extern
         machine = ffi.load_module(library.path)["vm_load_executable"]()
-        # The processor is there in any case, for what is no kernel.
+        # The processor is there in any case, for what is not a kernel.
         machine["vm_initialization"](*([CARD_TYPE, 0, _POOLED] if card else []), _CPU, 0, _POOLED)
         bound = dict(map(tuple, segment["inputs"]))
         arrays = [_bound(buffers, bound, name) for name in library.inputs]

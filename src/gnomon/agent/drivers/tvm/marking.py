@@ -23,7 +23,7 @@ def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     ValueError for an empty one.
     """
     if model.ir_version < _OLDEST:
-        raise ValueError(f"IR version {model.ir_version} is none that TVM reads")
+        raise ValueError(f"IR version {model.ir_version} is not one that TVM reads")
     opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
     return _Marking(shapes).from_onnx(model.graph, opset)
 

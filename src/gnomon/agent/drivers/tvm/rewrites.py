@@ -141,7 +141,7 @@ class _Plan:
         return plan
 
     def _add(self, var: Any, norm: Any, values: Mapping[Any, Any], uses: Mapping[Any, int]) -> None:
-        """Plan a norm; nothing where it depends on what is no constant."""
+        """Plan a norm; nothing where it depends on what is not a constant."""
         given = [_constant(one, values) for one in norm.args[1:]]
         if any(one is None for one in given):
             return

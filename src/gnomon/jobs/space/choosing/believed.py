@@ -57,11 +57,11 @@ class Believer:
         return {slot.name: slot.choices for slot in self._space.slots}
 
     def accuracy(self, primitives: Sequence[str]) -> Believed:
-        """The share of images. ProblemError for what is no network of the space."""
+        """The share of images. ProblemError for what is not a network of the space."""
         return self._told(0, primitives)
 
     def latency_s(self, primitives: Sequence[str]) -> Believed:
-        """The time of a call in seconds. ProblemError for what is no network of the space."""
+        """The time of a call in seconds. ProblemError for what is not a network of the space."""
         return self._told(1, primitives)
 
     def _told(self, price: int, primitives: Sequence[str]) -> Believed:

@@ -71,7 +71,7 @@ FORMAT, VERSION = "gnomon-space-profile", 1
 _STRICT = Strict(what="profile", hint=HINT, most_letters=1 << 28)
 
 PROOF = "validation"
-"""The method of trainings whose networks are to hold predictions against; they are no evidence unless asked for."""
+"""The method of trainings whose networks are to hold predictions against; they are not evidence unless asked for."""
 
 RowKind = TypeVar("RowKind", "AccuracyRow", "LatencyRow")
 

@@ -53,7 +53,7 @@ from gnomon.training.data.streamed import Streamed
 from gnomon.training.export import ExportJob
 from gnomon.training.worker import run_export
 
-_STRICT = Strict(what="reply", hint="The server is none of the kind that is spoken of here.", most_letters=1 << 22)
+_STRICT = Strict(what="reply", hint="The server does not speak this protocol.", most_letters=1 << 22)
 
 _MOST_PROCESSES = 1_000_000
 
@@ -118,7 +118,7 @@ class Measurer:
     """Where and with what is measured. `server` is for toolchains whose result is measured over HTTP.
 
     `weights` finds the trained weights of a network, None where it was not trained: it is then measured with made-up
-    ones, and its accuracy is not told. Networks with blocks of PyTorch's are written by `workers` processes.
+    ones, and its accuracy is not reported. Networks with blocks of PyTorch's are written by `workers` processes.
     `calibration` are the images that a quantiser sees, None: some of the training part of `data`. Rows of a `proof` say
     so; what was measured for one and is asked for without is evidence from then on.
     """

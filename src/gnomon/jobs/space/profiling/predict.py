@@ -122,7 +122,7 @@ class SpacePredictor:
     `way` is what predicts, `why` says in a sentence why. `held_out` are the errors of each way that could be tested on
     mixed networks. `width` makes an interval of the way's own doubt (of the additive one: of the prediction), by what
     held-out networks showed. `noise` is the mean relative standard error of those networks' own latencies: no way gets
-    below it. `fitted` are all networks that it was fitted to, which are no test of it.
+    below it. `fitted` are all networks that it was fitted to, which are not a test of it.
     """
 
     cells: Cells

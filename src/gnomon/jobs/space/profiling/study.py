@@ -134,7 +134,7 @@ class Study:
         if wrong:
             more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
             raise ProblemError(
-                f"the profile is malformed: {', '.join(map(shown, wrong[:5]))}{more} tell of networks that are none of "
+                f"the profile is malformed: {', '.join(map(shown, wrong[:5]))}{more} name networks that are not in "
                 "its config",
                 hint="Give a folder as `gnomon space profile` made it.",
             )
@@ -270,7 +270,7 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
     default = next((one for one in ones if one.name == wanted), None) if wanted else default_of(name, ones)
     if default is None:
         raise ProblemError(
-            f"the default {wanted} of the family {name} is none of its primitives in the config",
+            f"the default {wanted} of the family {name} is not among its primitives in the config",
             hint=f"Its primitives: {', '.join(one.name for one in ones)}.",
         )
     space = CellSpace(name=f"{name}-cells", layout=layout, choices=(ones,) * layout.group_count)
