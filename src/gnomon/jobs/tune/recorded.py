@@ -125,7 +125,7 @@ class Recorded(_Opened):
             self._processes[run.candidate] += 1
 
     def known(self, name: str, process: int) -> Timed | Failure | None:
-        """None: the whole network is compiled anew whenever tuning goes on."""
+        """None: the whole network is compiled again whenever tuning resumes."""
         return None
 
     def add_call(self, name: str, process: int, said: Timed | Failure) -> None:
