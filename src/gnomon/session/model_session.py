@@ -375,12 +375,13 @@ def _as_it_is(
 
 
 def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
-    """A lab that holds what was measured in the latest campaign of the same kind, model, device and options."""
+    """A lab that holds what was measured in a campaign of the same kind, model, device and options."""
     model, source = read.model, read.source
     placed = place_model(model, source, _nowhere)
     check_feeds(request, placed)
     store = stack.enter_context(open_store(request.record))
-    recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request))
+    wished = [r.name for r in runtimes]
+    recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request), wished)
     if asked.tell is not None:
         taken = time.strftime("%Y-%m-%d %H:%M", time.localtime(recalled.campaign.started_at_s))
         asked.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
