@@ -34,6 +34,12 @@ def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
     return tuple(good), tuple(broken)
 
 
+def adapter_version(runtime: str) -> str:
+    """The version of the package that a third party's adapter is of, by its runtime; empty for gnomon's own."""
+    entry = named("gnomon.runtimes").get(runtime)
+    return "" if entry is None or entry.dist is None or entry.value.startswith("gnomon.") else entry.dist.version
+
+
 def usual(runtime: Runtime) -> bool:
     """Whether a runtime is tried where none is named."""
     return not getattr(runtime, "by_name_only", False)

@@ -40,6 +40,7 @@ from gnomon.session.targets import (
     find_targets,
     nothing_runs,
     protocol_of,
+    question_of,
     support_key,
     with_counters,
 )
@@ -279,7 +280,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         raise nothing_runs(link.info.name, runtimes, missing)
     converted = recall.digests(models, model)
     known = {
-        "configurations": [t.configuration.name for t in targets],
+        "configurations": [question_of(t.configuration) for t in targets],
         "effort": protocol_of(request.effort),
         "settings": recall.settings_of(request.device),
         "converted": converted,

@@ -22,6 +22,7 @@ from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.link import AgentLink
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, loads
+from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.tunings import configurations
 from gnomon.session.request import Request
 
@@ -204,6 +205,16 @@ def _lost(runtime: Runtime, found: Support) -> Iterator[Missing]:
 def support_key(configuration: Configuration) -> str:
     """What configurations have in common that take the same operators: the runtime and its backends."""
     return f"{configuration.runtime}:{','.join(configuration.backends)}"
+
+
+def question_of(configuration: Configuration) -> dict[str, Any]:
+    """What of a configuration makes runs of another kind, as JSON values."""
+    return {
+        "name": configuration.name,
+        "options": dict(configuration.options),
+        "environment": dict(configuration.environment),
+        "adapter": adapter_version(configuration.runtime),
+    }
 
 
 def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:

@@ -33,7 +33,7 @@ from gnomon.session.bench.tool import ToolLink, ToolRuntime
 from gnomon.session.kernels import Sources
 from gnomon.session.model import place_model
 from gnomon.session.request import Request, device_met, link_to, machine_of
-from gnomon.session.targets import Missing, equip
+from gnomon.session.targets import Missing, equip, question_of
 from gnomon.spaces.unit import Net
 from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
@@ -177,8 +177,7 @@ def open_bench(
                     context=_context(request, subject, link, measures.name, probe),
                     details={
                         **question,
-                        "configurations": [configuration.name],
-                        "options": dict(configuration.options),
+                        "configurations": [question_of(configuration)],
                         "settings": recall.settings_of(request.device),
                     },
                     goes_on=goes_on,
