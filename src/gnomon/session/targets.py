@@ -60,6 +60,12 @@ class Missing:
     hint: str = ""
 
 
+class Installable(Missing):
+    """A runtime that is missing, whose hint is the shell command that installs it."""
+
+    __slots__ = ()
+
+
 def pip_names(wheels: Sequence[str]) -> list[str]:
     """The names of the pip packages that a plan of a runtime needs: numpy, and those of its requirements."""
     return ["numpy", *(re.split(r"[^A-Za-z0-9._-]", wheel, maxsplit=1)[0] for wheel in wheels)]
@@ -89,9 +95,12 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
     for runtime in runtimes:
         answer = answers[runtime.name]
         if isinstance(answer, Failure):
-            python = link.info.python
-            hint = pip_requirements_line(runtime.wheels, python) if python else _NO_PYTHON
-            missing.append(Missing(name=runtime.name, reason=reason_of(answer), hint=hint))
+            python, reason = link.info.python, reason_of(answer)
+            if python:
+                line = pip_requirements_line(runtime.wheels, python)
+                missing.append(Installable(name=runtime.name, reason=reason, hint=line))
+            else:
+                missing.append(Missing(name=runtime.name, reason=reason, hint=_NO_PYTHON))
             continue
         if not isinstance(answer.get("version"), str) or not _are_texts(answer.get("backends")):
             raise AgentError(f"the agent's answer for {runtime.name} is none: {answer!r:.200}", hint="Report this.")
@@ -220,13 +229,23 @@ def question_of(configuration: Configuration) -> dict[str, Any]:
 def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
     """The error for a model that nothing on the device runs: every reason, and what to install."""
     reasons = "; ".join(f"{m.name}: {m.reason}" for m in missing) or "none was found"
-    install = [m.hint for m in missing if m.hint.startswith("pip ")]
-    others = [m.hint for m in missing if m.hint and m.hint not in install]
     names = ", ".join(r.name for r in runtimes)
     where = "this device" if device == "local" else f"the device {device}"
-    hint = f"Install one: {'; '.join(install)}" if install else f"Tried: {names}. Try another model or runtime."
     return RuntimeMissingError(
-        f"no runtime on {where} runs the model ({reasons})", hint=" ".join(dict.fromkeys([*others, hint]))
+        f"no runtime on {where} runs the model ({reasons})",
+        hint=hint_of(missing, f"Tried: {names}. Try another model or runtime."),
+    )
+
+
+def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
+    """What to do about all that is missing: each command that installs something on a line of its own, to be copied.
+
+    Without such a command `otherwise` ends it.
+    """
+    others = [m.hint for m in missing if m.hint and not isinstance(m, Installable)]
+    lines = [m.hint for m in missing if isinstance(m, Installable)]
+    return "\n".join(
+        [" ".join(dict.fromkeys([*others, "Install one:" if lines else otherwise])), *dict.fromkeys(lines)]
     )
 
 
@@ -333,7 +352,8 @@ def _told(missing: Missing, error: GnomonError | None) -> Missing:
     """A missing runtime with why it could not be brought."""
     if error is None:
         return missing
-    return replace(missing, reason=f"{missing.reason}, and cannot be installed: {error.message}", hint=error.hint)
+    told = f"{missing.reason}, and cannot be installed: {error.message}"
+    return Missing(name=missing.name, reason=told, hint=error.hint)
 
 
 NOTE = "energy"
