@@ -151,8 +151,9 @@ class Runtime(Protocol):
     The order of calls is: `configurations` once for each device, then `support` for each model and configuration,
     then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
     first: results are judged by what it then makes of the user's own file; `tunings`, a tuple of
-    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; and `resolution_s`, the seconds in which
-    its profiler counts, where they are coarser than a nanosecond. Everything that may crash or hang happens in the
+    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `driver`, the import path of its driver
+    (`package.module:Class`), without which its name is that; and `resolution_s`, the seconds in which its profiler
+    counts, where they are coarser than a nanosecond. Everything that may crash or hang happens in the
     agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
     """
 
@@ -182,17 +183,28 @@ def resolution_of(runtime: Runtime) -> float:
     return float(getattr(runtime, "resolution_s", 0.0))
 
 
+class Named(Protocol):
+    """What has a runtime's name."""
+
+    name: str
+
+
+def driver_of(runtime: Named) -> str:
+    """What the agent knows a runtime's driver by: the import path of a third party's, else the runtime's name."""
+    return str(getattr(runtime, "driver", runtime.name))
+
+
 def loads(runtime: Runtime) -> str:
     """What takes most of the start of a runtime's process: a library that several have (PyTorch), or itself."""
     return str(getattr(runtime, "loads", runtime.name))
 
 
 def whole_segment(
-    runtime: str, model: PlacedModel, options: Mapping[str, Any], *, path: str | None = None
+    driver: str, model: PlacedModel, options: Mapping[str, Any], *, path: str | None = None
 ) -> dict[str, Any]:
     """A segment that binds each input and output of a model to the buffer of the same name."""
     return {
-        "runtime": runtime,
+        "runtime": driver,
         "model": path or model.path,
         "options": dict(options),
         "inputs": [[name, name] for name in model.inputs],

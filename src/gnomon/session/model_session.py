@@ -399,7 +399,7 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     def remember(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
         return recalled.support(support_key(configuration))
 
-    known = tuple(r for r in runtimes if any(key.partition(":")[0] == r.name for key in recalled.supports))
+    known = tuple(r for r in runtimes if any(key.startswith(f"{r.name}:") for key in recalled.supports))
     missing += [
         Missing(name=r.name, reason="it was not measured there", hint="Leave out --no-profile to measure it.")
         for r in runtimes

@@ -21,7 +21,7 @@ from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageErr
 from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.link import AgentLink
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, loads
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads
 from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.tunings import configurations
 from gnomon.session.request import Request
@@ -82,7 +82,7 @@ def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, dict[str, Any]]:
     Those that load the same library, which takes most of a probe, are asked one after the other in one process.
     """
     return {
-        r.name: {"do": "probe", "runtime": r.name, "packages": pip_names(r.wheels), "process": loads(r)}
+        r.name: {"do": "probe", "runtime": driver_of(r), "packages": pip_names(r.wheels), "process": loads(r)}
         for r in sorted(runtimes, key=loads)
     }
 
@@ -181,7 +181,7 @@ def _wishes(
         return {runtime.name: wish for runtime in runtimes}
     has = {r.name: tuple(dict.fromkeys((r.name, *probes[r.name].backends))) for r in runtimes}
     for name in wish.backends:
-        if not any(_kind(name) in backends for backends in has.values()):
+        if not any(_is_of(name, backends) for backends in has.values()):
             told = "; ".join(f"{runtime}: {', '.join(backends)}" for runtime, backends in has.items())
             lacking = ((r.name, probes[r.name].details.get("lacking", {}).get(name)) for r in runtimes)
             why = "".join(f" ({runtime}: {reason})" for runtime, reason in lacking if reason)
@@ -190,7 +190,7 @@ def _wishes(
             )
     made: dict[str, Wish] = {}
     for runtime in runtimes:
-        own = tuple(name for name in wish.backends if _kind(name) in has[runtime.name])
+        own = tuple(name for name in wish.backends if _is_of(name, has[runtime.name]))
         if own:
             made[runtime.name] = replace(wish, backends=own)
         else:
@@ -198,9 +198,9 @@ def _wishes(
     return made
 
 
-def _kind(backend: str) -> str:
-    """A backend without the device that is chosen of it: "vulkan" of "vulkan:llvmpipe"."""
-    return backend.partition(":")[0]
+def _is_of(wished: str, backends: Sequence[str]) -> bool:
+    """Whether what is wished is one of the backends, or a device that is chosen of one: "vulkan:llvmpipe"."""
+    return wished in backends or wished.partition(":")[0] in backends
 
 
 def _lost(runtime: Runtime, found: Support) -> Iterator[Missing]:

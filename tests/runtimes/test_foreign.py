@@ -1,0 +1,71 @@
+"""A runtime of a third party, played by MNN's driver and adapter under other names."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from gnomon import plugins
+from gnomon.api import place as api
+from gnomon.errors import UsageError
+from gnomon.runtimes.base import Runtime
+from gnomon.runtimes.mnn import Mnn
+from gnomon.testing.runtime import RuntimeContract
+
+DRIVER = "gnomon.agent.drivers.mnn:MnnDriver"
+MODEL = Path(__file__).parents[2] / "docs" / "examples" / "digits.onnx"
+
+
+class Short(Mnn):
+    """As a third party's is now: a name, and the driver's import path."""
+
+    name = "short"
+    driver = DRIVER
+
+
+class Long(Mnn):
+    """As a third party's was: its name is the driver's import path."""
+
+    name = DRIVER
+
+
+class TestShort(RuntimeContract):
+    @pytest.fixture
+    def adapter(self) -> Runtime:
+        return Short()
+
+    @pytest.fixture
+    def path(self) -> Path:
+        return MODEL
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are found as installed packages are."""
+    found = plugins.entry_points
+    added = [
+        EntryPoint(name=one.name, value=f"{__name__}:{one.__name__}", group="gnomon.runtimes") for one in (Short, Long)
+    ]
+    monkeypatch.setattr(
+        plugins, "entry_points", lambda *, group: [*found(group=group), *(added if "runt" in group else ())]
+    )
+
+
+@pytest.mark.usefixtures("short_visits")
+@pytest.mark.parametrize("name", [Short.name, Long.name])
+def test_it_is_placed_and_placed_again_without_measuring(name: str, tmp_path: Path) -> None:
+    for measure in (True, False):
+        found = api.place(
+            MODEL,
+            out=tmp_path / f"out-{measure}",
+            runtimes=[name],
+            backends=[name],
+            processes=1,
+            record=tmp_path / "r.sqlite",
+            measure=measure,
+        )
+        assert found.verdict.chosen.contender.label == name
+    with pytest.raises(UsageError, match="no runtime on this device has a backend 'vulkan'"):
+        api.place(MODEL, out=tmp_path / "no", runtimes=[name], backends=["vulkan"], record=tmp_path / "r.sqlite")
