@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from gnomon import plugins
 from gnomon.api import place as api
 from gnomon.errors import UsageError
-from gnomon.runtimes.base import Runtime
+from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, chained_options
 from gnomon.runtimes.mnn import Mnn
+from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.testing.runtime import RuntimeContract
 
 DRIVER = "gnomon.agent.drivers.mnn:MnnDriver"
@@ -23,6 +25,11 @@ class Short(Mnn):
 
     name = "short"
     driver = DRIVER
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """With options that have names of other runtimes' and mean something else."""
+        own = {"settings": "fast", "accelerators": 2}
+        return tuple(replace(c, options={**c.options, **own}) for c in super().configurations(probe, wish))
 
 
 class Long(Mnn):
@@ -67,5 +74,13 @@ def test_it_is_placed_and_placed_again_without_measuring(name: str, tmp_path: Pa
             measure=measure,
         )
         assert found.verdict.chosen.contender.label == name
+        package = tmp_path / f"out-{measure}"
+        assert not (package / "environment.sh").exists()
+        assert not any(word in (package / "README.txt").read_text() for word in ("nnpackage", "session.py"))
     with pytest.raises(UsageError, match="no runtime on this device has a backend 'vulkan'"):
         api.place(MODEL, out=tmp_path / "no", runtimes=[name], backends=["vulkan"], record=tmp_path / "r.sqlite")
+
+
+def test_a_chain_gives_a_runtime_no_option_of_another() -> None:
+    assert chained_options(OnnxRuntime()) == {"shared_arena": True}
+    assert not chained_options(Short())

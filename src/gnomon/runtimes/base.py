@@ -152,8 +152,9 @@ class Runtime(Protocol):
     then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
     first: results are judged by what it then makes of the user's own file; `tunings`, a tuple of
     `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `driver`, the import path of its driver
-    (`package.module:Class`), without which its name is that; and `resolution_s`, the seconds in which its profiler
-    counts, where they are coarser than a nanosecond. Everything that may crash or hang happens in the
+    (`package.module:Class`), without which its name is that; `chained`, the options more that a segment has beside
+    others in one process; and `resolution_s`, the seconds in which its profiler counts, where they are coarser than a
+    nanosecond. Everything that may crash or hang happens in the
     agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
     """
 
@@ -175,7 +176,11 @@ class Runtime(Protocol):
     def package(
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
-        """Write what the runtime needs into `folder`; returns the segment, its model path relative to `folder`."""
+        """Write what the runtime needs into `folder`; returns the segment, its model path relative to `folder`.
+
+        It may hold two things more for people: `readme`, further paragraphs of the package's README.txt, and
+        `variables`, by name what another program sets that loads the package (environment.sh).
+        """
 
 
 def resolution_of(runtime: Runtime) -> float:
@@ -192,6 +197,12 @@ class Named(Protocol):
 def driver_of(runtime: Named) -> str:
     """What the agent knows a runtime's driver by: the import path of a third party's, else the runtime's name."""
     return str(getattr(runtime, "driver", runtime.name))
+
+
+def chained_options(runtime: Runtime) -> Mapping[str, Any]:
+    """The options that a runtime's segment has more where it is one of a chain's."""
+    found: Mapping[str, Any] = getattr(runtime, "chained", {})
+    return found
 
 
 def loads(runtime: Runtime) -> str:
