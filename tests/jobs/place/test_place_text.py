@@ -75,6 +75,16 @@ def test_a_package_that_failed_is_not_recommended() -> None:
     assert "Do not deploy it" in text
 
 
+@pytest.mark.parametrize(
+    ("verified", "done"),
+    [({}, "proved"), ({"ok": False, "skipped": True}, "not run"), ({"ok": False, "moved": [2]}, "not proved")],
+)
+def test_a_package_that_is_not_kept_is_told_as_it_was_done_with(verified: dict[str, Any], done: str) -> None:
+    found = document()
+    found |= {"package": None, "verified": found["verified"] | verified}
+    assert f"The package was {done}, and not kept: --no-package." in place_text(found, 80)
+
+
 def test_operators_that_moved_are_named() -> None:
     found = document()
     found["verified"]["moved"] = [2, 3]

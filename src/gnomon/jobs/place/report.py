@@ -275,7 +275,9 @@ def _files(document: dict[str, Any], page: Page) -> None:
     page.heading("Written")
     package, device = document["package"], document["device"]
     if package is None:
-        page.line("The package was proved, and not kept: --no-package.", indent=2)
+        found = document["verified"]
+        done = "not run" if found["skipped"] else "proved" if found["ok"] else "not proved"
+        page.line(f"The package was {done}, and not kept: --no-package.", indent=2)
         return
     if device != "local":
         page.line(
