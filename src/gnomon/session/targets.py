@@ -95,7 +95,7 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
     for runtime in runtimes:
         answer = answers[runtime.name]
         if isinstance(answer, Failure):
-            python, reason = link.info.python, reason_of(answer)
+            python, reason = link.info.python, reason_of(answer, runtime)
             if python:
                 line = pip_requirements_line(runtime.wheels, python)
                 missing.append(Installable(name=runtime.name, reason=reason, hint=line))
@@ -113,14 +113,29 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def reason_of(failure: Failure) -> str:
-    """Why something is not available, in one line: the failure, with the last thing that it printed."""
+_NO_MODULE = re.compile(r"No module named '([^']+)'")
+
+
+def reason_of(failure: Failure, runtime: Runtime) -> str:
+    """Why a runtime is not available, in one line: the failure, with the last thing that it printed.
+
+    A module that is not there is named where it is neither the runtime's own nor one that its requirements name.
+    """
     if "ModuleNotFoundError" in failure.message or failure.message.endswith("is not installed"):
-        return NOT_INSTALLED
+        found = _NO_MODULE.search(failure.message)
+        own = {_normal(name) for name in (runtime.name, *pip_names(runtime.wheels))}
+        if found is None or _normal(found[1].partition(".")[0]) in own:
+            return NOT_INSTALLED
+        return f"{NOT_INSTALLED}: there is no module {found[1]!r}"
     if "ImportError" in failure.message:
         return f"{BROKEN}: {failure.message[:300]}"
     tail = failure.log_tail.strip().splitlines()
     return failure.message + (f" ({tail[-1].strip()[:160]})" if tail else "")
+
+
+def _normal(name: str) -> str:
+    """A name that is the same of a package and of its module."""
+    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 #: Finds which operators the backends of a configuration take.
@@ -208,7 +223,7 @@ def _lost(runtime: Runtime, found: Support) -> Iterator[Missing]:
     for backend, failure in found.failures.items():
         label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
         hint = "Leave it out with --backend, or report it to its maker." if failure.kind == "crash" else ""
-        yield Missing(name=label, reason=reason_of(failure), hint=hint)
+        yield Missing(name=label, reason=reason_of(failure, runtime), hint=hint)
 
 
 def support_key(configuration: Configuration) -> str:
