@@ -14,6 +14,8 @@ from gnomon.errors import UsageError
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, chained_options
 from gnomon.runtimes.mnn import Mnn
 from gnomon.runtimes.onnxruntime import OnnxRuntime
+from gnomon.runtimes.openvino import OpenVino
+from gnomon.runtimes.registry import all_runtimes, chosen_runtimes
 from gnomon.testing.runtime import RuntimeContract
 
 DRIVER = "gnomon.agent.drivers.mnn:MnnDriver"
@@ -38,6 +40,12 @@ class Long(Mnn):
     name = DRIVER
 
 
+class Thief(Mnn):
+    """One with the name of a runtime of gnomon's."""
+
+    name = "onnxruntime"
+
+
 class TestShort(RuntimeContract):
     @pytest.fixture
     def adapter(self) -> Runtime:
@@ -53,7 +61,8 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both are found as installed packages are."""
     found = plugins.entry_points
     added = [
-        EntryPoint(name=one.name, value=f"{__name__}:{one.__name__}", group="gnomon.runtimes") for one in (Short, Long)
+        EntryPoint(name=name, value=f"{__name__}:{one.__name__}", group="gnomon.runtimes")
+        for name, one in ((Short.name, Short), (Long.name, Long), ("thief", Thief), ("openvino", Thief))
     ]
     monkeypatch.setattr(
         plugins, "entry_points", lambda *, group: [*found(group=group), *(added if "runt" in group else ())]
@@ -79,6 +88,17 @@ def test_it_is_placed_and_placed_again_without_measuring(name: str, tmp_path: Pa
         assert not any(word in (package / "README.txt").read_text() for word in ("nnpackage", "session.py"))
     with pytest.raises(UsageError, match="no runtime on this device has a backend 'vulkan'"):
         api.place(MODEL, out=tmp_path / "no", runtimes=[name], backends=["vulkan"], record=tmp_path / "r.sqlite")
+
+
+def test_nobody_takes_the_place_of_a_runtime_of_gnomons() -> None:
+    good, broken = all_runtimes()
+    assert {type(one) for one in good if one.name in ("onnxruntime", "openvino")} == {OnnxRuntime, OpenVino}
+    assert {one.name: one.reason for one in broken} == {
+        "thief": f"{__name__}:Thief calls itself 'onnxruntime': its entry point must have the same name",
+        f"openvino ({__name__}:Thief)": "another runtime has this name: give the entry point and its adapter one of "
+        "their own",
+    }
+    assert [one.name for one in chosen_runtimes(("openvino",), "onnx")] == ["openvino"]
 
 
 def test_a_chain_gives_a_runtime_no_option_of_another() -> None:

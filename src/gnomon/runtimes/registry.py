@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from gnomon.errors import UsageError
 from gnomon.models.load import reachable
-from gnomon.plugins import named
+from gnomon.plugins import named, passed_over
 from gnomon.runtimes.base import Runtime
+
+_GROUP = "gnomon.runtimes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +28,25 @@ def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
     """The adapters in order of their names, and those that could not be loaded."""
     good: list[Runtime] = []
     broken: list[BrokenRuntime] = []
-    for entry in named("gnomon.runtimes").values():
+    for entry in named(_GROUP).values():
         try:
-            good.append(entry.load()())
+            made = entry.load()()
+            if made.name == entry.name:
+                good.append(made)
+            else:
+                told = f"{entry.value} calls itself {made.name!r}: its entry point must have the same name"
+                broken.append(BrokenRuntime(name=entry.name, reason=told))
         except Exception as error:  # a third party's adapter may raise anything at import
             broken.append(BrokenRuntime(name=entry.name, reason=f"{type(error).__name__}: {error}"))
+    for entry in passed_over(_GROUP):
+        told = "another runtime has this name: give the entry point and its adapter one of their own"
+        broken.append(BrokenRuntime(name=f"{entry.name} ({entry.value})", reason=told))
     return tuple(good), tuple(broken)
 
 
 def adapter_version(runtime: str) -> str:
     """The version of the package that a third party's adapter is of, by its runtime; empty for gnomon's own."""
-    entry = named("gnomon.runtimes").get(runtime)
+    entry = named(_GROUP).get(runtime)
     return "" if entry is None or entry.dist is None or entry.value.startswith("gnomon.") else entry.dist.version
 
 
