@@ -166,17 +166,21 @@ def open_lab(
     goes_on: bool = False,
     device: Device | None = None,
     beside: str = "",
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[Lab]:
     """Open model, device, record and runtimes for a job, and close them again.
 
     A job that `goes_on` takes up its newest campaign also where that was finished. A `device` that is open already, for
-    several labs, is not opened once more; the names of a lab's files there then begin with its `beside`.
+    several labs, is not opened once more; the names of a lab's files there then begin with its `beside`. `check` is
+    called when the request was looked at, before any device is.
     Raises GnomonError: the model cannot be read, no runtime takes it, the device or the record fails.
     """
     _check_environments(request.wish)
     with ExitStack() as stack:
         read = read_model(request, stack)
         runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
+        check_feeds(request, place_model(read.model, read.source, _nowhere))
+        check()
         asked = _Asked(
             kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on, device=device, beside=beside
         )
@@ -257,7 +261,6 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
     request, counters = with_counters(request, link)
     placed = place_model(model, source, push)
-    check_feeds(request, placed)
     probes, missing = equip(link, runtimes, request.device, asked.tell)
     models = models_for(runtimes, (model, placed, source), push, stack, missing)
     supports: dict[str, Support] = {}
@@ -379,7 +382,6 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     """A lab that holds what was measured in a campaign of the same kind, model, device and options."""
     model, source = read.model, read.source
     placed = place_model(model, source, _nowhere)
-    check_feeds(request, placed)
     store = stack.enter_context(open_store(request.record))
     wished = [r.name for r in runtimes]
     recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request), wished)
