@@ -161,7 +161,8 @@ class Runtime(Protocol):
     name: str
     #: Graph.format values that the runtime loads.
     formats: frozenset[str]
-    #: The pip requirements that a device needs to run it: brought to a device that lacks them.
+    #: The pip requirements that a device needs to run it, a third party's driver among them: brought to a device that
+    #: lacks them, and named by packages.
     wheels: tuple[str, ...]
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
