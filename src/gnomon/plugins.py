@@ -32,6 +32,12 @@ def named(group: str, own: Mapping[str, str] | None = None) -> dict[str, metadat
     return made
 
 
+def passed_over(group: str) -> list[metadata.EntryPoint]:
+    """The entry points of a group that `named` leaves out, as another's of the same name comes first."""
+    chosen = named(group)
+    return [entry for entry in entry_points(group=group) if entry.value != chosen[entry.name].value]
+
+
 def loaded(entry: metadata.EntryPoint, what: str) -> Any:
     """What an entry point names. UsageError that tells `what` it is where it cannot be loaded; GnomonError as it is."""
     try:

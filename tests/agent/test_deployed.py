@@ -148,6 +148,16 @@ def test_a_missing_runtime_is_one_sentence_with_the_pip_line(package: Path) -> N
     assert "Traceback" in run(package, GNOMON_DEBUG="1").stderr
 
 
+def test_a_missing_driver_of_a_third_party_is_told_apart_from_what_the_plan_lists(package: Path) -> None:
+    plan = json.loads((package / "plan.json").read_text())
+    plan["job"] |= {"environment": {}}
+    plan["job"]["segments"][0]["runtime"] = "nobodys_package.driver:Driver"
+    (package / "plan.json").write_text(json.dumps(plan | {"requirements": ["numpy==2.1"]}))
+    told = one_line(run(package), 5)
+    need = "No module named 'nobodys_package', the driver of this plan's runtime; install the package that has it"
+    assert told == f"{need}, and the rest with: {sys.executable} -m pip install numpy==2.1"
+
+
 def test_without_numpy_it_is_the_same_sentence(package: Path) -> None:
     """-S: no package is found at all."""
     write_plan(package, {}, requirements=["numpy==2.1"])

@@ -88,6 +88,11 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"gnomon {gnomon.__version__}\n"
 
 
+def test_the_command_that_is_meant_is_named_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plaec", "m"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == "error: no command is named 'plaec'. Did you mean 'place'?"
+
+
 def test_the_reference_is_up_to_date() -> None:
     script = ROOT / "scripts" / "command_reference.py"
     found = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)

@@ -13,7 +13,9 @@ from tests.bad_days.livekit import add_circle, matmul_onnx
 from gnomon.agent.drivers.onert import OnertDriver
 from gnomon.core.graph import Graph, Operator
 from gnomon.core.sample import Failure
-from gnomon.errors import UsageError
+from gnomon.errors import ModelError, UsageError
+from gnomon.models.load import load
+from gnomon.models.model import FORMATS
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.onert import Onert, settings
 from gnomon.runtimes.onnxruntime import OnnxRuntime
@@ -52,6 +54,14 @@ class TestOpenVino(OnnxContract):
     @pytest.fixture
     def adapter(self) -> Runtime:
         return OpenVino()
+
+
+def test_a_file_that_is_no_model_is_answered_with_all_formats_that_runtimes_load(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("hello\n")
+    with pytest.raises(ModelError, match="is not a model that gnomon reads") as told:
+        load(tmp_path / "x.txt")
+    loaded = {one for runtime in all_runtimes()[0] for one in runtime.formats}
+    assert all(FORMATS[one] in told.value.hint for one in loaded)
 
 
 PROBE = Probe(version="1", backends=("ruy", "cpu", "train"))

@@ -49,6 +49,7 @@ def campaign(
     digest: str = "d",
     options: Mapping[str, Any] = OPTIONS,
     request: Request = REQUEST,
+    runtimes: tuple[str, ...] = ("onnxruntime",),
 ) -> Campaign:
     """A campaign in the record, with its lab's note unless `note` is empty; later ones are newer."""
     count = len(name) + 1e9
@@ -64,7 +65,8 @@ def campaign(
     made = Campaign(id=name, kind=kind, key=f"key of {name}", context=context, started_at_s=count)
     store.open_campaign(made)
     found = DeviceInfo(name=request.device.name, fingerprint=INFO.fingerprint, python=INFO.python)
-    data = recall.noted(request, found, PROBES, SUPPORTS) if note is None else note
+    probed = dict.fromkeys(runtimes, PROBES["onnxruntime"])
+    data = recall.noted(request, found, probed, SUPPORTS) if note is None else note
     if data:
         store.append(name, Event(name=recall.NOTE, at_s=count, data=data))
     if finished:
@@ -72,8 +74,10 @@ def campaign(
     return made
 
 
-def latest(store: SqliteStore, request: Request = REQUEST, **options: Any) -> recall.Recalled:
-    return recall.latest(store, request, "place", "d", {**OPTIONS, **options})
+def latest(
+    store: SqliteStore, request: Request = REQUEST, runtimes: tuple[str, ...] = ("onnxruntime", "mnn"), **options: Any
+) -> recall.Recalled:
+    return recall.latest(store, request, "place", "d", {**OPTIONS, **options}, runtimes)
 
 
 def test_it_comes_back_as_it_was(store: SqliteStore) -> None:
@@ -120,6 +124,24 @@ def test_the_newest_is_taken_but_a_finished_one_before_an_interrupted_one(store:
     campaign(store, "aaa")
     campaign(store, "aaaa", finished=False)  # stopped after a second, it may hold no run at all
     assert latest(store).campaign.id == "aaa"
+
+
+def test_the_newest_that_measured_most_of_the_wished_runtimes_is_taken(store: SqliteStore) -> None:
+    campaign(store, "a", runtimes=("onnxruntime", "mnn"))
+    campaign(store, "aa", runtimes=("onnxruntime", "ncnn"))
+    campaign(store, "aaa", runtimes=("mnn",))
+    campaign(store, "aaaa", runtimes=("openvino",), finished=False)
+    wished = {
+        ("onnxruntime",): "aa",
+        ("mnn",): "aaa",
+        ("onnxruntime", "mnn"): "a",
+        ("openvino",): "aaaa",
+        ("ncnn", "tvm"): "aa",  # tvm was wished there too, and was not installed
+    }
+    assert {names: latest(store, runtimes=names).campaign.id for names in wished} == wished
+    with pytest.raises(MeasurementError, match="measured on board by mnn, board by mnn and onnxruntime,") as told:
+        latest(store, runtimes=("tvm",))
+    assert "Leave out --no-profile" in told.value.hint
 
 
 def test_what_an_older_gnomon_measured_is_passed_over(store: SqliteStore) -> None:

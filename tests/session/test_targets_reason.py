@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from gnomon.core.sample import Failure
-from gnomon.session.targets import BROKEN, NOT_INSTALLED, reason_of
+from gnomon.measure.link import AgentLink
+from gnomon.runtimes.base import Runtime
+from gnomon.runtimes.litert import LiteRt
+from gnomon.runtimes.mnn import Mnn
+from gnomon.runtimes.ncnn import Ncnn
+from gnomon.runtimes.onnxruntime import OnnxRuntime
+from gnomon.runtimes.openvino import OpenVino
+from gnomon.runtimes.pytorch import PyTorch
+from gnomon.session.targets import (
+    BROKEN,
+    NOT_INSTALLED,
+    Missing,
+    nothing_runs,
+    pip_requirements_line,
+    probe_runtimes,
+    reason_of,
+)
 
 
 def refused(message: str) -> Failure:
@@ -16,13 +36,47 @@ def refused(message: str) -> Failure:
     "message", ["ModuleNotFoundError: No module named 'onnxruntime'", "ImportError: ai-edge-litert is not installed"]
 )
 def test_what_is_not_there(message: str) -> None:
-    assert reason_of(refused(message)) == NOT_INSTALLED
+    assert reason_of(refused(message), OnnxRuntime()) == NOT_INSTALLED
+
+
+@pytest.mark.parametrize(("module", "runtime"), [("MNN", Mnn()), ("torch", PyTorch()), ("numpy", LiteRt())])
+def test_a_runtimes_own_module_is_not_named(module: str, runtime: Runtime) -> None:
+    assert reason_of(refused(f"ModuleNotFoundError: No module named '{module}'"), runtime) == NOT_INSTALLED
+
+
+@pytest.mark.parametrize("module", ["flatbuffers.table", "my_package"])
+def test_a_module_that_a_driver_needs_is_named(module: str) -> None:
+    told = reason_of(refused(f"ModuleNotFoundError: No module named '{module}'"), LiteRt())
+    assert told == f"{NOT_INSTALLED}: there is no module '{module}'"
 
 
 def test_what_is_there_and_lacks_a_library_is_not_said_to_be_absent() -> None:
     told = "ImportError: libvulkan.so.1: cannot open shared object file"
-    assert reason_of(refused(told)) == f"{BROKEN}: {told}"
+    assert reason_of(refused(told), Ncnn()) == f"{BROKEN}: {told}"
 
 
 def test_anything_else_is_told_with_its_last_words() -> None:
-    assert reason_of(refused("crashed")) == "crashed (last word)"
+    assert reason_of(refused("crashed"), Ncnn()) == "crashed (last word)"
+
+
+class Bare:
+    """A link to a device that has a Python, or none, and no runtime."""
+
+    def __init__(self, python: str) -> None:
+        self.info = SimpleNamespace(python=python)
+
+    def ask(self, commands: Mapping[str, Any]) -> dict[str, Failure]:
+        return {name: refused(f"ModuleNotFoundError: No module named {name!r}") for name in commands}
+
+
+def test_each_line_that_installs_a_runtime_can_be_copied() -> None:
+    runtimes: Any = (Mnn(), OpenVino())
+    lost = Missing(name="onert", reason="it crashed", hint="Leave it out with --backend.")
+    missing = [lost, *probe_runtimes(cast(AgentLink, Bare("/usr/bin/python3")), runtimes)[1]]
+    hint = nothing_runs("local", runtimes, missing).hint
+    assert hint.splitlines() == [
+        "Leave it out with --backend. Install one:",
+        *(pip_requirements_line(runtime.wheels, "/usr/bin/python3") for runtime in runtimes),
+    ]
+    none = nothing_runs("local", runtimes, probe_runtimes(cast(AgentLink, Bare("")), runtimes)[1]).hint
+    assert none.endswith("docs/devices/without-python.md. Tried: mnn, openvino. Try another model or runtime.")

@@ -97,10 +97,14 @@ def _why_not(error: Exception, plan: dict[str, Any]) -> str:
     said = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
     if isinstance(error, ImportError):
         wanted = shlex.join(plan.get("requirements", ()))
-        install = f"install it with: {shlex.quote(sys.executable)} -m pip install {wanted}"
-        return f"{said}, which this plan needs; {install if wanted else 'README.txt says what to install'}"
-    runtimes = " and ".join(dict.fromkeys(segment["runtime"] for segment in plan["job"]["segments"]))
-    return f"the plan does not run here on {runtimes}: {said} (GNOMON_DEBUG=1 shows where)"
+        line = f"with: {shlex.quote(sys.executable)} -m pip install {wanted}"
+        runtimes = [segment["runtime"] for segment in plan["job"]["segments"]]
+        # A third party's runtime is its driver's import path, whose package the requirements may not name.
+        if getattr(error, "name", None) in [re.split("[.:]", name)[0] for name in runtimes if ":" in name]:
+            return f"{said}, the driver of this plan's runtime; install the package that has it, and the rest {line}"
+        return f"{said}, which this plan needs; {f'install it {line}' if wanted else 'README.txt says what to install'}"
+    names = " and ".join(dict.fromkeys(segment["runtime"] for segment in plan["job"]["segments"]))
+    return f"the plan does not run here on {names}: {said} (GNOMON_DEBUG=1 shows where)"
 
 
 def _timed(job: dict[str, Any], output: str | None, seconds: float) -> dict[str, Any]:

@@ -75,8 +75,8 @@ class LazyGroup(Group):
             raise UsageError(f"there is no command {args[0]}: {_REPLACED[args[0]]}", hint=_TABLE)
         if args and not args[0].startswith("-") and args[0] not in self._places and args[0] not in _ALIASES:
             near = difflib.get_close_matches(args[0], self._places, n=1)
-            told = f"Did you mean {near[0]!r}? " if near else ""
-            raise click.UsageError(f"no command is named {args[0]!r}. {told}Commands: {', '.join(self._places)}.", ctx)
+            told = f"Did you mean {near[0]!r}?" if near else f"Commands: {', '.join(self._places)}."
+            raise click.UsageError(f"no command is named {args[0]!r}. {told}", ctx)
         return super().resolve_command(ctx, args)
 
 

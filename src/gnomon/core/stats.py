@@ -91,6 +91,17 @@ class Comparison:
     trimmed: bool = False
 
 
+_FAR = 1.5
+"""The ratio from which on what is slower is not called a tie, however little is known of the spread."""
+
+
+def may_be_as_fast(verdict: str, ratio: float) -> bool:
+    """Whether a may be as fast as b, by a `Comparison`: one process bounds nothing, but what is far slower in it is not
+    a tie for that.
+    """
+    return verdict == "tie" and ratio < _FAR
+
+
 def blocks_of(runs: Iterable[Run], *, clock: Literal["wall", "cpu"] = "wall") -> tuple[Block, ...]:
     """The times of the runs that succeeded without profiler, in order of process and block."""
     blocks = [

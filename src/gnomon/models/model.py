@@ -70,10 +70,21 @@ class NnPackage:
     models: tuple[Path, ...]
 
 
+FORMATS = {
+    "onnx": "ONNX",
+    "tflite": "TFLite",
+    "circle": "Circle",
+    "openvino": "OpenVINO (.xml)",
+    "ncnn": "ncnn (.param)",
+    "pte": "ExecuTorch (.pte)",
+    "pt2": "PyTorch (.pt2)",
+}
+"""What people call the formats of files that are read, by `Graph.format`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that was read. `path` is what was given; `kind` is "onnx", "tflite", "circle", "openvino", "ncnn", "pte",
-    "pt2" or "nnpackage".
+    """A model that was read. `path` is what was given; `kind` is one of `FORMATS`, or "nnpackage".
 
     `package` is set for an nnpackage, whose model file's format is `graph.format`. `size_bytes` is the size
     of the model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of

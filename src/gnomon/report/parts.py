@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.stats import may_be_as_fast
 from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.plain import clean
@@ -67,12 +68,31 @@ CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
 """Names of the clocks that decide."""
 
 
+_UNBOUNDED = "[unknown]"
+
+
 def bounds(found: Mapping[str, Any]) -> str:
     """The interval of a comparison in brackets: "[unknown]" where too little was seen."""
     low, high = found["low"], found["high"]
     if low is None or high is None or not math.isfinite(high):
-        return "[unknown]"
+        return _UNBOUNDED
     return f"[{units.digits(low)}, {units.digits(high)}]"
+
+
+def is_open(found: Mapping[str, Any]) -> bool:
+    """Whether a comparison leaves open that its first is as fast as its second."""
+    return may_be_as_fast(found["verdict"], found["ratio"])
+
+
+def outcome(found: Mapping[str, Any]) -> str:
+    """The verdict of a comparison: "unknown" for a tie that nothing bounds, or that lies far from 1."""
+    bounded = bounds(found) != _UNBOUNDED and is_open(found) and may_be_as_fast(found["verdict"], 1 / found["ratio"])
+    return "unknown" if found["verdict"] == "tie" and not bounded else str(found["verdict"])
+
+
+def compared(found: Mapping[str, Any]) -> str:
+    """The interval of a comparison and its verdict: "[1.20, 1.40] slower"; "unknown" where nothing bounds it."""
+    return f"{bounds(found)} {outcome(found)}".removeprefix(f"{_UNBOUNDED} ")
 
 
 def counted(summaries: list[dict[str, Any]]) -> str:
@@ -93,15 +113,22 @@ def first_warnings(rows: list[dict[str, str]], page: Page) -> None:
             page.item(f"Warning: {row['message']}.", row["hint"])
 
 
-def certainty(compared: list[tuple[str, dict[str, Any] | None]], best: str, processes: int, page: Page) -> None:
+def certainty(each: list[tuple[str, dict[str, Any] | None]], best: str, processes: int, page: Page) -> None:
     """Which differences from the best stay open, by label and comparison, and how to get certainty.
 
     A tie whose interval is narrow is certain: the two are equally fast.
     """
-    unsure = [label for label, found in compared if found and found["verdict"] == "tie" and not _is_narrow(found)]
+    ties = [
+        (label, is_open(found))
+        for label, found in each
+        if found and found["verdict"] == "tie" and not _is_narrow(found)
+    ]
+    near, far = ([label for label, close in ties if close is wanted] for wanted in (True, False))
+    unsure = [f"whether {' or '.join(near)} is as fast as {best} or faster"] if near else []
+    unsure += [f"how much faster {best} is than {' and '.join(far)}"] if far else []
     if unsure:
         page.item(
-            f"Not certain: whether {' or '.join(unsure)} is as fast as {best} or faster.",
+            f"Not certain: {', and '.join(unsure)}.",
             f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine.",
         )
 

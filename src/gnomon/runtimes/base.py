@@ -151,15 +151,18 @@ class Runtime(Protocol):
     The order of calls is: `configurations` once for each device, then `support` for each model and configuration,
     then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
     first: results are judged by what it then makes of the user's own file; `tunings`, a tuple of
-    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; and `resolution_s`, the seconds in which
-    its profiler counts, where they are coarser than a nanosecond. Everything that may crash or hang happens in the
+    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `driver`, the import path of its driver
+    (`package.module:Class`), without which its name is that; `chained`, the options more that a segment has beside
+    others in one process; and `resolution_s`, the seconds in which its profiler counts, where they are coarser than a
+    nanosecond. Everything that may crash or hang happens in the
     agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
     """
 
     name: str
     #: Graph.format values that the runtime loads.
     formats: frozenset[str]
-    #: The pip requirements that a device needs to run it: brought to a device that lacks them.
+    #: The pip requirements that a device needs to run it, a third party's driver among them: brought to a device that
+    #: lacks them, and named by packages.
     wheels: tuple[str, ...]
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
@@ -174,12 +177,33 @@ class Runtime(Protocol):
     def package(
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
-        """Write what the runtime needs into `folder`; returns the segment, its model path relative to `folder`."""
+        """Write what the runtime needs into `folder`; returns the segment, its model path relative to `folder`.
+
+        It may hold two things more for people: `readme`, further paragraphs of the package's README.txt, and
+        `variables`, by name what another program sets that loads the package (environment.sh).
+        """
 
 
 def resolution_of(runtime: Runtime) -> float:
     """The seconds in which a runtime's profiler counts, below which no time of an operator is known; 0: fine ones."""
     return float(getattr(runtime, "resolution_s", 0.0))
+
+
+class Named(Protocol):
+    """What has a runtime's name."""
+
+    name: str
+
+
+def driver_of(runtime: Named) -> str:
+    """What the agent knows a runtime's driver by: the import path of a third party's, else the runtime's name."""
+    return str(getattr(runtime, "driver", runtime.name))
+
+
+def chained_options(runtime: Runtime) -> Mapping[str, Any]:
+    """The options that a runtime's segment has more where it is one of a chain's."""
+    found: Mapping[str, Any] = getattr(runtime, "chained", {})
+    return found
 
 
 def loads(runtime: Runtime) -> str:
@@ -188,11 +212,11 @@ def loads(runtime: Runtime) -> str:
 
 
 def whole_segment(
-    runtime: str, model: PlacedModel, options: Mapping[str, Any], *, path: str | None = None
+    driver: str, model: PlacedModel, options: Mapping[str, Any], *, path: str | None = None
 ) -> dict[str, Any]:
     """A segment that binds each input and output of a model to the buffer of the same name."""
     return {
-        "runtime": runtime,
+        "runtime": driver,
         "model": path or model.path,
         "options": dict(options),
         "inputs": [[name, name] for name in model.inputs],

@@ -52,6 +52,19 @@ _PLANNERS = ("WIC", "FirstFit", "Bump")
 _EXECUTORS = ("Linear", "Dataflow", "Parallel")
 
 
+_README = """
+nnpackage/ is an nnpackage for onert. Its config.cfg holds the map of operators to backends, but onert 0.1.0 does
+not apply a package's map to the first session of a process. Start it as above, or set the variables of
+environment.sh in the process that loads it:
+
+    . ./environment.sh
+
+On a device without Python, onert's own program runs it so (--load:raw IN reads its inputs from IN.0, IN.1, ..):
+
+    . ./environment.sh && onert_run nnpackage
+"""
+
+
 class Onert:
     """The adapter of onert."""
 
@@ -125,7 +138,18 @@ class Onert:
         destination = folder / "nnpackage"
         write_nnpackage(model, destination, {**made, "NUM_THREADS": threads})
         options = {**configuration.options, "settings": made}
-        return {"runtime": self.name, "model": destination.name, "options": options}
+        return {
+            "runtime": self.name,
+            "model": destination.name,
+            "options": options,
+            "readme": _README,
+            "variables": variables_of(options),
+        }
+
+
+def variables_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """The environment of a process whose first session has these options of a segment."""
+    return {"NUM_THREADS": str(options.get("threads", 1)), **options.get("settings", {})}
 
 
 def _trial(

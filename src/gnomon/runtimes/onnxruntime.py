@@ -32,6 +32,11 @@ _CPU = "cpu"
 _PROVIDER = "CPUExecutionProvider"
 _OLDEST = (1, 25)
 _NEWER = f"onnxruntime>={'.'.join(map(str, _OLDEST))}"
+_README = """
+{model} has marks on its nodes, by which ONNX Runtime 1.25 or later places them as they were measured. session.json
+holds the providers, in order, and the options that a session of any language needs; session.py is one, and prints where
+each node lies; genai_config.json has the same options as an entry for onnxruntime-genai.
+"""
 
 
 def _optimised(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
@@ -52,6 +57,7 @@ class OnnxRuntime(WholeModelRuntime):
         THREADS,
         Tuning(name="optimise", values=("on", "off"), usual=("on", "off"), change=_optimised),
     )
+    chained: Mapping[str, Any] = {"shared_arena": True}
     plain: tuple[Plain, ...] = (Plain(label="without optimisations", options={"optimise": False}),)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
@@ -124,7 +130,7 @@ class OnnxRuntime(WholeModelRuntime):
 
         options = _placed(configuration, assignment)
         mark_onnx(folder / str(written["model"]), options, folder)
-        return {**written, "options": options}
+        return {**written, "options": options, "readme": _README.format(model=written["model"])}
 
 
 def _accelerators(probe: Probe, wish: Wish) -> dict[str, Any]:

@@ -7,11 +7,15 @@ slow as it comes, so that nobody wants it beside the others unasked.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 
 from gnomon.errors import UsageError
 from gnomon.models.load import reachable
-from gnomon.plugins import named
+from gnomon.plugins import named, passed_over
 from gnomon.runtimes.base import Runtime
+
+_GROUP = "gnomon.runtimes"
+_TAKEN = "which another runtime has: give the entry point and its adapter one of their own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +27,35 @@ class BrokenRuntime:
 
 
 def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
-    """The adapters in order of their names, and those that could not be loaded."""
-    good: list[Runtime] = []
-    broken: list[BrokenRuntime] = []
-    for entry in named("gnomon.runtimes").values():
+    """The adapters in order of their entry points' names, and those that could not be loaded or have a taken name."""
+    found = _found()
+    return tuple(r for _, r in found if not isinstance(r, BrokenRuntime)), tuple(
+        r for _, r in found if isinstance(r, BrokenRuntime)
+    )
+
+
+def _found() -> list[tuple[EntryPoint, Runtime | BrokenRuntime]]:
+    """Each entry point with its adapter, or why it has none. No two adapters have one name."""
+    entries = named(_GROUP)
+    found: list[tuple[EntryPoint, Runtime | BrokenRuntime]] = []
+    for entry in entries.values():
         try:
-            good.append(entry.load()())
+            made: Runtime | BrokenRuntime = entry.load()()
+            if made.name in (entries.keys() - {entry.name}) | {other.name for _, other in found}:
+                made = BrokenRuntime(name=entry.name, reason=f"{entry.value} calls itself {made.name!r}, {_TAKEN}")
         except Exception as error:  # a third party's adapter may raise anything at import
-            broken.append(BrokenRuntime(name=entry.name, reason=f"{type(error).__name__}: {error}"))
-    return tuple(good), tuple(broken)
+            made = BrokenRuntime(name=entry.name, reason=f"{type(error).__name__}: {error}")
+        found.append((entry, made))
+    for entry in passed_over(_GROUP):
+        told = f"{entry.value} has the name {entry.name!r}, {_TAKEN}"
+        found.append((entry, BrokenRuntime(name=f"{entry.name} ({entry.value})", reason=told)))
+    return found
+
+
+def adapter_version(runtime: str) -> str:
+    """The version of the package that a third party's adapter is of, by its runtime; empty for gnomon's own."""
+    entry = next((entry for entry, made in _found() if made.name == runtime), None)
+    return "" if entry is None or entry.dist is None or entry.value.startswith("gnomon.") else entry.dist.version
 
 
 def usual(runtime: Runtime) -> bool:

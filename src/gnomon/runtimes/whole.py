@@ -10,7 +10,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Support, Wish, whole_segment
+from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Support, Wish, driver_of, whole_segment
 
 
 class WholeModelRuntime:
@@ -22,7 +22,7 @@ class WholeModelRuntime:
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The runtime loads the whole model in a process of its own."""
         backend = configuration.backends[0]
-        segment = whole_segment(self.name, model, configuration.options)
+        segment = whole_segment(driver_of(self), model, configuration.options)
         answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
         if isinstance(answer, Failure):
             return Support(operators={}, failures={backend: answer})
@@ -30,7 +30,7 @@ class WholeModelRuntime:
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
         """The whole model; there is nothing to assign."""
-        return whole_segment(self.name, model, configuration.options)
+        return whole_segment(driver_of(self), model, configuration.options)
 
     def package(
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
@@ -38,7 +38,7 @@ class WholeModelRuntime:
         """A copy of the model's file, and of those that lie beside it."""
         source = model.package.models[0] if model.package else model.path
         copy_model(source, folder / source.name)
-        return {"runtime": self.name, "model": source.name, "options": dict(configuration.options)}
+        return {"runtime": driver_of(self), "model": source.name, "options": dict(configuration.options)}
 
 
 def refuse_other_backends(runtime: str, wish: Wish) -> None:

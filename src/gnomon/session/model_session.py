@@ -40,6 +40,7 @@ from gnomon.session.targets import (
     find_targets,
     nothing_runs,
     protocol_of,
+    question_of,
     support_key,
     with_counters,
 )
@@ -165,17 +166,21 @@ def open_lab(
     goes_on: bool = False,
     device: Device | None = None,
     beside: str = "",
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[Lab]:
     """Open model, device, record and runtimes for a job, and close them again.
 
     A job that `goes_on` takes up its newest campaign also where that was finished. A `device` that is open already, for
-    several labs, is not opened once more; the names of a lab's files there then begin with its `beside`.
+    several labs, is not opened once more; the names of a lab's files there then begin with its `beside`. `check` is
+    called when the request was looked at, before any device is.
     Raises GnomonError: the model cannot be read, no runtime takes it, the device or the record fails.
     """
     _check_environments(request.wish)
     with ExitStack() as stack:
         read = read_model(request, stack)
         runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
+        check_feeds(request, place_model(read.model, read.source, _nowhere))
+        check()
         asked = _Asked(
             kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on, device=device, beside=beside
         )
@@ -256,7 +261,6 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
     request, counters = with_counters(request, link)
     placed = place_model(model, source, push)
-    check_feeds(request, placed)
     probes, missing = equip(link, runtimes, request.device, asked.tell)
     models = models_for(runtimes, (model, placed, source), push, stack, missing)
     supports: dict[str, Support] = {}
@@ -279,7 +283,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         raise nothing_runs(link.info.name, runtimes, missing)
     converted = recall.digests(models, model)
     known = {
-        "configurations": [t.configuration.name for t in targets],
+        "configurations": [question_of(t.configuration) for t in targets],
         "effort": protocol_of(request.effort),
         "settings": recall.settings_of(request.device),
         "converted": converted,
@@ -375,12 +379,12 @@ def _as_it_is(
 
 
 def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
-    """A lab that holds what was measured in the latest campaign of the same kind, model, device and options."""
+    """A lab that holds what was measured in a campaign of the same kind, model, device and options."""
     model, source = read.model, read.source
     placed = place_model(model, source, _nowhere)
-    check_feeds(request, placed)
     store = stack.enter_context(open_store(request.record))
-    recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request))
+    wished = [r.name for r in runtimes]
+    recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request), wished)
     if asked.tell is not None:
         taken = time.strftime("%Y-%m-%d %H:%M", time.localtime(recalled.campaign.started_at_s))
         asked.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
@@ -397,7 +401,7 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     def remember(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
         return recalled.support(support_key(configuration))
 
-    known = tuple(r for r in runtimes if any(key.partition(":")[0] == r.name for key in recalled.supports))
+    known = tuple(r for r in runtimes if any(key.startswith(f"{r.name}:") for key in recalled.supports))
     missing += [
         Missing(name=r.name, reason="it was not measured there", hint="Leave out --no-profile to measure it.")
         for r in runtimes

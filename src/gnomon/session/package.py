@@ -2,7 +2,7 @@
 
 A package is a folder: ``plan.json`` (the job of docs/agent.md, with paths relative to the folder), the models of
 its segments as each runtime wants them, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured), and
-``README.txt``. For onert ``environment.sh`` holds the same settings as shell variables.
+``README.txt``. Where the runtime takes its settings from the environment, ``environment.sh`` holds them as well.
 
 The scheduled nnpackage: the model's own package with the placement in its config, and a launcher beside it.
 
@@ -31,7 +31,7 @@ from gnomon.measure.link import packed_agent
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.runtimes.base import PlacedModel, whole_segment
-from gnomon.runtimes.onert import Onert
+from gnomon.runtimes.onert import Onert, variables_of
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import pip_names
@@ -58,24 +58,6 @@ of their own. Run packages of people whom you trust. An agent of your own gnomon
 wrote) checks another's plan.json first: that its models lie in its folder and are what they were (SHA-256), and that it
 sets no variable of the environment that loads code, unless you --allow it.
 {more}"""
-_NNPACKAGE = """
-nnpackage/ is an nnpackage for onert. Its config.cfg holds the map of operators to backends, but onert 0.1.0 does
-not apply a package's map to the first session of a process. Start it as above, or set the variables of
-environment.sh in the process that loads it:
-
-    . ./environment.sh
-
-On a device without Python, onert's own program runs it so (--load:raw IN reads its inputs from IN.0, IN.1, ..):
-
-    . ./environment.sh && onert_run nnpackage
-"""
-
-
-_SESSION = """
-{model} has marks on its nodes, by which ONNX Runtime 1.25 or later places them as they were measured. session.json
-holds the providers, in order, and the options that a session of any language needs; session.py is one, and prints where
-each node lies; genai_config.json has the same options as an entry for onnxruntime-genai.
-"""
 
 
 def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
@@ -90,7 +72,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
         job["feeds"] = {name: {} if "file" in feed else feed for name, feed in job["feeds"].items()}
         written = [_segment(lab, contender, k, folder) for k in range(len(contender.parts))]
         for segment, own in zip(job["segments"], written, strict=True):
-            segment.update(own)
+            segment.update({key: own[key] for key in ("model", "options") if key in own})
         job["environment"] = dict(contender.candidate.environment)
         runtimes = {part.target.runtime.name: part.target.runtime for part in contender.parts}
         proved = _proved_with(lab, list(runtimes))
@@ -104,7 +86,8 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
             "files": _digests(folder, ""),
             "job": job,
         }
-        _write_launcher(folder, plan, _readme(contender, plan))
+        readme = _readme(contender, plan, written[0].get("readme", ""))
+        _write_launcher(folder, plan, readme, written[0].get("variables"))
     return destination
 
 
@@ -125,13 +108,12 @@ def _operators(graph: Graph, backends: Mapping[int, str]) -> list[dict[str, Any]
     ]
 
 
-def _write_launcher(folder: Path, plan: Mapping[str, Any], readme: str) -> None:
-    """Write the plan, what runs it, and what people read of it."""
+def _write_launcher(folder: Path, plan: Mapping[str, Any], readme: str, variables: Mapping[str, str] | None) -> None:
+    """Write the plan, what runs it, what people read of it, and the variables that a launcher of one's own sets."""
     (folder / _PLAN).write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     (folder / _AGENT).write_bytes(packed_agent())
-    script = _environment_script(plan["job"])
-    if script is not None:
-        (folder / "environment.sh").write_text(script, encoding="utf-8")
+    if variables is not None:
+        _write_script(folder, {**plan["job"]["environment"], **variables})
     (folder / "README.txt").write_text(readme, encoding="utf-8")
 
 
@@ -175,15 +157,16 @@ def run_line(environment: Mapping[str, str], before: str = "") -> str:
 
 
 def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[str, Any]:
-    """Write one part's model; returns what of its segment differs from how it was measured."""
+    """Write one part's model; returns what of its segment differs from how it was measured, and what its runtime says
+    beside it (`gnomon.runtimes.base.Runtime.package`).
+    """
     part = contender.parts[number]
     measured = contender.candidate.job["segments"][number]
     if len(contender.parts) > 1:
         source = Path(measured["model"])
         copy_model(lab.cut_files[source.name], folder / source.name)
         return {"model": source.name}
-    written = part.target.runtime.package(part.target.model, part.configuration, part.assignment, folder)
-    return {"model": written["model"], "options": written["options"]}
+    return part.target.runtime.package(part.target.model, part.configuration, part.assignment, folder)
 
 
 def _proved_with(lab: Lab, runtimes: Sequence[str]) -> dict[str, Any]:
@@ -205,13 +188,10 @@ def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[
     return [f"{name}=={versions[name]}" if name in versions else told for name, told in wanted.items()]
 
 
-def _readme(contender: Contender, plan: dict[str, Any]) -> str:
+def _readme(contender: Contender, plan: dict[str, Any], more: str) -> str:
     proved = plan["proved_with"]
     told = [f"Python {proved['python']}"] if proved["python"] else []
     told += [proved["processor"]] if proved["processor"] else []
-    segment = plan["job"]["segments"][0]
-    more = _NNPACKAGE if segment["options"].get("settings") else ""
-    more += _SESSION.format(model=segment["model"]) if segment["options"].get("accelerators") else ""
     return _README.format(
         version=gnomon.__version__,
         label=contender.label,
@@ -222,13 +202,10 @@ def _readme(contender: Contender, plan: dict[str, Any]) -> str:
     )
 
 
-def _environment_script(job: dict[str, Any]) -> str | None:
-    """Shell lines that put onert's settings where its first session finds them, or None for other runtimes."""
-    options = job["segments"][0]["options"]
-    if "settings" not in options:
-        return None
-    variables = {**job["environment"], "NUM_THREADS": options.get("threads", 1), **options["settings"]}
-    return "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())
+def _write_script(folder: Path, variables: Mapping[str, str]) -> None:
+    """Write the shell lines that set variables for a launcher of one's own."""
+    script = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    (folder / "environment.sh").write_text(script, encoding="utf-8")
 
 
 def _is_package(folder: Path) -> bool:
@@ -384,7 +361,7 @@ def _add_launcher(package: Path, plan: dict[str, Any], label: str) -> None:
         install=pip_line(plan["requirements"]),
         run=run_line(plan["job"]["environment"], f"{LAUNCHER}/"),
     )
-    _write_launcher(folder, plan, readme)
+    _write_launcher(folder, plan, readme, variables_of(plan["job"]["segments"][0]["options"]))
 
 
 def _is_scheduled(folder: Path) -> bool:

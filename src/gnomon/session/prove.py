@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gnomon.core.brief import brief
 from gnomon.core.sample import Failure
-from gnomon.core.stats import summarise
+from gnomon.core.stats import may_be_as_fast, summarise
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
@@ -29,9 +29,6 @@ from gnomon.session.model_session import Lab
 from gnomon.session.package import read_plan
 from gnomon.session.precision import EQUAL, clock_warnings, interval
 from gnomon.session.targets import describe
-
-_FAR = 1.5
-"""The ratio from which on what is slower is not called a tie, however little is known of the spread."""
 
 _WORTH = 1.02
 """The least predicted gain for which a plan that was not measured is chosen."""
@@ -182,7 +179,7 @@ def judge_contenders(
         proved = proved if preferred is best else against(preferred)
         best = preferred
         chosen = proved[best.key]
-    ties = [p for p in proved.values() if p.contender.kind == "single" and _may_be_as_fast(p)]
+    ties = [p for p in proved.values() if p.contender.kind == "single" and _is_near(p)]
     for_what = _chosen_for(chosen, [p for p in equal if p.contender.key != best.key], converted)
     proved = {key: p if _may_be_told(p, best) else replace(p, against_best=None) for key, p in proved.items()}
     chosen = proved[chosen.contender.key]
@@ -254,10 +251,10 @@ def _may_be_told(proved: Proved, best: Contender) -> bool:
     return not (proved.contender.on_software or best.on_software)
 
 
-def _may_be_as_fast(proved: Proved) -> bool:
-    """Whether it may be as fast as the best: one process bounds nothing, but what is far slower in it is not a tie."""
+def _is_near(proved: Proved) -> bool:
+    """Whether it may be as fast as the best."""
     compared = proved.against_best
-    return compared is not None and compared.verdict == "tie" and compared.ratio < _FAR
+    return compared is not None and may_be_as_fast(compared.verdict, compared.ratio)
 
 
 def _proved(contender: Contender, measured: Measured, best: Measured, clock: Clock) -> Proved:
@@ -291,7 +288,7 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str]) -> str:
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
         return ""
-    ties = [p for p in proved if p.contender.kind == "single" and _may_be_as_fast(p)]
+    ties = [p for p in proved if p.contender.kind == "single" and _is_near(p)]
     if ties:
         labels = " and ".join(p.contender.label for p in ties)
         only = ties[0].against_best if len(ties) == 1 else None

@@ -19,7 +19,7 @@ from gnomon.measure.campaign import CampaignRunner, Measured, RecordedRunner
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
-from gnomon.runtimes.base import PlacedModel, Plain, Runtime, Wish, whole_segment
+from gnomon.runtimes.base import PlacedModel, Plain, Runtime, Wish, driver_of, whole_segment
 from gnomon.runtimes.registry import all_runtimes, usual
 from gnomon.session.accelerators import software_devices
 from gnomon.session.contender import level
@@ -36,7 +36,7 @@ def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
 
 def plain_segment(runtime: Runtime, placed: PlacedModel, plain: Plain) -> dict[str, Any]:
     """The segment that computes a model in a runtime's plain way, by one thread."""
-    return whole_segment(runtime.name, placed, {"threads": 1, **plain.options})
+    return whole_segment(driver_of(runtime), placed, {"threads": 1, **plain.options})
 
 
 def plain_label(runtime: Runtime, version: str, plain: Plain) -> str:
@@ -218,7 +218,7 @@ def _unmeasured(lab: Lab) -> Iterator[tuple[Runtime, str]]:
             or not usual(runtime)
         )
         if not asked and plain_ways(runtime):
-            answer = lab.link.ask({runtime.name: {"do": "probe", "runtime": runtime.name}})[runtime.name]
+            answer = lab.link.ask({runtime.name: {"do": "probe", "runtime": driver_of(runtime)}})[runtime.name]
             if not isinstance(answer, Failure):
                 yield runtime, str(answer.get("version", ""))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,39 +110,52 @@ def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
             )
 
 
-def latest(store: Store, request: Request, kind: str, digest: str, options: Mapping[str, Any]) -> Recalled:
-    """The newest campaign of a kind that measured this model on this device, set as it is now, with these options.
+def latest(
+    store: Store, request: Request, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
+) -> Recalled:
+    """The campaign of a kind to decide again from: of this model on this device, set as it is now, with these options.
 
-    One that was finished comes before any that was interrupted, which may hold next to nothing. Of what was measured
-    fewer backends and precisions may be chosen, but not more.
-    MeasurementError where the record holds none.
+    It has measured as many of the wished runtimes as any, and is the newest of those; one that was finished comes
+    before any that was interrupted, which may hold next to nothing. Of what was measured fewer backends and precisions
+    may be chosen, but not more. MeasurementError where the record holds none.
     """
     others: set[str] = set()
-    campaigns = (
-        campaign
-        for finished in (True, False)
-        for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest, finished=finished))
-    )
-    for campaign in campaigns:
-        notes = list(store.query(EventQuery(campaign=campaign.id, name=NOTE)))
-        if not notes:
-            continue
-        data = notes[-1].data
-        if request.device.name not in (data["device"], data["address"]):
-            others.add(str(data["device"]))
-        elif data["address"] != str(request.device.address):
-            others.add(f"{data['device']} when its address was {data['address']}")
-        elif data.get("settings", {}) != settings_of(request.device):
-            others.add(f"{data['device']} with other settings (pin, governor, environment) in the file of devices")
-        elif _answers(campaign.context.options, options):
+    for finished in (True, False):
+        found: list[tuple[int, Campaign, Mapping[str, Any]]] = []
+        for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest, finished=finished)):
+            notes = list(store.query(EventQuery(campaign=campaign.id, name=NOTE)))
+            if not notes:
+                continue
+            data = notes[-1].data
+            has = len(data["probes"].keys() & set(runtimes))
+            other = _other(request, data)
+            if not other and not _answers(campaign.context.options, options):
+                other = f"{data['device']} with other options"
+            if not other and not has:
+                other = f"{data['device']} by {' and '.join(sorted(data['probes'])) or 'no runtime'}"
+            if other:
+                others.add(other)
+            else:
+                found.append((has, campaign, data))
+        if found:
+            _, campaign, data = max(found, key=lambda one: one[0])
             return _recalled(campaign, data)
-        else:
-            others.add(f"{data['device']} with other options")
     told = f"; it was measured on {', '.join(sorted(others))}" if others else ""
     raise MeasurementError(
         f"the results database holds no measurement of this model on {request.device.name} with these options{told}",
         hint="Leave out --no-profile to measure it; `gnomon runs` shows what the results database holds.",
     )
+
+
+def _other(request: Request, data: Mapping[str, Any]) -> str:
+    """The device of a campaign where it is not the request's, or was set otherwise; else nothing."""
+    if request.device.name not in (data["device"], data["address"]):
+        return str(data["device"])
+    if data["address"] != str(request.device.address):
+        return f"{data['device']} when its address was {data['address']}"
+    if data.get("settings", {}) != settings_of(request.device):
+        return f"{data['device']} with other settings (pin, governor, environment) in the file of devices"
+    return ""
 
 
 def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -21,7 +21,8 @@ from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageErr
 from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.link import AgentLink
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, loads
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads
+from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.tunings import configurations
 from gnomon.session.request import Request
 
@@ -59,6 +60,12 @@ class Missing:
     hint: str = ""
 
 
+class Installable(Missing):
+    """A runtime that is missing, whose hint is the shell command that installs it."""
+
+    __slots__ = ()
+
+
 def pip_names(wheels: Sequence[str]) -> list[str]:
     """The names of the pip packages that a plan of a runtime needs: numpy, and those of its requirements."""
     return ["numpy", *(re.split(r"[^A-Za-z0-9._-]", wheel, maxsplit=1)[0] for wheel in wheels)]
@@ -75,7 +82,7 @@ def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, dict[str, Any]]:
     Those that load the same library, which takes most of a probe, are asked one after the other in one process.
     """
     return {
-        r.name: {"do": "probe", "runtime": r.name, "packages": pip_names(r.wheels), "process": loads(r)}
+        r.name: {"do": "probe", "runtime": driver_of(r), "packages": pip_names(r.wheels), "process": loads(r)}
         for r in sorted(runtimes, key=loads)
     }
 
@@ -88,9 +95,12 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
     for runtime in runtimes:
         answer = answers[runtime.name]
         if isinstance(answer, Failure):
-            python = link.info.python
-            hint = pip_requirements_line(runtime.wheels, python) if python else _NO_PYTHON
-            missing.append(Missing(name=runtime.name, reason=reason_of(answer), hint=hint))
+            python, reason = link.info.python, reason_of(answer, runtime)
+            if python:
+                line = pip_requirements_line(runtime.wheels, python)
+                missing.append(Installable(name=runtime.name, reason=reason, hint=line))
+            else:
+                missing.append(Missing(name=runtime.name, reason=reason, hint=_NO_PYTHON))
             continue
         if not isinstance(answer.get("version"), str) or not _are_texts(answer.get("backends")):
             raise AgentError(f"the agent's answer for {runtime.name} is none: {answer!r:.200}", hint="Report this.")
@@ -103,14 +113,29 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def reason_of(failure: Failure) -> str:
-    """Why something is not available, in one line: the failure, with the last thing that it printed."""
+_NO_MODULE = re.compile(r"No module named '([^']+)'")
+
+
+def reason_of(failure: Failure, runtime: Runtime) -> str:
+    """Why a runtime is not available, in one line: the failure, with the last thing that it printed.
+
+    A module that is not there is named where it is neither the runtime's own nor one that its requirements name.
+    """
     if "ModuleNotFoundError" in failure.message or failure.message.endswith("is not installed"):
-        return NOT_INSTALLED
+        found = _NO_MODULE.search(failure.message)
+        own = {_normal(name) for name in (runtime.name, *pip_names(runtime.wheels))}
+        if found is None or _normal(found[1].partition(".")[0]) in own:
+            return NOT_INSTALLED
+        return f"{NOT_INSTALLED}: there is no module {found[1]!r}"
     if "ImportError" in failure.message:
         return f"{BROKEN}: {failure.message[:300]}"
     tail = failure.log_tail.strip().splitlines()
     return failure.message + (f" ({tail[-1].strip()[:160]})" if tail else "")
+
+
+def _normal(name: str) -> str:
+    """A name that is the same of a package and of its module."""
+    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 #: Finds which operators the backends of a configuration take.
@@ -171,7 +196,7 @@ def _wishes(
         return {runtime.name: wish for runtime in runtimes}
     has = {r.name: tuple(dict.fromkeys((r.name, *probes[r.name].backends))) for r in runtimes}
     for name in wish.backends:
-        if not any(_kind(name) in backends for backends in has.values()):
+        if not any(_is_of(name, backends) for backends in has.values()):
             told = "; ".join(f"{runtime}: {', '.join(backends)}" for runtime, backends in has.items())
             lacking = ((r.name, probes[r.name].details.get("lacking", {}).get(name)) for r in runtimes)
             why = "".join(f" ({runtime}: {reason})" for runtime, reason in lacking if reason)
@@ -180,7 +205,7 @@ def _wishes(
             )
     made: dict[str, Wish] = {}
     for runtime in runtimes:
-        own = tuple(name for name in wish.backends if _kind(name) in has[runtime.name])
+        own = tuple(name for name in wish.backends if _is_of(name, has[runtime.name]))
         if own:
             made[runtime.name] = replace(wish, backends=own)
         else:
@@ -188,9 +213,9 @@ def _wishes(
     return made
 
 
-def _kind(backend: str) -> str:
-    """A backend without the device that is chosen of it: "vulkan" of "vulkan:llvmpipe"."""
-    return backend.partition(":")[0]
+def _is_of(wished: str, backends: Sequence[str]) -> bool:
+    """Whether what is wished is one of the backends, or a device that is chosen of one: "vulkan:llvmpipe"."""
+    return wished in backends or wished.partition(":")[0] in backends
 
 
 def _lost(runtime: Runtime, found: Support) -> Iterator[Missing]:
@@ -198,7 +223,7 @@ def _lost(runtime: Runtime, found: Support) -> Iterator[Missing]:
     for backend, failure in found.failures.items():
         label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
         hint = "Leave it out with --backend, or report it to its maker." if failure.kind == "crash" else ""
-        yield Missing(name=label, reason=reason_of(failure), hint=hint)
+        yield Missing(name=label, reason=reason_of(failure, runtime), hint=hint)
 
 
 def support_key(configuration: Configuration) -> str:
@@ -206,16 +231,36 @@ def support_key(configuration: Configuration) -> str:
     return f"{configuration.runtime}:{','.join(configuration.backends)}"
 
 
+def question_of(configuration: Configuration) -> dict[str, Any]:
+    """What of a configuration makes runs of another kind, as JSON values."""
+    return {
+        "name": configuration.name,
+        "options": dict(configuration.options),
+        "environment": dict(configuration.environment),
+        "adapter": adapter_version(configuration.runtime),
+    }
+
+
 def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
     """The error for a model that nothing on the device runs: every reason, and what to install."""
     reasons = "; ".join(f"{m.name}: {m.reason}" for m in missing) or "none was found"
-    install = [m.hint for m in missing if m.hint.startswith("pip ")]
-    others = [m.hint for m in missing if m.hint and m.hint not in install]
     names = ", ".join(r.name for r in runtimes)
     where = "this device" if device == "local" else f"the device {device}"
-    hint = f"Install one: {'; '.join(install)}" if install else f"Tried: {names}. Try another model or runtime."
     return RuntimeMissingError(
-        f"no runtime on {where} runs the model ({reasons})", hint=" ".join(dict.fromkeys([*others, hint]))
+        f"no runtime on {where} runs the model ({reasons})",
+        hint=hint_of(missing, f"Tried: {names}. Try another model or runtime."),
+    )
+
+
+def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
+    """What to do about all that is missing: each command that installs something on a line of its own, to be copied.
+
+    Without such a command `otherwise` ends it.
+    """
+    others = [m.hint for m in missing if m.hint and not isinstance(m, Installable)]
+    lines = [m.hint for m in missing if isinstance(m, Installable)]
+    return "\n".join(
+        [" ".join(dict.fromkeys([*others, "Install one:" if lines else otherwise])), *dict.fromkeys(lines)]
     )
 
 
@@ -322,7 +367,8 @@ def _told(missing: Missing, error: GnomonError | None) -> Missing:
     """A missing runtime with why it could not be brought."""
     if error is None:
         return missing
-    return replace(missing, reason=f"{missing.reason}, and cannot be installed: {error.message}", hint=error.hint)
+    told = f"{missing.reason}, and cannot be installed: {error.message}"
+    return Missing(name=missing.name, reason=told, hint=error.hint)
 
 
 NOTE = "energy"

@@ -32,7 +32,7 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of
 
 # ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 
@@ -59,9 +59,9 @@ class RuntimeContract:
     def probe(self, link: AgentLink, adapter: Runtime) -> Probe:
         """What the agent finds of the runtime."""
         made_by = (getattr_static(type(self), name, type(self)) for name in ("adapter", "link"))
-        asked = *made_by, adapter.name
+        asked = *made_by, driver_of(adapter)
         if asked not in _probed:
-            _probed[asked] = link.ask({"p": {"do": "probe", "runtime": adapter.name}}, timeout_s=_LIMIT_S)["p"]
+            _probed[asked] = link.ask({"p": {"do": "probe", "runtime": driver_of(adapter)}}, timeout_s=_LIMIT_S)["p"]
         answer = _probed[asked]
         if isinstance(answer, Failure):
             pytest.skip(f"{adapter.name}: {answer.message}")
@@ -94,6 +94,7 @@ class RuntimeContract:
 
     def test_it_says_what_it_is(self, adapter: Runtime, model: Model) -> None:
         assert adapter.name
+        assert ":" not in adapter.name or driver_of(adapter) == adapter.name
         assert model.graph.format in adapter.formats
 
     def test_the_clean_configuration_comes_first_and_names_are_unique(self, adapter: Runtime, probe: Probe) -> None:
@@ -193,7 +194,7 @@ class RuntimeContract:
         folder = tmp_path / "package"
         folder.mkdir()
         written = adapter.package(model, configuration, assignment, folder)
-        assert written["runtime"] == adapter.name
+        assert written["runtime"] == driver_of(adapter)
         assert not Path(written["model"]).is_absolute()
         there = {**measured, **written, "model": str(folder / written["model"])}
         opened, _ = _run(link, "package", placed, there, configuration, check=reference)

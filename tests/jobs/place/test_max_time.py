@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from gnomon.jobs.place.report import place_report
 from gnomon.measure.campaign import CampaignRunner
 from gnomon.measure.effort import Effort, JobTime
 from gnomon.report.page import Page
+from gnomon.runtimes.onnxruntime import OnnxRuntime
+from gnomon.session import targets
 from gnomon.session.request import Request
 
 pytestmark = pytest.mark.usefixtures("short_visits")
@@ -93,6 +96,28 @@ def test_profile_too(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found = api.profile(model, **how(tmp_path))
     assert [c.label for c in found.columns] == ["onnxruntime"]
     assert found.doubts[0].kind == "stopped"
+
+
+@pytest.mark.parametrize("changed", ["an option", "the adapter's package"])
+def test_runs_of_other_options_or_of_another_adapter_are_not_gone_on_with(
+    model: Path, tmp_path: Path, changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        over_from("profile, traced", patched)
+        found = api.profile(model, **how(tmp_path))
+        assert api.profile(model, **how(tmp_path)).resumed
+    if changed == "an option":
+        made = OnnxRuntime.configurations
+        monkeypatch.setattr(
+            OnnxRuntime,
+            "configurations",
+            lambda *asked: tuple(replace(c, options={**c.options, "optimise": False}) for c in made(*asked)),
+        )
+    else:
+        monkeypatch.setattr(targets, "adapter_version", lambda runtime: "2.0")
+    again = api.profile(model, **how(tmp_path))
+    assert not again.resumed
+    assert again.campaign != found.campaign
 
 
 def test_no_chains_are_priced_where_too_little_time_is_left(

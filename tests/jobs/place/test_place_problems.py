@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.bad_days.livekit import matmul_onnx
 
-from gnomon.errors import MeasurementError
+from gnomon.api import place as api
+from gnomon.errors import GnomonError, MeasurementError
 from gnomon.jobs.place.inside import InsidePlacer
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
+from gnomon.session import model_session
 from gnomon.session.request import Request
 
 
@@ -31,3 +34,22 @@ def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
     found = place(request, tmp_path / "out")
     assert found.verified.ok
     assert "left no trace" in {m.reason for m in found.missing if m.name == "onert[A=1]"}
+
+
+@pytest.mark.parametrize(
+    ("wished", "told"),
+    [
+        ({"runtimes": ["nope"]}, "unknown runtime 'nope'"),
+        ({"shapes": {"z": (1,)}}, "--shape: the model has no input 'z'"),
+        ({"inputs": {"z": Path("z.npy")}}, "--input: the model has no input 'z'"),
+        ({"runtimes": ["onnxruntime"]}, "out exists already"),
+    ],
+)
+def test_what_is_wrong_with_the_options_is_told_before_a_folder_that_is_there(
+    wished: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_session, "opened", lambda *_, **__: pytest.fail("a device is opened"))
+    (tmp_path / "m.onnx").write_bytes(matmul_onnx())
+    (tmp_path / "out").mkdir()
+    with pytest.raises(GnomonError, match=told):
+        api.place(tmp_path / "m.onnx", out=tmp_path / "out", record=tmp_path / "r.sqlite", **wished)

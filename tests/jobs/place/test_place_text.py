@@ -75,6 +75,16 @@ def test_a_package_that_failed_is_not_recommended() -> None:
     assert "Do not deploy it" in text
 
 
+@pytest.mark.parametrize(
+    ("verified", "done"),
+    [({}, "proved"), ({"ok": False, "skipped": True}, "not run"), ({"ok": False, "moved": [2]}, "not proved")],
+)
+def test_a_package_that_is_not_kept_is_told_as_it_was_done_with(verified: dict[str, Any], done: str) -> None:
+    found = document()
+    found |= {"package": None, "verified": found["verified"] | verified}
+    assert f"The package was {done}, and not kept: --no-package." in place_text(found, 80)
+
+
 def test_operators_that_moved_are_named() -> None:
     found = document()
     found["verified"]["moved"] = [2, 3]
@@ -210,6 +220,9 @@ def test_a_profile_whose_columns_tie_names_no_winner() -> None:
     assert text().startswith(
         "No certain winner of so few processes: onert:cpu takes 220 us of CPU time, onert:ruy 4.00"
     )
+    assert "4.00 unknown" in text()  # one process bounds nothing, and what takes four times as long is no tie
+    assert "Not certain: how much faster onert:cpu is than onert:ruy. -> For certainty: --processes 10" in text()
+    assert "tie" not in text()
     found["columns"].remove(slow)
     assert text().startswith("onert:cpu takes 220 us of CPU time; nothing else ran.")
 
@@ -232,6 +245,10 @@ def test_the_report_says_how_to_get_certainty_where_a_tie_is_open() -> None:
     assert "3 processes, 60 samples each." in text
     assert "is as fast as onert:cpu or faster. -> For certainty: --processes 10, or a quieter machine." in text
     assert "For certainty" not in place_text(document(), 120)
+    slow["against_best"] |= {"ratio": 2.27, "low": None, "high": None}
+    text = " ".join(place_text(found, 120).split())
+    assert "2.27 unknown" in text
+    assert "Not certain: how much faster onert:cpu is than onert:ruy" in text
 
 
 def test_a_package_for_another_device_is_to_be_copied_there() -> None:

@@ -225,7 +225,7 @@ def _runtime(
     assert missing is not None  # noqa: S101 - what does not answer is missing
     row = RuntimeRow(name=runtime.name, reason=missing.reason, hint=missing.hint)
     own = config.address.kind == LOCAL and config.python is None
-    if own or missing.reason != NOT_INSTALLED or not isinstance(fingerprint, dict):
+    if own or not missing.reason.startswith(NOT_INSTALLED) or not isinstance(fingerprint, dict):
         return row
     from gnomon.devices.packages.provide import available
 

@@ -32,7 +32,7 @@ def runtimes_document() -> dict[str, Any]:
             "install": None,
         }
         if isinstance(answer, Failure):
-            row["reason"] = reason_of(answer)
+            row["reason"] = reason_of(answer, runtime)
             row["install"] = pip_requirements_line(runtime.wheels, python or "python")
         else:
             row["version"], row["backends"] = answer["version"], list(answer["backends"])

@@ -35,7 +35,7 @@ from gnomon.report import units
 from gnomon.report.answer import plain_cell
 from gnomon.report.charts import Value, finite
 from gnomon.report.frame import tables_of
-from gnomon.report.parts import CLOCKS, bounds, failure_text, model_line
+from gnomon.report.parts import CLOCKS, bounds, failure_text, model_line, outcome
 
 Document = Mapping[str, Any]
 
@@ -130,7 +130,7 @@ def _configuration(
         *(units.time(main[key]) for key in ("p10_s", "p90_s", "p99_s")),
         units.digits(against["ratio"]) if against else "1" if row["label"] == best else "-",
         bounds(against) if against else "",
-        against["verdict"] if against else "",
+        outcome(against) if against else "",
         units.time(other["median_s"]) if other else "-",
         units.time(runs["load_s"]),
         units.time(runs["first_call_s"]),

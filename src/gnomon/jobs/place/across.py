@@ -31,7 +31,7 @@ from gnomon.measure.campaign import Candidate
 from gnomon.measure.effort import QUANTILE, Clock, Effort
 from gnomon.models.cut import Cutter, Segment
 from gnomon.models.cutters import open_cutter
-from gnomon.runtimes.base import Configuration, PlacedModel, Runtime
+from gnomon.runtimes.base import Configuration, PlacedModel, Runtime, chained_options
 from gnomon.session.contender import Anchor, Contender, Kind, Part, level, measure_beside, trace_of
 from gnomon.session.kernels import Kernel, kernels
 from gnomon.session.model_session import Lab
@@ -163,7 +163,7 @@ class SegmentFiles:
     def agent_segment(
         self, first: int, last: int, runtime: Runtime, configuration: Configuration, *, chained: bool
     ) -> dict[str, Any]:
-        """What the agent loads for a segment in a configuration; a chain's sessions share their arena."""
+        """What the agent loads for a segment in a configuration, by itself or in a chain."""
         segment, path = self.segment(first, last)
         placed = PlacedModel(
             graph=self.cutter.graph,
@@ -173,7 +173,7 @@ class SegmentFiles:
         )
         made = runtime.segment(placed, configuration, {})
         if chained:
-            made["options"] = {**made["options"], "shared_arena": True}
+            made["options"] = {**made["options"], **chained_options(runtime)}
         return made
 
     def boundary(self, chain: Sequence[tuple[int, int]], whole: PlacedModel) -> dict[str, dict[str, Any]]:

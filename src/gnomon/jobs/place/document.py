@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core import codec
 from gnomon.core.sample import Failure
-from gnomon.core.stats import median, quantile
+from gnomon.core.stats import may_be_as_fast, median, quantile
 from gnomon.jobs.place.common_plan import Share
 from gnomon.jobs.place.sustained import Change, Cooling, Level, Row, Sustained, frequency_khz
 from gnomon.measure.environment import Doubt
@@ -506,7 +506,11 @@ def profile_document(found: Profile) -> dict[str, Any]:
             threads=found.threads,
             clock=found.clock,
             fastest=found.fastest.label,
-            tied=tuple(c.label for c in columns if c.against_fastest and c.against_fastest.verdict == "tie"),
+            tied=tuple(
+                c.label
+                for c in columns
+                if c.against_fastest and may_be_as_fast(c.against_fastest.verdict, c.against_fastest.ratio)
+            ),
             columns=tuple(_column(column) for column in columns),
             operators=tuple(
                 ProfiledOperator(

@@ -518,8 +518,6 @@ def place(
     GnomonError; what was measured until then is in the record, and the next call with the same request goes on from
     there.
     """
-    check_destination(out, overwrite=overwrite)
-
     began_without = not out.exists()
 
     request = timed(request)
@@ -535,7 +533,16 @@ def _place(
     request: Request, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
 ) -> Placement:
     with ExitStack() as stack:
-        lab = stack.enter_context(open_lab(request, kind="place", question={}, watch=watch, tell=tell))
+        lab = stack.enter_context(
+            open_lab(
+                request,
+                kind="place",
+                question={},
+                watch=watch,
+                tell=tell,
+                check=lambda: check_destination(out, overwrite=overwrite),
+            )
+        )
         folder = stack.enter_context(guarded_folder("gnomon-segments-"))
         sensitivity = reference(lab)
         inside, across = _price(lab, folder)

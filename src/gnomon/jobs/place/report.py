@@ -19,10 +19,12 @@ from gnomon.report.parts import (
     bounds,
     certainty,
     closing,
+    compared,
     counted,
     doubts,
     failure_text,
     first_warnings,
+    is_open,
     missing,
     model_line,
     numbers,
@@ -117,18 +119,12 @@ def _row(contender: dict[str, Any], document: dict[str, Any]) -> list[str]:
         units.time(found["median_s"]),
         units.interval(found["low_s"], found["high_s"], found["median_s"]),
         "1" if best else units.digits(ratio["ratio"]) if ratio else "-",
-        "(best backend)" if best else _verdict(ratio),
+        "(best backend)" if best else compared(ratio) if ratio else "",
         units.time(contender["predicted_s"]),
         units.time(contender[other]["median_s"]) if contender[other] else "-",
         units.mebibytes(contender["peak_rss_bytes"]),
         units.small((contender["difference"] or {}).get("absolute")),
     ]
-
-
-def _verdict(ratio: dict[str, Any] | None) -> str:
-    if ratio is None:
-        return ""
-    return f"{bounds(ratio)} {ratio['verdict']}"
 
 
 def _why_not_mixed(document: dict[str, Any], page: Page) -> None:
@@ -279,7 +275,9 @@ def _files(document: dict[str, Any], page: Page) -> None:
     page.heading("Written")
     package, device = document["package"], document["device"]
     if package is None:
-        page.line("The package was proved, and not kept: --no-package.", indent=2)
+        found = document["verified"]
+        done = "not run" if found["skipped"] else "proved" if found["ok"] else "not proved"
+        page.line(f"The package was {done}, and not kept: --no-package.", indent=2)
         return
     if device != "local":
         page.line(
@@ -351,7 +349,7 @@ def profile_headline(columns: list[dict[str, Any]], clock: str) -> str:
     others = [c for c in others if not _on_software(c)]
     if not others:
         return f"{fastest['label']} takes {took}{'' if columns[1:] else '; nothing else ran'}."
-    ties = [c for c in others if _is_near(c["against_fastest"])]
+    ties = [c for c in others if is_open(c["against_fastest"])]
     if ties:
         names = " and ".join(f"{c['label']} ({units.time(c['level_s'])})" for c in [fastest, *ties])
         only = f", ratio {_ratio(ties[0]['against_fastest'])}" if len(ties) == 1 else ""
@@ -371,11 +369,6 @@ def _on_software(column: dict[str, Any]) -> bool:
     return any(device["software"] for device in column["accelerators"])
 
 
-def _is_near(found: dict[str, Any]) -> bool:
-    """Whether it may be as fast: where nothing bounds the ratio, what is far slower is not a tie for that."""
-    return bool(found["verdict"] == "tie" and found["ratio"] < 1.5)
-
-
 def _ratio(found: dict[str, Any]) -> str:
     return f"{units.digits(found['ratio'])} {bounds(found)}"
 
@@ -390,10 +383,10 @@ def _compared(columns: list[dict[str, Any]], clock: str, page: Page) -> None:
             Column(title="[95 % interval]", number=False, least=21),
         ]
         rows = [(c["label"], c["against_fastest"]) for c in others]
-        page.table(heads, [[label, units.digits(f["ratio"]), f"{bounds(f)} {f['verdict']}"] for label, f in rows])
+        page.table(heads, [[label, units.digits(f["ratio"]), compared(f)] for label, f in rows])
     page.line(f"{counted([c['wall'] for c in columns])}.", indent=1, style="dim")
-    compared = [(c["label"], c["against_fastest"]) for c in others]
-    certainty(compared, fastest["label"], max(c["wall"]["processes"] for c in columns), page)
+    found = [(c["label"], c["against_fastest"]) for c in others]
+    certainty(found, fastest["label"], max(c["wall"]["processes"] for c in columns), page)
 
 
 def _profile_text_row(column: dict[str, Any]) -> list[str]:

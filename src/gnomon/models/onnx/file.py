@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gnomon.core.graph import Tensor
 from gnomon.core.installing import needed
 from gnomon.errors import ModelError
-from gnomon.models.model import Limits, add_to_digest, inside, open_regular, read_regular, refuse_pointer
+from gnomon.models.model import FORMATS, Limits, add_to_digest, inside, open_regular, read_regular, refuse_pointer
 
 if TYPE_CHECKING:
     import onnx
@@ -378,5 +378,5 @@ def _refuse_known(path: Path, head: bytes) -> None:
 def _unknown(path: Path, why: str) -> NoReturn:
     raise ModelError(
         f"{path} is not a model that gnomon reads: {why}",
-        hint="give a file of ONNX, TFLite, Circle, OpenVINO (.xml), ncnn (.param) or PyTorch (.pt2), or an nnpackage",
+        hint=f"give a file of {', '.join(FORMATS.values())}, or an nnpackage",
     )

@@ -33,7 +33,7 @@ from gnomon.session.bench.tool import ToolLink, ToolRuntime
 from gnomon.session.kernels import Sources
 from gnomon.session.model import place_model
 from gnomon.session.request import Request, device_met, link_to, machine_of
-from gnomon.session.targets import Missing, equip
+from gnomon.session.targets import Missing, equip, hint_of, question_of
 from gnomon.spaces.unit import Net
 from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
@@ -177,8 +177,7 @@ def open_bench(
                     context=_context(request, subject, link, measures.name, probe),
                     details={
                         **question,
-                        "configurations": [configuration.name],
-                        "options": dict(configuration.options),
+                        "configurations": [question_of(configuration)],
                         "settings": recall.settings_of(request.device),
                     },
                     goes_on=goes_on,
@@ -221,8 +220,9 @@ def _only(
     present = [r for r in runtimes if r.name in probes and r.formats & reachable(loads)]
     if not present:
         told = "; ".join(f"{m.name}: {m.reason}" for m in missing) or f"none takes models of the format {loads}"
-        hints = " ".join(dict.fromkeys(m.hint for m in missing if m.hint))
-        raise RuntimeMissingError(f"no runtime is there to measure with ({told})", hint=hints or "Install one.")
+        raise RuntimeMissingError(
+            f"no runtime is there to measure with ({told})", hint=hint_of(missing, "Install one.")
+        )
     if len(present) > 1:
         raise UsageError(
             f"{', '.join(r.name for r in present)} are there, and a table is of one runtime",
