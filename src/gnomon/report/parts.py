@@ -124,13 +124,11 @@ def certainty(each: list[tuple[str, dict[str, Any] | None]], best: str, processe
         if found and found["verdict"] == "tie" and not _is_narrow(found)
     ]
     near, far = ([label for label, close in ties if close is wanted] for wanted in (True, False))
-    unsure = [f"whether {' or '.join(near)} is as fast as {best} or faster"] if near else []
-    unsure += [f"how much faster {best} is than {' and '.join(far)}"] if far else []
-    if unsure:
-        page.item(
-            f"Not certain: {', and '.join(unsure)}.",
-            f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine.",
-        )
+    advice = f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine."
+    if near:
+        page.item(f"Not certain: whether {' or '.join(near)} is as fast as {best} or faster.", advice)
+    if far:
+        page.item(f"Not certain: how much faster {best} is than {' and '.join(far)}.", advice)
 
 
 def _is_narrow(found: dict[str, Any]) -> bool:
