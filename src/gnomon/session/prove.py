@@ -274,8 +274,8 @@ def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved, for_what: Se
     alone = best.contender.label
     if chosen.contender.on_software or best.contender.on_software:
         how = "Mix: " if chosen is not best else "Use "
-        return f"{how}{chosen.contender.label}; no ratio is reported, because an accelerator here is a program on the "
-        "processor."
+        why = "because an accelerator here is a program on the processor"
+        return f"{how}{chosen.contender.label}; no ratio is reported, {why}."
     if chosen is not best and chosen.against_best is not None:
         gain = 1 / chosen.against_best.ratio
         return f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone."
