@@ -140,7 +140,8 @@ def right(logs: Logs, code: int, document: Mapping[str, Any]) -> bool:
 def alike(logs: Logs) -> Logs:
     """The same files as collected ones, where nothing can tell: an own log x_y that is a part of y's own.
 
-    If x is a device too, only where y_x is among the files, as of any two devices, and times of day say nothing.
+    If x is a device too, only where y_x is among the files, as of any two devices, and times of day say nothing. What
+    was found on a device whose own log is read so is read as found by one of those that are left.
     """
     own = {log.device: log for log in logs.logs if log.device == log.host}
     fronts = {log.front for log in logs.logs}
@@ -156,6 +157,13 @@ def alike(logs: Logs) -> Logs:
             if log.device == log.host and x and y in own and set(log.trials) <= set(own[y].trials) and silent:
                 log = Log(device=x, host=y, trials=log.trials, other=log.device)
         made.append(log)
+    left = {log.device for log in made if log.device == log.host}
+    for place, log in enumerate(made):
+        if log.device != log.host and log.host not in left:
+            cuts = [cut for cut, letter in enumerate(log.front) if letter == "_" and log.front[cut + 1 :] in left]
+            if cuts:
+                x, y = log.front[: cuts[-1]], log.front[cuts[-1] + 1 :]
+                made[place] = Log(device=x, host=y, trials=log.trials, other=log.other or log.device)
     return Logs(logs=tuple(made), tuner=logs.tuner, seed=logs.seed)
 
 
@@ -273,6 +281,14 @@ def test_what_ferule_writes_is_read_without_a_question(
     search: Any, keys: list[str], tuned: list[str], pairs: list[tuple[str, str]]
 ) -> None:
     assert check(as_set(search(*keys), tuned, pairs)) == "right"
+
+
+def test_two_files_of_one_name_may_both_be_what_one_device_found() -> None:
+    """Three searches of one grid without times of day: all but "a" are read as found by "a"."""
+    tried = dict.fromkeys(range(COUNT), 0.0)
+    logs = [Log(device=key, host=key, trials=tried) for key in ("a", "__a", "a___a")]
+    logs.append(Log(device="a", host="__a", trials={number: 1.7e9 + number for number in range(COUNT)}))
+    assert check(Logs(logs=tuple(logs), tuner="atvm", seed=0)) == "right"
 
 
 def test_three_devices_are_told_apart_by_what_is_in_their_logs() -> None:
