@@ -37,13 +37,17 @@ LAYERS = 2
 class Log:
     """A file: which device was measured, who found what, and the numbers of the configurations with times of day.
 
-    `other` is what else the device could be called.
+    `other` is what else the device could be called: then it is read as a collected one.
     """
 
     device: str
     host: str
     trials: Mapping[int, float]
     other: str = ""
+
+    @property
+    def own(self) -> bool:
+        return self.device == self.host and not self.other
 
     @property
     def front(self) -> str:
@@ -65,7 +69,7 @@ class Logs:
         """Own logs in one folder, collected ones in another, as Ferule has them: two may have one name."""
         paths = {}
         for log in self.logs:
-            place = folder / ("configs" if log.device == log.host else "common")
+            place = folder / ("configs" if log.own else "common")
             place.mkdir(exist_ok=True)
             path = place / f"{log.front}.mobilenet_v1.float32.{self.tuner}.json"
             lines = [
@@ -92,11 +96,9 @@ class Logs:
         devices = {log.device for log in self.logs}
         samples: dict[tuple[int, str], list[float]] = {}
         hosts: dict[int, set[str]] = {}
-        for log in sorted(
-            self.logs, key=lambda log: log.device == log.host
-        ):  # what was collected comes first, and counts
+        for log in sorted(self.logs, key=lambda log: log.own):  # what was collected comes first, and counts
             for number in log.trials:
-                if log.device != log.host or (number, log.device) not in samples:
+                if not log.own or (number, log.device) not in samples:
                     time_s = self.time_s(log.other or log.device, layer, number)
                     samples.setdefault((number, log.device), []).append(time_s)
                 hosts.setdefault(number, set()).add(log.host)
@@ -143,23 +145,23 @@ def alike(logs: Logs) -> Logs:
     If x is a device too, only where y_x is among the files, as of any two devices, and times of day say nothing. What
     was found on a device whose own log is read so is read as found by one of those that are left.
     """
-    own = {log.device: log for log in logs.logs if log.device == log.host}
+    own = {log.device: log for log in logs.logs if log.own}
     fronts = {log.front for log in logs.logs}
     dates = [at_s for log in own.values() for at_s in log.trials.items()]
     dated = len(set(dates)) == len(dates) and any(
-        log.trials.items() <= own[log.host].trials.items() for log in logs.logs if log.device != log.host
+        log.trials.items() <= own[log.host].trials.items() for log in logs.logs if not log.own
     )
     made = []
     for log in logs.logs:
         for cut in (place for place, letter in enumerate(log.front) if letter == "_"):
             x, y = log.front[:cut], log.front[cut + 1 :]
             silent = f"{y}_{x}" in fronts and not dated if x in own else True
-            if log.device == log.host and x and y in own and set(log.trials) <= set(own[y].trials) and silent:
+            if log.own and x and y in own and set(log.trials) <= set(own[y].trials) and silent:
                 log = Log(device=x, host=y, trials=log.trials, other=log.device)
         made.append(log)
-    left = {log.device for log in made if log.device == log.host}
+    left = {log.device for log in made if log.own}
     for place, log in enumerate(made):
-        if log.device != log.host and log.host not in left:
+        if not log.own and log.host not in left:
             cuts = [cut for cut, letter in enumerate(log.front) if letter == "_" and log.front[cut + 1 :] in left]
             if cuts:
                 x, y = log.front[: cuts[-1]], log.front[cuts[-1] + 1 :]
@@ -288,6 +290,13 @@ def test_two_files_of_one_name_may_both_be_what_one_device_found() -> None:
     tried = dict.fromkeys(range(COUNT), 0.0)
     logs = [Log(device=key, host=key, trials=tried) for key in ("a", "__a", "a___a")]
     logs.append(Log(device="a", host="__a", trials={number: 1.7e9 + number for number in range(COUNT)}))
+    assert check(Logs(logs=tuple(logs), tuner="atvm", seed=0)) == "right"
+
+
+def test_a_log_may_be_what_a_device_found_measured_there_once_more() -> None:
+    """ "b_b" of the same grid as "b", without times of day."""
+    tried = dict.fromkeys(range(COUNT), 0.0)
+    logs = [Log(device=key, host=key, trials=tried) for key in ("b", "b_b")]
     assert check(Logs(logs=tuple(logs), tuner="atvm", seed=0)) == "right"
 
 
