@@ -169,7 +169,7 @@ def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         ({"strategy": "luck"}, "no search strategy 'luck'"),
         ({"workload": "AAAA"}, "cannot be read by this TVM"),
-        ({"target": {"kind": "llvm", "mcpu": "no-such"}}, "none that LLVM knows"),
+        ({"target": {"kind": "llvm", "mcpu": "no-such"}}, "not one that LLVM knows"),
     ]
     for changed, why in changes:
         said = kit.door.ask("search", {"do": "search", "layer": layer.layer, "strategy": "random", **good, **changed})

@@ -116,12 +116,13 @@ def latest(
     """The campaign of a kind to decide again from: of this model on this device, set as it is now, with these options.
 
     It has measured as many of the wished runtimes as any, and is the newest of those; one that was finished comes
-    before any that was interrupted, which may hold next to nothing. Of what was measured fewer backends and precisions
-    may be chosen, but not more. MeasurementError where the record holds none.
+    before any that was interrupted, which may hold next to nothing, and one without any of these runtimes last. Of what
+    was measured fewer backends and precisions may be chosen, but not more. MeasurementError where the record holds
+    none.
     """
     others: set[str] = set()
+    found: list[tuple[tuple[bool, bool, int], Campaign, Mapping[str, Any]]] = []
     for finished in (True, False):
-        found: list[tuple[int, Campaign, Mapping[str, Any]]] = []
         for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest, finished=finished)):
             notes = list(store.query(EventQuery(campaign=campaign.id, name=NOTE)))
             if not notes:
@@ -131,15 +132,13 @@ def latest(
             other = _other(request, data)
             if not other and not _answers(campaign.context.options, options):
                 other = f"{data['device']} with other options"
-            if not other and not has:
-                other = f"{data['device']} by {' and '.join(sorted(data['probes'])) or 'no runtime'}"
             if other:
                 others.add(other)
             else:
-                found.append((has, campaign, data))
-        if found:
-            _, campaign, data = max(found, key=lambda one: one[0])
-            return _recalled(campaign, data)
+                found.append(((has > 0, finished, has), campaign, data))
+    if found:
+        _, campaign, data = max(found, key=lambda one: one[0])
+        return _recalled(campaign, data)
     told = f"; it was measured on {', '.join(sorted(others))}" if others else ""
     raise MeasurementError(
         f"the results database holds no measurement of this model on {request.device.name} with these options{told}",
