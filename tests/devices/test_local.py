@@ -246,8 +246,7 @@ def test_when_gnomon_dies_so_does_what_it_runs(number: signal.Signals) -> None:
 
 def test_a_killed_guard_does_not_stop_the_work() -> None:
     with LocalDevice() as device:
-        guard = device._guard
-        assert guard is not None
+        guard, _ = device._open()
         guard._process.kill()
         guard._process.wait()
         assert device.run(["true"], env={}, timeout_s=60).ok

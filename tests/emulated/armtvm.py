@@ -81,16 +81,14 @@ def arm_server(arm: Emulated, tracker: Tracker, *, key: str, threads: int) -> It
         "TVM_NUM_THREADS": str(threads),
     }
     with log.open("wb") as written:
-        process = subprocess.Popen(
+        process = guard.start(
             [str(arm.python), "-m", "tvm.exec.rpc_server", *listen, "--tracker", tracker.address, "--key", key],
             stdin=subprocess.DEVNULL,
-            stdout=written,
+            stdout=written.fileno(),
             stderr=written,
             env=environment,
             cwd=folder,
-            start_new_session=True,
         )
-    guard.add(process.pid)
     try:
         yield ArmServer(key=key, address=_listed(tracker, key, process, log), group=process.pid, log=log)
     finally:

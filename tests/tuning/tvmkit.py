@@ -127,13 +127,13 @@ class Tracked:
         first = 20_000 + 500 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 20)
         log = self.folder / f"{module}-{time.monotonic_ns()}.log"
         with log.open("wb") as file:
-            process = subprocess.Popen(
+            process = self._guard.start(
                 [
                     *(sys.executable, "-P", "-m", f"tvm.exec.{module}", "--host", LOOPBACK),
                     *("--port", str(first), "--port-end", str(first + 500), *words),
                 ],
                 stdin=subprocess.DEVNULL,
-                stdout=file,
+                stdout=file.fileno(),
                 stderr=file,
                 env={
                     **os.environ,
@@ -143,9 +143,7 @@ class Tracked:
                     **more,
                 },
                 cwd=self.folder,
-                start_new_session=True,
             )
-        self._guard.add(process.pid)
         self._processes[process.pid] = process
         until_s = time.monotonic() + _START_S
         while (found := _BOUND.search(log.read_bytes())) is None:

@@ -54,15 +54,8 @@ def _accept(listener: socket.socket, command: list[str], clients: list[subproces
             guard.drop(client.pid)
             clients.remove(client)
         with connection, contextlib.suppress(OSError):
-            client = subprocess.Popen(
-                command,
-                stdin=connection.fileno(),
-                stdout=connection.fileno(),
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            guard.add(client.pid)
-            clients.append(client)
+            stream = connection.fileno()
+            clients.append(guard.start(command, stdin=stream, stdout=stream, stderr=subprocess.DEVNULL))
 
 
 def _end(client: subprocess.Popen[bytes], guard: Guard) -> None:

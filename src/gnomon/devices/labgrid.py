@@ -34,7 +34,7 @@ from gnomon.devices.lease import Waiting, lease, lease_folder, lease_holder
 from gnomon.devices.opening import OnWait, ssh_device
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.system.children import CHILDREN
-from gnomon.system.process import Conversation
+from gnomon.system.process import Conversation, own_guard
 from gnomon.system.stopping import pause
 
 BOOT_S = 120.0
@@ -104,7 +104,7 @@ class _Visit:
 
     def __enter__(self) -> _Visit:
         argv = [sys.executable, *self._argv(give_back=False)]
-        self._program = Conversation(argv, env=self._env, cwd=Path("/"), guard=None)
+        self._program = Conversation(argv, env=self._env, cwd=Path("/"), guard=own_guard())
         try:
             said = self._said(b"")
             if said.get("state") == "missing":

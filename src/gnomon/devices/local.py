@@ -36,27 +36,28 @@ class LocalDevice:
         self._name = name
         self._python = python
         self._environment = dict(environment or {})
-        self._folder: Path | None = None
-        self._guard: Guard | None = None
+        self._opened: tuple[Guard, Path] | None = None
 
     @property
     def folder(self) -> Path:
         """The private folder. DeviceError outside of the `with` block."""
-        if self._folder is None:
+        return self._open()[1]
+
+    def _open(self) -> tuple[Guard, Path]:
+        if self._opened is None:
             raise DeviceError(
                 "the device is not open", hint="Use it in a with statement: with LocalDevice() as device:"
             )
-        return self._folder
+        return self._opened
 
     def __enter__(self) -> Self:
-        self._guard, self._folder = guarded("gnomon-")
+        self._opened = guarded("gnomon-")
         return self
 
     def __exit__(self, *exception: object) -> None:
-        guard = self._guard
-        self._folder = self._guard = None
-        if guard is not None:
-            guard.close()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened[0].close()
 
     def run(
         self,
@@ -68,21 +69,21 @@ class LocalDevice:
         on_line: Callable[[str], None] | None = None,
     ) -> Completed:
         """Run a command in the private folder; see `Device.run`."""
+        guard, folder = self._open()
         return run_process(
             argv,
             env={**inherited(os.environ), **self._environment, **env},
             stdin=stdin,
             timeout_s=timeout_s,
             on_line=on_line,
-            cwd=self.folder,
-            guard=self._guard,
+            cwd=folder,
+            guard=guard,
         )
 
     def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
         """Start a command that is told a line at a time; see `Conversing.converse`."""
-        return Conversation(
-            argv, env={**inherited(os.environ), **self._environment, **env}, cwd=self.folder, guard=self._guard
-        )
+        guard, folder = self._open()
+        return Conversation(argv, env={**inherited(os.environ), **self._environment, **env}, cwd=folder, guard=guard)
 
     def push(self, local: Path, name: str) -> str:
         """The path where the file already is, or a link of the wanted name to it: nothing is copied."""

@@ -36,6 +36,8 @@ class Program:
     def __init__(self, *, folder: Path, guard: Guard, tell: Callable[[str], None]) -> None:
         self._folder, self._guard, self._tell = folder, guard, tell
         self._process: asyncio.subprocess.Process | None = None
+        self._answers: asyncio.StreamReader | None = None
+        self._pipe: asyncio.ReadTransport | None = None
         self._listener: asyncio.Task[None] | None = None
         self._said = Tail(_CHUNK_BYTES)
         self._sound = False
@@ -84,27 +86,35 @@ class Program:
 
     async def _start(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
-        self._process = await asyncio.create_subprocess_exec(
-            *_COMMAND,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            cwd=self._folder,
-            env=environment,
-            limit=_MOST_BYTES,
-        )
-        self._guard.add(self._process.pid)
+        self._answers = answers = asyncio.StreamReader(limit=_MOST_BYTES)
+        reads, stdout = os.pipe()
+        try:
+            self._pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(answers), os.fdopen(reads, "rb", buffering=0)
+            )
+            with self._guard.starting(stdout) as begun:
+                self._process = await asyncio.create_subprocess_exec(
+                    *_COMMAND,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=stdout,
+                    stderr=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                    cwd=self._folder,
+                    env=environment,
+                )
+                begun(self._process.pid)
+        finally:
+            os.close(stdout)
         assert self._process.stderr  # noqa: S101
         self._listener = asyncio.create_task(self._listen(self._process.stderr))
 
     async def _asked(self, line: bytes) -> bytes:
         """The line that it answers; less where it ends before, or says more than an answer may have."""
-        assert self._process and self._process.stdin and self._process.stdout  # noqa: S101
+        assert self._process and self._process.stdin and self._answers  # noqa: S101
         try:
             self._process.stdin.write(line)
             await self._process.stdin.drain()
-            return await self._process.stdout.readline()
+            return await self._answers.readline()
         except (ConnectionError, ValueError):
             return b""
 
@@ -138,6 +148,9 @@ class Program:
             _signal(process, signal.SIGKILL)
             await process.wait()
         self._guard.drop(process.pid)
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
         if self._listener is not None:
             await asyncio.wait({self._listener}, timeout=1.0)  # whoever left the group may still hold the pipe
             self._listener.cancel()

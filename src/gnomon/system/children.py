@@ -85,8 +85,7 @@ class ChildProcess:
         self._line_bytes = program.line_bytes
         self._log = home / f"child-{threading.get_ident()}-{time.monotonic_ns()}.log"
         self._buffer = bytearray()
-        self._process = _start(program, home, self._log)
-        guard.add(self._process.pid)
+        self._process = _started(program, home, self._log, guard)
         assert self._process.stdin and self._process.stdout  # noqa: S101
         self._pipe = self._process.stdout.fileno()
         os.set_blocking(self._pipe, False)
@@ -222,19 +221,10 @@ class ChildProcess:
         return Failure(stage=stage, kind=kind, transient=False, message=why, log_tail=tail(log))
 
 
-def _start(program: Program, home: Path, log: Path) -> subprocess.Popen[bytes]:
+def _started(program: Program, home: Path, log: Path, guard: Guard) -> subprocess.Popen[bytes]:
     with log.open("wb") as stderr:
         try:
-            return subprocess.Popen(
-                program.argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env=child_environment(program, home),
-                cwd=home,
-                start_new_session=True,
-                bufsize=0,
-            )
+            return guard.start(program.argv, stderr=stderr, env=child_environment(program, home), cwd=home)
         except OSError as error:
             raise RuntimeMissingError(
                 f"{program.python} cannot be started: {error.strerror or error}", hint="Name a Python that is there."

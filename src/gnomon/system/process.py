@@ -58,20 +58,33 @@ class Completed:
 
 _SCRIPT = r"""
 import os, shutil, signal, sys, time
-groups, folders, clean = set(), set(), False
+own = int(sys.argv[1])
+groups, outputs, folders, clean = set(), set(), set(), False
+
+def begun():
+    # The groups of what has one of the outputs: it began, and nobody could tell its number.
+    for process in filter(str.isdecimal, os.listdir("/proc") if outputs and os.path.isdir("/proc") else ()):
+        try:
+            output = os.stat(f"/proc/{process}/fd/1")
+            group = os.getpgid(int(process))
+        except OSError: continue
+        if f"{output.st_dev}:{output.st_ino}" in outputs and group not in (own, os.getpgrp()): yield group
+
 for line in sys.stdin:
     word, _, what = line.strip().partition(" ")
     if word == "add": groups.add(int(what))
     elif word == "drop": groups.discard(int(what))
+    elif word == "begin": outputs.add(what)
+    elif word == "begun": outputs.discard(what)
     elif word == "hold": folders.add(bytes.fromhex(what))
     elif word == "release": folders.discard(bytes.fromhex(what))
     elif word == "done":
         clean = True
         break
+for group in {*begun(), *(() if clean else groups)}:
+    try: os.killpg(group, signal.SIGKILL)
+    except OSError: pass
 if not clean:
-    for group in groups:
-        try: os.killpg(group, signal.SIGKILL)
-        except OSError: pass
     # What is being killed, or was never in a group, may write a last file while its folder is removed.
     for attempt in range(8):
         for folder in folders: shutil.rmtree(folder, ignore_errors=True)
@@ -88,7 +101,7 @@ class Guard:
         self._folders: set[Path] = set()
         # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _SCRIPT],
+            [sys.executable, "-I", "-S", "-c", _SCRIPT, str(os.getpgrp())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -132,8 +145,65 @@ class Guard:
         self._folders.discard(folder)
         self._release(folder)
 
-    def add(self, group: int) -> None:
-        """Kill this process group if gnomon dies."""
+    def start(
+        self,
+        argv: Sequence[str | bytes],
+        *,
+        stdin: int = subprocess.PIPE,
+        stdout: int = subprocess.PIPE,
+        stderr: int | IO[bytes] = subprocess.PIPE,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a program in a session of its own, which dies with gnomon; `drop` its number once it has ended.
+
+        All is as for `subprocess.Popen`, whose errors go to the caller, and without buffers. `stdout` is PIPE, or the
+        descriptor of what no other program has: a pipe, a socket, a temporary file.
+        """
+        reads, writes = os.pipe() if stdout == subprocess.PIPE else (None, stdout)
+        try:
+            with self.starting(writes) as begun:
+                # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
+                process = subprocess.Popen(
+                    list(argv),
+                    stdin=stdin,
+                    stdout=writes,
+                    stderr=stderr,
+                    env=None if env is None else dict(env),
+                    cwd=cwd,
+                    start_new_session=True,
+                    bufsize=0,
+                )
+                begun(process.pid)
+        except BaseException:
+            if reads is not None:
+                os.close(reads)
+            raise
+        finally:
+            if reads is not None:
+                os.close(writes)
+        if reads is not None:
+            process.stdout = os.fdopen(reads, "rb", buffering=0)
+        return process
+
+    @contextlib.contextmanager
+    def starting(self, stdout: int) -> Iterator[Callable[[int], None]]:
+        """The block starts one program in a session of its own, and tells its number, to be dropped at its end.
+
+        The program's standard output is this descriptor, of what no other program has: by that the guard finds it
+        where gnomon is killed after the program began and before its number is told.
+        """
+        output = os.fstat(stdout)
+        mark = f"{output.st_dev}:{output.st_ino}"
+        self._say(f"begin {mark}")
+        try:
+            yield self._add
+        except Exception:
+            self._say(f"begun {mark}")
+            raise
+        self._say(f"begun {mark}")
+
+    def _add(self, group: int) -> None:
         self._say(f"add {group}")
 
     def drop(self, group: int) -> None:
@@ -275,20 +345,17 @@ def run_process(
     timeout_s: float,
     on_line: Callable[[str], None] | None,
     cwd: Path,
-    guard: Guard | None,
+    guard: Guard,
 ) -> Completed:
     """Run a command on this machine with exactly that environment; otherwise as `Device.run` says."""
-    process = _start(argv, env, cwd)
-    if guard is not None:
-        guard.add(process.pid)
+    process = _started(argv, env, cwd, guard)
     run = _Running(process, stdin, on_line)
     try:
         return run.to_end(timeout_s)
     finally:
         # Here also after an exception out of on_line, and after Ctrl-C.
         run.kill()
-        if guard is not None:
-            guard.drop(process.pid)
+        guard.drop(process.pid)
 
 
 class Conversation:
@@ -297,11 +364,9 @@ class Conversation:
     Started with exactly that environment. It dies with its guard's gnomon. Belongs to one thread.
     """
 
-    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, guard: Guard | None) -> None:
-        self._process = _start(argv, env, cwd)
+    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, guard: Guard) -> None:
+        self._process = _started(argv, env, cwd, guard)
         self._guard = guard
-        if guard is not None:
-            guard.add(self._process.pid)
         self._running = _Running(self._process, b"", self._hear, attended=True)
         self._on_line: Callable[[str], bool] | None = None
         self._over = self._closed = False
@@ -334,26 +399,16 @@ class Conversation:
         if not self._closed:
             self._closed = True
             self._running.kill()
-            if self._guard is not None:
-                self._guard.drop(self._process.pid)
+            self._guard.drop(self._process.pid)
 
     def _hear(self, line: str) -> None:
         if self._on_line is not None and not self._over:
             self._over = self._on_line(line)
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.Popen[bytes]:
+def _started(argv: Sequence[str], env: Mapping[str, str], cwd: Path, guard: Guard) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
-            list(argv),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(env),
-            cwd=cwd,
-            start_new_session=True,
-            bufsize=0,
-        )
+        return guard.start(argv, env=env, cwd=cwd)
     except (OSError, ValueError, IndexError) as error:
         program = argv[0] if argv else ""
         raise DeviceError(

@@ -27,6 +27,7 @@ from gnomon.devices.packages.files import Unusable, read_metadata
 from gnomon.devices.packages.provide import available, provide
 from gnomon.devices.packages.target import Target, target_of
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.system.process import own_guard
 
 HERE = fingerprint()
 ARM: Mapping[str, Any] = {"machine": "aarch64", "python": "3.11.4", "libc": "glibc 2.31", "kernel": "5.10"}
@@ -352,6 +353,7 @@ def test_pip_is_asked_for_the_device_and_its_failures_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = tmp_path / "python"
+    own_guard()  # its Python is the real one
     monkeypatch.setattr(sys, "executable", str(fake))
 
     def says(text: str) -> RuntimeMissingError:

@@ -25,7 +25,7 @@ from packaging.utils import canonicalize_name
 from gnomon.devices.packages.files import Candidate, Unusable, find_installed, find_wheel
 from gnomon.devices.packages.target import Target, target_of
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
-from gnomon.system.process import run_process
+from gnomon.system.process import own_guard, run_process
 
 _TIMEOUT_S = 1800.0
 _UNREACHABLE = ("Retrying (", "Could not fetch URL", "Connection", "Network is unreachable", "HTTP error", "ProxyError")
@@ -54,7 +54,7 @@ def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell
             timeout_s=_TIMEOUT_S,
             on_line=on_line,
             cwd=folder,
-            guard=None,
+            guard=own_guard(),
         )
         if not done.ok:
             raise _failed(requirements, target, "\n".join([*printed, done.stderr]), timed_out=done.timed_out)

@@ -44,7 +44,7 @@ from gnomon.devices.shell.link import LONG_S, SHORT_S, Marked, Running, ShellCal
 from gnomon.devices.shell.scripts import marked, marks, quoted
 from gnomon.errors import DeviceError
 from gnomon.system.files import file_digest
-from gnomon.system.process import guarded
+from gnomon.system.process import Guard, guarded, own_guard
 from gnomon.system.stopping import look_up
 
 _NOISE_BYTES = 1 << 16
@@ -104,19 +104,14 @@ class BridgeSettings:
         return f"{self.bridge.name} devices"
 
 
-def begin(settings: BridgeSettings, words: Sequence[str | bytes], *, stdout: int) -> subprocess.Popen[bytes]:
+def begin(
+    settings: BridgeSettings, words: Sequence[str | bytes], guard: Guard, *, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
     """Start the program with these words, both outputs to `stdout`; DeviceError if it is not there."""
     program = settings.program or settings.bridge.name
+    argv = [program, *settings.server, *words]
     try:
-        # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
-        return subprocess.Popen(
-            [program, *settings.server, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=subprocess.STDOUT if stdout == subprocess.PIPE else stdout,
-            start_new_session=True,
-            bufsize=0,
-        )
+        return guard.start(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT)
     except OSError as error:
         raise DeviceError(
             f"the program {program!r} cannot be started: {error.strerror}", hint=settings.bridge.install
@@ -130,7 +125,8 @@ def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s
     """
     name = settings.bridge.name
     with tempfile.TemporaryFile() as out:
-        process = begin(settings, words, stdout=out.fileno())
+        guard = own_guard()
+        process = begin(settings, words, guard, stdout=out.fileno())
         try:
             process.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -141,6 +137,7 @@ def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s
             ) from None
         finally:
             end(process)
+            guard.drop(process.pid)
         out.seek(0)
         return out.read(_NOISE_BYTES).decode(errors="replace").replace("\r\n", "\n")
 
@@ -256,8 +253,7 @@ class Call:
     def __init__(self, link: BridgeLink, command: str, *listeners: tuple[str, Take]) -> None:
         self._link = link
         words = [*link.selected, "shell", command.encode("utf-8", "surrogateescape")]
-        self._process = begin(link.settings, words, stdout=subprocess.PIPE)
-        link.guard.add(self._process.pid)
+        self._process = begin(link.settings, words, link.guard)
         assert self._process.stdout is not None  # noqa: S101
         self._pipe = self._process.stdout
         os.set_blocking(self._pipe.fileno(), False)

@@ -22,7 +22,7 @@ from typing import IO, Protocol
 from gnomon.devices.pushed import Part
 from gnomon.devices.shell.scripts import line, marks
 from gnomon.errors import DeviceError
-from gnomon.system.process import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES, Completed, Lines, Tail
+from gnomon.system.process import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES, Completed, Guard, Lines, Tail
 from gnomon.system.stopping import look_up
 
 _SIGNALS = range(129, 193)
@@ -235,24 +235,24 @@ class Session:
     """
 
     def __init__(
-        self, argv: Sequence[str], script: str, token: str, *, data: Iterator[bytes], stdout: Take, stderr: Take
+        self,
+        argv: Sequence[str],
+        script: str,
+        token: str,
+        *,
+        guard: Guard,
+        data: Iterator[bytes],
+        stdout: Take,
+        stderr: Take,
     ) -> None:
         try:
-            # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
-            self._process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                bufsize=0,
-            )
+            self._process = guard.start(argv)
         except OSError as error:
             raise DeviceError(
                 f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
                 hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
             ) from error
-        self.pid = self._process.pid
+        self._guard = guard
         self._data, self._to_send = data, memoryview(line(script))
         self.stdout, self.stderr = Marked(token, stdout), Marked(token, stderr)
         assert self._process.stdin and self._process.stdout and self._process.stderr  # noqa: S101
@@ -309,8 +309,9 @@ class Session:
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if self._process.poll() is None:
-                    os.killpg(self.pid, signal.SIGKILL)
+                    os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+            self._guard.drop(self._process.pid)
             for pipe in self._pipes:
                 with contextlib.suppress(OSError):
                     pipe.close()

@@ -80,7 +80,7 @@ class SshCall(ShellCall):
 
     def close(self) -> None:
         """See `ShellCall.close`."""
-        self._code = self._link.end(self._session)
+        self._code = self._session.close()
 
     def lost(self) -> DeviceError:
         """See `ShellCall.lost`."""
@@ -113,20 +113,12 @@ class SshLink(ShellLink):
         argv = [*self._argv(master=True), "--", settings.host, REMOTE]
         try:
             with self._errors.open("wb") as errors:
-                self._process = process = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    start_new_session=True,
-                    bufsize=0,
-                )
+                self._process = process = self._guard.start(argv, stderr=errors)
         except OSError as error:
             raise DeviceError(
                 f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
                 hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
             ) from error
-        self._guard.add(process.pid)
         guard = guard_script(token=secrets.token_hex(8), silence_s=settings.silence_s, by=command_line())
         self._send(line(guard))
         self._thread = threading.Thread(target=self._listen, args=(process,), name="gnomon-ssh", daemon=True)
@@ -150,15 +142,7 @@ class SshLink(ShellLink):
     def session(self, script: str, token: str, *, data: Iterator[bytes], stdout: Take, stderr: Take) -> Session:
         """Start a script that prints its marks by itself."""
         argv = [*self._argv(master=False), "--", self._settings.host, REMOTE]
-        session = Session(argv, script, token, data=data, stdout=stdout, stderr=stderr)
-        self._guard.add(session.pid)
-        return session
-
-    def end(self, session: Session) -> int | None:
-        """Close a session; the client's return code."""
-        code = session.close()
-        self._guard.drop(session.pid)
-        return code
+        return Session(argv, script, token, guard=self._guard, data=data, stdout=stdout, stderr=stderr)
 
     def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
         """See `ShellLink.do`."""
@@ -234,7 +218,7 @@ class SshLink(ShellLink):
         try:
             session.pump(time.monotonic() + within_s)
         finally:
-            code = self.end(session)
+            code = session.close()
         if session.status is None:
             raise self.lost(code, session.said)
         return session.status, errors[-2000:].decode(errors="replace").strip()

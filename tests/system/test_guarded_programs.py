@@ -1,0 +1,82 @@
+"""A program dies with the gnomon that started it, also where gnomon is killed before it could tell its guard."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.devices.test_local import gone
+
+from gnomon.system.process import Guard
+
+_ENDED_AT_ONCE = """
+import asyncio, os, signal, socket, subprocess, sys, tempfile, threading
+from pathlib import Path
+from gnomon.system.process import Conversation, Guard, own_guard, run_process
+
+def told(guard, group):
+    print(group, flush=True)
+    signal.raise_signal(int(sys.argv[1]))
+
+Guard._add = told
+argv, here = ["sleep", "600"], Path.cwd()
+"""
+
+_STARTS = {
+    "a command": "run_process("
+    "argv, env=dict(os.environ), stdin=b'', timeout_s=600, on_line=None, cwd=here, guard=own_guard())",
+    "a conversation": "Conversation(argv, env=dict(os.environ), cwd=here, guard=own_guard())",
+    "a socket": "ours, theirs = socket.socketpair()\n"
+    "own_guard().start(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.DEVNULL)",
+    "a file": "with tempfile.TemporaryFile() as file:\n"
+    "    own_guard().start(argv, stdin=subprocess.DEVNULL, stdout=file.fileno(), stderr=subprocess.STDOUT)",
+    "a child": "from gnomon.system.children import ChildProcess, Program\n"
+    "(here / 'sleeps.py').write_text('import time; time.sleep(600)')\n"
+    "program = Program(name='sleeps', settings={}, folder=here / 'sleeps.py')\n"
+    "ChildProcess(program, here, own_guard(), threading.Event())",
+    "a program of the server": "from gnomon.serving.program import Program\n"
+    "asyncio.run(Program(folder=here, guard=own_guard(), tell=print)._start())",
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("start", _STARTS)
+def test_there_is_no_moment_in_which_a_program_runs_and_would_stay(
+    start: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDED_AT_ONCE + _STARTS[start], str(int(number))],
+        env=environment, cwd=tmp_path, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == -number, done.stderr
+    assert gone(int(done.stdout))
+
+
+def test_one_that_cannot_be_started_leaves_no_descriptor() -> None:
+    guard = Guard()
+    before = set(Path("/proc/self/fd").iterdir())
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            guard.start(["/nowhere/program"])
+    assert set(Path("/proc/self/fd").iterdir()) == before
+    guard.close()
+
+
+def test_a_program_that_ended_is_left_alone_and_so_is_what_it_left() -> None:
+    """A server that a client starts lives on: gnomon's next end is not its own."""
+    guard = Guard()
+    with guard.start(["sh", "-c", "setsid sleep 600 & echo $!"], stdin=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        left = int(process.stdout.readline())
+        process.wait()
+        guard.drop(process.pid)
+    guard.close()
+    try:
+        assert Path(f"/proc/{left}").exists()
+    finally:
+        os.kill(left, signal.SIGKILL)
