@@ -1,16 +1,21 @@
-"""A package of somebody else adds a runtime by two files, a transport that is a shell by one, an objective by a row."""
+"""A package of somebody else adds a runtime by two files, a transport that is a shell by one, an objective by a row and
+a job by a folder, a command's file and a function, each with one entry point.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 import gnomon
-from gnomon.cli.main import run
+from gnomon.cli.main import cli, run
 from gnomon.devices.base import Device
 from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened, resolve
@@ -132,16 +137,144 @@ push | pull) cp "$2" "$3" ;;
 esac
 """
 
+OBJECTIVE = """
+from gnomon.core.stats import Block
+from gnomon.session.objectives import Goal
+
+
+def loads(measured, clock):
+    found = {run.process: run.facts["load_ns"] / 1e9 for run in measured.runs if "load_ns" in run.facts}
+    return [Block(process=process, block=0, values_s=(value,)) for process, value in found.items()]
+
+
+LOAD = Goal(name="load-time", unit="s", source="the time in which a fresh process loads the model", numbers=loads)
+"""
+
+JOB = """
+from dataclasses import dataclass
+
+from gnomon.report.answer import Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait(Answer):
+    profile: object
+
+    document_by = "somebody.wait.document:wait_document"
+
+    def headline(self):
+        return self.profile.document()["model"]["path"], "How long a user waits for the first answer."
+
+
+def wait(profile):
+    return Wait(profile=profile)
+"""
+
+DOCUMENT = """
+from dataclasses import dataclass
+from typing import Literal
+
+from gnomon.core import codec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitPart:
+    configuration: str
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitDocument:
+    format: Literal["gnomon-wait"]
+    version: Literal[1]
+    model: str
+    campaign: str
+    record: str
+    configurations: tuple[WaitPart, ...]
+
+
+def wait_document(found):
+    profile = found.profile.document()
+    return codec.document(
+        WaitDocument(
+            format="gnomon-wait",
+            version=1,
+            model=profile["model"]["path"],
+            campaign=profile["campaign"],
+            record=profile["record"],
+            configurations=tuple(
+                WaitPart(configuration=row["label"], wait_s=row["load_s"] + row["first_call_s"])
+                for row in profile["columns"]
+            ),
+        )
+    )
+"""
+
+REPORT = """
+from gnomon.report import units
+
+
+def wait_report(document, page):
+    for row in document["configurations"]:
+        page.line(f"{row['configuration']} answers first after {units.value(row['wait_s'], 's')}.")
+"""
+
+API = """
+import gnomon
+from gnomon.jobs.runs.answers import keep
+
+
+def wait(model, **options):
+    from somebody.wait.job import wait as job
+
+    found = job(gnomon.profile(model, **options))
+    keep(found.document(), options.get("on_message"))
+    return found
+"""
+
+COMMAND = """
+import click
+from gnomon.cli.help import command
+from gnomon.cli.main import write_answer
+
+
+@command(short_help="Tell how long a user waits for the first answer.")
+@click.argument("model")
+@click.option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Runtimes that are measured.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+def wait(model, runtimes, as_json):
+    \"\"\"Measure how long each configuration takes to load MODEL and to answer once.\"\"\"
+    from somebody import api
+
+    write_answer(api.wait(model, runtimes=runtimes, processes=1).document(), as_json=as_json)
+"""
+
+REGISTERED = """
+from gnomon.plugins import Job
+
+WAIT = Job(
+    command="somebody.command:wait",
+    documents={"wait": "somebody.wait.document:WaitDocument"},
+    reports={"wait": "somebody.wait.report:wait_report"},
+)
+"""
+
 ENTRY_POINTS = """[gnomon.runtimes]
 numpy = somebody.adapter:Numpy
 
 [gnomon.devices]
 board = somebody.board:board_device
+
+[gnomon.objectives]
+load-time = somebody.objective:LOAD
+
+[gnomon.jobs]
+wait = somebody.wait:WAIT
 """
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder that somebody's package is installed in."""
     site = tmp_path / "site"
     files = {
@@ -149,6 +282,13 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "somebody/adapter.py": ADAPTER,
         "somebody/driver.py": DRIVER,
         "somebody/board.py": TRANSPORT,
+        "somebody/objective.py": OBJECTIVE,
+        "somebody/wait/__init__.py": REGISTERED,
+        "somebody/wait/job.py": JOB,
+        "somebody/wait/document.py": DOCUMENT,
+        "somebody/wait/report.py": REPORT,
+        "somebody/api.py": API,
+        "somebody/command.py": COMMAND,
         "somebody-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: somebody\nVersion: 1\n",
         "somebody-1.dist-info/entry_points.txt": ENTRY_POINTS,
         "bin/board": PROGRAM,
@@ -160,7 +300,21 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("PATH", f"{site / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return site
+    yield site
+    for name in [name for name in sys.modules if name.partition(".")[0] == "somebody"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A model of one Relu."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 64]) for name in "xy")
+    node = onnx.helper.make_node("Relu", ["x"], ["y"], name="relu")
+    opset = [onnx.helper.make_opsetid("", 17)]
+    graph = onnx.helper.make_graph([node], "small", [x], [y])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "small.onnx")
+    return tmp_path / "small.onnx"
 
 
 class TestRuntimeOfSomebody(RuntimeContract):
@@ -178,14 +332,8 @@ class TestRuntimeOfSomebody(RuntimeContract):
         return found
 
     @pytest.fixture
-    def path(self, tmp_path: Path) -> Path:
-        onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-        x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 64]) for name in "xy")
-        node = onnx.helper.make_node("Relu", ["x"], ["y"], name="relu")
-        opset = [onnx.helper.make_opsetid("", 17)]
-        graph = onnx.helper.make_graph([node], "small", [x], [y])
-        onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "small.onnx")
-        return tmp_path / "small.onnx"
+    def path(self, small: Path) -> Path:
+        return small
 
 
 class TestShellOfSomebody(DeviceContract):
@@ -223,6 +371,78 @@ def test_a_bound_of_a_new_objective_is_in_no_other_unit(
 ) -> None:
     assert run(["pareto", "none.onnx", "--objective", "heat", "--under", "heat=80MB"]) == 2
     assert "heat is not measured in MB" in capsys.readouterr().err
+
+
+def test_an_objective_of_somebody_is_searched_for(
+    package: Path, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert gnomon.objectives()["load-time"] == "s"
+    assert run(["pareto", "--help"]) == 0
+    assert "load-time" in capsys.readouterr().out
+    wanted = [*("--objective", "latency", "--objective", "load-time"), "--runtime", "onnxruntime", "--iterations", "4"]
+    assert run(["pareto", str(small), *wanted, "--json", "--quiet"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in document["objectives"]] == ["latency", "load-time"]
+    assert all(point["estimates"][1]["value"] > 0 for point in document["points"] if point["estimates"])
+
+
+def test_an_objective_of_somebody_that_is_none_is_refused(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (package / "somebody" / "objective.py").write_text("LOAD = 1")
+    assert run(["pareto", "none.onnx", "--objective", "load-time"]) == 2
+    assert "Mend or remove the package that adds it (somebody.objective:LOAD)" in capsys.readouterr().err
+
+
+def test_a_job_of_somebody_is_as_those_of_gnomon(
+    package: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*words: str) -> str:
+        assert run(words) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    told = "Tell how long a user waits for the first answer."
+    assert f"wait  {told}" in said("--help").partition("Of installed packages")[2]
+    assert "--runtime NAME" in said("wait", "--help")
+    document = json.loads(said("wait", str(small), "--runtime", "onnxruntime", "--json"))
+    assert gnomon.read_document(document).configurations[0].wait_s > 0
+    assert "wait" in said("schema").split()
+    assert json.loads(said("schema", "wait"))["title"] == "gnomon-wait"
+    row = document["configurations"][0]
+    sentence = f"{row['configuration']} answers first after {units.value(row['wait_s'], 's')}."
+    assert sentence in said("runs", "show", "last")
+    assert json.loads(said("runs", "export", "last", "--format", "answer")) == document
+    page = tmp_path / "page.html"
+    said("report", "last", "-o", str(page))
+    assert sentence in page.read_text()
+
+
+def test_a_job_of_somebody_that_cannot_be_loaded_stands_in_nobodys_way(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (package / "somebody" / "wait" / "__init__.py").write_text("import nowhere")
+    assert run(["--help"]) == 0
+    assert "the job wait cannot be loaded" in " ".join(capsys.readouterr().out.split())
+    assert run(["schema", "place"]) == 0
+    completed = [item.value for item in cli.shell_complete(click.Context(cli, resilient_parsing=True), "")]
+    assert "place" in completed and "wait" not in completed
+    assert run(["wait"]) == 2
+    assert "Mend or remove the package that adds it (somebody.wait:WAIT)" in capsys.readouterr().err
+    assert run(["wai"]) == 2
+    assert "Did you mean 'wait'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("wait/__init__.py", "WAIT = 1", "the job wait is not a gnomon.plugins.Job, but of type int"),
+        ("command.py", "wait = 1", "the command wait is not one of click's"),
+    ],
+)
+def test_a_job_of_somebody_that_is_none_is_told(
+    file: str, text: str, told: str, package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (package / "somebody" / file).write_text(text)
+    assert run(["wait"]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_a_job_is_one_folder_behind_one_row_of_the_api_and_one_command_file() -> None:

@@ -1,15 +1,55 @@
-"""What installed packages add to gnomon: their entry points, which tell of runtimes, devices, spaces and others."""
+"""What installed packages add to gnomon: their entry points, which tell of runtimes, devices, jobs and others."""
 
 from __future__ import annotations
 
 import functools
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import GnomonError, UsageError
+
+JOBS = "gnomon.jobs"
+"""The group of the entry points that name a `Job` each, by the name of its command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job that a package adds. All of it is "module:attribute", and is imported when it is needed.
+
+    `command` is what click makes: gnomon's own are made by `gnomon.cli.help.command`, which shows their options in
+    groups. `documents` are the records of its JSON documents by what follows "gnomon-" in their `format`, and `reports`
+    by the same what writes their text: report(document, page).
+    """
+
+    command: str
+    documents: Mapping[str, str] = field(default_factory=dict)
+    reports: Mapping[str, str] = field(default_factory=dict)
+
+
+def job(name: str) -> Job:
+    """The job that a package adds under this name. KeyError where none does, UsageError where it cannot be loaded."""
+    entry = named(JOBS)[name]
+    found = loaded(entry, f"the job {name}")
+    if isinstance(found, Job):
+        return found
+    raise UsageError(
+        f"the job {name} is not a gnomon.plugins.Job, but of type {type(found).__name__}",
+        hint=f"Mend or remove the package that adds it ({entry.value}).",
+    )
+
+
+def jobs() -> tuple[Job, ...]:
+    """The jobs that packages add. UsageError where one cannot be loaded."""
+    return tuple(map(job, named(JOBS)))
+
+
+def at(place: str, what: str) -> Any:
+    """What "module:attribute" names in a package that adds `what`; UsageError where it cannot be loaded."""
+    return loaded(metadata.EntryPoint(name=what, value=place, group=""), what)
 
 
 def entry_points(*, group: str) -> metadata.EntryPoints:

@@ -8,9 +8,9 @@ from typing import Any
 
 def document_names() -> tuple[str, ...]:
     """The documents that have a schema: what follows "gnomon-" in their `format`."""
-    from gnomon.jobs.documents import DOCUMENTS
+    from gnomon.jobs.documents import document_names as names
 
-    return tuple(DOCUMENTS)
+    return names()
 
 
 def document_schema(name: str) -> dict[str, Any]:

@@ -304,10 +304,10 @@ def pareto_unattended(
 
 
 def objectives() -> Mapping[str, str]:
-    """The objectives of `pareto`, each with its unit."""
-    from gnomon.session.objectives import GOALS
+    """The objectives of `pareto`, each with its unit. UsageError where one that a package adds cannot be loaded."""
+    from gnomon.session.objectives import goal_names, goal_of
 
-    return {name: goal.unit for name, goal in GOALS.items()}
+    return {name: goal_of(name).unit for name in goal_names()}
 
 
 def oplist(

@@ -42,8 +42,8 @@ class LazyGroup(Group):
         self._places = places
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order in which they were given, which is that of their use."""
-        return list(self._places)
+        """The names in the order in which they were given, which is that of their use; those of packages last."""
+        return [*self._places, *self._of_packages()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by section, each with one line."""
@@ -55,12 +55,41 @@ class LazyGroup(Group):
                 formatter.write_dl(
                     [(f"{name:<{width}}", one.get_short_help_str(limit)) for name in places if (one := found.get(name))]
                 )
+        self._format_jobs(formatter)
+
+    def _format_jobs(self, formatter: click.HelpFormatter) -> None:
+        """The commands of packages, each with one line; one that cannot be loaded with the reason."""
+        rows = []
+        for name in self._of_packages():
+            try:
+                command = _command_of_package(name)
+                rows.append((name, command.get_short_help_str(formatter.width - 6 - len(name))))
+            except GnomonError as error:
+                rows.append((name, f"{error.message}. {error.hint}"))
+        if rows:
+            with formatter.section("Of installed packages"):
+                formatter.write_dl(rows)
+
+    def _of_packages(self) -> list[str]:
+        """The names of the commands that packages add; those of gnomon come first."""
+        from gnomon.plugins import JOBS, named
+
+        return [name for name in named(JOBS) if name not in self._places]
+
+    def _of_package(self, ctx: click.Context, name: str) -> click.Command | None:
+        """A package's command of that name, or None: also where words are completed, and it cannot be loaded."""
+        try:
+            return _command_of_package(name) if name in self._of_packages() else None
+        except GnomonError:
+            if ctx.resilient_parsing:
+                return None
+            raise
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
         place = self._places.get(_ALIASES.get(cmd_name, cmd_name))
         if place is None:
-            return None
+            return self._of_package(ctx, cmd_name)
         module, attribute = place.split(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
@@ -73,11 +102,23 @@ class LazyGroup(Group):
             return two, self.get_command(ctx, two), args[2:]
         if args and args[0] in _REPLACED:
             raise UsageError(f"there is no command {args[0]}: {_REPLACED[args[0]]}", hint=_TABLE)
-        if args and not args[0].startswith("-") and args[0] not in self._places and args[0] not in _ALIASES:
-            near = difflib.get_close_matches(args[0], self._places, n=1)
-            told = f"Did you mean {near[0]!r}?" if near else f"Commands: {', '.join(self._places)}."
+        known = args and (args[0].startswith("-") or args[0] in self._places or args[0] in _ALIASES)
+        if args and not known and args[0] not in (names := self.list_commands(ctx)):
+            near = difflib.get_close_matches(args[0], names, n=1)
+            told = f"Did you mean {near[0]!r}?" if near else f"Commands: {', '.join(names)}."
             raise click.UsageError(f"no command is named {args[0]!r}. {told}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _command_of_package(name: str) -> click.Command:
+    """The command of a job that a package adds. UsageError where it cannot be loaded."""
+    from gnomon.plugins import at, job
+
+    place = job(name).command
+    command = at(place, f"the command {name}")
+    if not isinstance(command, click.Command):
+        raise UsageError(f"the command {name} is not one of click's", hint=f"Mend {place}, or remove its package.")
+    return command
 
 
 _PRINTED: ContextVar[bool] = ContextVar("_PRINTED", default=False)

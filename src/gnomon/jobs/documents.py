@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
+from gnomon import plugins
 from gnomon.core import codec
 from gnomon.core.schema import schema_of
 from gnomon.errors import ProblemError, UsageError
@@ -116,20 +117,15 @@ REPORTS: Mapping[str, str] = {
 
 def report_of(document: Mapping[str, Any]) -> Callable[..., None] | None:
     """What writes the report of a document: report(document, page); None where there is none for its format."""
-    place = REPORTS.get(str(document.get("format")).removeprefix("gnomon-"))
-    if place is None:
-        return None
-    module, _, name = place.partition(":")
-    found: Callable[..., None] = getattr(import_module(module), name)
+    found: Callable[..., None] | None = _found("reports", str(document.get("format")).removeprefix("gnomon-"))
     return found
 
 
 def document_record(name: str) -> type[Any]:
     """The record that a document is made of; UsageError where there is none of that name."""
-    if name not in DOCUMENTS:
-        raise UsageError(f"there is no document {name!r}", hint=f"Documents: {', '.join(DOCUMENTS)}.")
-    module, _, record = DOCUMENTS[name].partition(":")
-    found: type[Any] = getattr(import_module(module), record)
+    found: type[Any] | None = _found("documents", name)
+    if found is None:
+        raise UsageError(f"there is no document {name!r}", hint=f"Documents: {', '.join(document_names())}.")
     return found
 
 
@@ -143,10 +139,27 @@ def read_document(document: Mapping[str, Any]) -> Any:
 
     ProblemError where it is none of gnomon's, RecordError with all that does not fit where it is of another version.
     """
-    name = str(document.get("format", "")).removeprefix("gnomon-")
-    if name not in DOCUMENTS:
+    record = _found("documents", str(document.get("format", "")).removeprefix("gnomon-"))
+    if record is None:
         raise ProblemError(
             f"this is not a document of gnomon: its format is {document.get('format')!r}",
-            hint=f"Give what --json printed; formats: {', '.join(f'gnomon-{known}' for known in DOCUMENTS)}.",
+            hint=f"Give what --json printed; formats: {', '.join(f'gnomon-{known}' for known in document_names())}.",
         )
-    return codec.from_json(document_record(name), document)
+    return codec.from_json(record, document)
+
+
+def document_names() -> tuple[str, ...]:
+    """The names of all documents, those of jobs that packages add last; UsageError where one cannot be loaded."""
+    return (*DOCUMENTS, *(name for job in plugins.jobs() for name in job.documents if name not in DOCUMENTS))
+
+
+def _found(part: Literal["documents", "reports"], name: str) -> Any:
+    """The record or the report of a document of gnomon's, or of a package's job; None where there is none."""
+    if name in DOCUMENTS:
+        place = (DOCUMENTS if part == "documents" else REPORTS).get(name)
+        module, _, attribute = (place or "").partition(":")
+        return getattr(import_module(module), attribute) if place else None
+    for job in plugins.jobs():
+        if name in (places := getattr(job, part)):
+            return plugins.at(places[name], f"{name} of a package's {part}")
+    return None

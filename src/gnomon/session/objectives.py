@@ -13,6 +13,7 @@ from gnomon.errors import UsageError
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import QUANTILE, Clock
 from gnomon.measure.energy import ENERGY, joules_of
+from gnomon.plugins import loaded, named
 from gnomon.session.contender import blocks
 
 RELEVANT = 0.01
@@ -179,19 +180,40 @@ GOALS: dict[str, Goal] = {
         ),
     )
 }
-"""Every objective by its name. A new one is a row here."""
+"""gnomon's own objectives by name. A new one is a row here; a package's an entry point of the group `GROUP`."""
+
+GROUP = "gnomon.objectives"
+
+
+def goal_names() -> tuple[str, ...]:
+    """The names of all objectives, those of packages last."""
+    return (*GOALS, *(name for name in named(GROUP) if name not in GOALS))
+
+
+def goal_of(name: str) -> Goal:
+    """The objective of this name. UsageError where there is none, or a package's cannot be loaded."""
+    if name in GOALS:
+        return GOALS[name]
+    entry = named(GROUP).get(name)
+    if entry is None:
+        names = goal_names()
+        near = [n for n in names if name and name in n] or get_close_matches(name, names, n=1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        raise UsageError(f"there is no objective {name!r}", hint=f"{meant}Objectives: {', '.join(names)}.")
+    found = loaded(entry, f"the objective {name}")
+    if isinstance(found, Goal) and found.name == name:
+        return found
+    raise UsageError(
+        f"the objective {name} is not a Goal of gnomon.session.objectives with that name",
+        hint=f"Mend or remove the package that adds it ({entry.value}).",
+    )
 
 
 def goals_of(names: Sequence[str]) -> tuple[Goal, ...]:
     """The objectives of these names, each once. UsageError for others, and for none."""
-    for name in names:
-        if name not in GOALS:
-            near = [n for n in GOALS if name and name in n] or get_close_matches(name, GOALS, n=1)
-            meant = f"Did you mean {near[0]}? " if near else ""
-            raise UsageError(f"there is no objective {name!r}", hint=f"{meant}Objectives: {', '.join(GOALS)}.")
     if not names:
-        raise UsageError("no objective is given", hint=f"Objectives: {', '.join(GOALS)}.")
-    return tuple(GOALS[name] for name in dict.fromkeys(names))
+        raise UsageError("no objective is given", hint=f"Objectives: {', '.join(goal_names())}.")
+    return tuple(goal_of(name) for name in dict.fromkeys(names))
 
 
 def cost_of(goals: Sequence[Goal], measured: Measured, clock: Clock) -> tuple[float, ...] | None:

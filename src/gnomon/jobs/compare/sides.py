@@ -65,10 +65,12 @@ def read_side(named: str, record: RecordAddress | None) -> Side:
     return Side(name=named, document=document)
 
 
-def read_run(named: str, record: RecordAddress | None, formats: Collection[str] = CONFIGURATIONS) -> Mapping[str, Any]:
+def read_run(
+    named: str, record: RecordAddress | None, formats: Collection[str] | None = CONFIGURATIONS
+) -> Mapping[str, Any]:
     """The document that a word names: a run's id (or how it begins, or last, or last~1: the one before), a file that
     --json wrote, a report in HTML (report.html#2: the second run in it), a package, or a results database (its newest
-    run). Of the last ones those of `formats` are counted.
+    run). Of the last ones those of `formats` are counted, with None all that can be read.
 
     GnomonError where there is none, or it is not a document of gnomon.
     """
@@ -87,7 +89,7 @@ def read_run(named: str, record: RecordAddress | None, formats: Collection[str] 
     return codec.document(read_document(document))
 
 
-def _of_file(path: Path, formats: Collection[str], number: int = 1) -> Mapping[str, Any]:
+def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> Mapping[str, Any]:
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
@@ -138,7 +140,7 @@ def _of_package(path: Path, record: RecordAddress | None) -> Mapping[str, Any]:
     )
 
 
-def _of_record(named: str, record: RecordAddress | None, formats: Collection[str]) -> Mapping[str, Any]:
+def _of_record(named: str, record: RecordAddress | None, formats: Collection[str] | None) -> Mapping[str, Any]:
     with open_record(record) as store:
         if back := re.fullmatch(r"last~(\d{1,4})", named):
             for number, document in enumerate(_answers(store, formats)):
@@ -158,7 +160,7 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
 
 
 def _answers(
-    store: Store, formats: Collection[str], kind: str | None = None, digest: str | None = None
+    store: Store, formats: Collection[str] | None, kind: str | None = None, digest: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """The answers of some formats, the newest first, as they were kept: what is looked at in all of them is checked."""
     for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
@@ -166,7 +168,9 @@ def _answers(
             document = kept_answer(store, campaign)
         except RecordError:  # one that is damaged is reported where it is named, and no reason to stop here
             continue
-        if document is not None and str(document.get("format")) in formats and _is_sound(document):
+        if document is None or (formats is not None and str(document.get("format")) not in formats):
+            continue
+        if _is_sound(document):
             yield document
 
 
@@ -193,7 +197,7 @@ class _LookedAt:
 
 
 def _is_sound(document: Mapping[str, Any]) -> bool:
-    where = CONFIGURATIONS.get(document["format"])
+    where = CONFIGURATIONS.get(str(document.get("format")))
     try:
         if where is None:
             read_document(document)

@@ -9,15 +9,12 @@ from typing import Any
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.compare.job import SESSIONS, compare_sides
 from gnomon.jobs.compare.sides import CONFIGURATIONS, Side, read_run
-from gnomon.jobs.documents import DOCUMENTS
 from gnomon.jobs.html.page import page
 from gnomon.store.address import RecordAddress
 from gnomon.system.files import write_whole
 
 _HOLDING = {"gnomon-tuned": "tuned", "gnomon-overlay-collected": "collected"}
 """Documents that hold one of each device, and where."""
-
-_FORMATS = frozenset(f"gnomon-{name}" for name in DOCUMENTS)
 
 
 def write_report(
@@ -35,7 +32,7 @@ def write_report(
     """
     if not names:
         raise UsageError("a report is of a run", hint="For example: gnomon report last")
-    documents = [read_run(name, record, _FORMATS) for name in names]
+    documents = [read_run(name, record, None) for name in names]
     compared = None
     if len(documents) > 1 and all(document["format"] in CONFIGURATIONS for document in documents):
         sides = [Side(name=name, document=document) for name, document in zip(names, documents, strict=True)]

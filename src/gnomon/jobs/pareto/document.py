@@ -163,7 +163,7 @@ class ParetoDocument:
 
 def pareto_document(found: Pareto) -> dict[str, Any]:
     """All that `pareto` found, in JSON values; docs/jobs/pareto.md describes each key. Codes are texts, being large."""
-    from gnomon.session.objectives import GOALS
+    from gnomon.session.objectives import goal_of
 
     asked, lived, searched = found.asked, found.lived, found.searched
     labels = parts.labels_of({point.label: point.measured for point in found.points if point.measured})
@@ -181,7 +181,7 @@ def pareto_document(found: Pareto) -> dict[str, Any]:
             clock=lived.clock if lived else None,
             sample_clock=lived.sample_clock if lived else None,
             objectives=tuple(
-                ObjectivePart(name=name, unit=GOALS[name].unit, price=found.prices[name]) for name in asked.objectives
+                ObjectivePart(name=name, unit=goal_of(name).unit, price=found.prices[name]) for name in asked.objectives
             ),
             space=_space(found, asked.by if lived else None),
             search=_search(" and ".join(plan.name for plan in asked.plans), asked.plan, searched),

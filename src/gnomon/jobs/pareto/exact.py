@@ -20,7 +20,7 @@ from gnomon.jobs.place.transfers import TransferResult, inside_placer
 from gnomon.search.base import Told
 from gnomon.search.driver import Trail
 from gnomon.session.contender import Contender, choose_clock, profile_singles
-from gnomon.session.objectives import GOALS, LATENCY, MEMORY
+from gnomon.session.objectives import GOALS, LATENCY, MEMORY, goal_of
 
 _LIMIT_S = 60.0
 _MOST_POINTS = 4096
@@ -161,7 +161,7 @@ def priced_model(
             paid.append(Charge(backend, vector))
     return CostModel(
         space=space.space,
-        objectives=tuple(Objective(name, GOALS[name].unit) for name in objectives),
+        objectives=tuple(Objective(name, goal_of(name).unit) for name in objectives),
         slot_costs=tuple(costs),
         pairs=tuple(PairCost(a, b, table) for (a, b), table in tables.items()),
         charges=tuple(paid),

@@ -24,7 +24,18 @@ from gnomon.report import units
 from gnomon.search.base import Assignment, Cost, Told
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
-from gnomon.session.objectives import GOALS, LATENCY, RELEVANT, Against, Estimate, Goal, against, estimate, goals_of
+from gnomon.session.objectives import (
+    GOALS,
+    LATENCY,
+    RELEVANT,
+    Against,
+    Estimate,
+    Goal,
+    against,
+    estimate,
+    goal_of,
+    goals_of,
+)
 
 MOST_SESSIONS = 3
 """Sessions of the proof at most: of more points than fit into them, those are measured that stand for all."""
@@ -462,9 +473,9 @@ def choose(
 
     fitting = [p for p in front if all(upper(p, name) <= bound for name, bound in under.items())]
     if not fitting:
-        told = [f"{name} of {units.value(bound, GOALS[name].unit)}" for name, bound in under.items()]
+        told = [f"{name} of {units.value(bound, goal_of(name).unit)}" for name, bound in under.items()]
         best = {name: min(upper(p, name) for p in front) for name in under}
-        least = [f"{units.value(value, GOALS[name].unit)} of {name}" for name, value in best.items()]
+        least = [f"{units.value(value, goal_of(name).unit)} of {name}" for name, value in best.items()]
         raise InfeasibleError(
             f"no point of the front is surely under {' and '.join(told)} (the least: {', '.join(least)})",
             hint="Loosen --under, search on with more --iterations, or add an --option that saves it. "

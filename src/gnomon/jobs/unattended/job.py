@@ -40,7 +40,7 @@ from gnomon.models.model import Model
 from gnomon.runtimes.base import Runtime
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.session.model import check_feeds, place_model, read_model
-from gnomon.session.objectives import goals_of
+from gnomon.session.objectives import GOALS, goals_of
 from gnomon.session.request import Request, link_to
 from gnomon.session.targets import equip, nothing_runs, probe_runtimes
 from gnomon.system.process import guarded_folder
@@ -299,6 +299,11 @@ def _checked(asked: ParetoRequest) -> Request:
     request = asked.request
     assert request is not None  # noqa: S101 - command_of has said so
     goals = tuple(goal.name for goal in goals_of(asked.objectives))
+    if foreign := [name for name in goals if name not in GOALS]:
+        raise UsageError(
+            f"the objective {foreign[0]} is of a package, which an unattended search does not bring to its device",
+            hint=f"Leave out --unattended, or search for gnomon's own: {', '.join(GOALS)}.",
+        )
     check_plans(asked.plans)
     check_bounds(goals, asked.pick, asked.under)
     if request.device.address.kind != "ssh":
