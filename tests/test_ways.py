@@ -19,6 +19,7 @@ from gnomon.cli.main import cli, run
 from gnomon.devices.base import Device
 from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened, resolve
+from gnomon.errors import ProblemError
 from gnomon.jobs.documents import REPORTS
 from gnomon.measure.link import AgentLink
 from gnomon.report import units
@@ -390,6 +391,9 @@ def test_an_objective_of_somebody_that_is_none_is_refused(package: Path, capsys:
     (package / "somebody" / "objective.py").write_text("LOAD = 1")
     assert run(["pareto", "none.onnx", "--objective", "load-time"]) == 2
     assert "Mend or remove the package that adds it (somebody.objective:LOAD)" in capsys.readouterr().err
+    assert run(["pareto", "--help"]) == 0
+    assert "load-time" in capsys.readouterr().out
+    assert run(["pareto", "none.onnx", "--under", "latency=10ms"]) == 3  # there is no such model
 
 
 def test_a_job_of_somebody_is_as_those_of_gnomon(
@@ -421,7 +425,12 @@ def test_a_job_of_somebody_that_cannot_be_loaded_stands_in_nobodys_way(
     (package / "somebody" / "wait" / "__init__.py").write_text("import nowhere")
     assert run(["--help"]) == 0
     assert "the job wait cannot be loaded" in " ".join(capsys.readouterr().out.split())
-    assert run(["schema", "place"]) == 0
+    assert run(["schema"]) == 0
+    assert "place" in capsys.readouterr().out.split()
+    assert run(["schema", "wait"]) == 2
+    assert "there is no document 'wait'" in capsys.readouterr().err
+    with pytest.raises(ProblemError, match="its format is 'gnomon-wait'"):
+        gnomon.read_document({"format": "gnomon-wait"})
     completed = [item.value for item in cli.shell_complete(click.Context(cli, resilient_parsing=True), "")]
     assert "place" in completed and "wait" not in completed
     assert run(["wait"]) == 2
@@ -430,11 +439,39 @@ def test_a_job_of_somebody_that_cannot_be_loaded_stands_in_nobodys_way(
     assert "Did you mean 'wait'?" in capsys.readouterr().err
 
 
+def test_what_a_job_of_somebody_answered_is_read_without_it_as_runs(
+    package: Path, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["wait", str(small), "--runtime", "onnxruntime"]) == 0
+    (package / "somebody" / "wait" / "report.py").write_text("import nowhere")
+    sys.modules.pop("somebody.wait.report")
+    capsys.readouterr()
+    assert run(["runs", "show", "last"]) == 0
+    shown = capsys.readouterr().out
+    assert "the report wait cannot be loaded" in shown and "onnxruntime" in shown
+    (package / "somebody" / "wait" / "__init__.py").write_text("import nowhere")
+    sys.modules.pop("somebody.wait")
+    assert run(["runs", "show", "last"]) == 0
+    assert "its format is 'gnomon-wait'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["place", "view", "cross-compile", "two words", "--help"])
+def test_a_job_of_somebody_takes_no_name_of_gnomon(
+    name: str, package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (package / "somebody-1.dist-info" / "entry_points.txt").write_text(f"[gnomon.jobs]\n{name} = somebody.wait:WAIT\n")
+    os.utime(package)
+    assert run(["--help"]) == 0
+    told = " ".join(capsys.readouterr().out.partition("Of installed packages")[2].split())
+    assert f"{name} cannot be called: the name is taken" in told
+
+
 @pytest.mark.parametrize(
     ("file", "text", "told"),
     [
         ("wait/__init__.py", "WAIT = 1", "the job wait is not a gnomon.plugins.Job, but of type int"),
         ("command.py", "wait = 1", "the command wait is not one of click's"),
+        ("wait/__init__.py", REGISTERED.replace("{", "0 and {"), "are not a mapping of names to places"),
     ],
 )
 def test_a_job_of_somebody_that_is_none_is_told(
@@ -443,6 +480,14 @@ def test_a_job_of_somebody_that_is_none_is_told(
     (package / "somebody" / file).write_text(text)
     assert run(["wait"]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_document_of_somebody_that_is_none_is_told(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (package / "somebody" / "wait" / "document.py").write_text("WaitDocument = int")
+    assert run(["schema", "wait"]) == 2
+    assert "the document wait is not a dataclass" in capsys.readouterr().err
+    with pytest.raises(ProblemError, match="is not a dataclass"):
+        gnomon.read_document({"format": "gnomon-wait"})
 
 
 def test_a_job_is_one_folder_behind_one_row_of_the_api_and_one_command_file() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -34,22 +34,35 @@ def job(name: str) -> Job:
     """The job that a package adds under this name. KeyError where none does, UsageError where it cannot be loaded."""
     entry = named(JOBS)[name]
     found = loaded(entry, f"the job {name}")
-    if isinstance(found, Job):
+    if not isinstance(found, Job):
+        told = f"the job {name} is not a gnomon.plugins.Job, but of type {type(found).__name__}"
+    elif not (isinstance(found.documents, Mapping) and isinstance(found.reports, Mapping)):
+        told = f"the documents or the reports of the job {name} are not a mapping of names to places"
+    else:
         return found
-    raise UsageError(
-        f"the job {name} is not a gnomon.plugins.Job, but of type {type(found).__name__}",
-        hint=f"Mend or remove the package that adds it ({entry.value}).",
-    )
+    raise UsageError(told, hint=f"Mend or remove the package that adds it ({entry.value}).")
 
 
-def jobs() -> tuple[Job, ...]:
-    """The jobs that packages add. UsageError where one cannot be loaded."""
-    return tuple(map(job, named(JOBS)))
+def jobs() -> dict[str, Job | UsageError]:
+    """The jobs that packages add, by name, or why one cannot be used: it stands in nobody else's way."""
+    found: dict[str, Job | UsageError] = {}
+    for name in named(JOBS):
+        try:
+            found[name] = job(name)
+        except GnomonError as error:
+            found[name] = UsageError(error.message, hint=error.hint)
+    return found
 
 
-def at(place: str, what: str) -> Any:
-    """What "module:attribute" names in a package that adds `what`; UsageError where it cannot be loaded."""
-    return loaded(metadata.EntryPoint(name=what, value=place, group=""), what)
+def at(place: str, what: str, kind: Callable[[Any], bool], wanted: str) -> Any:
+    """What "module:attribute" names in a package that adds `what`, which is of a `kind` that is called `wanted`.
+
+    UsageError where it is not, or cannot be loaded.
+    """
+    found = loaded(metadata.EntryPoint(name=what, value=place, group=""), what)
+    if kind(found):
+        return found
+    raise UsageError(f"{what} is not {wanted}", hint=f"Mend {place}, or remove its package.")
 
 
 def entry_points(*, group: str) -> metadata.EntryPoints:

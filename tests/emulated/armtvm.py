@@ -95,6 +95,7 @@ def arm_server(arm: Emulated, tracker: Tracker, *, key: str, threads: int) -> It
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(_END_S)
+        guard.drop(process.pid)
         until_s = time.monotonic() + _END_S
         while (left := living(process.pid)) and time.monotonic() < until_s:
             time.sleep(0.05)

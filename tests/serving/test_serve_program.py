@@ -12,7 +12,10 @@ from gnomon.serving.program import Program
 from gnomon.system.process import own_guard
 
 
-def test_a_start_that_is_cancelled_leaves_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("early", [True, False])
+def test_a_start_that_is_cancelled_leaves_no_descriptor(
+    early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def cancelled(*argv: str, **how: Any) -> None:
         raise asyncio.CancelledError
 
@@ -24,8 +27,12 @@ def test_a_start_that_is_cancelled_leaves_no_descriptor(tmp_path: Path, monkeypa
         program = Program(folder=tmp_path, guard=own_guard(), tell=print)
         before = await descriptors()
         for _ in range(3):
+            starting = asyncio.create_task(program._start())
+            if early:
+                await asyncio.sleep(0)  # it waits for its pipe
+                starting.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await program._start()
+                await starting
         assert await descriptors() == before
 
     own_guard()

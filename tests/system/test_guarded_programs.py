@@ -57,6 +57,57 @@ def test_there_is_no_moment_in_which_a_program_runs_and_would_stay(
     assert gone(int(done.stdout))
 
 
+_INTERRUPTED_LATER = """
+import os
+from pathlib import Path
+from gnomon.system import process
+
+def interrupted(self, started, *more, **named):
+    print(started.pid, flush=True)
+    raise KeyboardInterrupt
+
+process._Running.__init__ = interrupted
+process.run_process(
+    ["sleep", "600"], env={}, stdin=b"", timeout_s=600, on_line=None, cwd=Path("/"), guard=process.own_guard()
+)
+"""
+
+
+def test_one_that_was_told_ends_also_where_nobody_took_it_over() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_LATER], env=environment, capture_output=True, check=False
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGINT, done.stderr
+    assert gone(int(done.stdout))
+
+
+_GOES_ON = """
+import os
+from gnomon.system.process import Guard, own_guard
+
+def interrupted(self, group):
+    global started
+    started = group
+    raise KeyboardInterrupt
+
+Guard._add = interrupted
+try:
+    own_guard().start(["sleep", "600"])
+except KeyboardInterrupt:
+    print(os.waitpid(started, 0)[1])
+"""
+
+
+def test_one_whose_start_was_interrupted_ends_at_once() -> None:
+    """gnomon may go on, as in a notebook, and what is known of its output is soon another's."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _GOES_ON], env=environment, capture_output=True, check=False, timeout=300
+    )  # fmt: skip
+    assert done.stdout == b"9\n", done.stderr
+
+
 def test_one_that_cannot_be_started_leaves_no_descriptor() -> None:
     guard = Guard()
     before = set(Path("/proc/self/fd").iterdir())

@@ -305,9 +305,23 @@ def pareto_unattended(
 
 def objectives() -> Mapping[str, str]:
     """The objectives of `pareto`, each with its unit. UsageError where one that a package adds cannot be loaded."""
-    from gnomon.session.objectives import goal_names, goal_of
+    from gnomon.session.objectives import goal_of
 
-    return {name: goal_of(name).unit for name in goal_names()}
+    return {name: goal_of(name).unit for name in objective_names()}
+
+
+def objective_names() -> tuple[str, ...]:
+    """The names of the objectives of `pareto`, those of packages last."""
+    from gnomon.session.objectives import goal_names
+
+    return goal_names()
+
+
+def objective_unit(name: str) -> str | None:
+    """The unit of an objective; None where there is none of that name. UsageError where it cannot be loaded."""
+    from gnomon.session.objectives import goal_of
+
+    return goal_of(name).unit if name in objective_names() else None
 
 
 def oplist(

@@ -59,6 +59,9 @@ class LazyGroup(Group):
 
     def _format_jobs(self, formatter: click.HelpFormatter) -> None:
         """The commands of packages, each with one line; one that cannot be loaded with the reason."""
+        from gnomon.plugins import JOBS, named, passed_over
+
+        own = [entry for entry in named(JOBS).values() if entry.name not in self._of_packages()]
         rows = []
         for name in self._of_packages():
             try:
@@ -66,15 +69,18 @@ class LazyGroup(Group):
                 rows.append((name, command.get_short_help_str(formatter.width - 6 - len(name))))
             except GnomonError as error:
                 rows.append((name, f"{error.message}. {error.hint}"))
+        for entry in [*own, *passed_over(JOBS)]:
+            rows.append((entry.name, f"cannot be called: the name is taken, or none of a command ({entry.value})"))
         if rows:
             with formatter.section("Of installed packages"):
                 formatter.write_dl(rows)
 
     def _of_packages(self) -> list[str]:
-        """The names of the commands that packages add; those of gnomon come first."""
+        """The names of the commands that packages add; those of gnomon, also former ones, come first."""
         from gnomon.plugins import JOBS, named
 
-        return [name for name in named(JOBS) if name not in self._places]
+        taken = {*self._places, *_ALIASES, *_REPLACED}
+        return [name for name in named(JOBS) if name not in taken and not re.search(r"^-|\s", name)]
 
     def _of_package(self, ctx: click.Context, name: str) -> click.Command | None:
         """A package's command of that name, or None: also where words are completed, and it cannot be loaded."""
@@ -114,11 +120,10 @@ def _command_of_package(name: str) -> click.Command:
     """The command of a job that a package adds. UsageError where it cannot be loaded."""
     from gnomon.plugins import at, job
 
-    place = job(name).command
-    command = at(place, f"the command {name}")
-    if not isinstance(command, click.Command):
-        raise UsageError(f"the command {name} is not one of click's", hint=f"Mend {place}, or remove its package.")
-    return command
+    found: click.Command = at(
+        job(name).command, f"the command {name}", lambda made: isinstance(made, click.Command), "one of click's"
+    )
+    return found
 
 
 _PRINTED: ContextVar[bool] = ContextVar("_PRINTED", default=False)

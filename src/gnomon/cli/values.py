@@ -330,9 +330,9 @@ class BoundValue(click.ParamType[tuple[str, float]]):
 
 def _check_kind(kind: BoundValue, name: str, unit: str, where: tuple[Any, Any]) -> None:
     """Seconds for memory, or bytes for a time, are a slip of the pen."""
-    from gnomon.api.place import objectives
+    from gnomon.api.place import objective_unit
 
-    measured_in = objectives().get(name)
+    measured_in = objective_unit(name)
     if unit and measured_in is not None and unit not in _OF.get(measured_in, {}):
         kind.fail(f"{name} is not measured in {unit}", *where)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any, Literal
 
@@ -139,7 +140,10 @@ def read_document(document: Mapping[str, Any]) -> Any:
 
     ProblemError where it is none of gnomon's, RecordError with all that does not fit where it is of another version.
     """
-    record = _found("documents", str(document.get("format", "")).removeprefix("gnomon-"))
+    try:
+        record = _found("documents", str(document.get("format", "")).removeprefix("gnomon-"))
+    except UsageError as error:  # of a package
+        raise ProblemError(error.message, hint=error.hint) from error
     if record is None:
         raise ProblemError(
             f"this is not a document of gnomon: its format is {document.get('format')!r}",
@@ -149,17 +153,27 @@ def read_document(document: Mapping[str, Any]) -> Any:
 
 
 def document_names() -> tuple[str, ...]:
-    """The names of all documents, those of jobs that packages add last; UsageError where one cannot be loaded."""
-    return (*DOCUMENTS, *(name for job in plugins.jobs() for name in job.documents if name not in DOCUMENTS))
+    """The names of all documents, those of jobs that packages add last, without jobs that cannot be loaded."""
+    added = [job.documents for job in plugins.jobs().values() if isinstance(job, plugins.Job)]
+    return (*DOCUMENTS, *(name for names in added for name in names if name not in DOCUMENTS))
 
 
 def _found(part: Literal["documents", "reports"], name: str) -> Any:
-    """The record or the report of a document of gnomon's, or of a package's job; None where there is none."""
+    """The record or the report of a document of gnomon's, or of a package's job; None where there is none.
+
+    UsageError where a package's cannot be loaded.
+    """
     if name in DOCUMENTS:
         place = (DOCUMENTS if part == "documents" else REPORTS).get(name)
         module, _, attribute = (place or "").partition(":")
         return getattr(import_module(module), attribute) if place else None
-    for job in plugins.jobs():
-        if name in (places := getattr(job, part)):
-            return plugins.at(places[name], f"{name} of a package's {part}")
+    is_record = part == "documents"
+    wanted = "a dataclass" if is_record else "a function"
+
+    def fits(found: object) -> bool:
+        return isinstance(found, type) and is_dataclass(found) if is_record else callable(found)
+
+    for job in plugins.jobs().values():
+        if isinstance(job, plugins.Job) and name in (places := getattr(job, part)):
+            return plugins.at(places[name], f"what a package names as the {part[:-1]} {name}", fits, wanted)
     return None

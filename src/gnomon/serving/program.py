@@ -88,10 +88,10 @@ class Program:
         environment = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
         self._answers = answers = asyncio.StreamReader(limit=_MOST_BYTES)
         reads, stdout = os.pipe()
-        self._pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(answers), os.fdopen(reads, "rb", buffering=0)
-        )
         try:
+            self._pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(answers), os.fdopen(reads, "rb", buffering=0)
+            )
             with self._guard.starting(stdout) as begun:
                 self._process = await asyncio.create_subprocess_exec(
                     *_COMMAND,
@@ -104,7 +104,9 @@ class Program:
                 )
                 begun(self._process.pid)
         except BaseException:
-            self._pipe.close()
+            if self._pipe is not None:
+                self._pipe.close()
+                self._pipe = None
             raise
         finally:
             os.close(stdout)

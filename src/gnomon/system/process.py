@@ -61,14 +61,18 @@ import os, shutil, signal, sys, time
 own = int(sys.argv[1])
 groups, outputs, folders, clean = set(), set(), set(), False
 
-def begun():
+def kill(found):
+    for group in found:
+        try: os.killpg(group, signal.SIGKILL)
+        except OSError: pass
+
+def begun(outputs):
     # The groups of what has one of the outputs: it began, and nobody could tell its number.
-    for process in filter(str.isdecimal, os.listdir("/proc") if outputs and os.path.isdir("/proc") else ()):
+    for process in filter(str.isdecimal, os.listdir("/proc") if outputs else ()):
         try:
-            output = os.stat(f"/proc/{process}/fd/1")
-            group = os.getpgid(int(process))
+            output, group = os.readlink(f"/proc/{process}/fd/1"), os.getpgid(int(process))
         except OSError: continue
-        if f"{output.st_dev}:{output.st_ino}" in outputs and group not in (own, os.getpgrp()): yield group
+        if os.fsencode(output).hex() in outputs and group not in (own, os.getpgrp()): yield group
 
 for line in sys.stdin:
     word, _, what = line.strip().partition(" ")
@@ -76,14 +80,17 @@ for line in sys.stdin:
     elif word == "drop": groups.discard(int(what))
     elif word == "begin": outputs.add(what)
     elif word == "begun": outputs.discard(what)
+    elif word == "lost":
+        outputs.discard(what)
+        kill(begun({what}))
     elif word == "hold": folders.add(bytes.fromhex(what))
     elif word == "release": folders.discard(bytes.fromhex(what))
     elif word == "done":
         clean = True
         break
-for group in {*begun(), *(() if clean else groups)}:
-    try: os.killpg(group, signal.SIGKILL)
-    except OSError: pass
+# At a clean end nothing is left of either, but what was lost between its start and who would have ended it.
+kill(groups)
+kill(begun(outputs))
 if not clean:
     # What is being killed, or was never in a group, may write a last file while its folder is removed.
     for attempt in range(8):
@@ -191,15 +198,21 @@ class Guard:
         """The block starts one program in a session of its own, and tells its number, to be dropped at its end.
 
         The program's standard output is this descriptor, of what no other program has: by that the guard finds it
-        where gnomon is killed after the program began and before its number is told.
+        where gnomon is killed, or interrupted, after the program began and before its number is told.
         """
-        output = os.fstat(stdout)
-        mark = f"{output.st_dev}:{output.st_ino}"
+        try:
+            mark = os.fsencode(Path(f"/proc/self/fd/{stdout}").readlink()).hex()
+        except OSError:  # no /proc here: what is not told cannot be found
+            yield self._add
+            return
         self._say(f"begin {mark}")
         try:
             yield self._add
         except Exception:
             self._say(f"begun {mark}")
+            raise
+        except BaseException:
+            self._say(f"lost {mark}")
             raise
         self._say(f"begun {mark}")
 

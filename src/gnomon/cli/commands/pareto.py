@@ -35,9 +35,9 @@ class _ObjectiveOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """See `click.Option.get_help_record`."""
-        from gnomon.api.place import objectives
+        from gnomon.api.place import objective_names
 
-        self.help = f"{', '.join(objectives())}. May be repeated.  [default: latency and peak-memory]"
+        self.help = f"{', '.join(objective_names())}. May be repeated.  [default: latency and peak-memory]"
         return super().get_help_record(ctx)
 
 

@@ -10,7 +10,7 @@ import click
 from gnomon.cli.help import group
 from gnomon.cli.main import end_report, report_page, write_json, write_lines, write_report
 from gnomon.cli.values import RECORD, RecordValue, complete_run
-from gnomon.errors import RecordError
+from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.report.plain import clean
 
 if TYPE_CHECKING:
@@ -73,12 +73,13 @@ def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_
     from gnomon.api.document import report_of
     from gnomon.jobs.runs.report import run_report
 
-    answer, trouble = None, None
+    answer, report = None, None
+    trouble: GnomonError | None = None
     try:
         answer = answer_of_run(detail["row"]["campaign"]["id"], record=record)
-    except RecordError as error:  # the runs are there all the same
+        report = report_of(answer) if answer else None
+    except (RecordError, UsageError) as error:  # the runs are there all the same
         trouble = error
-    report = report_of(answer) if answer else None
     page = report_page()
     if answer is not None and report is not None:
         report(answer, page)

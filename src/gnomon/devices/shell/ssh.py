@@ -248,6 +248,7 @@ class SshLink(ShellLink):
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            self._guard.drop(process.pid)
             if self._thread is not None:
                 self._thread.join()
             if process.stdout:
