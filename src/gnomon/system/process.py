@@ -88,7 +88,7 @@ for line in sys.stdin:
     elif word == "done":
         clean = True
         break
-# At a clean end nothing is left of either, but what was lost between its start and who would have ended it.
+# At a clean end these are what was lost between its start and whoever would have ended it.
 kill(groups)
 kill(begun(outputs))
 if not clean:
