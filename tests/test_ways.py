@@ -428,9 +428,11 @@ def test_a_job_of_somebody_that_cannot_be_loaded_stands_in_nobodys_way(
     assert run(["schema"]) == 0
     assert "place" in capsys.readouterr().out.split()
     assert run(["schema", "wait"]) == 2
-    assert "there is no document 'wait'" in capsys.readouterr().err
-    with pytest.raises(ProblemError, match="its format is 'gnomon-wait'"):
+    said = capsys.readouterr().err
+    assert "there is no document 'wait'" in said and "cannot be loaded (wait): gnomon --help tells why" in said
+    with pytest.raises(ProblemError, match="its format is 'gnomon-wait'") as told:
         gnomon.read_document({"format": "gnomon-wait"})
+    assert "cannot be loaded (wait)" in told.value.hint
     completed = [item.value for item in cli.shell_complete(click.Context(cli, resilient_parsing=True), "")]
     assert "place" in completed and "wait" not in completed
     assert run(["wait"]) == 2

@@ -126,7 +126,9 @@ def document_record(name: str) -> type[Any]:
     """The record that a document is made of; UsageError where there is none of that name."""
     found: type[Any] | None = _found("documents", name)
     if found is None:
-        raise UsageError(f"there is no document {name!r}", hint=f"Documents: {', '.join(document_names())}.")
+        raise UsageError(
+            f"there is no document {name!r}", hint=f"Documents: {', '.join(document_names())}.{_unusable()}"
+        )
     return found
 
 
@@ -147,7 +149,8 @@ def read_document(document: Mapping[str, Any]) -> Any:
     if record is None:
         raise ProblemError(
             f"this is not a document of gnomon: its format is {document.get('format')!r}",
-            hint=f"Give what --json printed; formats: {', '.join(f'gnomon-{known}' for known in document_names())}.",
+            hint=f"Give what --json printed; formats: {', '.join(f'gnomon-{known}' for known in document_names())}."
+            f"{_unusable()}",
         )
     return codec.from_json(record, document)
 
@@ -156,6 +159,12 @@ def document_names() -> tuple[str, ...]:
     """The names of all documents, those of jobs that packages add last, without jobs that cannot be loaded."""
     added = [job.documents for job in plugins.jobs().values() if isinstance(job, plugins.Job)]
     return (*DOCUMENTS, *(name for names in added for name in names if name not in DOCUMENTS))
+
+
+def _unusable() -> str:
+    """A sentence on the jobs of packages that cannot be loaded, as one of them may have what was not found."""
+    names = [name for name, job in plugins.jobs().items() if isinstance(job, UsageError)]
+    return f" Without jobs that cannot be loaded ({', '.join(names)}): gnomon --help tells why." if names else ""
 
 
 def _found(part: Literal["documents", "reports"], name: str) -> Any:

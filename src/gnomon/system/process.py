@@ -58,7 +58,7 @@ class Completed:
 
 _SCRIPT = r"""
 import os, shutil, signal, sys, time
-own = int(sys.argv[1])
+own = int(sys.argv[1])  # the group of gnomon itself, and of who started it
 groups, outputs, folders, clean = set(), set(), set(), False
 
 def kill(found):
