@@ -70,7 +70,7 @@ class LazyGroup(Group):
             except GnomonError as error:
                 rows.append((name, f"{error.message}. {error.hint}"))
         for entry in [*own, *passed_over(JOBS)]:
-            rows.append((entry.name, f"cannot be called: the name is taken, or none of a command ({entry.value})"))
+            rows.append((entry.name, f"cannot be called: the name is taken, or is not one word ({entry.value})"))
         if rows:
             with formatter.section("Of installed packages"):
                 formatter.write_dl(rows)

@@ -158,7 +158,7 @@ def read_document(document: Mapping[str, Any]) -> Any:
 def document_names() -> tuple[str, ...]:
     """The names of all documents, those of jobs that packages add last, without jobs that cannot be loaded."""
     added = [job.documents for job in plugins.jobs().values() if isinstance(job, plugins.Job)]
-    return (*DOCUMENTS, *(name for names in added for name in names if name not in DOCUMENTS))
+    return tuple(dict.fromkeys((*DOCUMENTS, *(name for names in added for name in names))))
 
 
 def _unusable() -> str:
