@@ -53,7 +53,8 @@ PathLike = str | os.PathLike[str]
 class Options(TypedDict, total=False):
     """How to measure: the options of the command line by their names, in the plural where they may be repeated.
 
-    Each of several `threads` is a configuration of its own, for `place` and `profile` alone.
+    Each of several `threads` is a configuration of its own, for `place` and `profile` alone; without any these try one
+    thread, all usable cores, and what each runtime takes by itself.
     `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
     2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
     `timeout_s` is killed. After `max_time_s` of `place`, `profile` or `pareto` nothing more is begun, and the job ends
@@ -89,6 +90,8 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limit
     """The request that the options mean; `sweeps` says that the job takes several numbers of threads, and
     `limited` that it heeds `max_time_s`.
 
+    Without a number of threads such a job tries one, all cores, and each runtime's own default; others take one.
+
     UsageError for an option that there is not, or a number out of its range.
     """
     from gnomon.measure.effort import Effort
@@ -119,6 +122,7 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limit
         wish=Wish(
             threads=threads[0] if threads else device.threads or 1,
             more_threads=threads[1:],
+            usual=sweeps and not threads and device.threads is None,
             backends=tuple(options.get("backends", ())),
             precisions=tuple(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),
@@ -222,9 +226,9 @@ def place_on(
     from gnomon.jobs.place.fleet import prove_best
     from gnomon.session.request import timed
 
-    made = (
-        request_of(model, {**options, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices)
-    )
+    # The plan for all is one number of threads; other devices have other numbers of cores.
+    one: Options = {"threads": 1, **options}
+    made = (request_of(model, {**one, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices))
     requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
     destination = package_path(model) if out is None else Path(out)
     found = place_fleet(requests, destination, overwrite=overwrite, watch=on_progress, tell=on_message)

@@ -78,7 +78,7 @@ def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -
     return {
         "machine": platform.machine(),
         "cpu_model": _model(base, info),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": _cores(base),
         "cores_online": os.cpu_count(),
         "core_kinds": _core_kinds(base, cpuinfo) or None,
         "soc": _soc(base) or None,
@@ -95,6 +95,24 @@ def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -
         "hypervisor": "hypervisor" in flags if flags else None,
         "driver_variables": {name: given[name] for name in DRIVERS if name in given} or None,
     }
+
+
+def _cores(base: Path) -> int | None:
+    """How many cores this process may use: those that it is kept to, and no more than its control groups' quota."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if found is None:
+        return None
+    for line in _read(base / "proc/self/cgroup").splitlines():
+        number, kinds, name = (line.split(":", 2) + ["", ""])[:3]
+        if number != "0" and "cpu" not in kinds.split(","):
+            continue
+        folder = base / "sys/fs/cgroup" / ("" if number == "0" else "cpu") / name.strip("/")
+        for place in (folder, *folder.parents):
+            quota, _, period = _read(place / "cpu.max").partition(" ")
+            quota, period = quota or _read(place / "cpu.cfs_quota_us"), period or _read(place / "cpu.cfs_period_us")
+            if quota.isdigit() and period.isdigit() and int(period):
+                found = min(found, max(1, int(quota) // int(period)))
+    return found
 
 
 def _read(path: Path) -> str:

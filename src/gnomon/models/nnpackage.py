@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon.errors import ModelError, PackageError
-from gnomon.formats.onert.config import ConfigCfg
+from gnomon.formats.onert.config import ConfigCfg, with_placement
 from gnomon.formats.onert.manifest import MAX_CHARACTERS, Manifest, parse_manifest, write_manifest
 from gnomon.models.model import Limits, Model, NnPackage, inside, open_regular, read_text
 from gnomon.system.files import staged
@@ -52,9 +52,10 @@ _PLAIN = re.compile(r"[\w+-][\w.+-]*")
 def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, overwrite: bool = False) -> Path:
     """Writes `model` with `settings` in its config.cfg as the package folder `dest`, and returns `dest`.
 
-    What the package's config already holds stays, comments and order too; a key of `settings` replaces its
-    value in place. Raises PackageError where `dest` exists (unless `overwrite`), overlaps the source, or
-    cannot be written, where `model` is not a TFLite or Circle model, or where a setting cannot be written.
+    What the package's config already holds stays, comments and order too, but for keys that steer where and how fast
+    operators run and are not among `settings`; without any settings all of it stays. Raises PackageError where `dest`
+    exists (unless `overwrite`), overlaps the source, or cannot be written, where `model` is not a TFLite or Circle
+    model, or where a setting cannot be written.
     """
     if model.graph.format not in {"tflite", "circle"}:
         raise PackageError(
@@ -99,7 +100,7 @@ def _copy_package(package: NnPackage, target: Path, settings: Mapping[str, str])
     if package.config_name is None:
         manifest = replace(package.manifest, configs=(CONFIG,))
         (target / METADATA / MANIFEST).write_text(write_manifest(manifest), encoding="utf-8")
-    config = package.config.with_settings(settings)
+    config = with_placement(package.config, settings) if settings else package.config
     # Opened again and not through the copy, so that a config that other files share is not written to.
     file = target / METADATA / name
     file.parent.mkdir(parents=True, exist_ok=True)

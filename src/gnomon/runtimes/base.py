@@ -62,7 +62,8 @@ class Wish:
     `threads` is how many a runtime may use; with `more_threads` each of those numbers too is a configuration.
     `backends` limits the backends (empty: all that are found). `precisions` are tried beside float32 where the
     processor has them. `environments` are sets of environment variables to be tried beside the clean one; their
-    outputs are checked against the clean reference.
+    outputs are checked against the clean reference. With `usual` each runtime is also run as a program runs it that
+    sets nothing, and all cores that a process may use there are a number of threads beside one.
     """
 
     threads: int = 1
@@ -70,6 +71,7 @@ class Wish:
     precisions: tuple[str, ...] = ()
     environments: tuple[Mapping[str, str], ...] = ()
     more_threads: tuple[int, ...] = ()
+    usual: bool = False
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
@@ -102,6 +104,16 @@ class Configuration:
     transfers: bool = False
     steps_within: bool = False
     accelerators: tuple[Accelerator, ...] = ()
+
+    @property
+    def usual(self) -> bool:
+        """Whether it sets nothing: the runtime runs by its own defaults, fed as a program feeds it."""
+        return bool(self.options.get("usual"))
+
+    @property
+    def serial(self) -> bool:
+        """Whether one thread does the work, so that its CPU time is the time of a call."""
+        return self.options.get("threads", 1) == 1 and not self.usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +163,8 @@ class Runtime(Protocol):
     The order of calls is: `configurations` once for each device, then `support` for each model and configuration,
     then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
     first: results are judged by what it then makes of the user's own file; `tunings`, a tuple of
-    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `driver`, the import path of its driver
+    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `usual`, a function from a probe to the
+    configuration that sets nothing (option `usual`), None where it has none; `driver`, the import path of its driver
     (`package.module:Class`), without which its name is that; `chained`, the options more that a segment has beside
     others in one process; and `resolution_s`, the seconds in which its profiler counts, where they are coarser than a
     nanosecond. Everything that may crash or hang happens in the

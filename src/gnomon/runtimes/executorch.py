@@ -23,7 +23,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, labelled
+from gnomon.runtimes.whole import TOLERANCE, labelled, usual_configuration
 
 _PORTABLE, _XNNPACK = "portable", "XnnpackBackend"
 
@@ -62,10 +62,19 @@ class ExecuTorch:
             for label, environment in environment_variants(wish)
         )
 
+    def usual(self, probe: Probe) -> Configuration:
+        """As many threads as ExecuTorch takes itself; a .pt2 lowered for what its partitioner gives to XNNPACK."""
+        return usual_configuration(self.name)
+
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """A .pte loads or does not, and says itself where its instructions run. Of a .pt2 XNNPACK's partitioner tells
         what it takes, after ExecuTorch has told whether the kernels take all: in one process, unless that failed.
         """
+        if configuration.usual:
+            answer = ask({"default": self._trial(model, configuration, None)})["default"]
+            if isinstance(answer, Failure):
+                return Support(operators={}, failures={"default": answer})
+            return Support(operators={"default": frozenset(op.index for op in model.graph.operators)})
         taken: dict[str, frozenset[int]] = {}
         for backend in configuration.backends:
             own = (op.index for op in model.graph.operators if _written_for(model.graph, op.index) == backend)
@@ -92,14 +101,16 @@ class ExecuTorch:
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
         """The whole program; of a .pt2 with the operators that are lowered for XNNPACK."""
-        return whole_segment(self.name, model, _options(model.graph, configuration, _on_xnnpack(assignment)))
+        xnnpack = None if configuration.usual else _on_xnnpack(assignment)
+        return whole_segment(self.name, model, _options(model.graph, configuration, xnnpack))
 
     def package(
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
         """A copy of the file; a .pt2 is lowered when the package is loaded, as the options say."""
         copy_model(model.path, folder / model.path.name)
-        options = _options(model.graph, configuration, _on_xnnpack(assignment))
+        xnnpack = None if configuration.usual else _on_xnnpack(assignment)
+        options = _options(model.graph, configuration, xnnpack)
         return {"runtime": self.name, "model": model.path.name, "options": options}
 
 

@@ -23,9 +23,11 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, labelled
+from gnomon.runtimes.whole import TOLERANCE, labelled, supports_whole, usual_configuration
 
 _GPU = "gpu"
+_REPORTED = ("xnnpack", "builtin", "builtin in place of xnnpack")
+"""What the interpreter reports where it chose its kernels itself."""
 #: What a GPU computes in beside float32, with its name in configurations.
 _LOWER = {"float16": "f16"}
 
@@ -62,6 +64,10 @@ class LiteRt:
             for made in self._made(probe, wish, kernels, label, environment)
         )
 
+    def usual(self, probe: Probe) -> Configuration:
+        """The classic interpreter with nothing set, which most programs use."""
+        return usual_configuration(self.name, *_REPORTED)
+
     def _made(
         self, probe: Probe, wish: Wish, kernels: str, label: str, environment: Mapping[str, str]
     ) -> Iterator[Configuration]:
@@ -87,6 +93,8 @@ class LiteRt:
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The kernels load the whole model in a process of their own; XNNPACK must take at least one operator."""
+        if configuration.usual:
+            return supports_whole(self, ask, model, configuration)
         backend = configuration.backends[0]
         opened = not all(is_known(model.graph.tensors[index]) for index in model.graph.outputs)
         options = {**configuration.options, **({"interpreted": True} if opened else {})}

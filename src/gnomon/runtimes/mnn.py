@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
 
 
 class Mnn(WholeModelRuntime):
@@ -33,6 +33,10 @@ class Mnn(WholeModelRuntime):
             )
             for label, environment in environment_variants(wish)
         )
+
+    def usual(self, probe: Probe) -> Configuration:
+        """A session that sets nothing."""
+        return usual_configuration(self.name, *probe.backends)
 
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from gnomon.runtimes.base import (
     environment_variants,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, labelled
+from gnomon.runtimes.whole import TOLERANCE, labelled, usual_configuration
 
 _CPU, _VULKAN = "cpu", "vulkan"
 
@@ -59,21 +59,27 @@ class Ncnn:
             for vulkan in chosen or ("",)
         )
 
+    def usual(self, probe: Probe) -> Configuration:
+        """A net that sets nothing, in the precision that ncnn takes itself."""
+        precision = probe.details.get("usual_precision", "float32")
+        return usual_configuration(self.name, _CPU, precision=precision)
+
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """ncnn loads the model on each backend, in a process of its own, and tells which layers it left on the CPU.
 
         Where it does not survive loading all layers on Vulkan, each type of layer is tried alone.
         """
         everything = frozenset(op.index for op in model.graph.operators)
-        asked = {_CPU: self._trial(model, configuration, ())}
+        home = configuration.backends[0]
+        asked = {home: self._trial(model, configuration, ())}
         for vulkan in configuration.backends[1:]:
             asked[vulkan] = self._trial(model, configuration, everything)
         answers = ask(asked)
         operators = {backend: frozenset[int]() for backend in configuration.backends}
         failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
-        if _CPU in failures:
+        if home in failures:
             return Support(operators=operators, failures=failures)
-        operators[_CPU] = everything
+        operators[home] = everything
         for vulkan in configuration.backends[1:]:
             found = answers[vulkan]
             if isinstance(found, Failure):
@@ -172,7 +178,7 @@ def _options(graph: Graph, configuration: Configuration, assignment: Assignment)
     """Options of the driver: threads, the Vulkan device and the layers on it, and the shapes of the inputs' blobs."""
     return {
         **configuration.options,
-        "vulkan": sorted(index for index, backend in assignment.items() if backend != _CPU),
+        "vulkan": sorted(index for index, backend in assignment.items() if backend in configuration.backends[1:]),
         "shapes": [list(graph.tensors[t].shape or ()) for t in graph.inputs],
     }
 

@@ -32,6 +32,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Change, Tuning
+from gnomon.runtimes.whole import supports_whole, usual_configuration
 
 _LACKING = re.compile(r"NYI for operation '(\w+)'")
 
@@ -103,11 +104,17 @@ class Onert:
             for label, environment in environment_variants(wish)
         )
 
+    def usual(self, probe: Probe) -> Configuration:
+        """A session that sets nothing: an nnpackage's own config holds, from the second session of a process on."""
+        return usual_configuration(self.name)
+
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """Each backend in a process of its own prepares the model with its operators, type by type.
 
         What the default backend lacks is found first, and lies on a backend that takes it in all further trials.
         """
+        if configuration.usual:
+            return supports_whole(self, ask, model, configuration)
         default, *others = configuration.backends
         answer, moved, failure = _settle(ask, model, configuration)
         operators = {default: frozenset[int](answer["operators"] if answer else ())}
@@ -124,6 +131,8 @@ class Onert:
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
         """The model with the map in the environment, where onert applies it to the first session."""
+        if configuration.usual:
+            return whole_segment(self.name, model, configuration.options)
         options = {**configuration.options, "settings": settings(configuration, assignment)}
         return whole_segment(self.name, model, options)
 
@@ -133,6 +142,9 @@ class Onert:
         """An nnpackage whose config holds the map and the threads beside what it held before."""
         from gnomon.models.nnpackage import write_nnpackage
 
+        if configuration.usual:
+            write_nnpackage(model, folder / "nnpackage", {})
+            return {"runtime": self.name, "model": "nnpackage", "options": dict(configuration.options)}
         made = settings(configuration, assignment)
         threads = str(configuration.options.get("threads", 1))
         destination = folder / "nnpackage"

@@ -26,7 +26,13 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
+from gnomon.runtimes.whole import (
+    TOLERANCE,
+    WholeModelRuntime,
+    labelled,
+    refuse_other_backends,
+    usual_configuration,
+)
 
 _CPU = "cpu"
 _PROVIDER = "CPUExecutionProvider"
@@ -87,6 +93,10 @@ class OnnxRuntime(WholeModelRuntime):
             )
             for label, environment in environment_variants(wish)
         )
+
+    def usual(self, probe: Probe) -> Configuration:
+        """A session with no options, fed by `run`."""
+        return usual_configuration(self.name, _PROVIDER)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """Which nodes each backend takes, found by loading in a process of its own each.

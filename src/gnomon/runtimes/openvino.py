@@ -30,7 +30,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
 
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
@@ -62,6 +62,12 @@ class OpenVino(WholeModelRuntime):
         whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
         made = list(self._whole(probe, wish)) if whole else []
         return (*made, *(self._placed(probe, devices, wish) if len(devices) > 1 else ()))
+
+    def usual(self, probe: Probe) -> Configuration:
+        """The file compiled with nothing set, its shapes left open, in the precision that OpenVINO takes itself."""
+        hint = probe.details.get("usual_precision", "f32")
+        precision = next((name for name, (own, _) in _PRECISIONS.items() if own == hint), "float32")
+        return usual_configuration(self.name, "CPU", precision=precision)
 
     def _whole(self, probe: Probe, wish: Wish) -> Iterator[Configuration]:
         for precision in dict.fromkeys(("float32", *wish.precisions)):

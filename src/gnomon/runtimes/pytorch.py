@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gnomon.errors import UsageError
 from gnomon.runtimes.base import Configuration, Plain, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
 
 _EAGER = "eager"
 
@@ -48,6 +48,10 @@ class PyTorch(WholeModelRuntime):
             for mode in probe.backends
             if mode in wished or (mode == _EAGER and self.name in wished)
         )
+
+    def usual(self, probe: Probe) -> Configuration:
+        """Eager, with as many threads as PyTorch takes itself."""
+        return usual_configuration(self.name, _EAGER)
 
 
 if TYPE_CHECKING:

@@ -83,11 +83,18 @@ def _named(name: str, values: Mapping[str, object]) -> str:
 
 
 def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
-    """The runtime's configurations; where several numbers of threads are wished those of each, named by it."""
+    """The runtime's configurations; where several numbers of threads are wished those of each, named by it.
+
+    Where the wish is the usual one, also the configuration that sets nothing, unless backends are named.
+    """
     if not wish.more_threads:
-        return runtime.configurations(probe, wish)
-    return tuple(
-        replace(configuration, name=_named(configuration.name, {"threads": threads}))
-        for threads in wish.thread_counts
-        for configuration in runtime.configurations(probe, replace(wish, threads=threads, more_threads=()))
-    )
+        chosen = runtime.configurations(probe, wish)
+    else:
+        chosen = tuple(
+            replace(configuration, name=_named(configuration.name, {"threads": threads}))
+            for threads in wish.thread_counts
+            for configuration in runtime.configurations(probe, replace(wish, threads=threads, more_threads=()))
+        )
+    usual: Callable[[Probe], Configuration | None] | None = getattr(runtime, "usual", None)
+    default = usual(probe) if usual is not None and wish.usual and not wish.backends else None
+    return chosen if default is None else (*chosen, default)

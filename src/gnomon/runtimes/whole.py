@@ -10,7 +10,17 @@ from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Support, Wish, driver_of, whole_segment
+from gnomon.runtimes.base import (
+    Ask,
+    Assignment,
+    Configuration,
+    Named,
+    PlacedModel,
+    Support,
+    Wish,
+    driver_of,
+    whole_segment,
+)
 
 
 class WholeModelRuntime:
@@ -21,12 +31,7 @@ class WholeModelRuntime:
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The runtime loads the whole model in a process of its own."""
-        backend = configuration.backends[0]
-        segment = whole_segment(driver_of(self), model, configuration.options)
-        answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
-        if isinstance(answer, Failure):
-            return Support(operators={}, failures={backend: answer})
-        return Support(operators={backend: frozenset(op.index for op in model.graph.operators)})
+        return supports_whole(self, ask, model, configuration)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
         """The whole model; there is nothing to assign."""
@@ -41,6 +46,16 @@ class WholeModelRuntime:
         return {"runtime": driver_of(self), "model": source.name, "options": dict(configuration.options)}
 
 
+def supports_whole(runtime: Named, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+    """What the one backend of a configuration takes: all of the model where its runtime loads it, else nothing."""
+    backend = configuration.backends[0]
+    segment = whole_segment(driver_of(runtime), model, configuration.options)
+    answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
+    if isinstance(answer, Failure):
+        return Support(operators={}, failures={backend: answer})
+    return Support(operators={backend: frozenset(op.index for op in model.graph.operators)})
+
+
 def refuse_other_backends(runtime: str, wish: Wish) -> None:
     """UsageError if a backend is wished that is not the runtime itself."""
     for name in wish.backends:
@@ -48,6 +63,23 @@ def refuse_other_backends(runtime: str, wish: Wish) -> None:
             raise UsageError(
                 f"{runtime} has no backend {name!r}", hint="Leave out --backend, or name the runtime itself."
             )
+
+
+def usual_configuration(runtime: str, *reported: str, precision: str = "float32") -> Configuration:
+    """The configuration of a runtime that sets nothing; `precision` is what the runtime then computes in.
+
+    `reported` is what the loaded runtime calls where operators ran, as in `Configuration.reported`.
+    Its one backend is not the runtime's own name, so that whether it takes a model is found out for it alone.
+    """
+    return Configuration(
+        runtime=runtime,
+        name=labelled(runtime, "default"),
+        backends=("default",),
+        options={"usual": True},
+        precision=precision,
+        tolerance=TOLERANCE[precision],
+        reported=dict.fromkeys(reported, "default"),
+    )
 
 
 def labelled(name: str, *labels: str) -> str:

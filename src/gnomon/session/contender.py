@@ -7,7 +7,7 @@ The first measurement of every job: the model whole, on each single backend, wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -77,6 +77,26 @@ class Contender:
         )
 
     @property
+    def usual(self) -> bool:
+        """Whether it is what a runtime does by itself, with nothing set."""
+        return any(part.configuration.usual for part in self.parts)
+
+    @property
+    def serial(self) -> bool:
+        """Whether one thread does its work."""
+        return all(part.configuration.serial for part in self.parts)
+
+    @property
+    def threads(self) -> int:
+        """How many threads its parts were given."""
+        return max((part.configuration.options.get("threads", 1) for part in self.parts), default=1)
+
+    @property
+    def precision(self) -> str:
+        """The coarsest of what its parts compute in."""
+        return max((p.configuration for p in self.parts), key=lambda c: c.tolerance).precision if self.parts else ""
+
+    @property
     def on_software(self) -> bool:
         """Whether a part of it computes on an accelerator that is a program: no claim is based on its times."""
         return any(a.software for a in self.accelerators)
@@ -144,6 +164,24 @@ def fastest_of(field: Mapping[str, Measured], clock: Clock) -> str:
     return best
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """Which clock compares two contenders: `serial` where one thread does the work of both, else wall time."""
+
+    serial: Clock
+
+    def of(self, *contenders: Contender) -> Clock:
+        """The clock that compares all of these."""
+        return self.serial if all(contender.serial for contender in contenders) else "wall"
+
+
+def choose_clocks(lab: Lab, results: Mapping[str, Measured], contenders: Iterable[Contender]) -> Clocks:
+    """The clocks for what was measured of contenders, by their keys: CPU time for one thread where it tells all."""
+    known = [results[c.key] for c in contenders if c.serial and results[c.key].ok]
+    beside = any(map(_takes_beside, lab.targets))
+    return Clocks(serial="cpu" if not beside and all(cpu_tells(found.runs) for found in known) else "wall")
+
+
 def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
     """The clock to decide by: CPU time where one thread was asked for and it tells all, else wall time.
 
@@ -204,13 +242,19 @@ def measure_beside(
 
 
 def profile_singles(
-    lab: Lab, contenders: Sequence[Contender], *, settle: bool = False, traces: int | None = None
+    lab: Lab,
+    contenders: Sequence[Contender],
+    *,
+    settle: bool = False,
+    traces: int | None = None,
+    trace: Callable[[Sequence[Contender]], Sequence[Contender]] = list,
 ) -> list[Contender]:
     """Measure all of them interleaved; return those that run with right outputs, which then are traced.
 
     The others are added to what the lab is missing. MeasurementError if none is left. The runs are in the lab's
     campaign, under the contenders' keys. With `settle` they are the answer, and the stop rule decides when they are
-    known well enough. `traces` is in how many processes each is traced, if not in as many as it is measured in.
+    known well enough. `traces` is in how many processes each is traced, if not in as many as it is measured in, and
+    `trace` tells which of them are.
     """
     # Enough to price from; how sure the answer is, the proof's stop rule decides.
     effort = replace(lab.request.effort, processes_most=lab.request.effort.processes_least)
@@ -229,10 +273,10 @@ def profile_singles(
         )
     if traces is not None:
         effort = replace(effort, processes_least=traces, processes_most=traces)
-    traced = lab.runner.measure("profile, traced", [trace_of(c) for c in alive], effort)
-    kept = [c for c in alive if traced[trace_of(c).key].ok]
-    for contender in alive:
-        if contender not in kept:
+    wanted = trace(alive)
+    traced = lab.runner.measure("profile, traced", [trace_of(c) for c in wanted], effort)
+    for contender in wanted:
+        if not traced[trace_of(contender).key].ok:
             failure = traced[trace_of(contender).key].failure
             lab.missing.append(Missing(name=f"{contender.label}, traced", reason=describe(failure)))
     return alive

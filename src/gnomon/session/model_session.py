@@ -258,6 +258,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
     link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
     if not link.info.python and asked.tell is not None:
         asked.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
+    request = replace(request, wish=_usual_threads(request, link.info.fingerprint))
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
     request, counters = with_counters(request, link)
     placed = place_model(model, source, push)
@@ -407,7 +408,10 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
         for r in runtimes
         if r not in known
     ]
-    measured = replace(request.wish, backends=tuple(recalled.campaign.context.options["backends"]))
+    known_options = recalled.campaign.context.options
+    if request.wish.usual and isinstance(known_options["threads"], list):
+        request = replace(request, wish=replace(request.wish, more_threads=tuple(known_options["threads"][1:])))
+    measured = replace(request.wish, backends=tuple(known_options["backends"]))
     targets = find_targets(remember, known, recalled.probes, models, measured, missing)
     targets = recall.narrowed(targets, recalled.probes, request.wish, missing)
     if not targets:
@@ -431,6 +435,14 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
         doubts=_too_many_threads(request, recalled.device),
         counters=runner.last(ENERGY_NOTE),
     )
+
+
+def _usual_threads(request: Request, fingerprint: Mapping[str, Any]) -> Wish:
+    """The wish with all cores that a process may use there as a second number of threads, where it is the usual one."""
+    cores = len(request.device.pin) or fingerprint.get("cores")
+    if not request.wish.usual or not isinstance(cores, int) or cores < 2:
+        return request.wish
+    return replace(request.wish, more_threads=(cores,))
 
 
 def _too_many_threads(request: Request, device: DeviceInfo) -> list[Doubt]:
@@ -475,6 +487,7 @@ def options_of(request: Request) -> dict[str, Any]:
     wish = request.wish
     return {
         "threads": list(wish.thread_counts) if wish.more_threads else wish.threads,
+        **({"usual": True} if wish.usual else {}),
         "backends": list(wish.backends),
         "precisions": list(wish.precisions),
         "environments": [dict(e) for e in wish.environments],

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gnomon.core.brief import brief
 from gnomon.core.sample import Failure
-from gnomon.core.stats import may_be_as_fast, summarise
+from gnomon.core.stats import Comparison, may_be_as_fast, summarise
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Doubt, worst
 from gnomon.session.contender import (
+    Clocks,
     Contender,
     Proved,
     blocks,
-    choose_clock,
+    choose_clocks,
     cpu_summary,
     fastest_of,
     level,
@@ -33,18 +34,33 @@ from gnomon.session.targets import describe
 _WORTH = 1.02
 """The least predicted gain for which a plan that was not measured is chosen."""
 
+_BEHIND = 1.3
+"""How many times as long as the fastest of as many threads one takes that is not measured again for that."""
+
 _LESS = 1.02
 """How many times as much memory another must take for one to be chosen for less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Default:
+    """The fastest of what runtimes do with nothing set, of equal precision.
+
+    `gain` is its wall time over that of the choice; None where it is the choice.
+    """
+
+    label: str
+    gain: Comparison | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What the proof says: all contenders, the best single backend, and the one to use.
 
-    `reason` is one sentence for people. `clock` is what decided: the one that was asked for, or wall time where the
-    CPU time of some contender does not tell its whole story. `tied` are the labels of the other single contenders that
+    `reason` is one sentence for people. `clock` is what orders all contenders, wall time where several threads work in
+    some; `clocks` says what compared each two of them. `tied` are the labels of the other single contenders that
     may be as fast as the best one, and `chosen_for` what that was chosen for among those equally fast. `warnings` say
-    where other calls or the other clock name another winner.
+    where other calls or the other clock name another winner. `default` is the fastest of what runtimes do by
+    themselves. `undecided` says why the proof does not decide, if it does not.
     """
 
     proved: tuple[Proved, ...]
@@ -52,6 +68,9 @@ class Verdict:
     chosen: Proved
     reason: str
     clock: Clock
+    clocks: Clocks = field(default_factory=lambda: Clocks(serial="wall"))
+    default: Default | None = None
+    undecided: str = ""
     tied: tuple[str, ...] = ()
     chosen_for: tuple[str, ...] = ()
     warnings: tuple[Doubt, ...] = ()
@@ -80,14 +99,15 @@ class Verified:
         return self.failure is None and not self.moved and not self.skipped
 
 
-def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock, *, priced: bool = False) -> Verdict:
+def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: bool = False) -> Verdict:
     """Measure the contenders interleaved in fresh processes and choose; see `judge_contenders`.
 
     A single contender that the profile showed to be hopeless is not run again: it was interleaved there with the best.
     """
-    far = _hopeless(lab, contenders, clock)
-    fastest = min((c.predicted_s for c in contenders if c.predicted_s), default=0.0)
-    slow = {c.key: (c.predicted_s or 0.0) > lab.request.effort.laggard * fastest for c in contenders}
+    far = _hopeless(lab, contenders, clocks)
+    taken_s = {c.key: c.predicted_s or _profiled_s(lab, c, clocks) for c in contenders}
+    fastest = min((s for s in taken_s.values() if s), default=0.0)
+    slow = {key: s > lab.request.effort.laggard * fastest for key, s in taken_s.items()}
     left = [c for c in contenders if c.key not in far]
     renamed = {c.key: replace(c.candidate, key=f"proof/{c.key}", laggard=slow[c.key]) for c in left}
     effort = lab.request.effort
@@ -96,11 +116,19 @@ def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock, *, priced: bo
     measured = lab.runner.measure("proof", list(renamed.values()), effort)
     results = {c.key: lab.runner.known(c.key) for c in contenders if c.key in far}
     results |= {c.key: measured[renamed[c.key].key] for c in left}
-    if clock == "cpu":
+    if clocks.serial == "cpu":
         # A chain of runtimes may wait or start threads although each of them alone does not.
-        clock = choose_clock(lab, results.values())
-    converted = {c.key for c in contenders if any(part.target.placed is not lab.placed for part in c.parts)}
-    verdict = judge_contenders(contenders, results, clock, far, converted=converted, priced=priced)
+        clocks = choose_clocks(lab, results, contenders)
+    verdict = judge_contenders(
+        contenders,
+        results,
+        clocks,
+        far,
+        converted={c.key for c in contenders if any(part.target.placed is not lab.placed for part in c.parts)},
+        precisions=("float32", *lab.request.wish.precisions),
+        busy=next((d.message for d in worst(lab.runner.environments) if d.kind in ("busy", "steal")), ""),
+        priced=priced,
+    )
     return verdict if lab.link else predicted_verdict(verdict)
 
 
@@ -112,7 +140,10 @@ def predicted_verdict(verdict: Verdict) -> Verdict:
     plan = next((p for p in verdict.proved if p.contender.kind == "plan"), None)
     if plan is None or plan.measured.failure is not UNMEASURED or plan.contender.predicted_s is None:
         return verdict
-    gain = level(verdict.best_single.measured, verdict.clock) / plan.contender.predicted_s
+    gain = (
+        level(verdict.best_single.measured, verdict.clocks.of(verdict.best_single.contender))
+        / plan.contender.predicted_s
+    )
     if gain < _WORTH:
         return verdict
     alone = verdict.best_single.contender.label
@@ -120,81 +151,149 @@ def predicted_verdict(verdict: Verdict) -> Verdict:
     return replace(verdict, chosen=plan, reason=f"{told} proven: the plan was never measured.")
 
 
-def _hopeless(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> dict[str, Measured]:
-    """By key, the single contenders that are slower by more than any noise, with what they were measured beside."""
+def _profiled_s(lab: Lab, contender: Contender, clocks: Clocks) -> float:
+    """Seconds of a call in the profile, 0 where it has none."""
+    known = lab.runner.known(contender.key)
+    return level(known, clocks.of(contender)) if contender.kind == "single" and known.ok else 0.0
+
+
+def _hopeless(lab: Lab, contenders: Sequence[Contender], clocks: Clocks) -> dict[str, Measured]:
+    """By key, the single contenders that are slower by more than any noise, with what they were measured beside.
+
+    A clock that also counts the waits of several threads says so much only of those that work in as many.
+    """
     known = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
-    known = {key: found for key, found in known.items() if found.ok}
-    if not known:
-        return {}
-    best = min(known.values(), key=lambda found: level(found, clock))
-    compared = {key: versus(found, best, clock) for key, found in known.items() if found is not best}
-    limit = lab.request.effort.hopeless
-    return {key: best for key, c in compared.items() if c.verdict == "slower" and c.ratio > limit and c.low > limit / 2}
+    usual = [c.key for c in contenders if c.usual and c.key in known and known[c.key].ok]
+    kept = min(usual, key=lambda key: level(known[key], "wall"), default="")  # the choice is compared with it
+    far: dict[str, Measured] = {}
+    for serial in (True, False):
+        group = [c for c in contenders if c.key in known and known[c.key].ok and c.serial is serial]
+        if not group:
+            continue
+        clock = clocks.of(*group)
+        best = min((known[c.key] for c in group), key=lambda found: level(found, clock))
+        for contender in group:
+            found = known[contender.key]
+            compared = None if found is best else versus(found, best, clock)
+            # What is not priced has lost sooner: nothing but its own time speaks for it.
+            limit = lab.request.effort.hopeless if contender.predicted_s else _BEHIND
+            if contender.key == kept:
+                continue
+            if compared and compared.verdict == "slower" and compared.ratio > limit and compared.low > limit / 2:
+                far[contender.key] = best
+    return far
 
 
 def judge_contenders(
     contenders: Sequence[Contender],
     results: Mapping[str, Measured],
-    clock: Clock,
+    clocks: Clocks,
     beside: Mapping[str, Measured] | None = None,
     *,
     converted: Collection[str] = (),
+    precisions: Collection[str] = ("float32", ""),
+    busy: str = "",
     priced: bool = False,
 ) -> Verdict:
     """Choose from what was measured of each contender, by its key.
 
     `beside` has what a contender is compared with, where it was not measured with the best single backend. `converted`
-    are the keys of those that run the model as it was converted. `priced` says that mixes were thought of, so that
-    without a plan none promised a gain.
+    are the keys of those that run the model as it was converted. Only what computes in one of `precisions` is chosen.
+    `busy` says what else worked on the machine meanwhile, if anything did. `priced` says that mixes were thought of, so
+    that without a plan none promised a gain.
 
     A mix is chosen only if it is faster than the fastest single contender by more than the noise, and several processes
     were seen: one process cannot tell a gain from its luck. Among single contenders that are equally fast as far as can
-    be told, one without a conversion is chosen, then the one of least memory. MeasurementError if none is left.
+    be told, one that needs no more threads and no conversion is chosen, then the one of least memory. Where others
+    were busy on the machine, several threads may have been slow for that alone: then it is left undecided whether one
+    thread is as fast. MeasurementError if none is left.
     """
-    singles = [c for c in contenders if c.kind == "single" and results[c.key].ok]
+    other = beside or {}
+    singles = [c for c in contenders if c.kind == "single" and results[c.key].ok and _asked(c, precisions)]
     if not singles:
         told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
         raise MeasurementError(f"no single backend is left after the proof ({told})", hint="Try another runtime.")
-    other = beside or {}
 
     def against(best: Contender) -> dict[str, Proved]:
-        return {c.key: _proved(c, results[c.key], other.get(c.key, results[best.key]), clock) for c in contenders}
+        return {
+            c.key: _proved(c, results[c.key], other.get(c.key, results[best.key]), clocks.of(c, best))
+            for c in contenders
+        }
 
-    by_key = {c.key: c for c in singles}
-    beside_each_other = {key: results[key] for key in by_key if key not in other}
-    best = by_key[fastest_of(beside_each_other or {key: results[key] for key in by_key}, clock)]
+    def pick(group: Sequence[Contender]) -> tuple[Contender, list[Proved]]:
+        """The one to use of those that work alike, and all that are equally fast."""
+        clock = clocks.of(*group)
+        near = {c.key: results[c.key] for c in group if c.key not in other} or {c.key: results[c.key] for c in group}
+        by_key = {c.key: c for c in group}
+        fastest = by_key[fastest_of(near, clock)]
+        proved = against(fastest)
+        equal = _equal([proved[key] for key in near], proved[fastest.key], clock)
+        return _preferred(equal, converted, clock).contender, equal
+
+    serial, parallel = ([c for c in singles if c.serial is wanted] for wanted in (True, False))
+    best, equal = pick(serial or parallel)
+    undecided = ""
+    if serial and parallel:
+        rival, near = pick(parallel)
+        compared = versus(results[rival.key], results[best.key], "wall")
+        if compared.verdict == "faster":
+            best, equal = rival, near
+        elif busy:
+            undecided = f"whether {rival.label} is faster, as {busy}"
     proved = against(best)
     faster = [p for p in proved.values() if p.ok and p.against_best and p.against_best.verdict == "faster"]
     mixes = [p for p in faster if p.contender.kind != "single" and p.against_best and p.against_best.unit == "process"]
-    equal: list[Proved] = []
+    chosen = proved[best.key]
     if mixes:
-        chosen = min(mixes, key=lambda p: level(p.measured, clock))
+        chosen = min(mixes, key=lambda p: level(p.measured, clocks.of(p.contender)))
         # What else is faster must be surely faster than the plan, which is the one that was solved for.
         plan = next((p for p in mixes if p.contender.kind == "plan"), chosen)
+        clock = clocks.of(chosen.contender, plan.contender)
         if plan is not chosen and versus(chosen.measured, plan.measured, clock).verdict != "faster":
             chosen = plan
-    else:
-        equal = _equal([p for key, p in proved.items() if key not in other], proved[best.key], clock)
-        preferred = _preferred(equal, converted, clock).contender
-        proved = proved if preferred is best else against(preferred)
-        best = preferred
-        chosen = proved[best.key]
-    ties = [p for p in proved.values() if p.contender.kind == "single" and _is_near(p)]
+        equal = []
+    ties = [p for p in proved.values() if p.contender in singles and _is_near(p)]
     for_what = _chosen_for(chosen, [p for p in equal if p.contender.key != best.key], converted)
+    if best.serial and not undecided and any(not p.contender.serial for p in ties):
+        for_what = (*for_what, "one thread")
     proved = {key: p if _may_be_told(p, best) else replace(p, against_best=None) for key, p in proved.items()}
     chosen = proved[chosen.contender.key]
     ties = [p for p in ties if _may_be_told(p, best)]
-    field = {p.contender.label: p.measured for key, p in proved.items() if p.ok and key not in other}
+    alike = [p for p in proved.values() if p.contender in singles and p.contender.serial is best.serial]
+    field = {p.contender.label: p.measured for p in alike if p.contender.key not in other}
+    field[chosen.contender.label] = chosen.measured
+    default = _best_default([p for p in proved.values() if p.ok and p.contender in singles], chosen, clocks)
     return Verdict(
         proved=tuple(proved.values()),
         best_single=proved[best.key],
         chosen=chosen,
-        reason=_reason(list(proved.values()), proved[best.key], chosen, for_what, priced=priced),
-        clock=clock,
+        reason=_reason(
+            list(proved.values()), proved[best.key], chosen, for_what, default, undecided=undecided, priced=priced
+        ),
+        clocks=clocks,
+        clock=clocks.of(*contenders),
+        default=default,
+        undecided=undecided,
         tied=tuple(p.contender.label for p in ties),
         chosen_for=for_what,
-        warnings=clock_warnings(field, chosen.contender.label, clock),
+        warnings=clock_warnings(field, chosen.contender.label, clocks.of(best, chosen.contender)),
     )
+
+
+def _asked(contender: Contender, precisions: Collection[str]) -> bool:
+    """Whether it computes in a precision that was asked for."""
+    return not contender.precision or contender.precision in precisions
+
+
+def _best_default(proved: Sequence[Proved], chosen: Proved, clocks: Clocks) -> Default | None:
+    """The fastest of what runtimes do by themselves, and how the choice stands to it; None where none was measured."""
+    usual = [p for p in proved if p.contender.usual]
+    if not usual:
+        return None
+    best = min(usual, key=lambda p: level(p.measured, "wall"))
+    if best is chosen:
+        return Default(label=best.contender.label, gain=None)
+    return Default(label=best.contender.label, gain=versus(best.measured, chosen.measured, "wall"))
 
 
 def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Proved]:
@@ -269,7 +368,16 @@ def _proved(contender: Contender, measured: Measured, best: Measured, clock: Clo
     )
 
 
-def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved, for_what: Sequence[str], *, priced: bool) -> str:
+def _reason(
+    proved: Sequence[Proved],
+    best: Proved,
+    chosen: Proved,
+    for_what: Sequence[str],
+    default: Default | None,
+    *,
+    undecided: str,
+    priced: bool,
+) -> str:
     """The answer in one sentence."""
     alone = best.contender.label
     if chosen.contender.on_software or best.contender.on_software:
@@ -278,22 +386,40 @@ def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved, for_what: Se
         return f"{how}{chosen.contender.label}; no ratio is reported, {why}."
     if chosen is not best and chosen.against_best is not None:
         gain = 1 / chosen.against_best.ratio
-        return f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone."
-    parts = [part for part in (_standing(proved, for_what), _mixing(proved, priced=priced)) if part]
-    return f"Use {alone}{': ' if parts else ''}{'; '.join(parts)}."
+        parts = [f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone", _beside(default)]
+        return f"{'; '.join(filter(None, parts))}."
+    parts = [_beside(default), _standing(proved, for_what, beside=default), _mixing(proved, priced=priced)]
+    told = "; ".join(filter(None, parts))
+    use = f"Undecided {undecided}. With one thread use {alone}" if undecided else f"Use {alone}"
+    if best.contender.usual:
+        use += ", which is what it does with nothing set"
+    return f"{use}{': ' if told else ''}{told}."
 
 
-def _standing(proved: Sequence[Proved], for_what: Sequence[str]) -> str:
-    """How the best single backend stands to the others."""
+def _beside(default: Default | None) -> str:
+    """How the choice stands to the fastest of what runtimes do by themselves."""
+    if default is None or default.gain is None:
+        return ""
+    gain = default.gain
+    if gain.verdict == "tie":
+        return f"as fast as the best default, {default.label} {interval(gain.low, gain.high)}"
+    return f"{gain.ratio:.2f} times as fast as the best default, {default.label} {interval(gain.low, gain.high)}"
+
+
+def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Default | None) -> str:
+    """How the best single backend stands to the others, but for what was told of the best default."""
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
         return ""
-    ties = [p for p in proved if p.contender.kind == "single" and _is_near(p)]
+    told = beside.label if beside is not None else ""
+    ties = [p for p in proved if p.contender.kind == "single" and _is_near(p) and p.contender.label != told]
     if ties:
         labels = " and ".join(p.contender.label for p in ties)
         only = ties[0].against_best if len(ties) == 1 else None
         ratio = f" (ratio {only.ratio:.2f} {interval(only.low, only.high)})" if only else ""
         return f"{labels} may be as fast{ratio}" + (f", chosen for {' and '.join(for_what)}" if for_what else "")
+    if told:
+        return ""
     label, versus = min(compared, key=lambda item: item[1].ratio)
     told = f"{versus.ratio:.2f} times as fast as {label}"
     if versus.verdict == "tie":

@@ -159,7 +159,8 @@ def _other(request: Request, data: Mapping[str, Any]) -> str:
 
 def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether what was measured with these options can tell what is wanted; no backends mean all that there are."""
-    alike = all(measured.get(k) == wanted.get(k) for k in (measured.keys() | wanted.keys()) - _CHOSEN_ANEW)
+    free = _CHOSEN_ANEW | ({"threads"} if wanted.get("usual") else set())
+    alike = all(measured.get(k) == wanted.get(k) for k in (measured.keys() | wanted.keys()) - free)
     backends, precisions = set(wanted["backends"]), set(wanted["precisions"])
     enough = not measured["backends"] or (backends and backends <= set(measured["backends"]))
     return bool(alike and enough and precisions <= set(measured["precisions"]))

@@ -73,9 +73,9 @@ class _Session:
 
     def __init__(self, segment: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
         mnn = _mnn()
-        model, threads = segment["model"], int(segment.get("options", {}).get("threads", 1))
+        model, options = segment["model"], segment.get("options", {})
         # Without it MNN may compute in half precision where the processor does.
-        wanted = {"backend": "CPU", "precision": "high", "numThread": threads}
+        wanted = {"backend": "CPU", "precision": "high", "numThread": int(options.get("threads", 1))}
 
         def make(folder: str) -> None:
             convert(model, os.path.join(folder, _MODEL))
@@ -84,7 +84,7 @@ class _Session:
             self._begun = printed()
             try:
                 self.interpreter = mnn.Interpreter(os.path.join(folder, _MODEL))
-                self.session = self.interpreter.createSession(wanted)
+                self.session = self.interpreter.createSession(*([] if options.get("usual") else [wanted]))
             except Exception as error:
                 said = _said(self._begun) or str(error)
                 raise Refused(f"MNN does not load {os.path.basename(model)}: {said}") from error
@@ -207,7 +207,7 @@ class MnnDriver:
         return {"version": str(_mnn().version()), "backends": [_BACKEND]}
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> MnnModel:
-        """Load a segment; the option is threads."""
+        """Load a segment; the option is threads, or `usual`: a session that sets nothing."""
         return MnnModel(segment, buffers, profiled=profiled)
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ layer and fetching its outputs from the device; of a layer that reads from the C
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -72,13 +73,14 @@ def _net(segment: dict[str, Any], vulkan: Collection[int]) -> Any:
     net = ncnn.Net()
     if vulkan:
         net.set_vulkan_device(_chosen_device(ncnn, segment.get("options", {}).get("device")))
-    options = net.opt
-    for name in dir(options):
-        # ncnn computes in half precision by itself where it can; nothing here asks for less than float32.
-        if name.startswith(("use_fp16", "use_bf16", "use_int8")):
-            setattr(options, name, False)
-    options.num_threads = int(segment.get("options", {}).get("threads", 1))
-    options.use_vulkan_compute = bool(vulkan)
+    if not segment.get("options", {}).get("usual"):
+        options = net.opt
+        for name in dir(options):
+            # ncnn computes in half precision by itself where it can; nothing here asks for less than float32.
+            if name.startswith(("use_fp16", "use_bf16", "use_int8")):
+                setattr(options, name, False)
+        options.num_threads = int(segment.get("options", {}).get("threads", 1))
+        options.use_vulkan_compute = bool(vulkan)
     path, begun = segment["model"], printed()
     with open(path, encoding="utf-8") as file:
         text = file.read()
@@ -220,7 +222,12 @@ class NcnnDriver:
         "vulkan" is ncnn's own choice. Where there are several, each is a backend of its own too: vulkan0, vulkan1 ..
         """
         ncnn = _ncnn()
-        found: dict[str, Any] = {"version": str(ncnn.__version__), "backends": ["cpu"]}
+        half = platform.machine().startswith(("aarch64", "arm"))
+        found: dict[str, Any] = {
+            "version": str(ncnn.__version__),
+            "backends": ["cpu"],
+            "usual_precision": "float16" if half else "float32",  # of Arm alone it has such kernels for the processor
+        }
         devices = [
             {
                 "backend": f"vulkan{index}",
@@ -239,7 +246,7 @@ class NcnnDriver:
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> NcnnModel:
         """Load a segment; options are threads, vulkan (layers to compute there), device (number and name of the Vulkan
-        device) and shapes (of the inputs' blobs).
+        device), shapes (of the inputs' blobs), and usual: nothing is set.
         """
         return NcnnModel(segment, buffers, profiled=profiled)
 

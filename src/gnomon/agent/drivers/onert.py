@@ -127,9 +127,23 @@ def _last_line_since(begun: int | None) -> str:
 
 
 def _environment(options: dict[str, Any]) -> dict[str, str]:
+    if options.get("usual"):
+        return {}
     made = {"NUM_THREADS": str(options.get("threads", 1))}
     made.update({str(k): str(v) for k, v in options.get("settings", {}).items()})
     return made
+
+
+def _prepared(model: str, environment: dict[str, str]) -> _Session:
+    """A session with the model at a path, ready to run; Refused where onert does not prepare it."""
+    session = _Session(environment)
+    try:
+        session.call("nnfw_load_model_from_file", os.fsencode(model))
+        session.call("nnfw_prepare")
+    except BaseException:
+        session.close()
+        raise
+    return session
 
 
 def _trace_events(path: str) -> list[dict[str, Any]]:
@@ -153,13 +167,14 @@ class OnertModel:
 
     def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
         environment = _environment(segment.get("options", {}))
+        if segment.get("options", {}).get("usual"):
+            # A package's own config is applied from the second session of a process on, which is how it mostly runs.
+            _prepared(segment["model"], {}).close()
         self._workspace = tempfile.mkdtemp(prefix="gnomon-onert-") if profiled else ""
         if profiled:
             environment.update(TRACING_MODE="1", WORKSPACE_DIR=self._workspace)
-        self._session = _Session(environment)
         try:
-            self._session.call("nnfw_load_model_from_file", os.fsencode(segment["model"]))
-            self._session.call("nnfw_prepare")
+            self._session = _prepared(segment["model"], environment)
             self._keep = buffers
             for kind, bound in (("input", segment["inputs"]), ("output", segment["outputs"])):
                 if len(bound) != self._session.count(kind):
@@ -236,7 +251,7 @@ class OnertDriver:
         return {"version": version, "backends": names}
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnertModel:
-        """Prepare a segment; options are threads and settings (onert's own configuration keys)."""
+        """Prepare a segment; options are threads and settings (onert's own configuration keys), or `usual` alone."""
         return OnertModel(segment, buffers, profiled=profiled)
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
@@ -249,6 +264,9 @@ class OnertDriver:
         Returns ``{"operators": [indices], "reason": what onert said of the default backend's trial, or ""}``.
         """
         options = segment["options"]
+        if options.get("usual"):
+            _prepared(segment["model"], {}).close()
+            return {"whole": True}
         backend, default = options["backend"], options["default"]
         moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
         if backend == default:
@@ -274,12 +292,8 @@ class OnertDriver:
         if placed:
             settings["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(placed.items()))
         options = {"threads": segment["options"].get("threads", 1), "settings": settings}
-        session = _Session(_environment(options))
         try:
-            session.call("nnfw_load_model_from_file", os.fsencode(segment["model"]))
-            session.call("nnfw_prepare")
+            _prepared(segment["model"], _environment(options)).close()
         except Refused as refusal:
             return str(refusal)
-        finally:
-            session.close()
         return ""

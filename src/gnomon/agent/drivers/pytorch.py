@@ -31,7 +31,8 @@ class PyTorchModel:
 
         options = segment.get("options", {})
         self._mode = options.get("mode", EAGER)
-        torch.set_num_threads(int(options.get("threads", 1)))
+        if not options.get("usual"):
+            torch.set_num_threads(int(options.get("threads", 1)))
         program = load_program(segment["model"])
         self._names = operators_of(program.graph)
         self._times: dict[str, list[int]] = {}

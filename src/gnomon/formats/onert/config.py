@@ -94,7 +94,11 @@ def _check(key: str, value: str) -> None:
         )
 
 
-_PLACING = ("BACKENDS", "OP_BACKEND_")
+_STEERING = (
+    *("BACKENDS", "OP_BACKEND_", "EXECUTOR", "CPU_MEMORY_PLANNER", "USE_MMAPED_DATA", "FP16_ENABLE", "USE_SCHEDULER"),
+    *("OP_SEQ_MAX_NODE", "TRACING_MODE", "PROFILING_MODE", "MINMAX_DUMP"),
+)
+"""How keys begin that change where operators run, or how fast."""
 
 
 def placement_settings(placement: Mapping[int, str], threads: int, *, first: str = "cpu") -> dict[str, str]:
@@ -139,18 +143,23 @@ def settings_text(settings: Mapping[str, str]) -> str:
     return "\n".join(f"{key}={value}" for key, value in settings.items())
 
 
-def with_placement(config: ConfigCfg, settings: Mapping[str, str]) -> ConfigCfg:
-    """The config with these settings as its only placement; all else in it stays, comments too.
+def steering(config: ConfigCfg, settings: Mapping[str, str]) -> dict[str, str]:
+    """What a config sets that changes where operators run, or how fast, and is not among `settings`."""
+    return {k: v for k, v in config.settings.items() if k.startswith(_STEERING) and k not in settings}
 
-    A key that places operators and is not among `settings` would go on placing them, so it is taken out; an empty
-    value takes its key out too.
+
+def with_placement(config: ConfigCfg, settings: Mapping[str, str]) -> ConfigCfg:
+    """The config with these settings as all that steers where and how fast operators run; else it stays, comments too.
+
+    A key that steers and is not among `settings` would go on to, though nobody measured it, so it is taken out; an
+    empty value takes its key out too.
     """
     wanted = {key: value for key, value in settings.items() if value}
     lines = []
     for line in config.text.split("\n"):
         code, mark, comment = line.partition("#")
         key = code.partition("=")[0].strip(" \t")
-        stale = "=" in code and (key.startswith(_PLACING) or key in settings) and key not in wanted
+        stale = "=" in code and (key.startswith(_STEERING) or key in settings) and key not in wanted
         if not stale:
             lines.append(line)
         elif mark:

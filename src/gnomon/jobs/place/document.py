@@ -247,7 +247,7 @@ def _decision(found: Placement) -> DecisionPart:
 
 def _contender(found: Placement, proved: Proved) -> ContenderPart:
     contender = proved.contender
-    level_s = level(proved.measured, found.clock) if proved.ok else None
+    level_s = level(proved.measured, found.verdict.clocks.of(contender)) if proved.ok else None
     predicted_s = contender.predicted_s
     backends = contender.backends
     divided = found.breakdowns.get(contender.label)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,6 +34,7 @@ from gnomon.session.contender import (
     Contender,
     blocks,
     choose_clock,
+    choose_clocks,
     cpu_summary,
     fastest_of,
     level,
@@ -365,7 +367,7 @@ def breakdowns(
     runtime, by the prices. A mix of runtimes is made
     of its operators' times in the whole models; what its cuts cost is unattributed.
     """
-    wholes_s = {p.contender.label: level(p.measured, verdict.clock) for p in verdict.proved if p.ok}
+    wholes_s = {p.contender.label: level(p.measured, verdict.clocks.of(p.contender)) for p in verdict.proved if p.ok}
     alive = [p.contender for p in verdict.proved if p.ok]
     whole_models = {c.label for c in (across.contenders if across else ()) if c.kind == "single"}
     found: dict[str, Breakdown] = {}
@@ -373,10 +375,11 @@ def breakdowns(
         traced = lab.runner.known(trace_of(contender).key) if contender.label in whole_models else None
         if traced is not None and traced.ok:
             # What was profiled is as fast as the machine was then: see the drift that the report warns of.
-            profiled_s = level(lab.runner.known(contender.key), verdict.clock)
+            clock = verdict.clocks.of(contender)
+            profiled_s = level(lab.runner.known(contender.key), clock)
             whole_s = wholes_s[contender.label]
             drift = whole_s / profiled_s if profiled_s > 0 else 1.0
-            timed = by_clock(kernels(contender.graph, traced), traced, verdict.clock)
+            timed = by_clock(kernels(contender.graph, traced), traced, clock)
             timed = tuple(replace(kernel, time_s=kernel.time_s * drift) for kernel in timed)
             found[contender.label] = breakdown(contender.graph, timed, whole_s)
     for contender in alive:
@@ -545,13 +548,12 @@ def _place(
         )
         folder = stack.enter_context(guarded_folder("gnomon-segments-"))
         sensitivity = reference(lab)
-        inside, across = _price(lab, folder)
-        clock = across.clock if across else inside[0].clock
-        contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ())
+        inside, across, others = _price(lab, folder)
+        contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
         lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
         priced = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
-        verdict = prove(lab, contenders, clock, priced=priced)
-        clock = verdict.clock
+        clocks = choose_clocks(lab, {c.key: lab.runner.known(c.key) for c in contenders}, contenders)
+        verdict = prove(lab, contenders, clocks, priced=priced)
         verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
         chosen = verdict.chosen.contender
         lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
@@ -566,7 +568,7 @@ def _place(
             fingerprint=lab.device.fingerprint,
             versions={name: probe.version for name, probe in lab.probes.items()},
             threads=request.wish.thread_counts,
-            clock=clock,
+            clock=verdict.clock,
             verdict=verdict,
             verified=verified,
             rows=operator_rows(verdict, verified, parts, inside, across),
@@ -594,31 +596,48 @@ def _place(
         )
 
 
-def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None]:
+def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None, list[Contender]]:
     """Profile all single contenders together; then place inside each configuration that has several backends, and
-    across those that take the model whole. One clock for all.
+    across those that take the model whole, with as many threads as the fastest. The others are returned as they are.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     within = [inside_placer(lab, t) for t in lab.targets if t not in whole]
     across = AcrossPlacer(lab, whole, folder)
     singles = {placer: placer.singles() for placer in within}
     wholes = [across.whole(target) for target in whole]
-    alive = profile_singles(lab, [c for group in (*singles.values(), wholes) for c in group])
-    clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
-    lab.doubts += precision_hints(lab, alive, clock)
+    alive = profile_singles(
+        lab, [c for group in (*singles.values(), wholes) for c in group], trace=partial(_mixable, lab)
+    )
+    known = {c.key: lab.runner.known(c.key) for c in alive}
+    field = _mixable(lab, alive)
+    clock = choose_clocks(lab, known, field).of(*field)
+    lab.doubts += precision_hints(lab, field, clock)
     results: list[InsideResult] = []
     problems: list[MeasurementError] = []
     for placer in within:
-        mine = [c for c in singles[placer] if c in alive]
+        mine = [c for c in singles[placer] if c in field]
         try:
             results += [placer.run(mine, clock)] if mine else []
         except MeasurementError as error:  # one configuration that cannot be priced does not end the others
             problems.append(error)
             lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
-    wholes = [c for c in wholes if c in alive]
+    wholes = [c for c in wholes if c in field]
     if problems and not results and not wholes:
         raise problems[0]
-    return results, across.run(wholes, clock) if wholes else None
+    return results, across.run(wholes, clock) if wholes else None, [c for c in alive if c not in field]
+
+
+def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
+    """Those with as many threads as the fastest that does not run by defaults: in one process threads of several
+    numbers would wait for each other.
+    """
+    set_ = [c for c in alive if not c.usual]
+    known = {c.key: lab.runner.known(c.key) for c in set_}
+    clocks = choose_clocks(lab, known, set_)
+    if not set_:
+        return list(alive)
+    fastest = min(set_, key=lambda c: level(known[c.key], clocks.of(*set_)))
+    return [c for c in set_ if c.threads == fastest.threads]
 
 
 def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[Verdict, Verified]:
@@ -640,6 +659,6 @@ def _all_doubts(lab: Lab, request: Request, verdict: Verdict, sensitivity: Sensi
     missed = [p for p in verdict.proved if p.measured.failure and p.measured.failure.kind == "unmeasured"]
     stopped = stopped_doubts(request, lab.runner.stopped, [p.contender.label for p in missed])
     best = verdict.best_single
-    drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clock)
+    drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clocks.of(best.contender))
     begun = first_runs((p.contender, [lab.runner.known(p.contender.key), p.measured]) for p in verdict.proved if p.ok)
     return (*stopped, *verdict.warnings, *doubts(lab, sensitivity), *begun, *([drifted] if drifted else []))

@@ -41,7 +41,8 @@ class _Program:
         lacking = sorted(set(options.get("delegates", {}).values()) - set(have))
         if lacking:
             raise Refused(f"this build of ExecuTorch has no {', '.join(lacking)}; it has {', '.join(sorted(have))}")
-        runtime._unsafe_reset_threadpool(int(options.get("threads", 1)))
+        if not options.get("usual"):
+            runtime._unsafe_reset_threadpool(int(options.get("threads", 1)))
         self.lowered = lower_once(path, options["xnnpack"]) if "xnnpack" in options else None
         checked = {"enable_etdump": profiled, "program_verification": runtime.Verification.InternalConsistency}
         try:

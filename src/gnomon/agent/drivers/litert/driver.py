@@ -176,6 +176,8 @@ def _compiled(segment: dict[str, Any], *, threads: int, profiled: bool) -> Compi
 
 def _interpreted(segment: dict[str, Any]) -> bool:
     """Whether the classic interpreter has to run it: see above. The job says where outputs are open."""
+    if segment.get("options", {}).get("usual"):
+        return True
     if kernels_of(segment) == GPU:
         return False
     several = kernels_of(segment) == "builtin" and threads_of(segment) > 1
@@ -273,7 +275,8 @@ def _told_by_another_process(function: str, *arguments: str) -> Any:
 def _by_interpreter(segment: dict[str, Any]) -> dict[str, Any]:
     """Run the model on zeros by the classic interpreter; Refused where it does not."""
     interpreter = open_interpreter(segment)
-    if kernels_of(segment) == "xnnpack" and not delegated(interpreter):
+    asked = not segment.get("options", {}).get("usual")
+    if asked and kernels_of(segment) == "xnnpack" and not delegated(interpreter):
         raise Refused(_NOTHING)
     try:
         interpreter.invoke()

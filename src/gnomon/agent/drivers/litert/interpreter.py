@@ -125,12 +125,10 @@ def open_interpreter(segment: dict[str, Any]) -> Any:
         "builtin": kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
         "reference": kinds.BUILTIN_REF,
     }
+    usual = segment.get("options", {}).get("usual")
+    chosen = {"num_threads": threads_of(segment), "experimental_op_resolver_type": kernels[kernels_of(segment)]}
     try:
-        made = package.Interpreter(
-            model_path=segment["model"],
-            num_threads=threads_of(segment),
-            experimental_op_resolver_type=kernels[kernels_of(segment)],
-        )
+        made = package.Interpreter(model_path=segment["model"], **({} if usual else chosen))
         made.allocate_tensors()
     except (ValueError, RuntimeError) as error:
         raise Refused(f"LiteRT: {error}") from error

@@ -27,13 +27,7 @@ def bound_call(
     values = (*session.get_inputs(), *session.get_outputs())
     outputs = dict(segment["outputs"])
     if any(not v.type.startswith("tensor(") or v.type == "tensor(string)" for v in values):
-        feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
-
-        def run() -> None:
-            for buffer, value in zip(outputs.values(), session.run(list(outputs), feeds), strict=True):
-                buffers[buffer] = as_array(value)
-
-        return run
+        return fed_call(session, segment, buffers)
     binding = session.io_binding()
 
     def bind() -> None:
@@ -66,6 +60,18 @@ def bound_call(
             buffers[buffer] = _array(results[number])
 
     return call_and_take
+
+
+def fed_call(session: Any, segment: dict[str, Any], buffers: Buffers) -> Callable[[], object]:
+    """A call as most programs make it: a map of arrays goes in, and new arrays come out."""
+    outputs = dict(segment["outputs"])
+    feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
+
+    def run() -> None:
+        for buffer, value in zip(outputs.values(), session.run(list(outputs), feeds), strict=True):
+            buffers[buffer] = as_array(value)
+
+    return run
 
 
 def values_call(ort: Any, session: Any, outputs: list[str], feeds: Mapping[str, Array]) -> Callable[[], list[Array]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...arrays import Buffers
 from ...driver import Refused
-from .binding import bound_call
+from .binding import bound_call, fed_call
 from .events import own_nodes
 from .placed import PlacedSession, supports
 from .providers import ASSIGNED, CPU, built_in, plugins_here
@@ -35,6 +35,10 @@ def _onnxruntime() -> Any:
 
 def _options(ort: Any, options: dict[str, Any]) -> Any:
     made = ort.SessionOptions()
+    if options.get("usual"):
+        made.log_severity_level = 3
+        made.add_session_config_entry(ASSIGNED, "1")
+        return made
     made.intra_op_num_threads = int(options.get("threads", 1))
     made.inter_op_num_threads = 1
     made.log_severity_level = 3
@@ -73,7 +77,9 @@ class OnnxRuntimeSession:
         except Exception as error:
             raise Refused(str(error)) from error
         self._keep = buffers
-        self.call: Callable[[], object] = bound_call(self._session, segment, buffers)
+        usual = bool(segment.get("options", {}).get("usual"))
+        make = fed_call if usual else bound_call
+        self.call: Callable[[], object] = make(self._session, segment, buffers)
 
     def where(self) -> list[dict[str, Any]]:
         """The execution provider of each node, as the session's own assignment report tells it."""
@@ -140,7 +146,10 @@ class OnnxRuntimeDriver:
         return {**found, "lacking": refused} if refused else found
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
-        """Load a segment; options are threads, optimise and shared_arena, and provider or accelerators with places."""
+        """Load a segment; options are threads, optimise and shared_arena, and provider or accelerators with places.
+
+        With `usual` none of them counts: the session sets nothing, and each call is fed arrays and returns new ones.
+        """
         if segment.get("options", {}).get("accelerators"):
             ort = _onnxruntime()
             return PlacedSession(ort, _options(ort, segment["options"]), segment, buffers, profiled=profiled)

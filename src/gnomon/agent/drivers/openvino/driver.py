@@ -36,6 +36,8 @@ class OpenVinoModel:
         ov = _openvino()
 
         options = segment.get("options", {})
+        self._placed: Placed | None = None
+        self._counted: list[list[Any]] = []
         config = {
             "INFERENCE_NUM_THREADS": int(options.get("threads", 1)),
             "NUM_STREAMS": 1,
@@ -46,9 +48,10 @@ class OpenVinoModel:
             "INFERENCE_PRECISION_HINT": options.get("precision", "f32"),
             "PERF_COUNT": profiled,
         }
-        self._precision = config["INFERENCE_PRECISION_HINT"]
+        if options.get("usual"):
+            self._run_as_most_do(ov, segment, buffers, profiled=profiled)
+            return
         shapes = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
-        self._placed: Placed | None = None
         try:
             if "backends" in options:
                 self._placed = Placed(ov, segment["model"], options, shapes)
@@ -76,7 +79,6 @@ class OpenVinoModel:
             tensor = _tensor(ov, buffers[buffer])
             self._keep.append(tensor)
             self._request.set_tensor(port, tensor)
-        self._counted: list[list[Any]] = []
         # Sharing the outputs avoids a copy of each: they are in the bound arrays already.
         infer: Callable[[], object] = functools.partial(self._request.infer, None, share_outputs=True)
         if self._request.query_state():
@@ -85,16 +87,41 @@ class OpenVinoModel:
             infer = _from_the_start(infer, self._request)
         if made:
             infer = _taking(infer, self._request, made, buffers)
-        self.call: Callable[[], object] = infer
-        if not profiled:
-            return
+        self.call: Callable[[], object] = self._counting(infer) if profiled else infer
+
+    def _run_as_most_do(self, ov: Any, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        """Compile the file with nothing set, its shapes as they are; a map of arrays goes in, new arrays come out."""
+        core = ov.Core()
+        try:
+            model = _read(core, segment["model"], {})
+            self._compiled = core.compile_model(model, "CPU", {"PERF_COUNT": True} if profiled else {})
+        except Exception as error:
+            raise Refused(str(error)) from error
+        self._keep = [buffers]
+        self._request = request = self._compiled.create_infer_request()
+        feeds = {
+            name: _tensor(ov, buffers[b]) if buffers[b].dtype == BFLOAT16 else buffers[b]
+            for name, b in segment["inputs"]
+        }
+        ports = [(self._compiled.output(name), buffer) for name, buffer in segment["outputs"]]
+
+        def infer() -> None:
+            results = request.infer(feeds)
+            for port, buffer in ports:
+                buffers[buffer] = results[port]
+
+        call: Callable[[], object] = _from_the_start(infer, request) if request.query_state() else infer
+        self.call = self._counting(call) if profiled else call
+
+    def _counting(self, infer: Callable[[], object]) -> Callable[[], object]:
+        """The call, which keeps what the performance counters tell of it."""
         request, counted = self._request, self._counted
 
         def call() -> None:
             infer()
             counted.append(request.profiling_info)
 
-        self.call = call
+        return call
 
     def where(self) -> list[dict[str, Any]]:
         """The device of each kernel, with the source layers that it computes and its run-time precision.
@@ -387,12 +414,13 @@ class OpenVinoDriver:
             "version": ov.__version__.partition("-")[0],
             "backends": [*(d.lower() for d in core.available_devices), *(f"cpu-{hint}" for hint in own)],
             "precisions": precisions,
+            "usual_precision": core.get_property("CPU", "INFERENCE_PRECISION_HINT").get_type_name(),
             "processor": names.pop("cpu", ""),
             "devices": [{"backend": backend, "name": name, "software": False} for backend, name in names.items()],
         }
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
-        """Compile a segment; options are threads and precision, or threads and those of `Placed`."""
+        """Compile a segment; options are threads and precision, or threads and those of `Placed`, or `usual` alone."""
         return OpenVinoModel(segment, buffers, profiled=profiled)
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
