@@ -103,7 +103,7 @@ def _cores(base: Path) -> int | None:
     if found is None:
         return None
     for line in _read(base / "proc/self/cgroup").splitlines():
-        number, kinds, name = (line.split(":", 2) + ["", ""])[:3]
+        number, kinds, name = [*line.split(":", 2), "", ""][:3]
         if number != "0" and "cpu" not in kinds.split(","):
             continue
         folder = base / "sys/fs/cgroup" / ("" if number == "0" else "cpu") / name.strip("/")

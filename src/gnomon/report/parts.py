@@ -20,8 +20,31 @@ from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.plain import clean
 
+_MOST_SHAPES = 3
+"""Inputs whose shapes stand in a report's second line."""
 _LONGEST = 300
 """Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
+
+
+def conditions(document: dict[str, Any], page: Page) -> None:
+    """What the answer holds for, in one sentence: the model, the machine, threads, precision, shapes, inputs, the day."""
+    told = document.get("conditions")
+    name, where = Path(document["model"]["path"]).name, document["device"]
+    if told is None:  # of an older gnomon
+        page.line(model_line(document, brief=True))
+        return
+    cores = "" if told["cores"] is None else f", {told['cores']} core{'' if told['cores'] == 1 else 's'}"
+    counts = " and ".join(map(str, told["threads"]))
+    threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if told['defaults'] else ''}"
+    shapes = [
+        f"{n if len(told['shapes']) > 1 else ''} {'x'.join(map(str, s))}".strip() for n, s in told["shapes"].items()
+    ]
+    more = [f"{len(shapes) - _MOST_SHAPES} more"] if len(shapes) > _MOST_SHAPES else []
+    fed = [name for name in told["shapes"] if name not in told["given"]]
+    inputs = "given inputs" if not fed else "random inputs" if not told["given"] else f"random {listed(fed, 3)}"
+    shown = ", ".join(filter(None, [*shapes[:_MOST_SHAPES], *more]))
+    parts = [threads, *told["precisions"], shown, inputs, told["date"]]
+    page.line(f"{name} on {where} ({told['machine']}{cores}): {', '.join(filter(None, parts))}.")
 
 
 def model_line(document: dict[str, Any], *, brief: bool = False) -> str:
@@ -49,13 +72,22 @@ def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = 
     if not told:
         return
     if page.brief:
-        page.line(f"Skipped: {', '.join(dict.fromkeys(row['name'] for row in told))} (why: -v).")
+        names = list(dict.fromkeys(row["name"] for row in told if not row["name"].endswith(_TRACED)))
+        if names:
+            page.line(f"Skipped: {'; '.join(names)} (why: -v).")
         return
     page.heading("Skipped")
     for row in told:
         reason = " ".join(row["reason"].split())
         page.item(f"{row['name']}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row["hint"])
 
+
+_TRACED = ", traced"
+"""How the names of profiles end that failed: what they are of was measured."""
+
+_TIPS = frozenset({"precision"})
+"""Kinds of doubts that speak against nothing, and say what else could be tried."""
+_MOST_WARNINGS, _MOST_TIPS = 3, 2
 
 _FIRST = frozenset({"clocks-disagree", "medians-disagree", "model-changed", "software-device"})
 """Kinds of doubts about the answer itself, which stand under it."""
@@ -107,10 +139,15 @@ def _range(counts: list[int], one: str, many: str) -> str:
 
 
 def first_warnings(rows: list[dict[str, str]], page: Page) -> None:
-    """The doubts about the answer itself, which stand in the first lines."""
-    for row in rows:
-        if row["kind"] in _FIRST:
-            page.item(f"Warning: {row['message']}.", row["hint"])
+    """The warnings in the first lines: those about the answer itself, and on a brief page the first of the others."""
+    warnings = [row for row in rows if row["kind"] not in _TIPS]
+    first = [row for row in warnings if row["kind"] in _FIRST]
+    others = [row for row in warnings if row["kind"] not in _FIRST] if page.brief else []
+    shown = [*first, *others[: max(0, _MOST_WARNINGS - len(first))]]
+    for row in shown:
+        page.item(f"Warning: {row['message']}.", row["hint"] if row in first else "")
+    if page.brief and len(shown) < len(warnings):
+        page.omitted.append(f"{len(warnings) - len(shown)} more warnings")
 
 
 def certainty(each: list[tuple[str, dict[str, Any] | None]], best: str, processes: int, page: Page) -> None:
@@ -125,10 +162,21 @@ def certainty(each: list[tuple[str, dict[str, Any] | None]], best: str, processe
     ]
     near, far = ([label for label, close in ties if close is wanted] for wanted in (True, False))
     advice = f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine."
+    if page.brief:
+        if near or far:
+            page.line(f"Not certain: {_in_short(near, far, best)} {advice}")
+        return
     if near:
         page.item(f"Not certain: whether {' or '.join(near)} is as fast as {best} or faster.", advice)
     if far:
         page.item(f"Not certain: how much faster {best} is than {' and '.join(far)}.", advice)
+
+
+def _in_short(near: list[str], far: list[str], best: str) -> str:
+    """What stays open, in one sentence."""
+    if near:
+        return f"whether {' or '.join(near[:2])} is as fast as {best} or faster."
+    return f"how much faster {best} is than {' and '.join(far[:2])}."
 
 
 def _is_narrow(found: dict[str, Any]) -> bool:
@@ -136,17 +184,16 @@ def _is_narrow(found: dict[str, Any]) -> bool:
 
 
 def doubts(rows: list[dict[str, str]], page: Page) -> None:
-    """What speaks against trusting the figures, but for what stands in the first lines."""
+    """What else speaks against trusting the figures, and tips; on a brief page some tips alone."""
+    if page.brief:
+        tips = [row for row in rows if row["kind"] in _TIPS]
+        for row in tips[:_MOST_TIPS]:
+            page.item(f"Tip: {row['message']}.", row["hint"])
+        return
     rows = [row for row in rows if row["kind"] not in _FIRST]
     if not rows:
         return
-    if page.brief:
-        for row in rows:
-            page.item(f"Warning: {row['message']}.")
-        with page.details("what to do about the warnings"):
-            page.line("")
-        return
-    page.heading("Warnings")
+    page.heading("Warnings and tips" if any(row["kind"] in _TIPS for row in rows) else "Warnings")
     for row in rows:
         message = row["message"]
         page.item(message[:1].upper() + message[1:] + ".", row["hint"])

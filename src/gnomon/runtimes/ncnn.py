@@ -60,9 +60,8 @@ class Ncnn:
         )
 
     def usual(self, probe: Probe) -> Configuration:
-        """A net that sets nothing, in the precision that ncnn takes itself."""
-        precision = probe.details.get("usual_precision", "float32")
-        return usual_configuration(self.name, _CPU, precision=precision)
+        """A net that sets nothing: ncnn rounds weights and computes in half precision where it can."""
+        return usual_configuration(self.name, _CPU, precision="float16")
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """ncnn loads the model on each backend, in a process of its own, and tells which layers it left on the CPU.

@@ -7,6 +7,7 @@ a few megabytes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gnomon.core.graph import Graph
     from gnomon.core.stats import Comparison, Summary
     from gnomon.session.kernels import Kernel
+    from gnomon.session.model_session import Lab
 
 
 _DAMAGED = "The document was damaged or changed: measure again, or take it from a copy."
@@ -56,6 +58,40 @@ class ModelPart:
     sha256: str
     operators: int
     macs: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionsPart:
+    """What the answer holds for: the numbers of `threads`, whether each runtime's own `defaults` were measured too.
+
+    The `shapes` are those of the inputs, of which `given` were read from files and the others drawn. `machine` is the
+    processor, with so many `cores` to use (null: not known); `date` is when the measuring began, of the calendar here.
+    """
+
+    threads: tuple[int, ...]
+    defaults: bool
+    precisions: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    given: tuple[str, ...]
+    machine: str
+    cores: int | None
+    date: str
+
+
+def conditions_part(lab: Lab) -> ConditionsPart:
+    """What the answer of an open job holds for."""
+    inputs = [lab.graph.tensors[index] for index in lab.graph.inputs]
+    wish, facts = lab.request.wish, lab.device.fingerprint
+    return ConditionsPart(
+        threads=wish.thread_counts,
+        defaults=wish.usual,
+        precisions=tuple(dict.fromkeys(("float32", *wish.precisions))),
+        shapes={tensor.name: tensor.shape or () for tensor in inputs},
+        given=tuple(lab.request.feeds),
+        machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
+        cores=len(lab.request.device.pin) or facts.get("cores"),
+        date=time.strftime("%Y-%m-%d", time.localtime(lab.runner.campaign.started_at_s)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

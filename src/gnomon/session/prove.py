@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -268,7 +269,13 @@ def judge_contenders(
         best_single=proved[best.key],
         chosen=chosen,
         reason=_reason(
-            list(proved.values()), proved[best.key], chosen, for_what, default, undecided=undecided, priced=priced
+            [p for p in proved.values() if _asked(p.contender, precisions)],
+            proved[best.key],
+            chosen,
+            for_what,
+            default,
+            undecided=undecided,
+            priced=priced,
         ),
         clocks=clocks,
         clock=clocks.of(*contenders),
@@ -386,9 +393,17 @@ def _reason(
         return f"{how}{chosen.contender.label}; no ratio is reported, {why}."
     if chosen is not best and chosen.against_best is not None:
         gain = 1 / chosen.against_best.ratio
-        parts = [f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone", _beside(default)]
+        bounds = interval(
+            1 / chosen.against_best.high, 1 / chosen.against_best.low if chosen.against_best.low > 0 else math.inf
+        )
+        parts = [
+            f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone {bounds}",
+            _beside(default),
+        ]
         return f"{'; '.join(filter(None, parts))}."
-    parts = [_beside(default), _standing(proved, for_what, beside=default), _mixing(proved, priced=priced)]
+    alike = [p for p in proved if p.contender.serial is best.contender.serial or not undecided]
+    beside = None if undecided else default
+    parts = [_beside(beside), _standing(alike, for_what, beside=beside), _mixing(proved, priced=priced)]
     told = "; ".join(filter(None, parts))
     use = f"Undecided {undecided}. With one thread use {alone}" if undecided else f"Use {alone}"
     if best.contender.usual:
@@ -414,7 +429,9 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Defa
     told = beside.label if beside is not None else ""
     ties = [p for p in proved if p.contender.kind == "single" and _is_near(p) and p.contender.label != told]
     if ties:
-        labels = " and ".join(p.contender.label for p in ties)
+        labels = " and ".join(
+            [*(p.contender.label for p in ties[:2]), *([f"{len(ties) - 2} more"] if ties[2:] else [])]
+        )
         only = ties[0].against_best if len(ties) == 1 else None
         ratio = f" (ratio {only.ratio:.2f} {interval(only.low, only.high)})" if only else ""
         return f"{labels} may be as fast{ratio}" + (f", chosen for {' and '.join(for_what)}" if for_what else "")

@@ -8,7 +8,6 @@ layer and fetching its outputs from the device; of a layer that reads from the C
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -222,12 +221,7 @@ class NcnnDriver:
         "vulkan" is ncnn's own choice. Where there are several, each is a backend of its own too: vulkan0, vulkan1 ..
         """
         ncnn = _ncnn()
-        half = platform.machine().startswith(("aarch64", "arm"))
-        found: dict[str, Any] = {
-            "version": str(ncnn.__version__),
-            "backends": ["cpu"],
-            "usual_precision": "float16" if half else "float32",  # of Arm alone it has such kernels for the processor
-        }
+        found: dict[str, Any] = {"version": str(ncnn.__version__), "backends": ["cpu"]}
         devices = [
             {
                 "backend": f"vulkan{index}",

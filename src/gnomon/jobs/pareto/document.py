@@ -12,7 +12,7 @@ from gnomon.core.space import decimal
 from gnomon.jobs.place.document import VerifiedPart, verified_part
 from gnomon.measure.environment import Doubt
 from gnomon.session import document as parts
-from gnomon.session.document import EnvironmentPart, GraphPart, ModelPart, OperatorPart, RunsPart
+from gnomon.session.document import ConditionsPart, EnvironmentPart, GraphPart, ModelPart, OperatorPart, RunsPart
 from gnomon.session.objectives import Estimate
 from gnomon.session.targets import Missing
 
@@ -159,6 +159,7 @@ class ParetoDocument:
     resumed: bool | None
     seconds: float
     waited_s: float
+    conditions: ConditionsPart | None = None
 
 
 def pareto_document(found: Pareto) -> dict[str, Any]:
@@ -176,6 +177,7 @@ def pareto_document(found: Pareto) -> dict[str, Any]:
             graph=parts.graph_part(lived.graph) if lived else None,
             operators=parts.operator_parts(lived.graph) if lived else None,
             device=lived.device if lived else None,
+            conditions=lived.conditions if lived else None,
             fingerprint=lived.fingerprint if lived else None,
             versions=lived.versions if lived else None,
             clock=lived.clock if lived else None,

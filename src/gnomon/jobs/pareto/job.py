@@ -29,6 +29,7 @@ from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, w
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Steps, Watch
 from gnomon.search.base import Told
+from gnomon.session.document import conditions_part
 from gnomon.session.model_session import Lab, open_lab, stopped_doubts
 from gnomon.session.objectives import Goal, goals_of
 from gnomon.session.package import check_destination, write_package
@@ -122,6 +123,7 @@ def _measured(
                 campaign=lab.runner.campaign.id,
                 record=request.database,
                 resumed=lab.runner.resumed,
+                conditions=conditions_part(lab),
             ),
             space=space.space,
             published=space.published,

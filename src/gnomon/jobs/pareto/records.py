@@ -16,6 +16,7 @@ from gnomon.jobs.pareto.search import Plan, Searched
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
+from gnomon.session.document import ConditionsPart
 from gnomon.session.objectives import LATENCY, MEMORY
 from gnomon.session.prove import Verified
 from gnomon.session.request import Request
@@ -82,6 +83,7 @@ class Lived:
     campaign: str
     record: RecordAddress
     resumed: bool
+    conditions: ConditionsPart
 
     __repr__ = brief
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import closing, doubts, failure_text, missing, model_line
+from gnomon.report.parts import closing, conditions, doubts, failure_text, first_warnings, missing
 
 _CLOCKS = {
     "cpu": "CPU time",
@@ -30,7 +30,8 @@ def pareto_report(document: dict[str, Any], page: Page, *, own_record: bool = Fa
     """
     page.headline(headline(document))
     if document["model"]:
-        page.line(model_line(document, brief=page.brief))
+        conditions(document, page)
+        first_warnings(document["doubts"], page)
     else:
         page.line(f"From {Path(document['source']).name}; nothing was measured.")
     page.line(_space_line(document))

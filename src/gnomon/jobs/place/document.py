@@ -21,6 +21,7 @@ from gnomon.session.accelerators import held_bytes
 from gnomon.session.contender import level
 from gnomon.session.document import (
     ComparisonPart,
+    ConditionsPart,
     DifferencePart,
     EnvironmentPart,
     GraphPart,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from gnomon.jobs.place.fleet import CommonProof, DeviceResult, Fleet
     from gnomon.jobs.place.job import Column, OperatorRow, Placement, Profile
     from gnomon.session.contender import Proved
-    from gnomon.session.prove import Verified
+    from gnomon.session.prove import Default, Verified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +53,20 @@ class SpeedupPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultPart:
+    """The fastest of what runtimes do with nothing set; `gain` compares it with the choice (null: it is the choice)."""
+
+    label: str
+    gain: ComparisonPart | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPart:
-    """What was chosen, and why: labels of contenders; the speed-up is null where nothing is mixed."""
+    """What was chosen, and why: labels of contenders; the speed-up is null where nothing is mixed.
+
+    `default` is null where no runtime's own default was measured. `undecided` says what the proof leaves open, "" where
+    it decides.
+    """
 
     chosen: str
     kind: str
@@ -62,6 +75,8 @@ class DecisionPart:
     speedup_vs_best_single: SpeedupPart | None
     tied: tuple[str, ...]
     chosen_for: tuple[str, ...]
+    default: DefaultPart | None = None
+    undecided: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +94,9 @@ class ContenderPart:
     against_best: ComparisonPart | None
     difference: DifferencePart | None
     peak_rss_bytes: int | None
+    threads: int = 1
+    usual: bool = False
+    precision: str = "float32"
     accelerators: tuple[Accelerator, ...] = ()
     device_memory_bytes: int | None = None
     failure: Failure | None
@@ -166,6 +184,7 @@ class PlaceDocument:
     waited_s: float
     resolutions_s: Mapping[str, float] = field(default_factory=dict)
     threads: tuple[int, ...] = ()
+    conditions: ConditionsPart | None = None
 
 
 def place_document(found: Placement) -> dict[str, Any]:
@@ -184,7 +203,8 @@ def placed(found: Placement) -> PlaceDocument:
         device=found.device,
         fingerprint=found.fingerprint,
         versions=found.versions,
-        threads=found.threads,
+        threads=found.conditions.threads,
+        conditions=found.conditions,
         clock=found.clock,
         decision=_decision(found),
         contenders=tuple(_contender(found, one) for one in proved),
@@ -242,7 +262,13 @@ def _decision(found: Placement) -> DecisionPart:
         speedup_vs_best_single=speedup,
         tied=found.verdict.tied,
         chosen_for=found.verdict.chosen_for,
+        default=_default(found.verdict.default),
+        undecided=found.verdict.undecided,
     )
+
+
+def _default(found: Default | None) -> DefaultPart | None:
+    return None if found is None else DefaultPart(label=found.label, gain=parts.comparison_part(found.gain))
 
 
 def _contender(found: Placement, proved: Proved) -> ContenderPart:
@@ -265,6 +291,9 @@ def _contender(found: Placement, proved: Proved) -> ContenderPart:
         against_best=parts.comparison_part(proved.against_best),
         difference=parts.difference_part(proved.measured.fact("difference")),
         peak_rss_bytes=proved.measured.fact("peak_rss_bytes"),
+        threads=contender.threads,
+        usual=contender.usual,
+        precision=contender.precision,
         accelerators=contender.accelerators,
         device_memory_bytes=held_bytes(proved.measured),
         failure=proved.measured.failure,
@@ -485,6 +514,7 @@ class ProfileDocument:
     sustained: tuple[SustainedPart, ...] = ()
     resolutions_s: Mapping[str, float] = field(default_factory=dict)
     threads: tuple[int, ...] = ()
+    conditions: ConditionsPart | None = None
     turns: tuple[str, ...] | None = None
 
 
@@ -503,7 +533,8 @@ def profile_document(found: Profile) -> dict[str, Any]:
             device=found.device,
             fingerprint=found.fingerprint,
             versions=found.versions,
-            threads=found.threads,
+            threads=found.conditions.threads,
+            conditions=found.conditions,
             clock=found.clock,
             fastest=found.fastest.label,
             tied=tuple(

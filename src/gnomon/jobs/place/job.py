@@ -42,6 +42,7 @@ from gnomon.session.contender import (
     trace_of,
     versus,
 )
+from gnomon.session.document import ConditionsPart, conditions_part
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
 from gnomon.session.model_session import Lab, open_device, open_lab, stopped_doubts
 from gnomon.session.package import check_destination, write_package
@@ -116,7 +117,7 @@ class Profile(Answer):
     resumed: bool
     seconds: float
     waited_s: float = 0.0
-    threads: tuple[int, ...] = ()
+    conditions: ConditionsPart
     sustained: tuple[Sustained, ...] = ()
     turns: tuple[str, ...] = ()
 
@@ -272,7 +273,7 @@ def _profiled(
         device=lab.device.name,
         fingerprint=lab.device.fingerprint,
         versions={name: probe.version for name, probe in lab.probes.items()},
-        threads=request.wish.thread_counts,
+        conditions=conditions_part(lab),
         clock=clock,
         columns=columns,
         missing=tuple(lab.missing),
@@ -484,7 +485,7 @@ class Placement(Answer):
     resumed: bool
     seconds: float
     waited_s: float = 0.0
-    threads: tuple[int, ...] = ()
+    conditions: ConditionsPart
 
     document_by = "gnomon.jobs.place.document:place_document"
     chart_by = "gnomon.jobs.place.picture:placement_spec"
@@ -567,7 +568,7 @@ def _place(
             device=lab.device.name,
             fingerprint=lab.device.fingerprint,
             versions={name: probe.version for name, probe in lab.probes.items()},
-            threads=request.wish.thread_counts,
+            conditions=conditions_part(lab),
             clock=verdict.clock,
             verdict=verdict,
             verified=verified,

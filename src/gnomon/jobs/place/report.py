@@ -20,6 +20,7 @@ from gnomon.report.parts import (
     certainty,
     closing,
     compared,
+    conditions,
     counted,
     doubts,
     failure_text,
@@ -39,13 +40,13 @@ def place_report(document: dict[str, Any], page: Page, *, own_record: bool = Fal
     `own_record` says that the record was named by an option, and must be named again to show it.
     """
     page.headline(document["decision"]["reason"])
-    speedup = document["decision"]["speedup_vs_best_single"]
-    if speedup:
-        page.line(f"95 % interval of the gain: {_times(speedup['low'])} to {_times(speedup['high'])} times as fast.")
+    conditions(document, page)
     first_warnings(document["doubts"], page)
-    page.line(model_line(document, brief=page.brief))
+    if not page.brief:
+        page.line(model_line(document))
     _contenders(document, page)
-    _why_not_mixed(document, page)
+    with page.details("why nothing is mixed"):
+        _why_not_mixed(document, page)
     with page.details("predictions and the solver's proof"):
         _prediction(document, page)
     with page.details("the choice operator by operator"):
@@ -59,48 +60,65 @@ def place_report(document: dict[str, Any], page: Page, *, own_record: bool = Fal
     closing(document, page, own_record=own_record)
 
 
-def _times(value: float | None) -> str:
-    return "unknown" if value is None else units.digits(value)
-
-
 def _contenders(document: dict[str, Any], page: Page) -> None:
     clock = document["clock"]
-    page.heading(f"One inference, decided by {CLOCKS[clock]} (median, [95 % interval])")
+    if not page.brief:
+        page.heading(f"One inference, decided by {CLOCKS[clock]} (median, [95 % interval])")
     main = "cpu" if clock == "cpu" else "measured"
     columns = [
         Column(title="configuration", number=False, least=20),
         Column(title="CPU" if clock == "cpu" else "wall"),
         Column(title="", number=False, least=16),
+        Column(title="wall" if clock == "cpu" else "CPU"),
         Column(title="ratio"),
         Column(title="to the best backend", number=False, least=21),
         Column(title="predicted"),
-        Column(title="wall" if clock == "cpu" else "CPU"),
         Column(title="peak memory"),
         Column(title="max abs error"),
     ]
     alive = [c for c in document["contenders"] if not c["failure"] and c[main]]
     alive.sort(key=lambda c: c["level_s"])
-    chosen = frozenset(k for k, c in enumerate(alive) if c["label"] == document["decision"]["chosen"])
-    page.table(columns, [_row(contender, document) for contender in alive], split=5, bold=chosen)
-    kinds = {c["kind"] for c in document["contenders"]}
+    shown = _first_rows(alive, document["decision"]) if page.brief else alive
+    chosen = frozenset(k for k, c in enumerate(shown) if c["label"] == document["decision"]["chosen"])
+    page.table(columns, [_row(contender, document) for contender in shown], split=6, bold=chosen)
+    if len(shown) < len(alive):
+        page.omitted.append(f"{len(alive) - len(shown)} more configurations")
+    kinds = {c["kind"] for c in shown}
     notes = ["> is the choice", "a ratio below 1 is faster"]
     if "plan" in kinds:
         notes.append("plan: the solver's")
     if "greedy" in kinds:
         notes.append("greedy: each part where it alone is fastest")
+    if any(c["usual"] for c in shown):
+        notes.append("default: with nothing set")
     if clock == "wall":
         notes += _why_wall(document["contenders"])
-        notes.append("order and ratio are of the fastest 20 % of calls, which nothing else interrupted")
+        if any(c["threads"] == 1 and not c["usual"] for c in alive):
+            notes.append("one thread against one by CPU time, else the fastest 20 % of calls by wall time")
+        else:
+            notes.append("order and ratio are of the fastest 20 % of calls, which nothing else interrupted")
     notes.append(counted([c[main] for c in alive]))
     page.line("; ".join(notes) + ".", indent=1, style="dim")
     best = document["decision"]["best_single"]
-    certainty([(c["label"], c["against_best"]) for c in alive], best, max(c[main]["processes"] for c in alive), page)
+    certainty([(c["label"], c["against_best"]) for c in shown], best, max(c[main]["processes"] for c in alive), page)
     for contender in document["contenders"]:
         if contender["failure"]:
             page.item(f"{contender['label']} was refused: {failure_text(contender['failure'])}")
     restless = [c["label"] for c in alive if c[main]["trend"]]
     if restless:
-        page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+        with page.details("what rose or fell while measuring"):
+            page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+
+
+_MOST_ROWS = 6
+
+
+def _first_rows(alive: list[dict[str, Any]], decision: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a brief table: the choice, what it is compared with, and the fastest of the others."""
+    named = {decision["chosen"], decision["best_single"], (decision["default"] or {}).get("label")}
+    first = [c for c in alive if c["label"] in named]
+    kept = {c["label"] for c in [*first, *(c for c in alive if c not in first)][:_MOST_ROWS]}
+    return [c for c in alive if c["label"] in kept]
 
 
 def _why_wall(contenders: list[dict[str, Any]]) -> list[str]:
@@ -118,13 +136,19 @@ def _row(contender: dict[str, Any], document: dict[str, Any]) -> list[str]:
         ("> " if label == document["decision"]["chosen"] else "  ") + label,
         units.time(found["median_s"]),
         units.interval(found["low_s"], found["high_s"], found["median_s"]),
-        "1" if best else units.digits(ratio["ratio"]) if ratio else "-",
-        "(best backend)" if best else compared(ratio) if ratio else "",
-        units.time(contender["predicted_s"]),
         units.time(contender[other]["median_s"]) if contender[other] else "-",
+        "1" if best else units.digits(ratio["ratio"]) if ratio else "-",
+        ("(best backend)" if best else compared(ratio) if ratio else "") + _unasked(contender, document),
+        units.time(contender["predicted_s"]),
         units.mebibytes(contender["peak_rss_bytes"]),
         units.small((contender["difference"] or {}).get("absolute")),
     ]
+
+
+def _unasked(contender: dict[str, Any], document: dict[str, Any]) -> str:
+    """The precision of a contender that was not asked for, which is not chosen for that."""
+    asked = (document["conditions"] or {}).get("precisions", [contender["precision"]])
+    return "" if contender["precision"] in (*asked, "") else f" in {contender['precision']}"
 
 
 def _why_not_mixed(document: dict[str, Any], page: Page) -> None:
@@ -272,7 +296,8 @@ def _unattributed(document: dict[str, Any], page: Page) -> None:
 
 
 def _files(document: dict[str, Any], page: Page) -> None:
-    page.heading("Written")
+    if not page.brief:
+        page.heading("Written")
     package, device = document["package"], document["device"]
     if package is None:
         found = document["verified"]
@@ -299,8 +324,10 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
     """
     columns = sorted(document["columns"], key=lambda c: (c["against_fastest"] is not None, c["level_s"]))
     page.headline(profile_headline(columns, document["clock"]))
+    conditions(document, page)
     first_warnings(document["doubts"], page)
-    page.line(model_line(document, brief=page.brief))
+    if not page.brief:
+        page.line(model_line(document))
     page.heading("One inference (median, [95 % interval])")
     heads = [
         Column(title="configuration", number=False, least=20),
