@@ -27,7 +27,7 @@ _LONGEST = 300
 
 
 def conditions(document: dict[str, Any], page: Page) -> None:
-    """What the answer holds for, in one sentence: the model, the machine, threads, precision, shapes, inputs, the day."""
+    """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
     told = document.get("conditions")
     name, where = Path(document["model"]["path"]).name, document["device"]
     if told is None:  # of an older gnomon
