@@ -30,7 +30,7 @@ import gnomon
 from benchmarks.common import parser, publish
 from benchmarks.compare.runs import measure, stretches
 from benchmarks.compare.worlds import WORLDS, World
-from gnomon.core.stats import FEWEST_RUNS, Sessions, Side, compare_apart, granted_sessions, holm, sessions_of
+from gnomon.core.stats import FEWEST_RUNS, Sessions, Side, compare_apart, granted_sessions, sessions_of
 from gnomon.jobs.compare.job import SESSIONS, levels_of
 
 ALPHA, RELEVANT = 0.01, 0.01
@@ -44,10 +44,14 @@ Pair = tuple[dict[str, Any], dict[str, Any]]
 def called(before: Sequence[Side], after: Sequence[Side], sessions: Sequence[Sessions | None]) -> list[int]:
     """Of each configuration: 1 slower, -1 faster, 0 neither; as the job decides."""
     found = [compare_apart(a, b, sessions=s) for a, b, s in zip(before, after, sessions, strict=True)]
-    sure = holm([one.p for one in found], ALPHA)
+    intervals = [one.interval(ALPHA / len(found)) for one in found]
     return [
-        int(math.copysign(told and abs(math.log(one.ratio)) >= math.log1p(RELEVANT) / 2, math.log(one.ratio)))
-        for one, told in zip(found, sure, strict=True)
+        int(
+            math.copysign(
+                not low <= 1 <= high and abs(math.log(one.ratio)) >= math.log1p(RELEVANT) / 2, math.log(one.ratio)
+            )
+        )
+        for one, (low, high) in zip(found, intervals, strict=True)
     ]
 
 

@@ -17,6 +17,8 @@ from gnomon.session.contender import level
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FREE = {
+    "inputs",
+    "settings",
     "fingerprint",
     "versions",
     "unattributed_s",

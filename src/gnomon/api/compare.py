@@ -31,8 +31,9 @@ def compare(
 
     Each is a run's id ("last", "last~1"), a file that --json wrote, a report in HTML, a package, or a results database.
     All verdicts of a pair together hold with probability 1 - `alpha`; a difference within `relevant` is none. `changed`
-    says what was changed on purpose: "machine", "governor", "version", "threads". `sessions` is what runs of the same
-    are taken to differ by (a standard deviation, relative) where fewer than five earlier ones tell. Raises GnomonError.
+    says what was changed on purpose: "machine", "governor", "version", "threads", "shapes", "inputs", "precision",
+    "options". `sessions` is what runs of the same are taken to differ by (a standard deviation, relative) where fewer
+    than five earlier ones tell. Raises GnomonError.
     """
     from gnomon.jobs.compare.job import compare as compare_job
     from gnomon.store.address import record_address

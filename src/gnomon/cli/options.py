@@ -517,7 +517,7 @@ sessions_option = click.option(
 changed_option = click.option(
     "--changed",
     multiple=True,
-    type=click.Choice(["machine", "governor", "version", "threads"]),
+    type=click.Choice(["machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options"]),
     help="What was changed on purpose and is compared. May be repeated.",
 )
 

@@ -673,17 +673,3 @@ def _centre(logs: Array) -> tuple[float, float, float]:
 
 _MOST_NEEDED = 1000
 """Processes beyond which it is not said how many more would be needed."""
-
-
-def holm(ps: Sequence[float], alpha: float) -> tuple[bool, ...]:
-    """Which of several tests reject, so that with probability 1 - alpha none does wrongly.
-
-    S. Holm, "A simple sequentially rejective multiple test procedure", 1979.
-    """
-    order = sorted(range(len(ps)), key=lambda k: ps[k])
-    rejected = [False] * len(ps)
-    for rank, k in enumerate(order):
-        if ps[k] > alpha / (len(ps) - rank):
-            break
-        rejected[k] = True
-    return tuple(rejected)

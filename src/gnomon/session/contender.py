@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
@@ -65,6 +65,14 @@ class Contender:
     def backends(self) -> dict[int, str]:
         """Operator index -> backend, over all parts."""
         return {index: backend for part in self.parts for index, backend in part.backends.items()}
+
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """What makes times of its configurations, by their names: precision, environment, and the runtime's options."""
+        return {
+            one.name: {"precision": one.precision, "environment": dict(one.environment), **one.options}
+            for one in (part.configuration for part in self.parts)
+        }
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:

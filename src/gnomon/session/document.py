@@ -95,6 +95,16 @@ def conditions_part(lab: Lab) -> ConditionsPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputPart:
+    """What an input of the model was fed: its shape (null: its rank is unknown), and of the values, or of how they were
+    drawn, the first 16 digits of a SHA-256.
+    """
+
+    shape: tuple[int, ...] | None
+    values: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPart:
     """An operator of the model, by its place in the file."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 import time
@@ -28,6 +30,7 @@ from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Sup
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session import replay as recall
+from gnomon.session.document import InputPart
 from gnomon.session.kernels import Sources
 from gnomon.session.model import ReadModel, check_feeds, models_for, place_model, read_model, texts_of
 from gnomon.session.request import Request, device_met, link_to, machine_of
@@ -108,6 +111,18 @@ class Lab:
     def outputs(self) -> list[Tensor]:
         """What the user's own model computes, as its file tells."""
         return [self.graph.tensors[index] for index in self.graph.outputs]
+
+    @property
+    def fed(self) -> dict[str, InputPart]:
+        """What each input of the user's own model is fed, by its name."""
+        context = self.runner.campaign.context
+        parts = {}
+        for tensor in (self.graph.tensors[index] for index in self.graph.inputs):
+            drawn = json.dumps([context.seed, self.drawn.get(tensor.name, {})], sort_keys=True)
+            values = context.options["feeds"].get(tensor.name) or hashlib.sha256(drawn.encode()).hexdigest()
+            shape = self.request.shapes.get(tensor.name, tensor.shape)
+            parts[tensor.name] = InputPart(shape=shape, values=values[:16])
+        return parts
 
     def job(self, segments: list[dict[str, Any]], inner: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
         """The agent's job for a chain of segments; `inner` are the tensors between them.

@@ -180,11 +180,13 @@ def test_what_sessions_differ_by_is_learnt_from_earlier_runs() -> None:
         (lambda d: d["fingerprint"].update(governor="powersave"), "governor"),
         (lambda d: d["versions"].update(onert="9.9"), "version"),
         (lambda d: d.update(threads=[4]), "threads"),
+        (lambda d: d["inputs"]["x"].update(shape=[32, 256]), "shapes"),
+        (lambda d: d["inputs"]["x"].update(values="b"), "inputs"),
     ],
 )
 def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, change: Any, kind: str) -> None:
     rng = np.random.default_rng(1)
-    before, after = document(rng, threads=[1]), document(rng, threads=[1])
+    before, after = (document(rng, threads=[1], inputs={"x": {"shape": [1, 256], "values": "a"}}) for _ in range(2))
     change(after)
     found = pair(tmp_path, before, after)
     assert found.pairs[0].unlike
@@ -193,6 +195,63 @@ def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, 
     allowed = pair(tmp_path, before, after, changed=(kind,))
     assert allowed.pairs[0].configurations
     assert allowed.pairs[0].changed
+
+
+def test_runs_of_other_batches_are_not_compared_and_those_after_another_kernel_are(tmp_path: Path) -> None:
+    """The documents are of before inputs were noted: the graph has the shapes."""
+    rng = np.random.default_rng(1)
+    one, batch, other_kernel = (document(rng, inputs={}) for _ in range(3))
+    for made in (one, batch, other_kernel):
+        made["fingerprint"]["memory_bytes"] = 25_276_502_016
+    graph = batch["graph"]
+    graph["tensors"]["shape"][graph["inputs"][0]] = [32, 256]
+    other_kernel["fingerprint"]["memory_bytes"] -= 4096
+    assert gate(tmp_path, one, batch)[0] == 7
+    assert [told.split(":")[0] for told in pair(tmp_path, one, batch).pairs[0].unlike] == ["the shapes differ"]
+    assert gate(tmp_path, one, other_kernel)[0] == 0
+    assert pair(tmp_path, one, other_kernel).pairs[0].configurations
+    other_kernel["fingerprint"]["memory_bytes"] //= 2
+    assert gate(tmp_path, one, other_kernel)[0] == 7
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind"), [({"precision": "bfloat16"}, "precision"), ({"threads": 2}, "threads"), ({"h": 1}, "options")]
+)
+def test_a_name_with_other_settings_is_another_configuration(tmp_path: Path, setting: Any, kind: str) -> None:
+    rng = np.random.default_rng(1)
+    before, after = document(rng), document(rng)
+    for made in (before, after):
+        for column in made["columns"]:
+            column["settings"] = {column["label"]: {"precision": "float32", "threads": 1}}
+    label = after["columns"][0]["label"]
+    after["columns"][0]["settings"][label] |= setting
+    (only,) = pair(tmp_path, before, after).pairs
+    assert [row.label for row in only.configurations] == [after["columns"][1]["label"]]
+    assert only.lost == only.only_before == only.only_after == (label,)
+    (told,) = only.unlike
+    assert told.startswith(f"{label} differs in {next(iter(setting))}: ")
+    assert len(pair(tmp_path, before, after, changed=(kind,)).pairs[0].configurations) == 2
+
+
+def test_a_verdict_and_its_interval_say_the_same(tmp_path: Path) -> None:
+    """Of many kernels one that a stepwise test calls changed may have an interval that contains 1."""
+    rng = np.random.default_rng(9)
+    before, after = document(rng), document(rng)
+    factors = np.exp(np.linspace(-0.4, 0.4, 40))
+    for made, factor in ((before, np.ones(40)), (after, factors)):
+        for column in made["columns"]:
+            column["runs"]["profile"] = {
+                "process": [0, 1, 2],
+                "call_us": [100.0] * 3,
+                "name": [f"k{k}" for k in range(40)],
+                "backend": ["cpu"] * 40,
+                "operators": [[k] for k in range(40)],
+                "wall_us": (10 * factor[:, None] * np.exp(0.01 * rng.standard_normal((40, 3)))).tolist(),
+            }
+    changed = [row for part in pair(tmp_path, before, after).pairs[0].operators for row in part.changed]
+    assert changed
+    for row in changed:
+        assert row.low is not None and not row.low <= 1 <= row.high
 
 
 def beside_neighbours(made: dict[str, Any], share: float) -> dict[str, Any]:

@@ -39,8 +39,9 @@ def compare(
     """Compare each later RUN with the first: every configuration, and every kernel that the runtime reports.
 
     A RUN is the id of a run (or how it begins; last; last~1: the one before), a file that --json wrote, a report in
-    HTML, a package, or a results database, of which the newest run counts. Runs of other machines, governors or
-    versions are not compared, unless --changed says that this is the change.
+    HTML, a package, or a results database, of which the newest run counts. Runs of other machines, governors,
+    versions, shapes or inputs are not compared, nor are configurations of other threads, precision or options, unless
+    --changed says that this is the change.
     """
     from gnomon.api.compare import compare as compare_runs
 

@@ -22,7 +22,6 @@ from gnomon.core.stats import (
     compare_apart,
     compare_by_turns,
     granted_sessions,
-    holm,
     median,
     quantile,
     sessions_of,
@@ -36,18 +35,21 @@ from gnomon.jobs.compare.document import (
     VerdictPart,
     compare_document,
 )
+from gnomon.jobs.compare.sides import CONFIGURATIONS, earlier_runs, machine_runs, read_side
 from gnomon.jobs.compare.sides import Side as Named
-from gnomon.jobs.compare.sides import earlier_runs, machine_runs, read_side
 from gnomon.measure.effort import QUANTILE, Clock
 from gnomon.report.answer import Answer
 from gnomon.report.plain import json_text
 from gnomon.store.address import RecordAddress
 from gnomon.system.files import write_whole
 
-CHANGES = ("machine", "governor", "version", "threads")
+CHANGES = ("machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options")
 """What may differ between two sides only where the user says that this is what was changed."""
 
 _MACHINE = ("cpu_model", "machine", "cores", "core_kinds", "soc", "gpus", "cpu_flags_sha256", "memory_bytes", "smt")
+_OF_MODEL = frozenset({"shapes", "inputs"})
+_SAME_MEMORY = 0.01
+"""Within this share memory is the same: what a kernel keeps for itself changes with each of its versions."""
 _SLOWED = 0.5
 """By how much a call gets longer where other processes take all of the machine, at least: what shares caches, memory
 and cores costs CPU time too. An interval is widened by this times the difference in load."""
@@ -202,40 +204,46 @@ def _pair(
     relevant: float,
     changed: frozenset[str],
 ) -> PairPart:
-    unlike = tuple(told for kind, told in differences(before.document, after.document) if kind not in changed)
-    accepted = tuple(told for kind, told in differences(before.document, after.document) if kind in changed)
+    kinds = differences(before.document, after.document)
+    unlike = [told for kind, told in kinds if kind not in changed]
     clock = _clock(before, after)
     old, new = _timed(before), _timed(after)
-    both = [label for label in old if label in new]
+    both = []
+    for label in (label for label in old if label in new):
+        found = _set_otherwise(old[label], new[label])
+        kinds += found
+        # With other settings it is another configuration of the same name.
+        if {kind for kind, _ in found} <= changed:
+            both.append(label)
     noted = _noted_turns(before.document, after.document)
     rows: tuple[VerdictPart, ...] = ()
     operators: list[OperatorsPart] = []
     if not unlike:
-        load, told = _unequal_load(before.document, after.document)
+        load, busier = _unequal_load(before.document, after.document)
         apart = {}
         for label in both:
             a, b = levels_of(old[label], clock), levels_of(new[label], clock)
             turns = noted is not None and by_turns(a, b, noted=noted)
             between = _TURNS if turns else known.sessions(label, before, after, clock)
             apart[label] = _apart(a, b, load, between)
-        rows = _verdicts(apart, alpha, relevant, told)
+        rows = _verdicts(apart, alpha, relevant, busier)
         operators = [
             _operators(
-                label, old[label], new[label], alpha, relevant, load, told, one.between, _resolution_s(before, label)
+                label, old[label], new[label], alpha, relevant, load, busier, one.between, _resolution_s(before, label)
             )
             for label, one in apart.items()
         ]
     return PairPart(
         side=number,
         clock=clock,
-        unlike=unlike,
-        changed=accepted,
-        only_before=tuple(label for label in old if label not in new),
-        only_after=tuple(label for label in new if label not in old),
+        unlike=tuple(dict.fromkeys(told for kind, told in kinds if kind not in changed)),
+        changed=tuple(dict.fromkeys(told for kind, told in kinds if kind in changed)),
+        only_before=tuple(label for label in old if label not in both),
+        only_after=tuple(label for label in new if label not in both),
         lost=tuple(
             label
             for label in ([] if unlike else old)
-            if label not in new and old[label].get("kind", "single") == "single"
+            if label not in both and old[label].get("kind", "single") == "single"
         ),
         configurations=rows,
         operators=tuple(part for part in operators if part.compared),
@@ -300,7 +308,8 @@ class History:
             self._others = machine_runs(self._sides, self._record)
         groups: dict[tuple[str, str], list[Side]] = {}
         for run in self._others:
-            if not differences(run.document, side.document) and _by(run, clock):
+            apart = {kind for kind, _ in differences(run.document, side.document)}
+            if apart <= _OF_MODEL and _by(run, clock):
                 for label, row in run.configurations.items():
                     levels = levels_of(row, clock)
                     if levels.levels_s:
@@ -327,6 +336,7 @@ def _alike(runs: Sequence[Named], label: str, side: Named, clock: Clock) -> list
         if label in run.configurations
         and _same_model(run, side)
         and not differences(run.document, side.document)
+        and not _set_otherwise(run.configurations[label], side.configurations[label])
         and _by(run, clock)
     ]
     return [levels for levels in found if levels.levels_s]
@@ -405,23 +415,20 @@ def levels_of(row: Mapping[str, Any], clock: Clock) -> Side:
 def _verdicts(
     apart: Mapping[str, _Found], alpha: float, relevant: float, told: tuple[str, ...]
 ) -> tuple[VerdictPart, ...]:
-    rejected = holm([found.apart.p for found in apart.values()], alpha)
     share = alpha / max(1, len(apart))
     return tuple(
         # What only one side had is in both where they were measured by turns: no interval is wider for it.
-        _verdict(label, found, sure=sure, alpha=share, relevant=relevant, told=() if found.paired else told)
-        for (label, found), sure in zip(apart.items(), rejected, strict=True)
+        _verdict(label, found, alpha=share, relevant=relevant, told=() if found.paired else told)
+        for label, found in apart.items()
     )
 
 
-def _verdict(
-    label: str, found: _Found, *, sure: bool, alpha: float, relevant: float, told: tuple[str, ...]
-) -> VerdictPart:
+def _verdict(label: str, found: _Found, *, alpha: float, relevant: float, told: tuple[str, ...]) -> VerdictPart:
     apart = found.apart
     low, high = apart.interval(alpha)
     threshold = math.log1p(relevant)
     verdict: Any = "unknown"
-    if sure and abs(math.log(apart.ratio)) >= threshold / 2:
+    if not low <= 1 <= high and abs(math.log(apart.ratio)) >= threshold / 2:
         verdict = "slower" if apart.ratio > 1 else "faster"
     elif low > 0 and math.log(low) >= -threshold and math.log(high) <= threshold:
         verdict = "same"
@@ -499,7 +506,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tup
     found: list[tuple[str, str]] = []
     a, b = before["fingerprint"], after["fingerprint"]
     for key in _MACHINE:
-        if a.get(key) != b.get(key):
+        if a.get(key) != b.get(key) and not (key == "memory_bytes" and _same_memory(a.get(key), b.get(key))):
             told = "other flags of the processor" if key.endswith("sha256") else f"{key.replace('_', ' ')}"
             shown = (
                 f": {a.get(key)} and {b.get(key)}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""
@@ -508,14 +515,48 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tup
     if a.get("governor") != b.get("governor"):
         found.append(("governor", f"the frequency governors differ: {a.get('governor')} and {b.get('governor')}"))
     threads = [document.get("threads") or [] for document in (before, after)]
-    if all(threads) and threads[0] != threads[1]:
+    if all(threads) and threads[0] != threads[1] and not (_has_settings(before) and _has_settings(after)):
         told = " and ".join(", ".join(map(str, counts)) for counts in threads)
         found.append(("threads", f"the numbers of threads differ: {told}"))
     for name in sorted(before["versions"].keys() & after["versions"].keys()):
         if before["versions"][name] != after["versions"][name]:
             told = f"{name} is {before['versions'][name]} and {after['versions'][name]}"
             found.append(("version", told))
+    sides = _fed(before), _fed(after)
+    for key, kind in (("shape", "shapes"), ("values", "inputs")):
+        first, second = ([one[key] for _, one in side] for side in sides)
+        if first != second and None not in (*first, *second):
+            both = (", ".join(f"{name} {one[key]}" for name, one in side) for side in sides)
+            found.append((kind, f"the {kind} differ: {' and '.join(both)}"))
     return found
+
+
+def _same_memory(a: object, b: object) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and abs(a - b) <= _SAME_MEMORY * max(a, b)
+
+
+def _has_settings(document: Mapping[str, Any]) -> bool:
+    return all(row.get("settings") for row in document[CONFIGURATIONS[document["format"]]])
+
+
+def _fed(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The inputs of a run with what they were fed. A document of before has shapes alone."""
+    if document.get("inputs"):
+        return list(document["inputs"].items())
+    graph = document["graph"]
+    tensors = graph["tensors"]
+    return [(tensors["name"][i], {"shape": tensors["shape"][i], "values": None}) for i in graph["inputs"]]
+
+
+def _set_otherwise(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How the settings of two configurations of one name differ: (what it is of `CHANGES`, in words)."""
+    a, b = before.get("settings", {}), after.get("settings", {})
+    return [
+        (key if key in CHANGES else "options", f"{name} differs in {key}: {a[name].get(key)} and {b[name].get(key)}")
+        for name in sorted(a.keys() & b.keys())
+        for key in sorted(a[name].keys() | b[name].keys())
+        if a[name].get(key) != b[name].get(key)
+    ]
 
 
 def _unequal_load(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[float, tuple[str, ...]]:

@@ -150,7 +150,7 @@ def doubts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return found
 
 
-_CHANGED = "If that is the change to be judged, say so: --changed machine, governor, version or threads."
+_CHANGED = "If that is the change to be judged, say so with --changed: machine, governor, version, threads, shapes, .."
 
 
 def _who(side: Mapping[str, Any]) -> str:

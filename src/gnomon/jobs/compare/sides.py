@@ -17,7 +17,7 @@ from gnomon.jobs.documents import read_document
 from gnomon.jobs.runs.answers import kept_answer
 from gnomon.jobs.runs.job import find_campaign, open_record
 from gnomon.report.plain import json_row
-from gnomon.session.document import SampleColumns
+from gnomon.session.document import InputPart, SampleColumns
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, Store
 
@@ -180,6 +180,7 @@ class _Row:
 
     label: str
     samples: SampleColumns
+    settings: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +194,8 @@ class _LookedAt:
     fingerprint: Mapping[str, Any]
     versions: Mapping[str, str]
     threads: tuple[int, ...]
+    inputs: Mapping[str, InputPart]
+    shapes: tuple[tuple[str, tuple[int, ...] | None], ...]
     rows: tuple[_Row, ...]
 
 
@@ -202,14 +205,20 @@ def _is_sound(document: Mapping[str, Any]) -> bool:
         if where is None:
             read_document(document)
             return True
+        tensors = document["graph"]["tensors"]
         seen = {
             **{name: document[name] for name in ("version", "campaign", "clock", "fingerprint", "versions")},
             "sha256": document["model"]["sha256"],
             "threads": document.get("threads", []),
-            "rows": [{"label": row["label"], "samples": row["runs"]["samples"]} for row in document[where]],
+            "inputs": document.get("inputs", {}),
+            "shapes": [[tensors["name"][i], tensors["shape"][i]] for i in document["graph"]["inputs"]],
+            "rows": [
+                {"label": row["label"], "samples": row["runs"]["samples"], "settings": row.get("settings", {})}
+                for row in document[where]
+            ],
         }
         codec.from_json(_LookedAt, seen)
-    except (KeyError, TypeError, ProblemError, RecordError):
+    except (IndexError, KeyError, TypeError, ProblemError, RecordError):
         return False
     return True
 

@@ -25,6 +25,7 @@ from gnomon.session.document import (
     DifferencePart,
     EnvironmentPart,
     GraphPart,
+    InputPart,
     KernelPart,
     ModelPart,
     RunsPart,
@@ -81,7 +82,10 @@ class DecisionPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContenderPart:
-    """An assignment that was measured as a whole, interleaved with the others, in fresh processes."""
+    """An assignment that was measured as a whole, interleaved with the others, in fresh processes.
+
+    `settings` are those of `Contender`; none in a document of before.
+    """
 
     label: str
     kind: str
@@ -106,6 +110,7 @@ class ContenderPart:
     profiler_overhead_s: float | None
     kernels: tuple[KernelPart, ...]
     runs: RunsPart
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +155,8 @@ class PlaceDocument:
     """All that `gnomon place` found on one device.
 
     `resolutions_s` are the seconds in which profilers count that do so coarsely, by places and contenders: below them
-    no time of an operator is known.
+    no time of an operator is known. `inputs` are what the inputs of the user's own model were fed, in order; none in a
+    document of before.
     """
 
     format: Literal["gnomon-place"]
@@ -185,6 +191,7 @@ class PlaceDocument:
     resolutions_s: Mapping[str, float] = field(default_factory=dict)
     threads: tuple[int, ...] = ()
     conditions: ConditionsPart | None = None
+    inputs: Mapping[str, InputPart] = field(default_factory=dict)
 
 
 def place_document(found: Placement) -> dict[str, Any]:
@@ -230,6 +237,7 @@ def placed(found: Placement) -> PlaceDocument:
         seconds=found.seconds,
         waited_s=found.waited_s,
         resolutions_s=_resolutions(found),
+        inputs=found.inputs,
     )
 
 
@@ -303,6 +311,7 @@ def _contender(found: Placement, proved: Proved) -> ContenderPart:
         profiler_overhead_s=divided.overhead_s if divided else None,
         kernels=tuple(map(parts.kernel_part, divided.own)) if divided else (),
         runs=parts.runs_part(proved.measured, contender.graph, found.traces.get(contender.label)),
+        settings=contender.settings,
     )
 
 
@@ -381,7 +390,7 @@ class InsidePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPart:
-    """One configuration that runs the whole model."""
+    """One configuration that runs the whole model; `settings` as in `ContenderPart`."""
 
     label: str
     level_s: float
@@ -399,6 +408,7 @@ class ColumnPart:
     kernels: tuple[KernelPart, ...]
     runs: RunsPart
     inside: tuple[InsidePart, ...] = ()
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,8 +497,8 @@ class SustainedPart:
 class ProfileDocument:
     """All that `gnomon profile` found: a column for each configuration that gives right outputs.
 
-    `resolutions_s` as in `PlaceDocument`, by columns. `turns` are the campaigns that were measured by turns, a fresh
-    process of each after the other, its own among them; null in a document of before that was told.
+    `inputs` and `resolutions_s` as in `PlaceDocument`, by columns. `turns` are the campaigns that were measured by
+    turns, a fresh process of each after the other, its own among them; null in a document of before that was told.
     """
 
     format: Literal["gnomon-profile"]
@@ -516,6 +526,7 @@ class ProfileDocument:
     threads: tuple[int, ...] = ()
     conditions: ConditionsPart | None = None
     turns: tuple[str, ...] | None = None
+    inputs: Mapping[str, InputPart] = field(default_factory=dict)
 
 
 def profile_document(found: Profile) -> dict[str, Any]:
@@ -574,6 +585,7 @@ def profile_document(found: Profile) -> dict[str, Any]:
             sustained=tuple(map(_sustained, found.sustained)),
             resolutions_s={column.label: column.resolution_s for column in columns if column.resolution_s},
             turns=found.turns,
+            inputs=found.inputs,
         )
     )
 
@@ -660,6 +672,7 @@ def _column(column: Column) -> ColumnPart:
         kernels=tuple(map(parts.kernel_part, column.kernels)),
         runs=parts.runs_part(column.measured, column.graph, column.traced),
         inside=tuple(map(_inside, column.inside)),
+        settings=column.settings,
     )
 
 

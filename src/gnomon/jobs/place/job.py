@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -42,7 +42,7 @@ from gnomon.session.contender import (
     trace_of,
     versus,
 )
-from gnomon.session.document import ConditionsPart, conditions_part
+from gnomon.session.document import ConditionsPart, InputPart, conditions_part
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
 from gnomon.session.model_session import Lab, open_device, open_lab, stopped_doubts
 from gnomon.session.package import check_destination, write_package
@@ -69,7 +69,7 @@ class Column:
     the largest one of the outputs from the reference. `measured` are the runs without profiler, `traced` those with it,
     in which `graph` ran: the user's own, or that of the model as it was converted. `inside` are its kernels of several
     operators taken apart, where that was asked for: derived from parts that were cut out. The profiler counts in
-    `resolution_s`.
+    `resolution_s`. `settings` are those of `Contender`.
     """
 
     label: str
@@ -89,6 +89,7 @@ class Column:
     accelerators: tuple[Accelerator, ...] = ()
     inside: tuple[Derived, ...] = ()
     resolution_s: float = 0.0
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     __repr__ = brief
 
@@ -100,6 +101,7 @@ class Profile(Answer):
     `clock` is what the columns are compared by, as in a placement. `environments` are the device's snapshots around
     each session, `record` is the results database. `sustained` is what was called for long, where that was asked for.
     `turns` are the campaigns that were measured by turns, its own among them; none where it was measured alone.
+    `inputs` are what the inputs of the model were fed.
     """
 
     model: Path
@@ -120,6 +122,7 @@ class Profile(Answer):
     conditions: ConditionsPart
     sustained: tuple[Sustained, ...] = ()
     turns: tuple[str, ...] = ()
+    inputs: Mapping[str, InputPart] = field(default_factory=dict)
 
     document_by = "gnomon.jobs.place.document:profile_document"
     chart_by = "gnomon.jobs.place.picture:profile_spec"
@@ -290,6 +293,7 @@ def _profiled(
         seconds=request.used_s,
         waited_s=request.waited_s,
         sustained=sustained,
+        inputs=lab.fed,
     )
 
 
@@ -324,6 +328,7 @@ def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Col
         measured=known,
         traced=traced,
         resolution_s=max(resolution_of(part.target.runtime) for part in contender.parts),
+        settings=contender.settings,
     )
 
 
@@ -456,7 +461,8 @@ class Placement(Answer):
     certificates, by configuration or "across". `inside` and `across` are the prices behind them. `traces` are the runs
     with the runtime's profiler on, by label, of contenders in one configuration. `fingerprint` is the device's,
     `environments` are its snapshots around each session; `record` is the results database. `resumed` says that an
-    interrupted campaign was taken up. `seconds` is what the job took, without `waited_s` for its device.
+    interrupted campaign was taken up. `seconds` is what the job took, without `waited_s` for its device. `inputs` are
+    what the inputs of the model were fed.
     """
 
     model: Path
@@ -486,6 +492,7 @@ class Placement(Answer):
     seconds: float
     waited_s: float = 0.0
     conditions: ConditionsPart
+    inputs: Mapping[str, InputPart] = field(default_factory=dict)
 
     document_by = "gnomon.jobs.place.document:place_document"
     chart_by = "gnomon.jobs.place.picture:placement_spec"
@@ -594,6 +601,7 @@ def _place(
             resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,
+            inputs=lab.fed,
         )
 
 
