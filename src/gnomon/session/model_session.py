@@ -178,6 +178,7 @@ def open_lab(
     _check_environments(request.wish)
     with ExitStack() as stack:
         read = read_model(request, stack)
+        request = replace(request, shapes=read.given)  # whichever way they were asked for, they are the same question
         runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
         check_feeds(request, place_model(read.model, read.source, _nowhere))
         check()
@@ -189,7 +190,7 @@ def open_lab(
             Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
-        lab.doubts += [_assumption(name, shape) for name, shape in read.assumed.items()]
+        lab.doubts += read.doubts
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
         lab.doubts += [_drawn_steering(name, told, read.feeds.get(name, {})) for name, told in read.steering.items()]
         try:
@@ -217,15 +218,6 @@ class _Asked:
     goes_on: bool
     device: Device | None
     beside: str
-
-
-def _assumption(name: str, shape: tuple[int, ...]) -> Doubt:
-    written = ",".join(map(str, shape))
-    return Doubt(
-        kind="assumed-shape",
-        message=f"the file leaves the first dimension of input {name!r} open; it was taken as 1: {written}",
-        hint=f"Another batch is given by --shape {name}=N{written.removeprefix('1')}.",
-    )
 
 
 def _drawn_text(name: str) -> Doubt:

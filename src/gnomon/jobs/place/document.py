@@ -34,6 +34,7 @@ from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
     from gnomon.core.solver.solve import Solution
+    from gnomon.errors import GnomonError
     from gnomon.jobs.place.common_plan import Common, Option
     from gnomon.jobs.place.derived import Derived, Seconds
     from gnomon.jobs.place.fleet import CommonProof, DeviceResult, Fleet
@@ -656,12 +657,17 @@ def _bounded(found: Seconds) -> DerivedSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPart:
-    """What ended a device's part."""
+    """What ended the part of a device, or of a value."""
 
     kind: str
     message: str
     hint: str
     exit_code: int
+
+
+def error_part(error: GnomonError) -> ErrorPart:
+    """An error, in the words and with the code of the command line."""
+    return ErrorPart(kind=type(error).__name__, message=error.message, hint=error.hint, exit_code=error.exit_code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -747,13 +753,10 @@ def fleet_document(found: Fleet) -> dict[str, Any]:
 
 
 def _device(result: DeviceResult) -> DevicePart:
-    error = result.error
     return DevicePart(
         name=result.name,
         placement=None if result.placement is None else placed(result.placement),
-        error=None
-        if error is None
-        else ErrorPart(kind=type(error).__name__, message=error.message, hint=error.hint, exit_code=error.exit_code),
+        error=None if result.error is None else error_part(result.error),
     )
 
 
