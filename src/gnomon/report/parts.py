@@ -57,7 +57,16 @@ def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = 
         page.item(f"{row['name']}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row["hint"])
 
 
-_FIRST = frozenset({"clocks-disagree", "medians-disagree", "model-changed", "software-device"})
+def fed_inputs(rows: list[dict[str, Any]], page: Page) -> None:
+    """What each input was fed."""
+    with page.details("inputs"):
+        if rows:
+            page.heading("Inputs")
+        for row in rows:
+            page.line(f"{row['name']}: {row['dtype']} ({', '.join(map(str, row['shape']))}), {row['fed']}.", indent=1)
+
+
+_FIRST = frozenset({"clocks-disagree", "drawn-steering", "medians-disagree", "model-changed", "software-device"})
 """Kinds of doubts about the answer itself, which stand under it."""
 
 _NARROW = 1.04

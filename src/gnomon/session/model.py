@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,8 +95,9 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     still = dynamic_inputs(model.graph)
     if still:
         raise open_shapes(still)
-    feeds = {name: feed for name, feed in plausible_feeds(model).items() if name not in request.feeds}
     steering = {name: told for name, told in steering_inputs(model).items() if name not in request.feeds}
+    feeds = _ones(model.graph, steering) | plausible_feeds(model)
+    feeds = {name: feed for name, feed in feeds.items() if name not in request.feeds}
     return ReadModel(
         model=model,
         source=source,
@@ -109,6 +110,18 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         steering=steering,
         stamp=stamp,
     )
+
+
+def _ones(graph: Graph, steering: Collection[str]) -> dict[str, Feed]:
+    """A 1 for each number that decides how much work there is: a speed or a scale, of which few are below 0."""
+    fed = (graph.tensors[index] for index in graph.inputs)
+    return {
+        tensor.name: {"values": [1.0]}
+        for tensor in fed
+        if tensor.name in steering
+        and tensor.dtype.startswith("float")
+        and all(size == 1 for size in tensor.shape or ())
+    }
 
 
 def shapes_of(request: Request, model: Model) -> Shapes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,7 +24,8 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
-from gnomon.models.model import Feed, Model, changed, stamp_of
+from gnomon.models.model import Feed, Model, changed, image_sides, stamp_of
+from gnomon.report.parts import listed
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -109,6 +111,12 @@ class Lab:
         """What the user's own model computes, as its file tells."""
         return [self.graph.tensors[index] for index in self.graph.outputs]
 
+    @property
+    def inputs(self) -> tuple[FedInput, ...]:
+        """What the user's own model was fed."""
+        tensors = (self.graph.tensors[index] for index in self.graph.inputs)
+        return tuple(_fed(tensor, self.request, self.drawn.get(tensor.name, {})) for tensor in tensors)
+
     def job(self, segments: list[dict[str, Any]], inner: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
         """The agent's job for a chain of segments; `inner` are the tensors between them.
 
@@ -133,6 +141,36 @@ class Lab:
             "seed": self.request.seed,
             "segments": segments,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedInput:
+    """An input, and what it was `fed`, in words; of a file its `sha256`, null where numbers were drawn."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    fed: str
+    sha256: str | None
+
+
+def _fed(tensor: Tensor, request: Request, feed: Feed) -> FedInput:
+    """How an input of the job is fed."""
+    path, shape, seed = request.feeds.get(tensor.name), tensor.shape or (), f"seed {request.seed}"
+    floating = tensor.dtype.startswith(("float", "bfloat", "complex"))
+    if path is not None:
+        told = path.name
+    elif "values" in feed:
+        told = ", ".join(f"{value:g}" for value in feed["values"][:8]) + (", .." if len(feed["values"]) > 8 else "")
+    elif "least" not in feed:
+        told = f"{'standard normal' if floating else '0 or 1'}, {seed}"
+    elif feed["least"] == feed["most"]:
+        told = f"all {feed['least']:g}"
+    else:
+        what = "pixels" if image_sides(shape) else "numbers" if floating else "whole numbers"
+        told = f"{what} from {feed['least']:g} to {feed['most']:g}, {seed}"
+    sha256 = None if path is None else file_digest(path)
+    return FedInput(name=tensor.name, shape=shape, dtype=tensor.dtype, fed=told, sha256=sha256)
 
 
 def own_tolerance(graph: Graph) -> float:
@@ -192,7 +230,7 @@ def open_lab(
         ]
         lab.doubts += read.doubts
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
-        lab.doubts += [_drawn_steering(name, told, read.feeds.get(name, {})) for name, told in read.steering.items()]
+        lab.doubts += _drawn_steering(read.steering, {fed.name: fed.fed for fed in lab.inputs})
         try:
             with device_met(lab.runner):
                 yield lab
@@ -224,17 +262,25 @@ def _drawn_text(name: str) -> Doubt:
     return Doubt(
         kind="drawn-text",
         message=f'the input {name!r} holds text; it was fed "0" and "1", and other text may take another time',
-        hint=f"Save an array of strings with numpy.save and give it: --input {name}=FILE.npy",
+        hint=f"Save an array of strings with numpy.save and give it: {shlex.join(('--input', f'{name}=FILE.npy'))}",
     )
 
 
-def _drawn_steering(name: str, decides: str, feed: Feed) -> Doubt:
-    fed = f"fed {feed['values'][0]}" if "values" in feed else "drawn at random"
-    return Doubt(
-        kind="drawn-steering",
-        message=f"the input {name!r} decides {decides}; it was {fed}, and another value may take another time",
-        hint=f"Save the value that counts for you with numpy.save and give it: --input {name}=FILE.npy",
-    )
+def _drawn_steering(steering: Mapping[str, str], fed: Mapping[str, str]) -> list[Doubt]:
+    """One doubt about all inputs that decide how much work there is; none where there are none."""
+    if not steering:
+        return []
+    names = listed([f"{name!r} ({fed[name]})" for name in steering])
+    decides = f"input {names} decides" if len(steering) == 1 else f"inputs {names} decide"
+    what = listed(list(dict.fromkeys(part for told in steering.values() for part in told.split(" and "))))
+    files = [word for n in steering for word in ("--input", f"{n}={re.sub(r'[^0-9A-Za-z]+', '_', n).strip('_')}.npy")]
+    return [
+        Doubt(
+            kind="drawn-steering",
+            message=f"the {decides} {what}: with values of your own the times and the choice may be others",
+            hint=f"Save such values with numpy.save, and give them: {shlex.join(files)}",
+        )
+    ]
 
 
 def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:

@@ -104,8 +104,9 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Mapping[str, int] | None = None
                 examples.setdefault(term, size)
     for tensor in unnamed:
         shape = _filled(tensor, {**(sizes or {}), **examples})
-        sides = image_sides(shape)
-        filled = [n if n != -1 else 1 if k == 0 else _SIDE if k in sides else _LENGTH for k, n in enumerate(shape)]
+        # Of the state of a recurrent network, (layers, batch, size), the batch is what is left open.
+        sides, batch = image_sides(shape), 1 if len(shape) == 3 and shape[0] > 1 else 0
+        filled = [n if n != -1 else 1 if k == batch else _SIDE if k in sides else _LENGTH for k, n in enumerate(shape)]
         words += ["--shape", f"{tensor.name}={_written(filled) if tensor.shape is not None else 'N,..'}"]
     named = {name for t in unnamed for name in t.dims}
     words += [w for name, n in examples.items() if name not in named for w in ("--dim", f"{name}={n}")]

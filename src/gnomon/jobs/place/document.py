@@ -29,6 +29,7 @@ from gnomon.session.document import (
     RunsPart,
     SummaryPart,
 )
+from gnomon.session.model_session import FedInput
 from gnomon.session.package import run_line
 from gnomon.session.targets import Missing
 
@@ -167,6 +168,7 @@ class PlaceDocument:
     waited_s: float
     resolutions_s: Mapping[str, float] = field(default_factory=dict)
     threads: tuple[int, ...] = ()
+    inputs: tuple[FedInput, ...] = ()
 
 
 def place_document(found: Placement) -> dict[str, Any]:
@@ -211,6 +213,7 @@ def placed(found: Placement) -> PlaceDocument:
         seconds=found.seconds,
         waited_s=found.waited_s,
         resolutions_s=_resolutions(found),
+        inputs=found.inputs,
     )
 
 
@@ -487,6 +490,7 @@ class ProfileDocument:
     resolutions_s: Mapping[str, float] = field(default_factory=dict)
     threads: tuple[int, ...] = ()
     turns: tuple[str, ...] | None = None
+    inputs: tuple[FedInput, ...] = ()
 
 
 def profile_document(found: Profile) -> dict[str, Any]:
@@ -544,6 +548,7 @@ def profile_document(found: Profile) -> dict[str, Any]:
             sustained=tuple(map(_sustained, found.sustained)),
             resolutions_s={column.label: column.resolution_s for column in columns if column.resolution_s},
             turns=found.turns,
+            inputs=found.inputs,
         )
     )
 

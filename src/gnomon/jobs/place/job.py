@@ -41,7 +41,7 @@ from gnomon.session.contender import (
     versus,
 )
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
-from gnomon.session.model_session import Lab, open_device, open_lab, stopped_doubts
+from gnomon.session.model_session import FedInput, Lab, open_device, open_lab, stopped_doubts
 from gnomon.session.package import check_destination, write_package
 from gnomon.session.precision import clock_warnings, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
@@ -115,6 +115,7 @@ class Profile(Answer):
     seconds: float
     waited_s: float = 0.0
     threads: tuple[int, ...] = ()
+    inputs: tuple[FedInput, ...] = ()
     sustained: tuple[Sustained, ...] = ()
     turns: tuple[str, ...] = ()
 
@@ -286,6 +287,7 @@ def _profiled(
         resumed=lab.runner.resumed,
         seconds=request.used_s,
         waited_s=request.waited_s,
+        inputs=lab.inputs,
         sustained=sustained,
     )
 
@@ -482,6 +484,7 @@ class Placement(Answer):
     seconds: float
     waited_s: float = 0.0
     threads: tuple[int, ...] = ()
+    inputs: tuple[FedInput, ...] = ()
 
     document_by = "gnomon.jobs.place.document:place_document"
     chart_by = "gnomon.jobs.place.picture:placement_spec"
@@ -591,6 +594,7 @@ def _place(
             resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,
+            inputs=lab.inputs,
         )
 
 
