@@ -19,6 +19,8 @@ The failure of a *measured thing* is not an error but data: see `gnomon.core.sam
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class GnomonError(Exception):
     """Base of all errors of gnomon: one sentence of what is wrong, and a hint that is the next step.
@@ -37,9 +39,16 @@ class GnomonError(Exception):
 
 
 class UsageError(GnomonError):
-    """An argument or option has an invalid value."""
+    """An argument or option has an invalid value.
+
+    `words` are options that the command lacks; the hint ends in them, and the command line puts its command before.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, *, hint: str = "", words: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.words = tuple(words)
 
 
 class ModelError(GnomonError):

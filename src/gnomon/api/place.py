@@ -16,10 +16,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
+from functools import partial
+from itertools import islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from gnomon.jobs.runs.joining import Brought
     from gnomon.jobs.solve.job import FrontReport, SolveReport
     from gnomon.jobs.stab.job import Scheduled
+    from gnomon.jobs.sweep.job import Sweep
     from gnomon.jobs.unattended.command import Carried
     from gnomon.measure.progress import Watch
     from gnomon.session.request import Request
@@ -55,6 +58,8 @@ class Options(TypedDict, total=False):
 
     Each of several `threads` is a configuration of its own, for `place` and `profile` alone; without any these try one
     thread, all usable cores, and what each runtime takes by itself.
+    For these as well, several sizes of a dimension in `dims`, and several files of an input or a folder of them, give an
+    answer each: a `Sweep`.
     `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
     2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
     `timeout_s` is killed. After `max_time_s` of `place`, `profile` or `pareto` nothing more is begun, and the job ends
@@ -69,7 +74,8 @@ class Options(TypedDict, total=False):
     backends: Sequence[str]
     threads: int | Sequence[int] | None
     shapes: Mapping[str, Sequence[int]]
-    inputs: Mapping[str, PathLike]
+    dims: Mapping[str, int | Sequence[int]]
+    inputs: Mapping[str, PathLike | Sequence[PathLike]]
     precisions: Sequence[str]
     environments: Sequence[Mapping[str, str]]
     processes: int | None
@@ -108,6 +114,12 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limit
             raise UsageError(f"{name} is {value}", hint="Give a finite number above 0.")
     if options.get("max_time_s") is not None and not limited:
         raise UsageError("max_time_s is for place, profile and pareto alone", hint="Leave it out here.")
+    (_, options), *more = parts_of(options)
+    if more:
+        raise UsageError(
+            "several sizes of a dimension, or files of an input, are for place and profile on one device alone",
+            hint="Give one of each.",
+        )
     threads = _threads_of(options.get("threads"), sweeps=sweeps)
     effort: dict[str, Any] = {name: options[name] for name in ("budget_s", "timeout_s") if name in options}
     processes = options.get("processes")
@@ -128,7 +140,8 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limit
             environments=tuple(dict(e) for e in options.get("environments", ())),
         ),
         shapes={name: tuple(shape) for name, shape in options.get("shapes", {}).items()},
-        feeds={name: Path(path) for name, path in options.get("inputs", {}).items()},
+        dims=cast("dict[str, int]", options["dims"]),
+        feeds=cast("dict[str, Path]", options["inputs"]),
         effort=Effort(**effort),
         seed=options.get("seed", 0),
         record=_record(record),
@@ -136,6 +149,44 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limit
         wait_s=options.get("wait_s", WAIT_S),
         max_time_s=options.get("max_time_s"),
     )
+
+
+def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
+    """The options of each combination of several sizes of dimensions and files of inputs, with what it is told by.
+
+    Files of several inputs belong together in their order. UsageError where their numbers differ.
+    """
+    dims = {name: (size,) if isinstance(size, int) else (*size,) for name, size in options.get("dims", {}).items()}
+    for name, sizes in dims.items():
+        if not sizes or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in sizes):
+            raise UsageError(f"the dimension {name!r} cannot be {sizes}", hint="Give whole numbers from 0 on.")
+    files = {name: _files(name, given) for name, given in options.get("inputs", {}).items()}
+    counts = {len(paths) for paths in files.values()} - {1}
+    if len(counts) > 1:
+        told = ", ".join(f"{name} {len(paths)}" for name, paths in files.items())
+        raise UsageError(f"inputs have unlike numbers of files: {told}", hint="Give one of each, or as many of each.")
+    made: list[tuple[dict[str, str], Options]] = []
+    for sizes in product(*dims.values()):
+        for number in range(max(counts, default=1)):
+            one = dict(zip(dims, sizes, strict=True))
+            fed = {name: paths[number % len(paths)] for name, paths in files.items()}
+            values = {name: str(size) for name, size in one.items() if len(dims[name]) > 1}
+            values |= {name: path.name for name, path in fed.items() if len(files[name]) > 1}
+            made.append((values, {**options, "dims": one, "inputs": fed}))
+    return made
+
+
+def _files(name: str, given: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
+    """The files of an input; of a folder all that end in .npy, in the order of their names."""
+    if not isinstance(given, str | os.PathLike):
+        return tuple(path for one in given for path in _files(name, one))
+    path = Path(given)
+    if not path.is_dir():
+        return (path,)
+    found = tuple(sorted(path.glob("*.npy")))
+    if not found:
+        raise UsageError(f"--input {name}: the folder {path} has no .npy file", hint="Give a .npy file.")
+    return found
 
 
 def _threads_of(given: int | Sequence[int] | None, *, sweeps: bool) -> tuple[int, ...]:
@@ -187,7 +238,8 @@ def place(
     """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
 
     Without `package` the package is proved all the same, and not kept. Without `measure` it decides again from what the
-    record holds, and nothing is proven that was not before. Raises GnomonError; what was measured until then is kept,
+    record holds, and nothing is proven that was not before. Several sizes of a dimension, or several files of an input,
+    give a `Sweep`, with a package each in `out`-NAMEvalue. Raises GnomonError; what was measured until then is kept,
     and the same call goes on from there.
     """
     from gnomon.jobs.place.job import place as place_job
@@ -195,6 +247,27 @@ def place(
     from gnomon.system.process import guarded_folder
 
     destination = package_path(model) if out is None else Path(out)
+    if len(parts := parts_of(options)) > 1:
+
+        def ask(own: Options, where: Path) -> Any:
+            from gnomon.store.base import ARGUMENTS
+
+            again = overwrite or options.get("fresh", False) or not (package and measure and where.exists())
+            before = None if again else placed_before(model, ARGUMENTS.get(), where, record=options.get("record"))
+            return before or place(
+                model,
+                out=where if package else None,
+                overwrite=overwrite,
+                package=package,
+                measure=measure,
+                on_progress=on_progress,
+                on_message=on_message,
+                **own,
+            )
+
+        folders = [destination.with_name(f"{destination.name}-{_suffix(values)}") for values, _ in parts]
+        asked = [partial(ask, own, where) for (_, own), where in zip(parts, folders, strict=True)]
+        return cast("Placement", _sweep("place", model, parts, asked, on_message))
     request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
     with ExitStack() as stack:
         if not package:
@@ -205,6 +278,32 @@ def place(
     found = found if package else replace(found, package=None)
     keep(found.document(), on_message)
     return found
+
+
+def _suffix(values: Mapping[str, str]) -> str:
+    """What tells the package of a part apart: "seq16", or the names of its files without ".npy"."""
+    told = (
+        value.removesuffix(".npy") if value.endswith(".npy") else f"{name}{value}" for name, value in values.items()
+    )
+    return re.sub(r"[^\w.-]+", "_", "-".join(told))
+
+
+def _sweep(
+    kind: Literal["place", "profile"],
+    model: PathLike,
+    parts: Sequence[tuple[Mapping[str, str], Options]],
+    asked: Sequence[Callable[[], Any]],
+    on_message: Callable[[str], None] | None,
+) -> Sweep:
+    """The answers to several requests, each a run of its own. UsageError before any begins where shapes do not fit."""
+    from gnomon.jobs.sweep.job import sweep
+    from gnomon.models.load import load
+    from gnomon.session.model import shapes_of
+
+    read = load(Path(model))
+    for _, own in parts:
+        shapes_of(request_of(model, own, sweeps=True, limited=True), read)
+    return sweep(kind, Path(model), [(v, ask) for (v, _), ask in zip(parts, asked, strict=True)], on_message)
 
 
 def place_on(
@@ -428,7 +527,8 @@ def profile(
 
     With `inside`, kernels of several operators are cut out and measured in parts, within `budget_s`: prices derived.
     With `for_s` one process of each configuration is then called for so many seconds, with `every_s` as well once in
-    so many. Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
+    so many. Several sizes of a dimension, or several files of an input, give a `Sweep`. Raises GnomonError; what was
+    measured until then is kept, and the same call goes on from there.
     """
     from gnomon.jobs.place.job import profile as profile_job
     from gnomon.jobs.place.sustained import Sustain
@@ -436,6 +536,11 @@ def profile(
 
     if every_s is not None and for_s is None:
         raise UsageError("a pace needs a time to keep it for", hint="Give --for 10min as well; for_s from Python.")
+    if len(parts := parts_of(options)) > 1:
+        how: dict[str, Any] = {"inside": inside, "for_s": for_s, "every_s": every_s}
+        how |= {"on_progress": on_progress, "on_message": on_message}
+        each = [partial(profile, model, **how, **own) for _, own in parts]
+        return cast("Profile", _sweep("profile", model, parts, each, on_message))
     asked = None if for_s is None else Sustain(for_s=for_s, every_s=every_s)
     request = request_of(model, options, sweeps=True, limited=True)
     found = profile_job(request, inside=inside, asked=asked, watch=on_progress, tell=on_message)
@@ -524,13 +629,16 @@ def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -
 
 
 def placed_before(
-    model: PathLike, words: Sequence[str], *, record: RecordLike | None = None, kind: str = "place"
+    model: PathLike, words: Sequence[str], package: PathLike, *, record: RecordLike | None = None
 ) -> dict[str, Any] | None:
-    """The answer to the same words of a command line, given in this folder about the same model; None without one."""
+    """The answer to the same words of a command line, given in this folder about the same model, that wrote `package`;
+    None without one.
+    """
     from gnomon.jobs.runs.answers import asked_before
     from gnomon.models.load import load
 
-    return asked_before(_record(record), kind, words, Path.cwd(), load(Path(model)).graph.digest)
+    digest = load(Path(model)).graph.digest
+    return asked_before(_record(record), "place", words, Path.cwd(), digest, package=Path(package))
 
 
 def export_run(

@@ -16,7 +16,7 @@ VERBOSE = "gnomon.verbose"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "What is measured": (
-        *("runtime", "backend", "toolchain", "threads", "shape", "input", "precision", "env", "set", "option"),
+        *("runtime", "backend", "toolchain", "threads", "shape", "dim", "input", "precision", "env", "set", "option"),
         *("fuse", "objective", "space", "family", "blocks", "mixed", "target", "linker", "clock", "nets", "model"),
         *("numbering", "dtype", "compat", "given", "inside"),
     ),

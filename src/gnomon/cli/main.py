@@ -320,7 +320,7 @@ def run(args: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except GnomonError as error:
-        return _fail(as_json, _kind(error), error.message, error.hint, error.exit_code)
+        return _fail(as_json, _kind(error), error.message, _whole(error, args), error.exit_code)
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "gnomon"
         return _fail(as_json, "usage", error.format_message(), f"See: {where} --help", error.exit_code)
@@ -377,6 +377,14 @@ def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
     if hint:
         _tell(f"hint: {clean(hint, lines=True)}")
     return code
+
+
+def _whole(error: GnomonError, args: Sequence[str]) -> str:
+    """The hint of an error, where it ends in options that the command lacks with the whole command."""
+    lacking = error.words if isinstance(error, UsageError) else ()
+    end = list(args).index("--") if "--" in args else len(args)
+    whole = shlex.join(("gnomon", *args[:end], *lacking, *args[end:]))
+    return error.hint.replace(shlex.join(lacking), whole) if lacking else error.hint
 
 
 def _tell(line: str) -> None:

@@ -12,6 +12,7 @@ import click
 from gnomon.cli.values import (
     RECORD,
     Cores,
+    DimensionValue,
     EnvironmentValue,
     InputValue,
     Percent,
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from gnomon.api.place import Options
     from gnomon.api.tune import TuneOptions
 
-_NAMED = {"--shape": "shapes", "--input": "inputs"}
+_NAMED = {"--shape": "shapes", "--dim": "dims", "--input": "inputs"}
 
 Decorator = Callable[[Any], Any]
 
-_ONE_MODEL = frozenset({"model", "--shape", "--input", "--processes", "--budget", "--max-time"})
+_ONE_MODEL = frozenset({"model", "--shape", "--dim", "--input", "--processes", "--budget", "--max-time"})
 """What is said of one model, and has no part where many are measured."""
 
 
@@ -118,12 +119,22 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         help="Fix the shape of an input that the file leaves open. May be repeated.",
     ),
     _option(
+        "--dim",
+        "dims",
+        multiple=True,
+        type=DimensionValue(),
+        metavar="NAME=N[,N]",
+        help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
+        "several sizes. May be repeated.",
+    ),
+    _option(
         "--input",
         "inputs",
         multiple=True,
         type=InputValue(),
         metavar="NAME=FILE.npy",
-        help="Feed an input from a file; others get random numbers. May be repeated.",
+        help="Feed an input from a file, which gives its shape too; others get random numbers. place and profile "
+        "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
     ),
     _option(
         "--precision",

@@ -35,17 +35,38 @@ class ShapeValue(click.ParamType[tuple[str, tuple[int, ...]]]):
         return name, tuple(int(n) for n in numbers)
 
 
-class InputValue(click.ParamType[tuple[str, Path]]):
-    """An input's name and the .npy file that feeds it."""
+class DimensionValue(click.ParamType[tuple[str, tuple[int, ...]]]):
+    """The name of a dimension and its sizes."""
+
+    name = "NAME=64"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """(name, sizes), each once; 0 is one, as in `ShapeValue`."""
+        name, _, text = str(value).rpartition("=")
+        if not name or not re.fullmatch(r" *[0-9]{1,9} *(, *[0-9]{1,9} *)*", text, re.ASCII):
+            self.fail(f"{value!r} is not a dimension: give {self.name}, or several sizes as NAME=16,64", param, ctx)
+        return name, tuple(dict.fromkeys(int(n) for n in text.split(",")))
+
+
+class InputValue(click.ParamType[tuple[str, tuple[Path, ...]]]):
+    """An input's name and the .npy files that feed it."""
 
     name = "NAME=FILE.npy"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(name, path)."""
-        name, _, file = str(value).partition("=")
-        if not name or not file:
+        """(name, paths): one where all of the text is a path, else those between its commas.
+
+        A name may hold "=" itself: the first place that leaves a path which is there ends it.
+        """
+        text = str(value)
+        splits = [(text[:k], text[k + 1 :]) for k, letter in enumerate(text) if letter == "=" and 0 < k < len(text) - 1]
+        if not splits:
             self.fail(f"{value!r} names no file: give {self.name}", param, ctx)
-        return name, Path(file)
+        made = [
+            (name, (Path(files),) if Path(files).exists() else tuple(map(Path, files.split(","))))
+            for name, files in splits
+        ]
+        return next((one for one in made if all(path.exists() for path in one[1])), made[0])
 
 
 class RecordValue(click.Path):

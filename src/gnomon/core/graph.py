@@ -24,7 +24,8 @@ class Tensor:
 
     `shape` has -1 for a dimension that the file does not fix, and is None where the rank is unknown.
     `dtype` is the numpy name ("float32", "int8", "bfloat16", "string", ..). `size_bytes` is None where the
-    shape is not fixed.
+    shape is not fixed. `dims` has the name of each dimension that the file leaves open and names, "" for others; it is
+    empty where the file names none.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Tensor:
     dtype: str
     size_bytes: int | None
     constant: bool = False
+    dims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from gnomon.models.model import (
     Feed,
     Limits,
     Model,
+    image_sides,
     model_errors,
     open_regular,
     read_regular,
@@ -123,6 +124,24 @@ def _load_torch(path: Path, head: bytes, limits: Limits) -> Model:
 
 def plausible_feeds(model: Model) -> dict[str, Feed]:
     """What to feed those inputs of a model that cannot be fed just any numbers, as docs/agent.md says. ModelError."""
+    return _pixels(model.graph) | _ruled(model)
+
+
+def _pixels(graph: Graph) -> dict[str, Feed]:
+    """Pixels for what looks like images: floats from 0 to 1, bytes of all values."""
+    found: dict[str, Feed] = {}
+    for tensor in (graph.tensors[index] for index in graph.inputs):
+        ends = (0, 1) if tensor.dtype.startswith(("float", "bfloat")) else _BYTES.get(tensor.dtype)
+        if ends is not None and image_sides(tensor.shape or ()):
+            found[tensor.name] = {"least": ends[0], "most": ends[1]}
+    return found
+
+
+_BYTES = {"uint8": (0, 255), "int8": (-128, 127)}
+
+
+def _ruled(model: Model) -> dict[str, Feed]:
+    """Numbers that the operators ask for which read them. ModelError."""
     if model.graph.format == "onnx":
         from gnomon.models.onnx.feeds import onnx_feeds
 
@@ -135,12 +154,18 @@ def plausible_feeds(model: Model) -> dict[str, Feed]:
 
 
 def steering_inputs(model: Model) -> dict[str, str]:
-    """The inputs whose values decide which of the model's work is done, and what they decide. ModelError."""
-    if model.graph.format != "onnx":
-        return {}
-    from gnomon.models.onnx.feeds import steering_inputs as of_onnx
+    """The inputs whose values decide how much of the model's work is done, and what they decide. ModelError."""
+    from gnomon.models.steering import graph_steps, may_be_steered, steered_by
 
-    return of_onnx(model)
+    graph = model.graph
+    if not may_be_steered(graph):
+        return {}
+    inputs = [graph.tensors[index].name for index in graph.inputs]
+    if graph.format != "onnx":
+        return steered_by(graph_steps(graph), inputs)
+    from gnomon.models.onnx.feeds import onnx_steps
+
+    return steered_by(onnx_steps(model), inputs)
 
 
 _TABLES = {

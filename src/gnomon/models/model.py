@@ -125,13 +125,33 @@ def with_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
     return replace(model, graph=replace(graph, tensors=tensors))
 
 
-def check_shape(tensor: Tensor, shape: tuple[int, ...]) -> None:
-    """UsageError where a shape that was given for an input contradicts what the file says of it."""
-    known = tensor.shape or ()
-    if len(known) != len(shape) or any(k not in (-1, s) for k, s in zip(known, shape, strict=True)):
-        shown = ", ".join("?" if k == -1 else str(k) for k in known)
+def named_shape(tensor: Tensor) -> str:
+    """A tensor's shape as text: an open dimension by its name, or "?"."""
+    names = tensor.dims or ("",) * len(tensor.shape or ())
+    sizes = zip(tensor.shape or (), names, strict=True)
+    return f"({', '.join((name or '?') if size == -1 else str(size) for size, name in sizes)})"
+
+
+def image_sides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of height and width where a shape looks like that of images, else none.
+
+    That is of rank 4, with 1 or 3 channels on the second or on the last axis, and two sides of 8 pixels or more.
+    """
+    for channels, sides in ((1, (2, 3)), (3, (1, 2))):
+        if len(shape) == 4 and shape[channels] in (1, 3) and all(shape[k] == -1 or shape[k] >= 8 for k in sides):
+            return sides
+    return ()
+
+
+def check_shape(tensor: Tensor, shape: tuple[int, ...], source: str = "") -> None:
+    """UsageError where a shape that was given for an input, by the option `source`, contradicts what the file says."""
+    known = tensor.shape
+    if known is not None and (
+        len(known) != len(shape) or any(k not in (-1, s) for k, s in zip(known, shape, strict=True))
+    ):
+        source = source or f"--shape {tensor.name}={','.join(map(str, shape))}"
         raise UsageError(
-            f"--shape {tensor.name}={','.join(map(str, shape))} contradicts the model's own ({shown})",
+            f"{source} contradicts the model's own {named_shape(tensor)}",
             hint="Keep the dimensions that the model fixes.",
         )
 

@@ -36,14 +36,14 @@ def conditions(document: dict[str, Any], page: Page) -> None:
     cores = "" if told["cores"] is None else f", {told['cores']} core{'' if told['cores'] == 1 else 's'}"
     counts = " and ".join(map(str, told["threads"]))
     threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if told['defaults'] else ''}"
-    shapes = [
-        f"{n if len(told['shapes']) > 1 else ''} {'x'.join(map(str, s))}".strip() for n, s in told["shapes"].items()
-    ]
+    fed = told["inputs"]
+    shapes = [f"{row['name'] if len(fed) > 1 else ''} {'x'.join(map(str, row['shape']))}".strip() for row in fed]
     more = [f"{len(shapes) - _MOST_SHAPES} more"] if len(shapes) > _MOST_SHAPES else []
-    fed = [name for name in told["shapes"] if name not in told["given"]]
-    inputs = "given inputs" if not fed else "random inputs" if not told["given"] else f"random {listed(fed, 3)}"
-    shown = ", ".join(filter(None, [*shapes[:_MOST_SHAPES], *more]))
-    parts = [threads, *told["precisions"], shown, inputs, told["date"]]
+    drawn = [row["name"] for row in fed if row["sha256"] is None]
+    inputs = (
+        "given inputs" if not drawn else "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
+    )
+    parts = [threads, *told["precisions"], *shapes[:_MOST_SHAPES], *more, inputs, told["date"]]
     page.line(f"{name} on {where} ({told['machine']}{cores}): {', '.join(filter(None, parts))}.")
 
 
@@ -82,6 +82,16 @@ def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = 
         page.item(f"{row['name']}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row["hint"])
 
 
+def fed_inputs(document: dict[str, Any], page: Page) -> None:
+    """What each input was fed."""
+    rows = (document["conditions"] or {}).get("inputs", ())
+    with page.details("inputs"):
+        if rows:
+            page.heading("Inputs")
+        for row in rows:
+            page.line(f"{row['name']}: {row['dtype']} ({', '.join(map(str, row['shape']))}), {row['fed']}.", indent=1)
+
+
 _TRACED = ", traced"
 """How the names of profiles end that failed: what they are of was measured."""
 
@@ -89,7 +99,7 @@ _TIPS = frozenset({"precision"})
 """Kinds of doubts that speak against nothing, and say what else could be tried."""
 _MOST_WARNINGS, _MOST_TIPS = 3, 2
 
-_FIRST = frozenset({"clocks-disagree", "medians-disagree", "model-changed", "software-device"})
+_FIRST = frozenset({"clocks-disagree", "drawn-steering", "medians-disagree", "model-changed", "software-device"})
 """Kinds of doubts about the answer itself, which stand under it."""
 
 _NARROW = 1.04

@@ -61,18 +61,28 @@ class ModelPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FedInput:
+    """An input, and what it was `fed`, in words; of a file its `sha256`, null where numbers were drawn."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    fed: str
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionsPart:
     """What the answer holds for: the numbers of `threads`, whether each runtime's own `defaults` were measured too.
 
-    The `shapes` are those of the inputs, of which `given` were read from files and the others drawn. `machine` is the
-    processor, with so many `cores` to use (null: not known); `date` is when the measuring began, of the calendar here.
+    `inputs` are what the user's own model was fed. `machine` is the processor, with so many `cores` to use (null: not
+    known); `date` is when the measuring began, of the calendar here.
     """
 
     threads: tuple[int, ...]
     defaults: bool
     precisions: tuple[str, ...]
-    shapes: Mapping[str, tuple[int, ...]]
-    given: tuple[str, ...]
+    inputs: tuple[FedInput, ...]
     machine: str
     cores: int | None
     date: str
@@ -80,28 +90,16 @@ class ConditionsPart:
 
 def conditions_part(lab: Lab) -> ConditionsPart:
     """What the answer of an open job holds for."""
-    inputs = [lab.graph.tensors[index] for index in lab.graph.inputs]
     wish, facts = lab.request.wish, lab.device.fingerprint
     return ConditionsPart(
         threads=wish.thread_counts,
         defaults=wish.usual,
         precisions=tuple(dict.fromkeys(("float32", *wish.precisions))),
-        shapes={tensor.name: tensor.shape or () for tensor in inputs},
-        given=tuple(lab.request.feeds),
+        inputs=lab.inputs,
         machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
         cores=len(lab.request.device.pin) or facts.get("cores"),
         date=time.strftime("%Y-%m-%d", time.localtime(lab.runner.campaign.started_at_s)),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputPart:
-    """What an input of the model was fed: its shape (null: its rank is unknown), and of the values, or of how they were
-    drawn, the first 16 digits of a SHA-256.
-    """
-
-    shape: tuple[int, ...] | None
-    values: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

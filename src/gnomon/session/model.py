@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
+from gnomon.measure.environment import Doubt
 from gnomon.models.load import convert, files_beside, load, plausible_feeds, reachable, steering_inputs
-from gnomon.models.model import Feed, Model, check_shape, dynamic_inputs, link_file, stamp_of, with_shapes
+from gnomon.models.model import Feed, Model, dynamic_inputs, link_file, stamp_of, with_shapes
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.request import Request
+from gnomon.session.shapes import Shapes, array_shape, check_names, fixed_shapes, open_shapes
 from gnomon.session.targets import Missing
 from gnomon.system.process import guarded_folder
 
@@ -25,16 +27,19 @@ class ReadModel:
     """The model of a job: `model` has its inputs' shapes fixed and lies in the file or folder `source`.
 
     `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
-    `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
-    that were given. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are those that were
-    not given and decide which of the work is done, and what of it. `stamp` tells whether the user's file changed since.
+    `given` are the shapes of inputs that were asked for, by the request or by what feeds them; `shapes` are these and
+    those that were assumed, as `doubts` say, and `dims` the sizes of dimensions that the file names. `feeds` say how
+    inputs are drawn that cannot be just any numbers; `steering` are those that were not given and decide how much work
+    there is, with what they decide. `stamp` tells whether the user's file changed since.
     """
 
     model: Model
     source: Path
     own: Path
-    assumed: Mapping[str, tuple[int, ...]]
+    given: Mapping[str, tuple[int, ...]]
     shapes: Mapping[str, tuple[int, ...]]
+    dims: Mapping[str, int]
+    doubts: tuple[Doubt, ...]
     feeds: Mapping[str, Feed]
     steering: Mapping[str, str]
     stamp: tuple[int, int, int] | None
@@ -57,17 +62,11 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     stamp = stamp_of(request.model)
     model = load(request.model)
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
-    names = {tensor.name for tensor in inputs}
     for tensor in inputs:
         _check_type(tensor)
-    for name in request.shapes:
-        if name not in names:
-            raise UsageError(f"--shape: the model has no input {name!r}", hint=f"Its inputs: {', '.join(names)}.")
     source = own = model.package.models[0] if model.package else model.path
-    assumed: dict[str, tuple[int, ...]] = {}
-    if model.package is None and model.graph.format != "ncnn":
-        assumed = _assumed([t for t in dynamic_inputs(model.graph) if t.name not in request.shapes])
-    shapes = {**assumed, **request.shapes}
+    fixed = shapes_of(request, model)
+    shapes = fixed.shapes
     if model.graph.format == "onnx":
         from gnomon.models.onnx.static import fixed_copy
 
@@ -80,12 +79,9 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         from gnomon.models.ncnn.model import fixed_ncnn
 
         folder = stack.enter_context(guarded_folder("gnomon-model-"))
-        model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | shapes, folder)
+        model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | dict(shapes), folder)
         source = own = folder
     if model.graph.format == "openvino" and shapes:
-        for tensor in inputs:
-            if tensor.name in shapes and tensor.shape is not None:
-                check_shape(tensor, shapes[tensor.name])
         model = with_shapes(model, shapes)
     if model.graph.format in {"pte", "pt2"} and shapes:
         opened = {tensor.name: tensor for tensor in inputs if tensor in dynamic_inputs(model.graph)}
@@ -95,52 +91,48 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
                 "open",
                 hint="Export it with these shapes, or with torch.export.Dim for what is to stay open.",
             )
-        for name, shape in shapes.items():
-            check_shape(opened[name], shape)
         model = with_shapes(model, shapes)
     still = dynamic_inputs(model.graph)
     if still:
-        raise _open_shapes(still)
-    feeds = {name: feed for name, feed in plausible_feeds(model).items() if name not in request.feeds}
+        raise open_shapes(still)
     steering = {name: told for name, told in steering_inputs(model).items() if name not in request.feeds}
+    feeds = _ones(model.graph, steering) | plausible_feeds(model)
+    feeds = {name: feed for name, feed in feeds.items() if name not in request.feeds}
     return ReadModel(
         model=model,
         source=source,
         own=own,
-        assumed=assumed,
+        given=fixed.given,
         shapes=shapes,
+        dims=fixed.dims,
+        doubts=fixed.doubts,
         feeds=feeds,
         steering=steering,
         stamp=stamp,
     )
 
 
-def _assumed(inputs: Iterable[Tensor]) -> dict[str, tuple[int, ...]]:
-    """Shapes for inputs that leave their first dimension alone open, which nearly always is the batch."""
-    found = {}
-    for tensor in inputs:
-        if tensor.shape and tensor.shape[0] == -1 and -1 not in tensor.shape[1:]:
-            found[tensor.name] = (1, *tensor.shape[1:])
-    return found
+def _ones(graph: Graph, steering: Collection[str]) -> dict[str, Feed]:
+    """A 1 for each number that decides how much work there is: a speed or a scale, of which few are below 0."""
+    fed = (graph.tensors[index] for index in graph.inputs)
+    return {
+        tensor.name: {"values": [1.0]}
+        for tensor in fed
+        if tensor.name in steering
+        and tensor.dtype.startswith("float")
+        and all(size == 1 for size in tensor.shape or ())
+    }
 
 
-def _open_shapes(inputs: Sequence[Tensor]) -> UsageError:
-    """The error for inputs that stay open: it names each, with what the file tells of it filled in."""
-    first, examples, unknown = inputs[0], [], False
-    for tensor in inputs:
-        if tensor.shape is None:
-            examples.append(f"--shape {tensor.name}=N,..")
-            unknown = True
-            continue
-        filled = ["1" if k == 0 and n == -1 else "N" if n == -1 else str(n) for k, n in enumerate(tensor.shape)]
-        unknown = unknown or "N" in filled
-        examples.append(f"--shape {tensor.name}={','.join(filled)}")
-    shown = "unknown" if first.shape is None else f"({', '.join('?' if n == -1 else str(n) for n in first.shape)})"
-    how = "with a number for each N" if unknown else "such as"
-    return UsageError(
-        f"the shape of input {first.name!r} is {shown}, which leaves dimensions open",
-        hint=f"Fix every dimension, {how}: {' '.join(examples)}",
-    )
+def shapes_of(request: Request, model: Model) -> Shapes:
+    """The shapes of the model's inputs that the request gives, and those that are assumed. UsageError."""
+    inputs = [model.graph.tensors[index] for index in model.graph.inputs]
+    fed = {name: array_shape(name, path) for name, path in request.feeds.items()}
+    if model.graph.format == "ncnn":  # whose reader knows more of them: there is no batch, and files say no channels
+        check_names(inputs, request.shapes, request.dims)
+        unknown = {t.name: fed[t.name] for t in inputs if t.name in fed and t.shape is None}
+        return Shapes(shapes=unknown | dict(request.shapes), given=request.shapes, dims={}, doubts=())
+    return fixed_shapes(inputs, shapes=request.shapes, dims=request.dims, feeds=fed)
 
 
 def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> PlacedModel:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,12 +24,13 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
-from gnomon.models.model import Feed, Model, changed, stamp_of
+from gnomon.models.model import Feed, Model, changed, image_sides, stamp_of
+from gnomon.report.parts import listed
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session import replay as recall
-from gnomon.session.document import InputPart
+from gnomon.session.document import FedInput
 from gnomon.session.kernels import Sources
 from gnomon.session.model import ReadModel, check_feeds, models_for, place_model, read_model, texts_of
 from gnomon.session.request import Request, device_met, link_to, machine_of
@@ -113,16 +113,10 @@ class Lab:
         return [self.graph.tensors[index] for index in self.graph.outputs]
 
     @property
-    def fed(self) -> dict[str, InputPart]:
-        """What each input of the user's own model is fed, by its name."""
-        context = self.runner.campaign.context
-        parts = {}
-        for tensor in (self.graph.tensors[index] for index in self.graph.inputs):
-            drawn = json.dumps([context.seed, self.drawn.get(tensor.name, {})], sort_keys=True)
-            values = context.options["feeds"].get(tensor.name) or hashlib.sha256(drawn.encode()).hexdigest()
-            shape = self.request.shapes.get(tensor.name, tensor.shape)
-            parts[tensor.name] = InputPart(shape=shape, values=values[:16])
-        return parts
+    def inputs(self) -> tuple[FedInput, ...]:
+        """What the user's own model was fed."""
+        tensors = (self.graph.tensors[index] for index in self.graph.inputs)
+        return tuple(_fed(tensor, self.request, self.drawn.get(tensor.name, {})) for tensor in tensors)
 
     def job(self, segments: list[dict[str, Any]], inner: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
         """The agent's job for a chain of segments; `inner` are the tensors between them.
@@ -148,6 +142,25 @@ class Lab:
             "seed": self.request.seed,
             "segments": segments,
         }
+
+
+def _fed(tensor: Tensor, request: Request, feed: Feed) -> FedInput:
+    """How an input of the job is fed."""
+    path, shape, seed = request.feeds.get(tensor.name), tensor.shape or (), f"seed {request.seed}"
+    floating = tensor.dtype.startswith(("float", "bfloat", "complex"))
+    if path is not None:
+        told = path.name
+    elif "values" in feed:
+        told = ", ".join(f"{value:g}" for value in feed["values"][:8]) + (", .." if len(feed["values"]) > 8 else "")
+    elif "least" not in feed:
+        told = f"{'standard normal' if floating else '0 or 1'}, {seed}"
+    elif feed["least"] == feed["most"]:
+        told = f"all {feed['least']:g}"
+    else:
+        what = "pixels" if image_sides(shape) else "numbers" if floating else "whole numbers"
+        told = f"{what} from {feed['least']:g} to {feed['most']:g}, {seed}"
+    sha256 = None if path is None else file_digest(path)
+    return FedInput(name=tensor.name, shape=shape, dtype=tensor.dtype, fed=told, sha256=sha256)
 
 
 def own_tolerance(graph: Graph) -> float:
@@ -193,6 +206,7 @@ def open_lab(
     _check_environments(request.wish)
     with ExitStack() as stack:
         read = read_model(request, stack)
+        request = replace(request, shapes=read.given)  # whichever way they were asked for, they are the same question
         runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
         check_feeds(request, place_model(read.model, read.source, _nowhere))
         check()
@@ -204,9 +218,9 @@ def open_lab(
             Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
-        lab.doubts += [_assumption(name, shape) for name, shape in read.assumed.items()]
+        lab.doubts += read.doubts
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
-        lab.doubts += [_drawn_steering(name, told, read.feeds.get(name, {})) for name, told in read.steering.items()]
+        lab.doubts += _drawn_steering(read.steering, {fed.name: fed.fed for fed in lab.inputs})
         try:
             with device_met(lab.runner):
                 yield lab
@@ -234,30 +248,29 @@ class _Asked:
     beside: str
 
 
-def _assumption(name: str, shape: tuple[int, ...]) -> Doubt:
-    written = ",".join(map(str, shape))
-    return Doubt(
-        kind="assumed-shape",
-        message=f"the file leaves the first dimension of input {name!r} open; it was taken as 1: {written}",
-        hint=f"Another batch is given by --shape {name}=N{written.removeprefix('1')}.",
-    )
-
-
 def _drawn_text(name: str) -> Doubt:
     return Doubt(
         kind="drawn-text",
         message=f'the input {name!r} holds text; it was fed "0" and "1", and other text may take another time',
-        hint=f"Save an array of strings with numpy.save and give it: --input {name}=FILE.npy",
+        hint=f"Save an array of strings with numpy.save and give it: {shlex.join(('--input', f'{name}=FILE.npy'))}",
     )
 
 
-def _drawn_steering(name: str, decides: str, feed: Feed) -> Doubt:
-    fed = f"fed {feed['values'][0]}" if "values" in feed else "drawn at random"
-    return Doubt(
-        kind="drawn-steering",
-        message=f"the input {name!r} decides {decides}; it was {fed}, and another value may take another time",
-        hint=f"Save the value that counts for you with numpy.save and give it: --input {name}=FILE.npy",
-    )
+def _drawn_steering(steering: Mapping[str, str], fed: Mapping[str, str]) -> list[Doubt]:
+    """One doubt about all inputs that decide how much work there is; none where there are none."""
+    if not steering:
+        return []
+    names = listed([f"{name!r} ({fed[name]})" for name in steering])
+    decides = f"input {names} decides" if len(steering) == 1 else f"inputs {names} decide"
+    what = listed(list(dict.fromkeys(part for told in steering.values() for part in told.split(" and "))))
+    files = [word for n in steering for word in ("--input", f"{n}={re.sub(r'[^0-9A-Za-z]+', '_', n).strip('_')}.npy")]
+    return [
+        Doubt(
+            kind="drawn-steering",
+            message=f"the {decides} {what}: with values of your own the times and the choice may be others",
+            hint=f"Save such values with numpy.save, and give them: {shlex.join(files)}",
+        )
+    ]
 
 
 def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:

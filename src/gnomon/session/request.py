@@ -40,7 +40,8 @@ THIS_MACHINE = DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
 class Request:
     """The model, where and with what it runs, and how hard to try.
 
-    `shapes` fix inputs that the file leaves open; `feeds` are .npy files for inputs, others are drawn from `seed`.
+    `shapes` fix inputs that the file leaves open, `dims` dimensions that it names; `feeds` are .npy files for inputs,
+    others are drawn from `seed`.
     `record` is the database (None: the user's own); `fresh` starts again where an interrupted campaign could be
     taken up. `measure` False decides from what the record holds of this model on this device, which then need not be
     reachable. After `max_time_s` nothing more is begun: the job ends with what it knows (None: no limit). `time` is
@@ -53,6 +54,7 @@ class Request:
     runtimes: tuple[str, ...] = ()
     wish: Wish = field(default_factory=Wish)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
     feeds: Mapping[str, Path] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
     seed: int = 0

@@ -53,7 +53,7 @@ def place(
     as_json: bool,
     quiet: bool,
     **values: Any,
-) -> None:
+) -> int:
     """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
 
     MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
@@ -67,21 +67,22 @@ def place(
             out=out, overwrite=overwrite, measure=measure, picture=picture, html=html, as_json=as_json, quiet=quiet
         )
         place_several(model, asked, values)
-        return
+        return 0
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import Show
-    from gnomon.jobs.place.document import place_document
+    from gnomon.jobs.sweep.document import answers_of, worst_code
 
     destination = out or api.package_path(model)
     if destination.exists() and package and measure and not (overwrite or values["fresh"]):
         words = click.get_current_context().find_root().obj
-        before = api.placed_before(model, words if isinstance(words, tuple) else (), record=values["record"])
-        if before is not None and before["package"] == str(destination):
+        words = words if isinstance(words, tuple) else ()
+        before = api.placed_before(model, words, destination, record=values["record"])
+        if before is not None:
             write_answer(before, as_json=as_json, html=html, own_record=values["record"] is not None)
             if not as_json:
                 click.echo("gnomon: this was found before; --overwrite (or --fresh) measures again", err=True)
-            return
+            return 0
     with Show(quiet=quiet) as show:
         options = options_of(values)
         found = api.place(
@@ -94,10 +95,12 @@ def place(
             on_message=show.tell,
             **options,
         )
-        document = place_document(found)
-        if picture and found.package is not None:
-            document["pictures"] = draw(document, found.package, show.tell)
+        document = found.document()
+        for own in answers_of(document):
+            if picture and own["package"] is not None:
+                own["pictures"] = draw(own, Path(own["package"]), show.tell)
     write_answer(document, as_json=as_json, html=html, own_record=values["record"] is not None)
+    return worst_code(document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,20 +185,20 @@ def profile(
     as_json: bool,
     quiet: bool,
     **values: Any,
-) -> None:
+) -> int:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
     MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
     """
     from gnomon.api import place as api
     from gnomon.cli.progress import Show
-    from gnomon.jobs.place.document import profile_document
+    from gnomon.jobs.sweep.document import worst_code
 
     if beside:
         if inside or for_s is not None:
             raise click.UsageError("--beside compares models; it goes without --inside and --for.")
         _compared((*beside, model), html, as_json, quiet, values)
-        return
+        return 0
     with Show(quiet=quiet) as show:
         found = api.profile(
             model,
@@ -206,7 +209,9 @@ def profile(
             on_message=show.tell,
             **options_of(values),
         )
-    write_answer(profile_document(found), as_json=as_json, html=html, own_record=values["record"] is not None)
+    document = found.document()
+    write_answer(document, as_json=as_json, html=html, own_record=values["record"] is not None)
+    return worst_code(document)
 
 
 def _compared(models: tuple[Path, ...], html: Path | None, as_json: bool, quiet: bool, values: dict[str, Any]) -> None:

@@ -541,8 +541,9 @@ def _has_settings(document: Mapping[str, Any]) -> bool:
 
 def _fed(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """The inputs of a run with what they were fed. A document of before has shapes alone."""
-    if document.get("inputs"):
-        return list(document["inputs"].items())
+    fed = (document.get("conditions") or {}).get("inputs")
+    if fed:
+        return [(row["name"], {**row, "values": row["sha256"] or row["fed"]}) for row in fed]
     graph = document["graph"]
     tensors = graph["tensors"]
     return [(tensors["name"][i], {"shape": tensors["shape"][i], "values": None}) for i in graph["inputs"]]

@@ -25,7 +25,6 @@ from gnomon.session.document import (
     DifferencePart,
     EnvironmentPart,
     GraphPart,
-    InputPart,
     KernelPart,
     ModelPart,
     RunsPart,
@@ -36,6 +35,7 @@ from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
     from gnomon.core.solver.solve import Solution
+    from gnomon.errors import GnomonError
     from gnomon.jobs.place.common_plan import Common, Option
     from gnomon.jobs.place.derived import Derived, Seconds
     from gnomon.jobs.place.fleet import CommonProof, DeviceResult, Fleet
@@ -191,7 +191,6 @@ class PlaceDocument:
     resolutions_s: Mapping[str, float] = field(default_factory=dict)
     threads: tuple[int, ...] = ()
     conditions: ConditionsPart | None = None
-    inputs: Mapping[str, InputPart] = field(default_factory=dict)
 
 
 def place_document(found: Placement) -> dict[str, Any]:
@@ -237,7 +236,6 @@ def placed(found: Placement) -> PlaceDocument:
         seconds=found.seconds,
         waited_s=found.waited_s,
         resolutions_s=_resolutions(found),
-        inputs=found.inputs,
     )
 
 
@@ -526,7 +524,6 @@ class ProfileDocument:
     threads: tuple[int, ...] = ()
     conditions: ConditionsPart | None = None
     turns: tuple[str, ...] | None = None
-    inputs: Mapping[str, InputPart] = field(default_factory=dict)
 
 
 def profile_document(found: Profile) -> dict[str, Any]:
@@ -585,7 +582,6 @@ def profile_document(found: Profile) -> dict[str, Any]:
             sustained=tuple(map(_sustained, found.sustained)),
             resolutions_s={column.label: column.resolution_s for column in columns if column.resolution_s},
             turns=found.turns,
-            inputs=found.inputs,
         )
     )
 
@@ -700,12 +696,17 @@ def _bounded(found: Seconds) -> DerivedSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPart:
-    """What ended a device's part."""
+    """What ended the part of a device, or of a value."""
 
     kind: str
     message: str
     hint: str
     exit_code: int
+
+
+def error_part(error: GnomonError) -> ErrorPart:
+    """An error, in the words and with the code of the command line."""
+    return ErrorPart(kind=type(error).__name__, message=error.message, hint=error.hint, exit_code=error.exit_code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -791,13 +792,10 @@ def fleet_document(found: Fleet) -> dict[str, Any]:
 
 
 def _device(result: DeviceResult) -> DevicePart:
-    error = result.error
     return DevicePart(
         name=result.name,
         placement=None if result.placement is None else placed(result.placement),
-        error=None
-        if error is None
-        else ErrorPart(kind=type(error).__name__, message=error.message, hint=error.hint, exit_code=error.exit_code),
+        error=None if result.error is None else error_part(result.error),
     )
 
 

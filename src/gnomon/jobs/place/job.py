@@ -42,7 +42,7 @@ from gnomon.session.contender import (
     trace_of,
     versus,
 )
-from gnomon.session.document import ConditionsPart, InputPart, conditions_part
+from gnomon.session.document import ConditionsPart, conditions_part
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
 from gnomon.session.model_session import Lab, open_device, open_lab, stopped_doubts
 from gnomon.session.package import check_destination, write_package
@@ -122,7 +122,6 @@ class Profile(Answer):
     conditions: ConditionsPart
     sustained: tuple[Sustained, ...] = ()
     turns: tuple[str, ...] = ()
-    inputs: Mapping[str, InputPart] = field(default_factory=dict)
 
     document_by = "gnomon.jobs.place.document:profile_document"
     chart_by = "gnomon.jobs.place.picture:profile_spec"
@@ -293,7 +292,6 @@ def _profiled(
         seconds=request.used_s,
         waited_s=request.waited_s,
         sustained=sustained,
-        inputs=lab.fed,
     )
 
 
@@ -492,7 +490,6 @@ class Placement(Answer):
     seconds: float
     waited_s: float = 0.0
     conditions: ConditionsPart
-    inputs: Mapping[str, InputPart] = field(default_factory=dict)
 
     document_by = "gnomon.jobs.place.document:place_document"
     chart_by = "gnomon.jobs.place.picture:placement_spec"
@@ -601,7 +598,6 @@ def _place(
             resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,
-            inputs=lab.fed,
         )
 
 

@@ -24,6 +24,7 @@ from gnomon.report.parts import (
     counted,
     doubts,
     failure_text,
+    fed_inputs,
     first_warnings,
     is_open,
     missing,
@@ -54,6 +55,7 @@ def place_report(document: dict[str, Any], page: Page, *, own_record: bool = Fal
     _verified(document, page)
     with page.details("unattributed time"):
         _unattributed(document, page)
+    fed_inputs(document, page)
     missing(document["missing"], page, known={c["label"] for c in document["contenders"] if c["failure"]})
     doubts(document["doubts"], page)
     _files(document, page)
@@ -361,6 +363,7 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
             _kernels(column, document, page)
     for column in columns:
         _inside(column, document, page)
+    fed_inputs(document, page)
     missing(document["missing"], page)
     doubts(document["doubts"], page)
     page.heading("Kept")

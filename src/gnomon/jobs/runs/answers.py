@@ -124,9 +124,11 @@ def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[boo
 
 
 def asked_before(
-    record: RecordAddress | None, kind: str, words: Sequence[str], folder: Path, digest: str
+    record: RecordAddress | None, kind: str, words: Sequence[str], folder: Path, digest: str, *, package: Path
 ) -> dict[str, Any] | None:
-    """The answer to the same command, given in the same folder about the same model's content; None without one."""
+    """The answer to the same command, given in the same folder about the same model's content, that wrote `package`;
+    None without one.
+    """
     asked = [word for word in words if word not in _SHOWN_ONLY]
     if record is not None and is_missing(record):
         return None
@@ -138,8 +140,11 @@ def asked_before(
                 continue
             if before is None or before.folder != str(folder):
                 continue
-            if [word for word in before.arguments if word not in _SHOWN_ONLY] == asked:
-                return _sound_answer(store, campaign)
+            if [word for word in before.arguments if word not in _SHOWN_ONLY] != asked:
+                continue
+            answer = _sound_answer(store, campaign)
+            if answer is not None and answer["package"] == str(package):
+                return answer
     return None
 
 

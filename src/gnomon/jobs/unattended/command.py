@@ -27,7 +27,7 @@ _CARRIED = frozenset(
 #: `device` becomes the settings of the job's own machine, which does not vanish for a while; its record is its own.
 _CARRIED_OF_REQUEST = frozenset(
     {
-        *("model", "device", "runtimes", "wish", "shapes", "feeds", "effort", "seed"),
+        *("model", "device", "runtimes", "wish", "shapes", "dims", "feeds", "effort", "seed"),
         *("fresh", "wait_s", "max_time_s"),
     }
 )
@@ -86,6 +86,8 @@ def _measuring(request: Request, places: Places) -> Iterator[str]:
         yield from ("--env", ",".join(f"{name}={value}" for name, value in variables.items()))
     for name, shape in request.shapes.items():
         yield from ("--shape", f"{name}={','.join(map(str, shape))}")
+    for name, size in request.dims.items():
+        yield from ("--dim", f"{name}={size}")
     for name, place in places.feeds.items():
         if "=" in name:
             raise UsageError(f"the input {name!r} has no form on the command line", hint="Leave out its file.")

@@ -14,8 +14,9 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Graph
-from gnomon.models.model import Feed, Limits, Model
+from gnomon.models.model import Feed, Limits, Model, is_known
 from gnomon.models.onnx.file import onnx_package, parse_onnx
+from gnomon.models.steering import Step
 
 if TYPE_CHECKING:
     import onnx
@@ -24,12 +25,7 @@ Shape = tuple[int, ...]
 
 _KEEPS_VALUES = {"Cast", "Identity"}
 _MOVES_VALUES = {"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-_WORDS = ("mask", "shape", "size")
-_STEERED = {
-    "If": {0: "which branch of an If is taken"},
-    "Loop": dict.fromkeys((0, 1), "how often a Loop is run"),
-}
-"""What the values of an operand decide of the work that there is, by the operator and the operand's place."""
+_WORDS = ("mask", "shape", "size", "len")
 _MOST_VALUES = 1 << 10
 _MOST_RANK = 12
 
@@ -86,18 +82,41 @@ def onnx_feeds(model: Model) -> dict[str, Feed]:
     return _feeds(parse_onnx(model.path, Limits()).model.graph, graph)
 
 
-def steering_inputs(model: Model) -> dict[str, str]:
-    """The inputs of an ONNX model whose values decide which of its work is done, and what of it. Raises ModelError."""
-    if _STEERED.keys().isdisjoint(op.type for op in model.graph.operators):
-        return {}
-    readers = _readers(parse_onnx(model.path, Limits()).model.graph)
-    found: dict[str, str] = {}
-    for index in model.graph.inputs:
-        name = model.graph.tensors[index].name
-        for node, place, _ in _read_by(name, readers):
-            if told := _STEERED.get(node.op_type, {}).get(place):
-                found.setdefault(name, told)
-    return found
+def onnx_steps(model: Model) -> list[Step]:
+    """The nodes of an ONNX model, with those of its subgraphs, whose own names are told apart. Raises ModelError."""
+    tensors = {tensor.name: tensor for tensor in model.graph.tensors}
+    known = {name for name, tensor in tensors.items() if is_known(tensor)}
+    steps: list[Step] = []
+
+    def add(graph: onnx.GraphProto, outer: Mapping[str, str] | None) -> dict[str, str]:
+        own = [v.name for v in graph.input] + [name for node in graph.node for name in node.output if name]
+        names = {**(outer or {}), **{name: name if outer is None else f"{name}/{len(steps)}" for name in own}}
+        for node in graph.node:
+            reads = tuple(names.get(name, name) for name in node.input)
+            inner: list[str] = []
+            for body in (a.g for a in node.attribute if a.HasField("g")):
+                within = add(body, names)
+                made = [within.get(v.name, v.name) for v in body.output]
+                inner += made
+                for place, value in enumerate(body.input):
+                    # A Loop hands its condition on, and each state with what the last round made of it.
+                    of_loop = (*reads[place : place + 1], *made[place - 1 : place]) if place else ()
+                    fed = of_loop if node.op_type == "Loop" else (*reads, *made)
+                    steps.append(Step(type="", reads=fed, writes=(within[value.name],)))
+            writes = tuple(names[name] for name in node.output if name)
+            steps.append(
+                Step(
+                    type=node.op_type,
+                    reads=reads,
+                    writes=writes,
+                    known=all(name in known or name not in tensors for name in writes[:1]) and outer is None,
+                    inner=tuple(inner),
+                )
+            )
+        return names
+
+    add(parse_onnx(model.path, Limits()).model.graph, None)
+    return steps
 
 
 def _readers(source: onnx.GraphProto) -> dict[str, list[tuple[onnx.NodeProto, int]]]:
@@ -138,9 +157,14 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
 
 
 def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
-    """What whole numbers are fed whose readers do not tell: a mask of ones, a shape with the others' batch."""
+    """What whole numbers are fed whose readers do not tell: a mask of ones, a shape with the others' batch, and as the
+    length of sequences how long they are.
+    """
     if "mask" in name:
         return {"least": 1, "most": 1}
+    if "len" in name and len(shape) < 2:
+        longest = next((other[-1] for other in others if other and len(other) > 1), 1)
+        return {"least": longest, "most": longest}
     if len(shape) == 1 and 0 < shape[0] <= _MOST_RANK and ("shape" in name or "size" in name):
         batch = next((other[0] for other in others if other), 1)
         return _exactly([max(batch, 1)] + [2] * (shape[0] - 1))

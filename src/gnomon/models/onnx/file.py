@@ -184,6 +184,16 @@ def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None
     return tensor.elem_type, shape
 
 
+_UNNAMED = frozenset({"?", "*", "-1", "None"})
+"""What some exporters write for a dimension that has no name."""
+
+
+def dimension_names(value: onnx.ValueInfoProto) -> tuple[str, ...]:
+    """The names of a value's open dimensions, "" for others; empty where none has one."""
+    found = [d.dim_param if d.dim_param not in _UNNAMED else "" for d in value.type.tensor_type.shape.dim]
+    return tuple(found) if any(found) else ()
+
+
 PROTOBUF_BYTES = (1 << 31) - 1
 """No protobuf message is larger; larger models keep their weights in files beside it."""
 
@@ -344,7 +354,8 @@ def _texts(model: onnx.ModelProto) -> Iterator[str]:
         if hasattr(part, "op_type"):
             yield from (part.op_type, part.domain, *part.input, *part.output)
         for group in ("input", "output", "value_info") if hasattr(part, "node") else ():
-            yield from (value.name for value in getattr(part, group))
+            for value in getattr(part, group):
+                yield from (value.name, *(d.dim_param for d in value.type.tensor_type.shape.dim))
     for tensor in all_tensors(model):
         yield tensor.name
         for entry in tensor.external_data:

@@ -16,13 +16,14 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import DeviceError, ModelError
 from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, unique_names
-from gnomon.models.onnx.file import check_rank, make_tensor, onnx_package, read_onnx, value_shape
+from gnomon.models.onnx.file import check_rank, dimension_names, make_tensor, onnx_package, read_onnx, value_shape
 from gnomon.system.process import guarded_folder, own_guard, run_process
 
 if TYPE_CHECKING:
@@ -218,7 +219,8 @@ def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str
     for _, results in rows:
         for result in results:
             index.setdefault(result, len(index))
-    tensors = tuple(_tensor(label, shapes, label in constants) for label in index)
+    named = {value.name: dimension_names(value) for value in source.input}
+    tensors = tuple(_tensor(label, shapes, label in constants, named.get(label, ())) for label in index)
     labels = unique_names([node.name for node in source.node], [node.op_type for node in source.node])
     operators = []
     for place, (node, (reads, results)) in enumerate(zip(source.node, rows, strict=True)):
@@ -299,11 +301,12 @@ def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], known: dic
             written.add(label)
 
 
-def _tensor(name: str, shapes: Shapes, constant: bool) -> Tensor:
+def _tensor(name: str, shapes: Shapes, constant: bool, dims: tuple[str, ...]) -> Tensor:
     kind, shape = shapes.get(name, (0, None))
     if shape is not None and any(n < (0 if constant else -1) for n in shape):
         _broken(f"tensor {name!r} has a negative dimension")
-    return make_tensor(name, kind, shape, constant=constant)
+    made = make_tensor(name, kind, shape, constant=constant)
+    return replace(made, dims=dims) if dims else made
 
 
 def _broken(why: str) -> NoReturn:

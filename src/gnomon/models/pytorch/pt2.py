@@ -134,7 +134,9 @@ def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
     total = None if -1 in shape or not size else math.prod(shape) * size
     if not isinstance(name, str) or len(shape) > 64 or (total or 0) > 1 << 62:
         raise ModelError("a tensor's shape cannot be", hint=_EXPORT)
-    return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=total, constant=constant)
+    names = tuple(str(one.get("as_expr", {}).get("expr_str", "")) for one in meta["sizes"])
+    dims = names if any(names) else ()
+    return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=total, constant=constant, dims=dims)
 
 
 def _c10(number: Any) -> int:

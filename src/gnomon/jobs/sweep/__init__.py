@@ -1,0 +1,1 @@
+"""`gnomon stab`: a schedule of backends from traces of the ONE runtime."""

@@ -1,0 +1,119 @@
+"""The inputs whose values decide how much work a model does, found by walking back from the operators where they do.
+
+Where all shapes are known a call takes about as long whatever it is fed. Not so where values choose a branch, count the
+rounds of a loop, select boxes, or make the shape of a tensor: there random inputs decide what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gnomon.core.graph import Graph, Operator
+from gnomon.models.model import is_known
+
+_CHOICES = {
+    **dict.fromkeys(("If", "IF"), ("which branch of an If is taken", slice(1))),
+    "Loop": ("how often a Loop is run", slice(2)),
+    "WHILE": ("how often a WHILE is run", slice(None)),
+    **dict.fromkeys(
+        ("NonMaxSuppression", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5", "TFLite_Detection_PostProcess"),
+        ("what non-maximum suppression selects", slice(None)),
+    ),
+}
+"""Operators whose work depends on values whatever the shapes: what is decided, and by which operands."""
+_FINDS = frozenset({"NonZero", "Unique", "WHERE", "UNIQUE", "Range", "RANGE", "ConstantOfShape", "FILL"})
+"""Operators that make as much as all their operands say."""
+_SIZED = frozenset(
+    {
+        *("Reshape", "Expand", "Slice", "Tile", "Pad", "Resize", "Upsample", "TopK", "OneHot", "Compress", "Split"),
+        *("CenterCropPad", "Col2Im", "AffineGrid", "MaxUnpool", "STFT", "SplitToSequence", "Broadcast", "StridedSlice"),
+        *("RESHAPE", "SLICE", "STRIDED_SLICE", "TILE", "PAD", "PADV2", "TOPK_V2", "ONE_HOT", "BROADCAST_TO", "SPLIT_V"),
+        *("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
+    }
+)
+"""Operators that make as much as the operands after the first say."""
+_OF_SHAPES = frozenset({"Shape", "Size", "ShapeOf", "SHAPE", "RANK"})
+"""Operators whose results no value changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An operator: what it `reads`, in its order, and `writes`; `known` says whether the shape of its result is.
+
+    `inner` are results of its bodies, of a Loop the condition first.
+    """
+
+    type: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    known: bool = False
+    inner: tuple[str, ...] = ()
+
+    @property
+    def decided(self) -> tuple[str, tuple[str, ...]] | None:
+        """What values decide here, and the tensors that hold them; None where the work is always the same."""
+        if self.type in _CHOICES:
+            what, places = _CHOICES[self.type]
+            return what, self.reads[places] + (self.inner[:1] if self.type == "Loop" else ())
+        if self.known or self.type not in _FINDS | _SIZED:
+            return None
+        return f"how much {self.type} makes", self.reads if self.type in _FINDS else self.reads[1:]
+
+
+def may_be_steered(graph: Graph) -> bool:
+    """Whether the graph has an operator whose work depends on values."""
+    return any(step.decided for step in graph_steps(graph))
+
+
+def graph_steps(graph: Graph) -> Iterable[Step]:
+    """The operators of a graph, whose bodies it does not have."""
+    for operator in graph.operators:
+        reads = tuple(graph.tensors[index].name for index in _steering(graph, operator))
+        yield Step(
+            type=operator.type,
+            reads=reads,
+            writes=tuple(graph.tensors[index].name for index in operator.outputs),
+            known=all(is_known(graph.tensors[index]) for index in operator.outputs[:1]),
+            inner=tuple(graph.tensors[index].name for index in operator.inputs),
+        )
+
+
+def _steering(graph: Graph, operator: Operator) -> tuple[int, ...]:
+    """What an operator reads. Of a WHILE that counts only its numbers: with a flag among what it passes on all may."""
+    read = [(index, graph.tensors[index]) for index in operator.inputs]
+    if operator.type != "WHILE" or any(tensor.dtype == "bool" for _, tensor in read):
+        return operator.inputs
+    return tuple(k for k, t in read if t.dtype.startswith(("int", "uint")) and all(n == 1 for n in t.shape or ()))
+
+
+def steered_by(steps: Iterable[Step], inputs: Iterable[str]) -> dict[str, str]:
+    """Of a model's inputs those whose values decide how much work there is, each with all that it decides."""
+    made_of: dict[str, tuple[str, ...]] = {}
+    seeds: dict[str, set[str]] = {}
+    for step in steps:
+        if step.type not in _OF_SHAPES:
+            made_of |= {name: made_of.get(name, ()) + step.reads + step.inner for name in step.writes}
+        if step.decided:
+            seeds.setdefault(step.decided[0], set()).update(step.decided[1])
+    decides: dict[str, list[str]] = {name: [] for name in inputs}
+    for what, names in seeds.items():
+        for name in _reached(names, made_of) & decides.keys():
+            decides[name].append(what)
+    return {name: _joined(found) for name, found in decides.items() if found}
+
+
+def _reached(names: Iterable[str], made_of: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """The names, and all that they are made of."""
+    left = list(names)
+    seen = set(left)
+    while left:
+        fresh = set(made_of.get(left.pop(), ())) - seen
+        seen |= fresh
+        left += fresh
+    return seen
+
+
+def _joined(found: list[str]) -> str:
+    """At most two of them: the others follow from these for most."""
+    return " and ".join(found[:2])
