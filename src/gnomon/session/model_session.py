@@ -36,6 +36,7 @@ from gnomon.session.targets import (
     FindSupport,
     Missing,
     Target,
+    by_precision,
     equip,
     find_targets,
     nothing_runs,
@@ -48,7 +49,7 @@ from gnomon.store.opening import open_store
 from gnomon.system.files import file_digest
 from gnomon.system.process import guarded_folder
 
-_TWO_STEPS = 2 / 127
+TWO_STEPS = 2 / 127
 """Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 _QUANTISES = re.compile(r"quant|integer|nbits|^q(linear|gemm|attention|ordered|embed|moe)", re.IGNORECASE)
@@ -64,8 +65,10 @@ class Lab:
     judged; `source` is what runtimes load. `push` brings a file or folder to the device. `link` is None
     where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
     asked for. `missing` and `doubts` are added to by the job as it finds out, and `open_outputs`: the file tells other
-    shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, so that they are not
-    compared. `stamp` is what the user's file had when it was read.
+    shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, or those of one runtime
+    have nothing in common, so that they are not compared; where they are only off, `slack` is tolerated. `lowered` are
+    targets that compute in less than the model's own precision, which was not asked for. `stamp` is what the user's
+    file had when it was read.
     """
 
     request: Request
@@ -87,11 +90,14 @@ class Lab:
     counters: Mapping[str, Any] | None = None
     open_outputs: bool = False
     unrepeatable: bool = False
+    slack: float = 0.0
+    lowered: tuple[Target, ...] = ()
     stamp: tuple[int, int, int] | None = None
 
     def tolerance(self, configuration: Configuration) -> float:
         """How far outputs may be off in a configuration: by what the model's own numbers are coarse, at least."""
-        return math.inf if self.unrepeatable else max(configuration.tolerance, own_tolerance(self.graph))
+        own = max(configuration.tolerance, own_tolerance(self.graph), self.slack)
+        return math.inf if self.unrepeatable else own
 
     @property
     def model_changed(self) -> bool:
@@ -152,7 +158,7 @@ def own_tolerance(graph: Graph) -> float:
     coarse = any(graph.tensors[index].dtype in _FEW_BITS for index in touched - fed if index >= 0)
     # Of OpenVINO's files the tensors are all floats: where they are rounded, kernels compute in eight bits.
     coarse = coarse or any(operator.type == "FakeQuantize" for operator in graph.operators)
-    return max(precision, _TWO_STEPS) if coarse else precision
+    return max(precision, TWO_STEPS) if coarse else precision
 
 
 @contextmanager
@@ -281,6 +287,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         missing += [replace(m, name=f"{m.name}, the model with its shapes fixed") for m in refused]
     if not targets:
         raise nothing_runs(link.info.name, runtimes, missing)
+    targets, lowered = by_precision(targets, model.graph, request.wish)
     converted = recall.digests(models, model)
     known = {
         "configurations": [question_of(t.configuration) for t in targets],
@@ -316,6 +323,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         runner=runner,
         probes=probes,
         targets=targets,
+        lowered=lowered,
         missing=missing,
         drawn=read.feeds,
         doubts=_too_many_threads(request, link.info),
@@ -412,6 +420,7 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     targets = recall.narrowed(targets, recalled.probes, request.wish, missing)
     if not targets:
         raise nothing_runs(recalled.device.name, runtimes, missing)
+    targets, lowered = by_precision(targets, model.graph, request.wish)
     runner = RecordedRunner(store, recalled.campaign)
     return Lab(
         request=request,
@@ -426,6 +435,7 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
         runner=runner,
         probes=recalled.probes,
         targets=targets,
+        lowered=lowered,
         missing=missing,
         drawn=read.feeds,
         doubts=_too_many_threads(request, recalled.device),

@@ -13,6 +13,7 @@ from gnomon.cli.help import command
 from gnomon.cli.main import write_answer
 from gnomon.cli.options import html_option, measuring_options, options_of
 from gnomon.cli.values import Span
+from gnomon.errors import exit_code_of
 
 
 @command(short_help="Find the fastest way to run a model here, prove it, and write it as a package.")
@@ -53,7 +54,7 @@ def place(
     as_json: bool,
     quiet: bool,
     **values: Any,
-) -> None:
+) -> int:
     """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
 
     MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
@@ -66,8 +67,7 @@ def place(
         asked = Asked(
             out=out, overwrite=overwrite, measure=measure, picture=picture, html=html, as_json=as_json, quiet=quiet
         )
-        place_several(model, asked, values)
-        return
+        return place_several(model, asked, values)
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import Show
@@ -81,7 +81,7 @@ def place(
             write_answer(before, as_json=as_json, html=html, own_record=values["record"] is not None)
             if not as_json:
                 click.echo("gnomon: this was found before; --overwrite (or --fresh) measures again", err=True)
-            return
+            return exit_code_of(doubt["kind"] for doubt in before["doubts"])
     with Show(quiet=quiet) as show:
         options = options_of(values)
         found = api.place(
@@ -98,6 +98,7 @@ def place(
         if picture and found.package is not None:
             document["pictures"] = draw(document, found.package, show.tell)
     write_answer(document, as_json=as_json, html=html, own_record=values["record"] is not None)
+    return found.exit_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +114,11 @@ class Asked:
     quiet: bool
 
 
-def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
-    """Place the model on every device of `values["devices"]` at once, prove the plan for all, and show it."""
+def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> int:
+    """Place the model on every device of `values["devices"]` at once, prove the plan for all, and show it.
+
+    Returns the exit code.
+    """
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import ShowFleet
@@ -139,6 +143,7 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
                 own = device["placement"]
                 own["pictures"] = draw(own, result.placement.package, partial(show.tell, result.name))
     write_answer(document, as_json=asked.as_json, html=asked.html)
+    return found.exit_code
 
 
 @command(short_help="Measure a model whole on every backend, end to end and per operator.")
@@ -182,7 +187,7 @@ def profile(
     as_json: bool,
     quiet: bool,
     **values: Any,
-) -> None:
+) -> int:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
     MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
@@ -195,7 +200,7 @@ def profile(
         if inside or for_s is not None:
             raise click.UsageError("--beside compares models; it goes without --inside and --for.")
         _compared((*beside, model), html, as_json, quiet, values)
-        return
+        return 0
     with Show(quiet=quiet) as show:
         found = api.profile(
             model,
@@ -207,6 +212,7 @@ def profile(
             **options_of(values),
         )
     write_answer(profile_document(found), as_json=as_json, html=html, own_record=values["record"] is not None)
+    return found.exit_code
 
 
 def _compared(models: tuple[Path, ...], html: Path | None, as_json: bool, quiet: bool, values: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from gnomon.session.document import (
     SummaryPart,
 )
 from gnomon.session.package import run_line
+from gnomon.session.reference import checked_by
 from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ class PlaceDocument:
     """All that `gnomon place` found on one device.
 
     `resolutions_s` are the seconds in which profilers count that do so coarsely, by places and contenders: below them
-    no time of an operator is known.
+    no time of an operator is known. `reference_checked_by` is who else computed the reference's outputs, "" where
+    nobody did (null: an older document does not tell); `reference_agreement` how far that was off, relatively.
     """
 
     format: Literal["gnomon-place"]
@@ -153,6 +155,8 @@ class PlaceDocument:
     why_not_mixed: str | None
     sensitivity: float | None
     reference: str | None
+    reference_checked_by: str | None = None
+    reference_agreement: float | None = None
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
     environments: tuple[EnvironmentPart, ...]
@@ -196,6 +200,8 @@ def placed(found: Placement) -> PlaceDocument:
         why_not_mixed=found.why_not_mixed or None,
         sensitivity=float(found.sensitivity),
         reference=found.sensitivity.reference or None,
+        reference_checked_by="" if found.exit_code else checked_by(found.sensitivity, proved),
+        reference_agreement=found.sensitivity.agreement,
         missing=tuple(dict.fromkeys(found.missing)),
         doubts=found.doubts,
         environments=parts.environment_parts(

@@ -31,6 +31,7 @@ from gnomon.runtimes.base import Accelerator, resolution_of
 from gnomon.session.accelerators import first_runs
 from gnomon.session.contender import (
     Contender,
+    Proved,
     blocks,
     choose_clock,
     cpu_summary,
@@ -43,7 +44,7 @@ from gnomon.session.contender import (
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
 from gnomon.session.model_session import Lab, open_device, open_lab, stopped_doubts
 from gnomon.session.package import check_destination, write_package
-from gnomon.session.precision import clock_warnings, precision_hints
+from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
 from gnomon.session.reference import Sensitivity, doubts, drift, reference
 from gnomon.session.request import Request, patiently, timed
@@ -180,6 +181,7 @@ def _profile(
         alive = profile_singles(lab, contenders, settle=True)
         field = {c.label: lab.runner.known(c.key) for c in alive}
         clock = choose_clock(lab, field.values())
+        nearly_right(lab, contenders, alive, clock)
         best = fastest_of(field, clock)
         columns = tuple(_column(lab, c, field[best], clock) for c in alive)
         if inside:
@@ -545,12 +547,13 @@ def _place(
         )
         folder = stack.enter_context(guarded_folder("gnomon-segments-"))
         sensitivity = reference(lab)
-        inside, across = _price(lab, folder)
+        inside, across, refused = _price(lab, folder)
         clock = across.clock if across else inside[0].clock
         contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ())
         lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
         priced = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
         verdict = prove(lab, contenders, clock, priced=priced)
+        verdict = replace(verdict, proved=(*verdict.proved, *refused))
         clock = verdict.clock
         verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
         chosen = verdict.chosen.contender
@@ -594,17 +597,19 @@ def _place(
         )
 
 
-def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None]:
+def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None, list[Proved]]:
     """Profile all single contenders together; then place inside each configuration that has several backends, and
-    across those that take the model whole. One clock for all.
+    across those that take the model whole. One clock for all. Last are those that are refused, but nearly right.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     within = [inside_placer(lab, t) for t in lab.targets if t not in whole]
     across = AcrossPlacer(lab, whole, folder)
     singles = {placer: placer.singles() for placer in within}
     wholes = [across.whole(target) for target in whole]
-    alive = profile_singles(lab, [c for group in (*singles.values(), wholes) for c in group])
+    every = [c for group in (*singles.values(), wholes) for c in group]
+    alive = profile_singles(lab, every)
     clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    refused = nearly_right(lab, every, alive, clock)
     lab.doubts += precision_hints(lab, alive, clock)
     results: list[InsideResult] = []
     problems: list[MeasurementError] = []
@@ -618,7 +623,7 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     wholes = [c for c in wholes if c in alive]
     if problems and not results and not wholes:
         raise problems[0]
-    return results, across.run(wholes, clock) if wholes else None
+    return results, across.run(wholes, clock) if wholes else None, refused
 
 
 def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[Verdict, Verified]:

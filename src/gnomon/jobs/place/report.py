@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from gnomon.errors import UNDECIDED, exit_code_of
 from gnomon.jobs.place.sustained_report import sustained_text
 from gnomon.report import units
 from gnomon.report.page import Column, Page
@@ -230,7 +231,10 @@ def _verified(document: dict[str, Any], page: Page) -> None:
         near = "" if off is None else f"; its outputs are within {units.small(off)} of the reference's largest"
         near = "; its outputs equal the reference" if off == 0 else near
         count = sum(bool(row["planned"]) for row in operators)
-        page.line(f"Proved: {count} of {count} operators of the package ran where planned{near}.")
+        ran = f"{count} of {count} operators of the package ran where planned"
+        unproved, checked = _unproved(document), document.get("reference_checked_by")
+        by = f", which {checked} confirms" if checked and near else ""
+        page.line(f"{ran}; {unproved}." if unproved else f"Proved: {ran}{near}{by}.")
         return
     page.heading("The package, run from its own files")
     if found["failure"]:
@@ -254,7 +258,20 @@ def _verified(document: dict[str, Any], page: Page) -> None:
             indent=1,
         )
     if document.get("reference"):
-        page.line(f"The reference: {document['reference']}.", indent=1)
+        checked = document.get("reference_checked_by")
+        page.line(f"The reference: {document['reference']}{f'; {checked} confirms it' if checked else ''}.", indent=1)
+    if unproved := _unproved(document):
+        page.item(f"{unproved[:1].upper()}{unproved[1:]}.")
+
+
+def _unproved(document: dict[str, Any]) -> str:
+    """Why equal outputs prove nothing of the package; "" where another runtime confirmed them."""
+    code = exit_code_of(doubt["kind"] for doubt in document["doubts"])
+    if code:
+        return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
+    if document.get("reference_checked_by") != "":
+        return ""
+    return f"computed by {str(document['reference']).partition(' ')[0]} only; nobody checked it"
 
 
 def _unattributed(document: dict[str, Any], page: Page) -> None:
@@ -276,7 +293,8 @@ def _files(document: dict[str, Any], page: Page) -> None:
     package, device = document["package"], document["device"]
     if package is None:
         found = document["verified"]
-        done = "not run" if found["skipped"] else "proved" if found["ok"] else "not proved"
+        good = "run" if _unproved(document) else "proved"
+        done = "not run" if found["skipped"] else good if found["ok"] else "not proved"
         page.line(f"The package was {done}, and not kept: --no-package.", indent=2)
         return
     if device != "local":
