@@ -63,7 +63,7 @@ def plain_judge(lab: Lab, runtime: Runtime, version: str, plain: Plain, placed: 
         how=f"{plain.label} on the model's file, unmodified",
         runtime=runtime.name,
         job=lab.job([whole_segment(driver_of(runtime), placed, {"threads": 1, **plain.options})]),
-        tolerance=_tolerance(lab, runtime),
+        tolerance=max(TOLERANCE[precision_in(lab.graph, runtime)], own_tolerance(lab.graph)),
     )
 
 
@@ -76,15 +76,8 @@ def usual_judge(
         how=how,
         runtime=runtime.name,
         job=lab.job([runtime.segment(placed, configuration, {})]),
-        tolerance=max(_tolerance(lab, runtime), configuration.tolerance if configuration.precision in _LESS else 0.0),
+        tolerance=lab.tolerance(configuration),
     )
-
-
-_LESS = frozenset(TOLERANCE) - {"float64", "float32"}
-
-
-def _tolerance(lab: Lab, runtime: Runtime) -> float:
-    return max(TOLERANCE[precision_in(lab.graph, runtime)], own_tolerance(lab.graph))
 
 
 def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[Judge]:

@@ -39,6 +39,7 @@ from gnomon.session.targets import (
     by_precision,
     equip,
     find_targets,
+    is_float64,
     nothing_runs,
     protocol_of,
     question_of,
@@ -66,7 +67,8 @@ class Lab:
     where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
     asked for. `missing` and `doubts` are added to by the job as it finds out, and `open_outputs`: the file tells other
     shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, or those of one runtime
-    have nothing in common, so that they are not compared; where they are only off, `slack` is tolerated. `lowered` are
+    have nothing in common, so that they are not compared; where they are only off, `slack` is tolerated. `sole_judge`
+    is the runtime that alone computed the reference's outputs, "" where another agrees. `lowered` are
     targets that compute in less than the model's own precision, which was not asked for. `stamp` is what the user's
     file had when it was read.
     """
@@ -91,6 +93,7 @@ class Lab:
     open_outputs: bool = False
     unrepeatable: bool = False
     slack: float = 0.0
+    sole_judge: str = ""
     lowered: tuple[Target, ...] = ()
     stamp: tuple[int, int, int] | None = None
 
@@ -195,6 +198,7 @@ def open_lab(
             Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
+        lab.doubts += _lower_precision(lab)
         lab.doubts += [_assumption(name, shape) for name, shape in read.assumed.items()]
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
         lab.doubts += [_drawn_steering(name, told, read.feeds.get(name, {})) for name, told in read.steering.items()]
@@ -223,6 +227,15 @@ class _Asked:
     goes_on: bool
     device: Device | None
     beside: str
+
+
+def _lower_precision(lab: Lab) -> list[Doubt]:
+    """A doubt where a model computes in float64 and nothing that is measured does, which was not asked for."""
+    computed = {t.configuration.precision for t in lab.targets}
+    if not is_float64(lab.graph) or computed & {"float64", *lab.request.wish.precisions}:
+        return []
+    message = f"the model computes in float64, {' and '.join(t.configuration.name for t in lab.targets)} in less"
+    return [Doubt(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute it in float64.")]
 
 
 def _assumption(name: str, shape: tuple[int, ...]) -> Doubt:

@@ -14,6 +14,7 @@ from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, cpu_tells
 from gnomon.measure.environment import Doubt
 from gnomon.report.units import time
+from gnomon.runtimes.base import Configuration
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.contender import Contender, Proved, blocks, level, versus
 from gnomon.session.model_session import Lab
@@ -32,24 +33,23 @@ def precision_hints(lab: Lab, alive: Sequence[Contender], clock: Clock) -> list[
     if lab.link is None:
         return []
     hints = []
-    for contender, target in _offers(lab, alive, clock):
-        precision = target.configuration.precision
-        hint = f"--precision {precision} measures it beside the others and proves it."
-        who = target.configuration.runtime if target in lab.lowered else "this processor"
-        told = f"{who} computes in {precision}, which was not asked for"
+    for contender, target, configuration in _offers(lab, alive, clock):
+        hint = f"--precision {configuration.precision} measures it beside the others and proves it."
+        who = configuration.runtime if target in lab.lowered else "this processor"
+        told = f"{who} computes in {configuration.precision}, which was not asked for"
         if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
-            told += _measured(lab, contender, target, clock)
+            told += _measured(lab, contender, target, configuration, clock)
         hints.append(Doubt(kind="precision", message=told, hint=hint))
     return hints
 
 
-def _offers(lab: Lab, alive: Sequence[Contender], clock: Clock) -> Iterator[tuple[Contender, Target]]:
+def _offers(lab: Lab, alive: Sequence[Contender], clock: Clock) -> Iterator[tuple[Contender, Target, Configuration]]:
     """Float32 contenders that run the model whole, with a configuration of less precision that their runtime has.
 
     For a model of float64 the fastest of them, with those of float32.
     """
     fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
-    yield from ((fastest, t) for t in lab.lowered if not t.configuration.environment)
+    yield from ((fastest, t, t.configuration) for t in lab.lowered if not t.configuration.environment)
     lower = tuple(name for name in TOLERANCE if name not in {"float64", "float32", *lab.request.wish.precisions})
     for contender in alive:
         (part, *more), own = contender.parts, contender.parts[0].configuration
@@ -60,12 +60,12 @@ def _offers(lab: Lab, alive: Sequence[Contender], clock: Clock) -> Iterator[tupl
         wish = replace(lab.request.wish, precisions=lower, environments=())
         for configuration in part.target.runtime.configurations(lab.probes[own.runtime], wish):
             if configuration.precision in lower:
-                yield contender, replace(part.target, configuration=configuration)
+                yield contender, part.target, configuration
 
 
-def _measured(lab: Lab, contender: Contender, target: Target, clock: Clock) -> str:
+def _measured(lab: Lab, contender: Contender, target: Target, configuration: Configuration, clock: Clock) -> str:
     """What it would bring, in words; where it fails or computes too coarsely, that."""
-    configuration, usual = target.configuration, contender.parts[0].configuration.precision
+    usual = contender.parts[0].configuration.precision
     segment = target.runtime.segment(target.placed, configuration, {})
     wanted = Candidate(
         key=f"precision/{configuration.name}", job=lab.job([segment]), tolerance=lab.tolerance(configuration)
@@ -81,7 +81,7 @@ def _measured(lab: Lab, contender: Contender, target: Target, clock: Clock) -> s
     interval = f" [{compared.low:.2f}, {compared.high:.2f}]" if compared.low > 0 else ""
     difference = found[wanted.key].fact("difference") or {}
     off = difference.get("relative")
-    within = "" if off is None else f", its outputs within {off:.1g} of the largest"
+    within = "" if off is None or lab.unrepeatable else f", its outputs within {off:.1g} of the largest"
     return f": {configuration.name} took {compared.ratio:.2f}{interval} of the time of {usual} in one process{within}"
 
 

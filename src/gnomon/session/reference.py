@@ -23,7 +23,7 @@ from gnomon.runtimes.base import PlacedModel, Wish
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.accelerators import software_devices
-from gnomon.session.contender import Proved, level
+from gnomon.session.contender import Contender, level
 from gnomon.session.judges import (
     NOISE,
     ROOM,
@@ -214,6 +214,7 @@ _NOTED = {"unchecked", "by", "runtime", "checked_by", "agreement", "doubts", _OP
 def _heard(lab: Lab, data: Mapping[str, Any]) -> Sensitivity:
     """What was found of a reference, or is in the record; what it says of the outputs goes into the lab."""
     lab.doubts += [Doubt(**doubt) for doubt in data.get("doubts", ())]
+    lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
     again, lab.slack = float(data.get(_AGAIN, 0.0)), ROOM * float(data.get(_SLACK, 0.0))
     lab.unrepeatable = again > max(TOLERANCE["float32"], own_tolerance(lab.graph)) or lab.slack >= ROOM * NOISE
     if lab.slack:
@@ -278,10 +279,10 @@ def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     return tuple(found)
 
 
-def checked_by(sensitivity: Sensitivity, proved: Iterable[Proved]) -> str:
+def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]]) -> str:
     """Who else computed the reference's outputs: a judge, or a contender of another runtime; "" where nobody did."""
-    apart = (p.contender for p in proved if p.ok and sensitivity.runtime)
-    others = (c.label for c in apart if sensitivity.runtime not in {p.configuration.runtime for p in c.parts})
+    right = (contender for contender, measured in field if measured.ok and sensitivity.runtime)
+    others = (c.label for c in right if sensitivity.runtime not in {p.configuration.runtime for p in c.parts})
     return sensitivity.checked_by or next(others, "")
 
 

@@ -180,6 +180,7 @@ def place_document(found: Placement) -> dict[str, Any]:
 def placed(found: Placement) -> PlaceDocument:
     """The same as a record, for documents that hold it."""
     proved = found.verdict.proved
+    measured = ((one.contender, one.measured) for one in proved)
     return PlaceDocument(
         format="gnomon-place",
         version=2,
@@ -200,7 +201,7 @@ def placed(found: Placement) -> PlaceDocument:
         why_not_mixed=found.why_not_mixed or None,
         sensitivity=float(found.sensitivity),
         reference=found.sensitivity.reference or None,
-        reference_checked_by="" if found.exit_code else checked_by(found.sensitivity, proved),
+        reference_checked_by="" if found.exit_code else checked_by(found.sensitivity, measured),
         reference_agreement=found.sensitivity.agreement,
         missing=tuple(dict.fromkeys(found.missing)),
         doubts=found.doubts,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from gnomon.errors import UNDECIDED, exit_code_of
 from gnomon.jobs.place.sustained_report import sustained_text
 from gnomon.report import units
 from gnomon.report.page import Column, Page
@@ -29,6 +28,7 @@ from gnomon.report.parts import (
     missing,
     model_line,
     numbers,
+    unproved,
 )
 
 _EXPENSIVE = 10
@@ -232,9 +232,9 @@ def _verified(document: dict[str, Any], page: Page) -> None:
         near = "; its outputs equal the reference" if off == 0 else near
         count = sum(bool(row["planned"]) for row in operators)
         ran = f"{count} of {count} operators of the package ran where planned"
-        unproved, checked = _unproved(document), document.get("reference_checked_by")
+        why, checked = unproved(document), document.get("reference_checked_by")
         by = f", which {checked} confirms" if checked and near else ""
-        page.line(f"{ran}; {unproved}." if unproved else f"Proved: {ran}{near}{by}.")
+        page.line(f"{ran}; {why}." if why else f"Proved: {ran}{near}{by}.")
         return
     page.heading("The package, run from its own files")
     if found["failure"]:
@@ -249,7 +249,9 @@ def _verified(document: dict[str, Any], page: Page) -> None:
     if found["moved"]:
         page.item(f"Ran elsewhere: operators {numbers(found['moved'])}.", "Do not deploy it before you know why.")
     off = found["difference"]
-    if off and off["absolute"] == 0:
+    if why := unproved(document):
+        page.item(f"{why[:1].upper()}{why[1:]}.")
+    elif off and off["absolute"] == 0:
         page.line("Its outputs equal the reference.", indent=1)
     elif off:
         page.line(
@@ -260,18 +262,6 @@ def _verified(document: dict[str, Any], page: Page) -> None:
     if document.get("reference"):
         checked = document.get("reference_checked_by")
         page.line(f"The reference: {document['reference']}{f'; {checked} confirms it' if checked else ''}.", indent=1)
-    if unproved := _unproved(document):
-        page.item(f"{unproved[:1].upper()}{unproved[1:]}.")
-
-
-def _unproved(document: dict[str, Any]) -> str:
-    """Why equal outputs prove nothing of the package; "" where another runtime confirmed them."""
-    code = exit_code_of(doubt["kind"] for doubt in document["doubts"])
-    if code:
-        return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
-    if document.get("reference_checked_by") != "":
-        return ""
-    return f"computed by {str(document['reference']).partition(' ')[0]} only; nobody checked it"
 
 
 def _unattributed(document: dict[str, Any], page: Page) -> None:
@@ -293,7 +283,7 @@ def _files(document: dict[str, Any], page: Page) -> None:
     package, device = document["package"], document["device"]
     if package is None:
         found = document["verified"]
-        good = "run" if _unproved(document) else "proved"
+        good = "run" if unproved(document) else "proved"
         done = "not run" if found["skipped"] else good if found["ok"] else "not proved"
         page.line(f"The package was {done}, and not kept: --no-package.", indent=2)
         return
