@@ -15,11 +15,42 @@
     `-- PackageError            a deployable package cannot be read or written
 
 The failure of a *measured thing* is not an error but data: see `gnomon.core.sample.Failure`.
+
+Exit codes of the command line, beside those that the errors below have (2 to 9, and 70)::
+
+    0        done
+    1        a gate failed: something is slower than was allowed, or a part of what was asked for is not done
+    7        nothing could be measured, or compared
+    10       undecided: there is an answer, and nobody can say that it is right
+    11       the outputs prove nothing: there is an answer, and no output that it could be judged by
+    130, 143 ended by Ctrl-C, by SIGTERM
+    141      the reader of the standard output went away
+
+With 10 and 11 the answer and the package are written all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+GATE_FAILED = 1
+NOTHING_COMPARED = 7
+UNDECIDED = 10
+PROVES_NOTHING = 11
+CLOSED_PIPE = 141
+
+_OF_DOUBTS = {
+    "judges-undecided": UNDECIDED,
+    "threads-undecided": UNDECIDED,
+    "unlike-itself": PROVES_NOTHING,
+    "no-finite-output": PROVES_NOTHING,
+    "unrepeatable": PROVES_NOTHING,
+}
+
+
+def exit_code_of(kinds: Iterable[str]) -> int:
+    """The exit code of an answer by the kinds of its doubts: 0, `UNDECIDED` or `PROVES_NOTHING`."""
+    return max((_OF_DOUBTS.get(kind, 0) for kind in kinds), default=0)
 
 
 class GnomonError(Exception):
@@ -102,7 +133,7 @@ class AgentError(GnomonError):
 class MeasurementError(GnomonError):
     """Nothing is left to decide on: every configuration failed or was refused."""
 
-    exit_code = 7
+    exit_code = NOTHING_COMPARED
 
 
 class RecordError(GnomonError):

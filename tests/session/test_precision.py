@@ -33,6 +33,8 @@ class Lab:
     """As much of a lab as hints ask for: what is measured takes the times that the test gives."""
 
     link = object()
+    lowered = ()
+    unrepeatable = False
 
     def __init__(
         self, bf16: Measured, *, call_us: float = 1000.0, precisions: Any = ("FP32", "BF16"), wished: Any = ()

@@ -72,6 +72,7 @@ class Driver(Protocol):
 def driver_for(runtime: str) -> Driver:
     """The driver of a runtime by its name; a third party's by its import path ``package.module:Class``."""
     known = {
+        "evaluator": ".drivers.evaluator:EvaluatorDriver",
         "executorch": ".drivers.executorch.driver:ExecuTorchDriver",
         "litert": ".drivers.litert.driver:LiteRtDriver",
         "mnn": ".drivers.mnn:MnnDriver",

@@ -87,13 +87,16 @@ class Job:
         return made
 
     def check(self, reference: str, seeds: list[int]) -> dict[str, float]:
-        """The worst difference from the reference outputs in a file that `save_outputs` wrote."""
+        """The worst difference from the reference outputs in a file that `save_outputs` wrote.
+
+        At most the largest float, as JSON has no infinity.
+        """
         worst = {"absolute": 0.0, "relative": 0.0}
         with np.load(reference, allow_pickle=False) as known:
             for seed in seeds:
                 expected = {name: known[f"{seed}/{k}"] for k, name in enumerate(self.spec["outputs"])}
                 found = largest_difference(self.outputs(seed), expected)
-                worst = {key: max(worst[key], found[key]) for key in worst}
+                worst = {key: min(max(worst[key], found[key]), sys.float_info.max) for key in worst}
         return worst
 
     def save_outputs(self, path: str, seeds: list[int]) -> dict[str, float]:

@@ -233,8 +233,9 @@ class Session:
         opened = worker.ask(command, self.timeout_s)
         difference = opened.get("difference", {"relative": 0.0})["relative"]
         if not difference <= candidate.get("tolerance", math.inf):
+            told = "inf" if difference == sys.float_info.max else f"{difference:.2g}"
             message = (
-                f"outputs differ from the reference by {difference:.2g} of its largest magnitude, "
+                f"outputs differ from the reference by {told} of its largest magnitude, "
                 f"where {candidate['tolerance']:.2g} is tolerated"
             )
             raise WorkerFailed("wrong-output", message, worker.log_tail())

@@ -57,9 +57,8 @@ class Options(TypedDict, total=False):
     """How to measure: the options of the command line by their names, in the plural where they may be repeated.
 
     Each of several `threads` is a configuration of its own, for `place` and `profile` alone; without any these try one
-    thread, all usable cores, and what each runtime takes by itself.
-    For these as well, several sizes of a dimension in `dims`, and several files of an input or a folder of them, give an
-    answer each: a `Sweep`.
+    thread, all usable cores, and what each runtime takes by itself. For these as well, several sizes of a dimension in
+    `dims`, and several files of an input or a folder of them, give an answer each: a `Sweep`.
     `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
     2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
     `timeout_s` is killed. After `max_time_s` of `place`, `profile` or `pareto` nothing more is begun, and the job ends

@@ -25,7 +25,7 @@ import click
 
 import gnomon
 from gnomon.cli.help import VERBOSE, Group, command
-from gnomon.errors import GnomonError, RecordError, UsageError
+from gnomon.errors import CLOSED_PIPE, GnomonError, RecordError, UsageError
 from gnomon.report.plain import clean, json_text
 
 if TYPE_CHECKING:
@@ -283,7 +283,8 @@ First steps:
 
 Progress and messages go to the standard error, results to the standard output. Exit codes: 0 done, 2 a wrong
 option, 3 a bad model or problem, 4 no allowed assignment, 5 a runtime is missing, 6 device, 7 nothing could be
-measured, 8 record or output, 9 package, 70 a defect of gnomon, 130 interrupted."""
+measured or compared, 8 record or output, 9 package, 70 a defect of gnomon, 130 interrupted; and with an answer: 1 a
+gate failed, 10 undecided, 11 the outputs prove nothing."""
 
 
 class Terminated(BaseException):
@@ -332,7 +333,7 @@ def run(args: Sequence[str]) -> int:
         return 143 if isinstance(end, Terminated) else 130
     except BrokenPipeError:
         _silence()
-        return 1
+        return CLOSED_PIPE
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _silence()

@@ -27,6 +27,7 @@ from typing import Any
 # ruff: noqa: PTH123, PTH208, PTH211
 
 WAITING = "waiting for the device"
+DONE = (0, 10, 11)  # with an answer, if one that is undecided or proves nothing
 STOPPED = (130, 143)
 ID = r"[0-9a-f]{4,32}"
 _LOG_BYTES, _LOG_LINES = 1 << 14, 20
@@ -109,7 +110,7 @@ def _state(held: bool, started: Message, ended: Message, progress: Message) -> t
         return ("waiting", str(progress.get("why", ""))) if progress.get("stage") == WAITING else ("running", "")
     if ended:
         code = ended.get("code")
-        return ("done" if code == 0 else "stopped" if code in STOPPED else "failed"), ""
+        return ("done" if code in DONE else "stopped" if code in STOPPED else "failed"), ""
     if not started:
         return "stopped", "it was never started"
     if started.get("boot") != boot():

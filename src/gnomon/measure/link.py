@@ -415,19 +415,29 @@ REFERENCE = "reference.npz"
 
 
 def compute_reference(
-    link: AgentLink, job: Mapping[str, Any], seeds: Sequence[int], *, timeout_s: float, name: str = REFERENCE
+    link: AgentLink,
+    job: Mapping[str, Any],
+    seeds: Sequence[int],
+    *,
+    timeout_s: float,
+    name: str = REFERENCE,
+    check: str = "",
 ) -> tuple[dict[str, Any] | None, Failure | None]:
-    """Write a job's outputs for each seed to a file on the link's device: their sensitivity, or the failure."""
+    """Write a job's outputs for each seed to a file on the link's device: their sensitivity, or the failure.
+
+    Where `check` is such a file, "difference" is how far they are off what it holds.
+    """
     found: dict[str, Any] = {}
     failed: list[Failure] = []
 
     def on_event(event: Event) -> None:
         if event["event"] == "opened":
             found.update(event["sensitivity"])
+            found.update({"difference": event["difference"]} if check else {})
         elif event["event"] == "failure":
             failed.append(failure_of(event))
 
-    opening = {"job": job, "save": name, "seeds": list(seeds)}
+    opening = {"job": job, "save": name, "seeds": list(seeds), **({"check": check} if check else {})}
     request = {
         **Effort(rounds=0, timeout_s=timeout_s).request(),
         "seed": 0,

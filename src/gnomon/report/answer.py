@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from gnomon.errors import UsageError
+from gnomon.errors import UsageError, exit_code_of
 from gnomon.report.plain import clean, json_text, shorten
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ class Answer:
         """All that was found, in JSON values: what the command prints with --json (docs/formats/documents.md)."""
         made: dict[str, Any] = _function(self.document_by)(self)
         return made
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with: 0, or what `gnomon.errors` says of an answer with these doubts."""
+        return exit_code_of(doubt.kind for doubt in getattr(self, "doubts", ()))
 
     def to_json(self) -> str:
         """The document as text, as the command prints it."""

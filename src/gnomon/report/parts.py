@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.stats import may_be_as_fast
+from gnomon.errors import UNDECIDED, exit_code_of
 from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.plain import clean
@@ -99,7 +100,13 @@ _TIPS = frozenset({"precision"})
 """Kinds of doubts that speak against nothing, and say what else could be tried."""
 _MOST_WARNINGS, _MOST_TIPS = 3, 2
 
-_FIRST = frozenset({"clocks-disagree", "drawn-steering", "medians-disagree", "model-changed", "software-device"})
+_FIRST = frozenset(
+    {
+        *("clocks-disagree", "medians-disagree", "model-changed", "software-device"),
+        *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
+        *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering"),
+    }
+)
 """Kinds of doubts about the answer itself, which stand under it."""
 
 _NARROW = 1.04
@@ -127,13 +134,13 @@ def is_open(found: Mapping[str, Any]) -> bool:
 
 
 def outcome(found: Mapping[str, Any]) -> str:
-    """The verdict of a comparison: "unknown" for a tie that nothing bounds, or that lies far from 1."""
+    """The verdict of a comparison: "undecided" for a tie that nothing bounds, or that lies far from 1."""
     bounded = bounds(found) != _UNBOUNDED and is_open(found) and may_be_as_fast(found["verdict"], 1 / found["ratio"])
-    return "unknown" if found["verdict"] == "tie" and not bounded else str(found["verdict"])
+    return "undecided" if found["verdict"] == "tie" and not bounded else str(found["verdict"])
 
 
 def compared(found: Mapping[str, Any]) -> str:
-    """The interval of a comparison and its verdict: "[1.20, 1.40] slower"; "unknown" where nothing bounds it."""
+    """The interval of a comparison and its verdict: "[1.20, 1.40] slower"; "undecided" where nothing bounds it."""
     return f"{bounds(found)} {outcome(found)}".removeprefix(f"{_UNBOUNDED} ")
 
 
@@ -160,6 +167,16 @@ def first_warnings(rows: list[dict[str, str]], page: Page) -> None:
         page.omitted.append(f"{len(warnings) - len(shown)} more warnings")
 
 
+def unproved(document: dict[str, Any]) -> str:
+    """Why equal outputs prove nothing of the package; "" where another runtime confirmed them."""
+    code = exit_code_of(doubt["kind"] for doubt in document["doubts"])
+    if code:
+        return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
+    if document.get("reference_checked_by") != "":  # null: an older document does not tell
+        return ""
+    return f"computed by {str(document['reference']).partition(' ')[0]} only; nobody checked it"
+
+
 def certainty(each: list[tuple[str, dict[str, Any] | None]], best: str, processes: int, page: Page) -> None:
     """Which differences from the best stay open, by label and comparison, and how to get certainty.
 
@@ -177,9 +194,9 @@ def certainty(each: list[tuple[str, dict[str, Any] | None]], best: str, processe
             page.line(f"Not certain: {_in_short(near, far, best)} {advice}")
         return
     if near:
-        page.item(f"Not certain: whether {' or '.join(near)} is as fast as {best} or faster.", advice)
+        page.item(f"Undecided: whether {' or '.join(near)} is as fast as {best} or faster.", advice)
     if far:
-        page.item(f"Not certain: how much faster {best} is than {' and '.join(far)}.", advice)
+        page.item(f"Undecided: how much faster {best} is than {' and '.join(far)}.", advice)
 
 
 def _in_short(near: list[str], far: list[str], best: str) -> str:

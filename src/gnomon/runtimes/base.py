@@ -164,7 +164,8 @@ class Runtime(Protocol):
     then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
     first: results are judged by what it then makes of the user's own file; `tunings`, a tuple of
     `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `usual`, a function from a probe to the
-    configuration that sets nothing (option `usual`), None where it has none; `driver`, the import path of its driver
+    configuration that sets nothing (option `usual`), None where it has none; `float64`,
+    false where it computes a model of float64 in float32; `driver`, the import path of its driver
     (`package.module:Class`), without which its name is that; `chained`, the options more that a segment has beside
     others in one process; and `resolution_s`, the seconds in which its profiler counts, where they are coarser than a
     nanosecond. Everything that may crash or hang happens in the

@@ -14,6 +14,7 @@ class Mnn(WholeModelRuntime):
 
     name = "mnn"
     wheels: tuple[str, ...] = ("MNN>=3.6",)
+    float64 = False
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:

@@ -38,6 +38,7 @@ class Ncnn:
     name = "ncnn"
     formats = frozenset({"ncnn"})
     wheels: tuple[str, ...] = ("ncnn>=1.0.20250503",)
+    float64 = False
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:

@@ -49,6 +49,7 @@ class OpenVino(WholeModelRuntime):
     name = "openvino"
     formats = frozenset({"openvino", "onnx", "tflite"})
     wheels: tuple[str, ...] = ("openvino>=2025.3",)
+    float64 = False
     resolution_s = 1e-6
     tunings: tuple[Tuning, ...] = (THREADS,)
 

@@ -7,6 +7,7 @@ a few megabytes.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -397,7 +398,9 @@ def difference_part(found: Mapping[str, float] | None) -> DifferencePart | None:
     """The difference that an agent told."""
     if found is None:
         return None
-    return DifferencePart(absolute=found.get("absolute"), relative=found.get("relative"))
+    # The agent tells the largest float for what has no bound, such as a NaN in place of a number.
+    told = {key: value for key, value in found.items() if value < sys.float_info.max}
+    return DifferencePart(absolute=told.get("absolute"), relative=told.get("relative"))
 
 
 def kernel_part(found: Kernel) -> KernelPart:

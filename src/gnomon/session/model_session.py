@@ -39,8 +39,10 @@ from gnomon.session.targets import (
     FindSupport,
     Missing,
     Target,
+    by_precision,
     equip,
     find_targets,
+    is_float64,
     nothing_runs,
     protocol_of,
     question_of,
@@ -51,7 +53,7 @@ from gnomon.store.opening import open_store
 from gnomon.system.files import file_digest
 from gnomon.system.process import guarded_folder
 
-_TWO_STEPS = 2 / 127
+TWO_STEPS = 2 / 127
 """Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 _QUANTISES = re.compile(r"quant|integer|nbits|^q(linear|gemm|attention|ordered|embed|moe)", re.IGNORECASE)
@@ -67,8 +69,11 @@ class Lab:
     judged; `source` is what runtimes load. `push` brings a file or folder to the device. `link` is None
     where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
     asked for. `missing` and `doubts` are added to by the job as it finds out, and `open_outputs`: the file tells other
-    shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, so that they are not
-    compared. `stamp` is what the user's file had when it was read.
+    shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, or those of one runtime
+    have nothing in common, so that they are not compared; where they are only off, `slack` is tolerated. `sole_judge`
+    is the runtime that alone computed the reference's outputs, "" where another agrees. `lowered` are
+    targets that compute in less than the model's own precision, which was not asked for. `stamp` is what the user's
+    file had when it was read.
     """
 
     request: Request
@@ -90,11 +95,15 @@ class Lab:
     counters: Mapping[str, Any] | None = None
     open_outputs: bool = False
     unrepeatable: bool = False
+    slack: float = 0.0
+    sole_judge: str = ""
+    lowered: tuple[Target, ...] = ()
     stamp: tuple[int, int, int] | None = None
 
     def tolerance(self, configuration: Configuration) -> float:
         """How far outputs may be off in a configuration: by what the model's own numbers are coarse, at least."""
-        return math.inf if self.unrepeatable else max(configuration.tolerance, own_tolerance(self.graph))
+        own = max(configuration.tolerance, own_tolerance(self.graph), self.slack)
+        return math.inf if self.unrepeatable else own
 
     @property
     def model_changed(self) -> bool:
@@ -180,7 +189,7 @@ def own_tolerance(graph: Graph) -> float:
     coarse = any(graph.tensors[index].dtype in _FEW_BITS for index in touched - fed if index >= 0)
     # Of OpenVINO's files the tensors are all floats: where they are rounded, kernels compute in eight bits.
     coarse = coarse or any(operator.type == "FakeQuantize" for operator in graph.operators)
-    return max(precision, _TWO_STEPS) if coarse else precision
+    return max(precision, TWO_STEPS) if coarse else precision
 
 
 @contextmanager
@@ -218,6 +227,7 @@ def open_lab(
             Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
+        lab.doubts += _lower_precision(lab)
         lab.doubts += read.doubts
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
         lab.doubts += _drawn_steering(read.steering, {fed.name: fed.fed for fed in lab.inputs})
@@ -246,6 +256,15 @@ class _Asked:
     goes_on: bool
     device: Device | None
     beside: str
+
+
+def _lower_precision(lab: Lab) -> list[Doubt]:
+    """A doubt where a model computes in float64 and nothing that is measured does, which was not asked for."""
+    computed = {t.configuration.precision for t in lab.targets}
+    if not is_float64(lab.graph) or computed & {"float64", *lab.request.wish.precisions}:
+        return []
+    message = f"the model computes in float64, {' and '.join(t.configuration.name for t in lab.targets)} in less"
+    return [Doubt(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute it in float64.")]
 
 
 def _drawn_text(name: str) -> Doubt:
@@ -310,6 +329,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         missing += [replace(m, name=f"{m.name}, the model with its shapes fixed") for m in refused]
     if not targets:
         raise nothing_runs(link.info.name, runtimes, missing)
+    targets, lowered = by_precision(targets, model.graph, request.wish)
     converted = recall.digests(models, model)
     known = {
         "configurations": [question_of(t.configuration) for t in targets],
@@ -345,6 +365,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         runner=runner,
         probes=probes,
         targets=targets,
+        lowered=lowered,
         missing=missing,
         drawn=read.feeds,
         doubts=_too_many_threads(request, link.info),
@@ -444,6 +465,7 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     targets = recall.narrowed(targets, recalled.probes, request.wish, missing)
     if not targets:
         raise nothing_runs(recalled.device.name, runtimes, missing)
+    targets, lowered = by_precision(targets, model.graph, request.wish)
     runner = RecordedRunner(store, recalled.campaign)
     return Lab(
         request=request,
@@ -458,6 +480,7 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
         runner=runner,
         probes=recalled.probes,
         targets=targets,
+        lowered=lowered,
         missing=missing,
         drawn=read.feeds,
         doubts=_too_many_threads(request, recalled.device),

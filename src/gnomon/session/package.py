@@ -44,7 +44,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, RecursionEr
 """What reading a plan that is none may raise."""
 _README = """This folder was written by gnomon {version}: {label}.
 
-Run it with a Python 3.10 or later that has what it was proved with{proved}:
+Run it with a Python 3.10 or later that has what it was {done} with{proved}:
 
     {install}
     {run} --output out.npz
@@ -52,7 +52,7 @@ Run it with a Python 3.10 or later that has what it was proved with{proved}:
 
 plan.json says which backend takes which operator, with which settings and in which environment. With other versions it
 runs too, and says so: its times and outputs may differ then.
-
+{outputs}
 A package is a program: gnomon-agent.pyz does what whoever wrote the folder made it do, and so do models that name code
 of their own. Run packages of people whom you trust. An agent of your own gnomon (gnomon-agent.pyz of a package that you
 wrote) checks another's plan.json first: that its models lie in its folder and are what they were (SHA-256), and that it
@@ -86,7 +86,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
             "files": _digests(folder, ""),
             "job": job,
         }
-        readme = _readme(contender, plan, written[0].get("readme", ""))
+        readme = _readme(lab, contender, plan, written[0].get("readme", ""))
         _write_launcher(folder, plan, readme, written[0].get("variables"))
     return destination
 
@@ -188,13 +188,17 @@ def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[
     return [f"{name}=={versions[name]}" if name in versions else told for name, told in wanted.items()]
 
 
-def _readme(contender: Contender, plan: dict[str, Any], more: str) -> str:
+def _readme(lab: Lab, contender: Contender, plan: dict[str, Any], more: str) -> str:
     proved = plan["proved_with"]
+    alone = lab.sole_judge in proved["runtimes"]
+    unproved = "they prove nothing" if lab.unrepeatable else f"computed by {lab.sole_judge} only; nobody checked it"
     told = [f"Python {proved['python']}"] if proved["python"] else []
     told += [proved["processor"]] if proved["processor"] else []
     return _README.format(
         version=gnomon.__version__,
         label=contender.label,
+        done="measured" if alone or lab.unrepeatable else "proved",
+        outputs=f"\nOf its outputs: {unproved}.\n" if alone or lab.unrepeatable else "",
         proved=f" ({', '.join(told)})" if told else "",
         install=pip_line(plan["requirements"]),
         run=run_line(plan["job"]["environment"]),

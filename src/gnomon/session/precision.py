@@ -13,10 +13,12 @@ from gnomon.core.stats import compare
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, cpu_tells
 from gnomon.measure.environment import Doubt
+from gnomon.report.units import time
 from gnomon.runtimes.base import Configuration
 from gnomon.runtimes.whole import TOLERANCE
-from gnomon.session.contender import Contender, blocks, level, versus
+from gnomon.session.contender import Contender, Proved, blocks, level, versus
 from gnomon.session.model_session import Lab
+from gnomon.session.targets import Target
 
 _CHEAP_S = 0.2
 """The longest call of a model that is measured for a hint alone."""
@@ -31,18 +33,24 @@ def precision_hints(lab: Lab, alive: Sequence[Contender], clock: Clock) -> list[
     if lab.link is None:
         return []
     hints = []
-    for contender, configuration in _offers(lab, alive):
+    for contender, target, configuration in _offers(lab, alive, clock):
         hint = f"--precision {configuration.precision} measures it beside the others and proves it."
-        told = f"this processor computes in {configuration.precision}, which was not asked for"
+        who = configuration.runtime if target in lab.lowered else "this processor"
+        told = f"{who} computes in {configuration.precision}, which was not asked for"
         if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
-            told += _measured(lab, contender, configuration, clock)
+            told += _measured(lab, contender, target, configuration, clock)
         hints.append(Doubt(kind="precision", message=told, hint=hint))
     return hints
 
 
-def _offers(lab: Lab, alive: Sequence[Contender]) -> Iterator[tuple[Contender, Configuration]]:
-    """Float32 contenders that run the model whole, with a configuration of less precision that their runtime has."""
-    lower = tuple(name for name in TOLERANCE if name != "float32" and name not in lab.request.wish.precisions)
+def _offers(lab: Lab, alive: Sequence[Contender], clock: Clock) -> Iterator[tuple[Contender, Target, Configuration]]:
+    """Float32 contenders that run the model whole, with a configuration of less precision that their runtime has.
+
+    For a model of float64 the fastest of them, with those of float32.
+    """
+    fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
+    yield from ((fastest, t, t.configuration) for t in lab.lowered if not t.configuration.environment)
+    lower = tuple(name for name in TOLERANCE if name not in {"float64", "float32", *lab.request.wish.precisions})
     for contender in alive:
         (part, *more), own = contender.parts, contender.parts[0].configuration
         if more or own.environment or own.precision != "float32" or len(own.backends) > 1:
@@ -52,12 +60,12 @@ def _offers(lab: Lab, alive: Sequence[Contender]) -> Iterator[tuple[Contender, C
         wish = replace(lab.request.wish, precisions=lower, environments=())
         for configuration in part.target.runtime.configurations(lab.probes[own.runtime], wish):
             if configuration.precision in lower:
-                yield contender, configuration
+                yield contender, part.target, configuration
 
 
-def _measured(lab: Lab, contender: Contender, configuration: Configuration, clock: Clock) -> str:
+def _measured(lab: Lab, contender: Contender, target: Target, configuration: Configuration, clock: Clock) -> str:
     """What it would bring, in words; where it fails or computes too coarsely, that."""
-    target = contender.parts[0].target
+    usual = contender.parts[0].configuration.precision
     segment = target.runtime.segment(target.placed, configuration, {})
     wanted = Candidate(
         key=f"precision/{configuration.name}", job=lab.job([segment]), tolerance=lab.tolerance(configuration)
@@ -68,13 +76,45 @@ def _measured(lab: Lab, contender: Contender, configuration: Configuration, cloc
     if lab.runner.stopped:
         return ""
     if not (found[wanted.key].ok and found[beside.key].ok):
-        return f"; {configuration.name} does not compute this model within {configuration.tolerance:g} of float32"
+        return f"; {configuration.name} does not compute this model within {configuration.tolerance:g} of {usual}"
     compared = versus(found[wanted.key], found[beside.key], clock)
     interval = f" [{compared.low:.2f}, {compared.high:.2f}]" if compared.low > 0 else ""
     difference = found[wanted.key].fact("difference") or {}
     off = difference.get("relative")
-    within = "" if off is None else f", its outputs within {off:.1g} of the largest"
-    return f": {configuration.name} took {compared.ratio:.2f}{interval} of the time of float32 in one process{within}"
+    within = "" if off is None or lab.unrepeatable else f", its outputs within {off:.1g} of the largest"
+    return f": {configuration.name} took {compared.ratio:.2f}{interval} of the time of {usual} in one process{within}"
+
+
+_NEARLY = 10.0
+"""How many times what is tolerated the outputs of a contender may be off that is timed though it is refused."""
+
+
+def nearly_right(lab: Lab, contenders: Sequence[Contender], alive: Sequence[Contender], clock: Clock) -> list[Proved]:
+    """Contenders that are refused for outputs that are nearly right, with a warning that tells their time.
+
+    Each is measured beside the fastest in one process, and never chosen.
+    """
+    refused = []
+    best = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
+    for contender in contenders:
+        failure, own = lab.runner.known(contender.key).failure, contender.candidate
+        if failure is None or failure.kind != "wrong-output":
+            continue
+        again = replace(own, key=f"nearly/{own.key}", tolerance=_NEARLY * own.tolerance)
+        beside = replace(best.candidate, key=f"nearly/{own.key}/beside")
+        effort = replace(lab.request.effort, processes_least=1, processes_most=1)
+        found = lab.runner.measure("what was refused", [beside, again], effort)
+        one, other = found[again.key], found[beside.key]
+        if lab.runner.stopped or not (one.ok and other.ok):
+            continue
+        off = f"outputs off by {one.fact('difference')['relative']:.1e}, tolerance {own.tolerance:.0e}"
+        took_s, ratio = level(one, clock), level(one, clock) / level(other, clock)
+        message = f"{contender.label} is refused: {off}; it took {time(took_s)}, {ratio:.2f} times {best.label}"
+        hint = "Give real inputs with --input NAME=FILE.npy: with them it may be right."
+        lab.doubts.append(Doubt(kind="nearly-right", message=message, hint=hint))
+        failed = replace(one, failure=replace(failure, message=f"{off}; it took {time(took_s)}"))
+        refused.append(Proved(contender=contender, measured=failed, summary=None, cpu=None, against_best=None))
+    return refused
 
 
 APART = 1.1

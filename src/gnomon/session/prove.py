@@ -126,7 +126,7 @@ def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: 
         clocks,
         far,
         converted={c.key for c in contenders if any(part.target.placed is not lab.placed for part in c.parts)},
-        precisions=("float32", *lab.request.wish.precisions),
+        precisions=("float32", "float64", *lab.request.wish.precisions),
         busy=next((d.message for d in worst(lab.runner.environments) if d.kind in ("busy", "steal")), ""),
         priced=priced,
     )
@@ -192,7 +192,7 @@ def judge_contenders(
     beside: Mapping[str, Measured] | None = None,
     *,
     converted: Collection[str] = (),
-    precisions: Collection[str] = ("float32", ""),
+    precisions: Collection[str] = ("float32",),
     busy: str = "",
     priced: bool = False,
 ) -> Verdict:
@@ -283,8 +283,17 @@ def judge_contenders(
         undecided=undecided,
         tied=tuple(p.contender.label for p in ties),
         chosen_for=for_what,
-        warnings=clock_warnings(field, chosen.contender.label, clocks.of(best, chosen.contender)),
+        warnings=(
+            *_undecided(undecided),
+            *clock_warnings(field, chosen.contender.label, clocks.of(best, chosen.contender)),
+        ),
     )
+
+
+def _undecided(what: str) -> list[Doubt]:
+    """The doubt about an answer that the proof leaves open, if it does."""
+    hint = "Measure on an idle machine, or ask for one thread alone: -n 1."
+    return [Doubt(kind="threads-undecided", message=f"it is undecided {what}", hint=hint)] if what else []
 
 
 def _asked(contender: Contender, precisions: Collection[str]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -19,29 +19,28 @@ from gnomon.measure.campaign import CampaignRunner, Measured, RecordedRunner
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
-from gnomon.runtimes.base import PlacedModel, Plain, Runtime, Wish, driver_of, whole_segment
-from gnomon.runtimes.registry import all_runtimes, usual
+from gnomon.runtimes.base import PlacedModel, Wish
+from gnomon.runtimes.registry import all_runtimes
+from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.accelerators import software_devices
-from gnomon.session.contender import level
+from gnomon.session.contender import Contender, level
+from gnomon.session.judges import (
+    NOISE,
+    ROOM,
+    Judge,
+    confirmed,
+    far,
+    job_here,
+    judges,
+    placed_here,
+    plain_judge,
+    plain_ways,
+    refusals,
+    usual_judge,
+)
 from gnomon.session.model import place_model
-from gnomon.session.model_session import Lab
-from gnomon.session.targets import Target, describe, probe_runtimes
-
-
-def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
-    """The plain ways of a runtime, the plainest first; a third party's may have none."""
-    found: tuple[Plain, ...] = getattr(runtime, "plain", ())
-    return found
-
-
-def plain_segment(runtime: Runtime, placed: PlacedModel, plain: Plain) -> dict[str, Any]:
-    """The segment that computes a model in a runtime's plain way, by one thread."""
-    return whole_segment(driver_of(runtime), placed, {"threads": 1, **plain.options})
-
-
-def plain_label(runtime: Runtime, version: str, plain: Plain) -> str:
-    """What computes so, for people."""
-    return f"{' '.join(filter(None, (runtime.name, version)))} {plain.label} on the model's file, unmodified"
+from gnomon.session.model_session import Lab, own_tolerance
+from gnomon.session.targets import describe, probe_runtimes
 
 
 def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> dict[str, Any] | None:
@@ -54,28 +53,23 @@ def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> dict
     timeout_s = lab.request.effort.timeout_s
     with LocalDevice() as here, AgentLink(here, timeout_s=timeout_s) as link:
         probes, _ = probe_runtimes(link, runtimes)
-        placed = PlacedModel(
-            graph=lab.graph, path=str(lab.own.absolute()), inputs=lab.placed.inputs, outputs=lab.placed.outputs
-        )
-        ways: list[tuple[str, dict[str, Any]]] = []
+        placed, ways = placed_here(lab), list[Judge]()
         for runtime in (r for r in runtimes if r.name in probes):
             version = probes[runtime.name].version
-            for plain in plain_ways(runtime):
-                ways.append((plain_label(runtime, version, plain), plain_segment(runtime, placed, plain)))
+            ways += [plain_judge(lab, runtime, version, plain, placed) for plain in plain_ways(runtime)]
         for runtime in (r for r in runtimes if r.name in probes and not plain_ways(r)):
             configuration = runtime.configurations(probes[runtime.name], Wish())[0]
-            label = f"{configuration.name} {probes[runtime.name].version} on the model's file, unmodified"
-            ways.append((label, runtime.segment(placed, configuration, {})))
-        for label, segment in ways:
-            job = lab.job([segment])
-            job["feeds"] |= {name: {"file": str(path.absolute())} for name, path in lab.request.feeds.items()}
+            version, how = probes[runtime.name].version, "on the model's file, unmodified"
+            ways.append(usual_judge(lab, runtime, version, configuration, placed, how))
+        for judge in ways:
+            job = job_here(lab, judge.job["segments"][0])
             found, failure = compute_reference(link, job, runner.seeds, timeout_s=timeout_s)
             if found is not None:
                 fetched = lab.folder / REFERENCE
                 here.pull(fetched.name, fetched)
                 runner.check_against(lab.push(fetched, fetched.name))
-                return {**found, "by": f"{label}, on this machine"}
-            reasons.append(f"{label}, on this machine: {describe(failure)}")
+                return {**found, "by": f"{judge.label}, on this machine", "runtime": judge.runtime}
+            reasons.append(f"{judge.label}, on this machine: {describe(failure)}")
     return None
 
 
@@ -99,8 +93,10 @@ _CHANGED = Doubt(
     hint="Let its writer finish, and measure again with --fresh.",
 )
 _OPEN = "open_outputs"
-_AGAIN, _REPEATS = "again", 1e-4
-"""The key of how far outputs are off when they are computed once more, and by how much they may be."""
+_AGAIN, _SLACK = "again", "slack"
+"""The keys of how far outputs are off when they are computed once more, and those of a runtime off itself."""
+
+_REAL = "Give real inputs with --input NAME=FILE.npy: with random ones, rounding decides what comes out."
 
 _MOST_HANGS = 4
 """How many ways to compute the reference may hang before no other is tried: each takes the whole of --timeout."""
@@ -112,29 +108,45 @@ class Sensitivity(float):
     """How far the reference outputs move when the inputs do, relative to their largest magnitude.
 
     `finite_share` is the smallest share of finite values in any reference output, from 0 to 1. `reference` names what
-    computed them, "" where an older record does not tell.
+    computed them, "" where an older record does not tell, and `runtime` the runtime that this was. `checked_by` names
+    the other runtime that computed the same within the tolerance, "" where none did, and `agreement` is how far it was
+    off.
     """
 
     finite_share: float
     reference: str
+    runtime: str
+    checked_by: str
+    agreement: float | None
 
-    def __new__(cls, relative: float, *, finite_share: float, reference: str = "") -> Self:
-        """`relative` with what share of the outputs is finite."""
+    def __new__(
+        cls,
+        relative: float,
+        *,
+        finite_share: float,
+        reference: str = "",
+        runtime: str = "",
+        checked_by: str = "",
+        agreement: float | None = None,
+    ) -> Self:
+        """`relative` with what share of the outputs is finite, and who computed them."""
         made = super().__new__(cls, relative)
         made.finite_share = finite_share
-        made.reference = reference
+        made.reference, made.runtime = reference, runtime
+        made.checked_by, made.agreement = checked_by, agreement
         return made
 
     def __getnewargs_ex__(self) -> tuple[tuple[float], dict[str, Any]]:
         """How it is made again: for `copy`, and for a caller who sends results to other processes."""
-        return (float(self),), {"finite_share": self.finite_share, "reference": self.reference}
+        return (float(self),), dict(vars(self))
 
 
 def reference(lab: Lab) -> Sensitivity:
     """Outputs to check against: what the plainest way of a runtime makes of the user's own, unmodified file.
 
     That is a runtime that has a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels), whether or
-    not it is to be measured; else one that loads the file as it is. Where the device has only runtimes that need the
+    not it is to be measured; else one that loads the file as it is. Another runtime confirms it, where there is one:
+    see `gnomon.session.judges.confirmed`. Where the device has only runtimes that need the
     file converted, this machine computes them if it can, so that the conversion is checked too.
     UsageError where the file of an input does not fit the model, MeasurementError where no runtime gives outputs.
     """
@@ -144,23 +156,26 @@ def reference(lab: Lab) -> Sensitivity:
     clean = [t for t in lab.targets if not t.configuration.environment]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
     reasons: list[str] = []
-    own, hung, refused = unmodified(lab), 0, False
+    own, hung, refused = unmodified(lab), 0, dict[str, Failure]()
     for lab.open_outputs in (False, True):
         if lab.open_outputs and not (refused and any(t.shape is not None for t in lab.outputs)):
             break
-        for label, job in judges(lab, own, loads_it):
+        left = judges(lab, own, loads_it)
+        for judge in left:
             if hung == _MOST_HANGS:
                 break
-            found, failure = runner.reference(job, timeout_s=timeout_s)
+            found, failure = runner.reference(judge.job, timeout_s=timeout_s)
             hung += failure is not None and failure.kind == "hang"
             if found is not None:
                 if lab.open_outputs:
                     lab.doubts.append(_OTHER_SHAPES)
-                return _noted(lab, runner, {**found, "by": label, _OPEN: lab.open_outputs})
+                made = confirmed(lab, own, judge, found, left)
+                made["doubts"] += refusals(lab, refused, judge)
+                return _noted(lab, runner, {**made, _OPEN: lab.open_outputs})
             if failure is not None:
                 _blame_input(failure)
-                refused = refused or failure.kind == "refused"
-            reasons.append(f"{label}: {describe(failure)}")
+                refused |= {judge.name: failure} if failure.kind == "refused" else {}
+            reasons.append(f"{judge.label}: {describe(failure)}")
     lab.open_outputs = False
     found = None if loads_it else reference_here(lab, runner, reasons)
     if found is not None:
@@ -171,7 +186,7 @@ def reference(lab: Lab) -> Sensitivity:
         if found is not None:
             lab.doubts.append(_UNCHECKED)
             label = f"{target.configuration.name}, on the converted file"
-            return _noted(lab, runner, {**found, "unchecked": True, "by": label})
+            return _noted(lab, runner, {**found, "unchecked": True, "by": label, "runtime": target.runtime.name})
         reasons.append(f"{target.configuration.name}: {describe(failure)}")
     raise MeasurementError(
         f"no runtime computes reference outputs ({'; '.join(dict.fromkeys(reasons))})",
@@ -186,69 +201,41 @@ def unmodified(lab: Lab) -> PlacedModel:
     return replace(place_model(lab.model, lab.own, lab.push, beside="own-"), graph=lab.graph)
 
 
-def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What may compute the reference on the device, the plainest first: its name for people, and the job."""
-    loading = {t.runtime.name: t.runtime for t in lab.targets if lab.graph.format in t.runtime.formats}
-    for runtime in loading.values():
-        for plain in plain_ways(runtime):
-            yield _plainly(lab, own, runtime, lab.probes[runtime.name].version, plain)
-    for runtime, version in _unmeasured(lab):
-        for plain in plain_ways(runtime):
-            yield _plainly(lab, own, runtime, version, plain)
-    for target in loads_it:
-        fixed = [] if target.placed is own else [(target.placed, " with its shapes fixed")]
-        for placed, how in [(own, ", unmodified"), *fixed]:
-            segment = target.runtime.segment(placed, target.configuration, {})
-            version = lab.probes[target.runtime.name].version
-            yield f"{target.configuration.name} {version} on the model's file{how}", lab.job([segment])
-
-
-def _plainly(lab: Lab, own: PlacedModel, runtime: Runtime, version: str, plain: Plain) -> tuple[str, dict[str, Any]]:
-    return plain_label(runtime, version, plain), lab.job([plain_segment(runtime, own, plain)])
-
-
-def _unmeasured(lab: Lab) -> Iterator[tuple[Runtime, str]]:
-    """Runtimes on the device that are not asked for and have a plain way to run the user's file; with their version."""
-    if lab.link is None or not lab.link.info.python:
-        return
-    for runtime in all_runtimes()[0]:
-        asked = (
-            any(t.runtime.name == runtime.name for t in lab.targets)
-            or lab.graph.format not in runtime.formats
-            or not usual(runtime)
-        )
-        if not asked and plain_ways(runtime):
-            answer = lab.link.ask({runtime.name: {"do": "probe", "runtime": driver_of(runtime)}})[runtime.name]
-            if not isinstance(answer, Failure):
-                yield runtime, str(answer.get("version", ""))
-
-
 def _noted(lab: Lab, runner: CampaignRunner, found: Mapping[str, Any]) -> Sensitivity:
-    _look_at_repeating(lab, float(found.get(_AGAIN, 0.0)))
-    runner.note(
-        "reference",
-        {
-            "relative": float(found["relative"]),
-            "finite": float(found["finite"]),
-            "unchecked": bool(found.get("unchecked")),
-            "by": found["by"],
-            **({_OPEN: True} if found.get(_OPEN) else {}),
-            **({_AGAIN: float(found[_AGAIN])} if lab.unrepeatable else {}),
-        },
-    )
-    return Sensitivity(float(found["relative"]), finite_share=float(found["finite"]), reference=found["by"])
+    kept = {key: value for key, value in found.items() if key in _NOTED and value}
+    runner.note("reference", {"relative": float(found["relative"]), "finite": float(found["finite"]), **kept})
+    return _heard(lab, found)
 
 
-def _look_at_repeating(lab: Lab, again: float) -> None:
-    """Nothing can be compared with outputs that are others in each call, as those of random operators are."""
-    lab.unrepeatable = again > _REPEATS
-    if lab.unrepeatable:
+_NOTED = {"unchecked", "by", "runtime", "checked_by", "agreement", "doubts", _OPEN, _AGAIN, _SLACK}
+"""What the record keeps of a reference, where there is such."""
+
+
+def _heard(lab: Lab, data: Mapping[str, Any]) -> Sensitivity:
+    """What was found of a reference, or is in the record; what it says of the outputs goes into the lab."""
+    lab.doubts += [Doubt(**doubt) for doubt in data.get("doubts", ())]
+    lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
+    again, lab.slack = float(data.get(_AGAIN, 0.0)), ROOM * float(data.get(_SLACK, 0.0))
+    lab.unrepeatable = again > max(TOLERANCE["float32"], own_tolerance(lab.graph)) or lab.slack >= ROOM * NOISE
+    if lab.slack:
+        nothing = ", so that its outputs prove nothing" if lab.unrepeatable else "; as much is tolerated"
+        message = f"{data['runtime']} with and without optimisations disagrees{far(data[_SLACK])}{nothing}"
+        kind = "unlike-itself" if lab.unrepeatable else "near-itself"
+        lab.doubts.append(Doubt(kind=kind, message=message, hint=_REAL))
+    elif lab.unrepeatable:
         message = (
-            f"called again with the same inputs, the model gives other outputs (by {again:.2g} of their largest "
-            "magnitude), so that nobody can say whether they are right"
+            f"called again with the same inputs, the model gives other outputs{far(again)}, so that they prove nothing"
         )
         hint = "If it is not meant to draw random numbers or to keep a state, look which operator does."
         lab.doubts.append(Doubt(kind="unrepeatable", message=message, hint=hint))
+    return Sensitivity(
+        float(data["relative"]),
+        finite_share=float(data["finite"]),
+        reference=str(data.get("by", "")),
+        runtime=str(data.get("runtime", "")),
+        checked_by=str(data.get("checked_by", "")),
+        agreement=data.get("agreement"),
+    )
 
 
 def _recalled(lab: Lab, runner: RecordedRunner) -> Sensitivity:
@@ -258,9 +245,7 @@ def _recalled(lab: Lab, runner: RecordedRunner) -> Sensitivity:
     if data.get(_OPEN):
         lab.open_outputs = True
         lab.doubts.append(_OTHER_SHAPES)
-    _look_at_repeating(lab, float(data.get(_AGAIN, 0.0)))
-    by = str(data.get("by", ""))
-    return Sensitivity(float(data["relative"]), finite_share=float(data["finite"]), reference=by)
+    return _heard(lab, data)
 
 
 def _blame_input(failure: Failure) -> None:
@@ -290,8 +275,15 @@ def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
         if lost == 1:
             told = "an output of the reference holds no finite value, so equal outputs prove nothing"
         hint = "Give a real input with --input NAME=FILE.npy; if it is one, look where the model makes NaN or infinity."
-        found.append(Doubt(kind="not-finite", message=told, hint=hint))
+        found.append(Doubt(kind="no-finite-output" if lost == 1 else "not-finite", message=told, hint=hint))
     return tuple(found)
+
+
+def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]]) -> str:
+    """Who else computed the reference's outputs: a judge, or a contender of another runtime; "" where nobody did."""
+    right = (contender for contender, measured in field if measured.ok and sensitivity.runtime)
+    others = (c.label for c in right if sensitivity.runtime not in {p.configuration.runtime for p in c.parts})
+    return sensitivity.checked_by or next(others, "")
 
 
 def drift(before: Measured, after: Measured, clock: Clock) -> Doubt | None:

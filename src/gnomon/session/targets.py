@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.graph import Graph
 from gnomon.core.installing import pip_line
 from gnomon.core.sample import Failure
 from gnomon.devices.address import LOCAL
@@ -24,6 +25,7 @@ from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads
 from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.tunings import configurations
+from gnomon.runtimes.whole import TOLERANCE, labelled
 from gnomon.session.request import Request
 
 NOT_INSTALLED = "not installed"
@@ -183,6 +185,40 @@ def find_targets(
             reason = "no runtime here computes in it: the processor does not, or the runtime has no such mode"
             missing.append(Missing(name=precision, reason=reason))
     return tuple(targets)
+
+
+def is_float64(graph: Graph) -> bool:
+    """Whether a model computes in float64 throughout: its results are of no less."""
+    computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.outputs)
+    dtypes = {graph.tensors[index].dtype for index in computed if index >= 0}
+    return {dtype for dtype in dtypes if "float" in dtype} == {"float64"}
+
+
+def precision_in(graph: Graph, runtime: Runtime) -> str:
+    """The precision in which a runtime computes a model unless less is wished: float64 where both are."""
+    return "float64" if is_float64(graph) and getattr(runtime, "float64", True) else "float32"
+
+
+def by_precision(targets: Sequence[Target], graph: Graph, wish: Wish) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+    """The targets that compute in the model's own precision or in a wished one, and those that compute in less.
+
+    Only a model of float64 has such: a runtime that computes it in float32 says so in its name. Where nothing computes
+    it in float64, all are kept.
+    """
+    if not is_float64(graph):
+        return tuple(targets), ()
+    named = tuple(replace(t, configuration=_named(t.configuration, precision_in(graph, t.runtime))) for t in targets)
+    kept = tuple(t for t in named if t.configuration.precision in {"float64", *wish.precisions})
+    return (kept, tuple(t for t in named if t not in kept)) if kept else (named, ())
+
+
+def _named(configuration: Configuration, precision: str) -> Configuration:
+    if configuration.precision != "float32":
+        return configuration
+    if precision == "float64":
+        return replace(configuration, precision=precision, tolerance=TOLERANCE[precision])
+    runtime, _, labels = configuration.name.partition("[")
+    return replace(configuration, name=labelled(runtime, precision, labels.removesuffix("]")))
 
 
 def _wishes(

@@ -11,10 +11,8 @@ from gnomon.cli.help import command
 from gnomon.cli.main import write_answer
 from gnomon.cli.options import comparing_options, html_option
 from gnomon.cli.values import RECORD, complete_run
-from gnomon.errors import MeasurementError
+from gnomon.errors import GATE_FAILED, NOTHING_COMPARED
 
-_SLOWER = 1
-_NOTHING = MeasurementError.exit_code
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -54,5 +52,5 @@ def compare(
         return 0
     slowest = found.slowest()
     if found.missing() or (slowest is not None and slowest.ratio - 1 > fail_slower):
-        return _SLOWER
-    return _NOTHING if found.nothing() else 0
+        return GATE_FAILED
+    return NOTHING_COMPARED if found.nothing() else 0

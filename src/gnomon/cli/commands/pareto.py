@@ -13,12 +13,11 @@ from gnomon.cli.help import command
 from gnomon.cli.main import write_answer, write_json, write_report
 from gnomon.cli.options import html_option, measuring_options, options_of, unique
 from gnomon.cli.values import BoundValue, TuningValue
+from gnomon.errors import MeasurementError
 
 if TYPE_CHECKING:
     from gnomon.api.place import ParetoOptions
 
-_REFUSED = 7
-"""The exit code where the package of the point that was asked for does not do what it should."""
 
 _OF_DUMPS = frozenset(
     {
@@ -183,7 +182,7 @@ def pareto(
             document["pictures"] = draw_pareto(document, to, show.tell)
     write_answer(document, as_json=as_json, html=html, own_record=own_record)
     refused = found.verified is not None and not (found.verified.ok or found.verified.skipped)
-    return _REFUSED if refused else 0
+    return MeasurementError.exit_code if refused else found.exit_code
 
 
 def _check_parts(*, of_dump: bool) -> None:

@@ -66,8 +66,7 @@ def place(
         asked = Asked(
             out=out, overwrite=overwrite, measure=measure, picture=picture, html=html, as_json=as_json, quiet=quiet
         )
-        place_several(model, asked, values)
-        return 0
+        return place_several(model, asked, values)
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import Show
@@ -82,7 +81,7 @@ def place(
             write_answer(before, as_json=as_json, html=html, own_record=values["record"] is not None)
             if not as_json:
                 click.echo("gnomon: this was found before; --overwrite (or --fresh) measures again", err=True)
-            return 0
+            return worst_code(before)
     with Show(quiet=quiet) as show:
         options = options_of(values)
         found = api.place(
@@ -116,8 +115,11 @@ class Asked:
     quiet: bool
 
 
-def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
-    """Place the model on every device of `values["devices"]` at once, prove the plan for all, and show it."""
+def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> int:
+    """Place the model on every device of `values["devices"]` at once, prove the plan for all, and show it.
+
+    Returns the exit code.
+    """
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import ShowFleet
@@ -142,6 +144,7 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
                 own = device["placement"]
                 own["pictures"] = draw(own, result.placement.package, partial(show.tell, result.name))
     write_answer(document, as_json=asked.as_json, html=asked.html)
+    return found.exit_code
 
 
 @command(short_help="Measure a model whole on every backend, end to end and per operator.")

@@ -11,12 +11,11 @@ from gnomon.cli.help import command, group
 from gnomon.cli.main import write_answer
 from gnomon.cli.options import comparing_options, html_option
 from gnomon.cli.values import RECORD
-from gnomon.errors import MeasurementError
+from gnomon.errors import GATE_FAILED, NOTHING_COMPARED
 
 if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress
 
-_NOT_ALL, _SLOWER = 1, 1
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 
@@ -67,7 +66,7 @@ def run(file: Path, as_json: bool, quiet: bool, html: Path | None, **values: Any
 
     found = run_suite(file, on_message=tell, **values)
     write_answer(found.document(), as_json=as_json, html=html)
-    return 0 if found.whole else _NOT_ALL
+    return 0 if found.whole else GATE_FAILED
 
 
 @command(short_help="Show how far the run of a suite is.")
@@ -98,8 +97,8 @@ def compare(before: str, after: str, fail_slower: float | None, as_json: bool, h
     if fail_slower is None:
         return 0
     if found.missing() or found.slowest() - 1 > fail_slower:
-        return _SLOWER
-    return MeasurementError.exit_code if found.nothing() else 0
+        return GATE_FAILED
+    return NOTHING_COMPARED if found.nothing() else 0
 
 
 for one in (run, status, compare):

@@ -14,6 +14,7 @@ from gnomon.measure.environment import Doubt
 from gnomon.session import document as parts
 from gnomon.session.document import ConditionsPart, EnvironmentPart, GraphPart, ModelPart, OperatorPart, RunsPart
 from gnomon.session.objectives import Estimate
+from gnomon.session.reference import Sensitivity, checked_by
 from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class ParetoDocument:
     pictures: tuple[str, ...]
     sensitivity: float | None
     reference: str | None
+    reference_checked_by: str | None = None
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
     environments: tuple[EnvironmentPart, ...]
@@ -210,6 +212,7 @@ def pareto_document(found: Pareto) -> dict[str, Any]:
             pictures=(),
             sensitivity=float(lived.sensitivity) if lived else None,
             reference=(getattr(lived.sensitivity, "reference", "") or None) if lived else None,
+            reference_checked_by=_checked_by(found),
             missing=tuple(dict.fromkeys(found.missing)),
             doubts=found.doubts,
             environments=parts.environment_parts(lived.environments, labels) if lived else (),
@@ -220,6 +223,14 @@ def pareto_document(found: Pareto) -> dict[str, Any]:
             waited_s=found.waited_s,
         )
     )
+
+
+def _checked_by(found: Pareto) -> str | None:
+    """Who else computed the reference's outputs; null where there is no reference."""
+    if found.lived is None or not isinstance(found.lived.sensitivity, Sensitivity):
+        return None
+    measured = ((p.contender, p.measured) for p in found.points if p.contender and p.measured)
+    return "" if found.exit_code else checked_by(found.lived.sensitivity, measured)
 
 
 def _search(name: str, plan: Plan, searched: Searched) -> SearchPart:

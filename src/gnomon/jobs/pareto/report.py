@@ -9,7 +9,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import closing, conditions, doubts, failure_text, first_warnings, missing
+from gnomon.report.parts import closing, conditions, doubts, failure_text, first_warnings, missing, unproved
 
 _CLOCKS = {
     "cpu": "CPU time",
@@ -29,6 +29,7 @@ def pareto_report(document: dict[str, Any], page: Page, *, own_record: bool = Fa
     `own_record` says that the record was named by an option, and must be named again to show it.
     """
     page.headline(headline(document))
+    first_warnings(document["doubts"], page)
     if document["model"]:
         conditions(document, page)
         first_warnings(document["doubts"], page)
@@ -74,7 +75,9 @@ def headline(document: dict[str, Any]) -> str:
     chosen = next(p for p in front if p["number"] == document["chosen"])
     verified = document["verified"] or {}
     if verified.get("ok"):
-        return f"{told} Point {chosen['number']} is written and verified: {chosen['label']}."
+        why = unproved(document)
+        how = f"runs ({why})" if why else "verified"
+        return f"{told} Point {chosen['number']} is written and {how}: {chosen['label']}."
     if verified.get("skipped"):
         return f"{told} Point {chosen['number']} is written, and was not run: {chosen['label']}."
     return f"{told} Point {chosen['number']} is written, but its package was refused: {chosen['label']}."

@@ -31,6 +31,7 @@ from gnomon.session.document import (
     SummaryPart,
 )
 from gnomon.session.package import run_line
+from gnomon.session.reference import checked_by
 from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
@@ -155,8 +156,8 @@ class PlaceDocument:
     """All that `gnomon place` found on one device.
 
     `resolutions_s` are the seconds in which profilers count that do so coarsely, by places and contenders: below them
-    no time of an operator is known. `inputs` are what the inputs of the user's own model were fed, in order; none in a
-    document of before.
+    no time of an operator is known. `reference_checked_by` is who else computed the reference's outputs, "" where
+    nobody did (null: an older document does not tell); `reference_agreement` how far that was off, relatively.
     """
 
     format: Literal["gnomon-place"]
@@ -177,6 +178,8 @@ class PlaceDocument:
     why_not_mixed: str | None
     sensitivity: float | None
     reference: str | None
+    reference_checked_by: str | None = None
+    reference_agreement: float | None = None
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
     environments: tuple[EnvironmentPart, ...]
@@ -201,6 +204,7 @@ def place_document(found: Placement) -> dict[str, Any]:
 def placed(found: Placement) -> PlaceDocument:
     """The same as a record, for documents that hold it."""
     proved = found.verdict.proved
+    measured = ((one.contender, one.measured) for one in proved)
     return PlaceDocument(
         format="gnomon-place",
         version=2,
@@ -222,6 +226,8 @@ def placed(found: Placement) -> PlaceDocument:
         why_not_mixed=found.why_not_mixed or None,
         sensitivity=float(found.sensitivity),
         reference=found.sensitivity.reference or None,
+        reference_checked_by="" if found.exit_code else checked_by(found.sensitivity, measured),
+        reference_agreement=found.sensitivity.agreement,
         missing=tuple(dict.fromkeys(found.missing)),
         doubts=found.doubts,
         environments=parts.environment_parts(

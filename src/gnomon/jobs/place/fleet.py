@@ -204,6 +204,11 @@ class Fleet(Answer):
         return f"{self.model.name} on {', '.join(r.name for r in self.results)}", f"Of all plans {told}."
 
     @property
+    def exit_code(self) -> int:
+        """The highest of its placements' exit codes."""
+        return max((found.exit_code for found in self.placements.values()), default=0)
+
+    @property
     def placements(self) -> dict[str, Placement]:
         """The placements of the devices that gave one, by name."""
         return {r.name: r.placement for r in self.results if r.placement is not None}

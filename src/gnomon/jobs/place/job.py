@@ -32,6 +32,7 @@ from gnomon.runtimes.base import Accelerator, resolution_of
 from gnomon.session.accelerators import first_runs
 from gnomon.session.contender import (
     Contender,
+    Proved,
     blocks,
     choose_clock,
     choose_clocks,
@@ -46,7 +47,7 @@ from gnomon.session.document import ConditionsPart, conditions_part
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
 from gnomon.session.model_session import Lab, open_device, open_lab, stopped_doubts
 from gnomon.session.package import check_destination, write_package
-from gnomon.session.precision import clock_warnings, precision_hints
+from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
 from gnomon.session.reference import Sensitivity, doubts, drift, reference
 from gnomon.session.request import Request, patiently, timed
@@ -185,6 +186,7 @@ def _profile(
         alive = profile_singles(lab, contenders, settle=True)
         field = {c.label: lab.runner.known(c.key) for c in alive}
         clock = choose_clock(lab, field.values())
+        nearly_right(lab, contenders, alive, clock)
         best = fastest_of(field, clock)
         columns = tuple(_column(lab, c, field[best], clock) for c in alive)
         if inside:
@@ -553,12 +555,13 @@ def _place(
         )
         folder = stack.enter_context(guarded_folder("gnomon-segments-"))
         sensitivity = reference(lab)
-        inside, across, others = _price(lab, folder)
+        inside, across, others, refused = _price(lab, folder)
         contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
         lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
         priced = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
         clocks = choose_clocks(lab, {c.key: lab.runner.known(c.key) for c in contenders}, contenders)
         verdict = prove(lab, contenders, clocks, priced=priced)
+        verdict = replace(verdict, proved=(*verdict.proved, *refused))
         verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
         chosen = verdict.chosen.contender
         lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
@@ -601,21 +604,22 @@ def _place(
         )
 
 
-def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None, list[Contender]]:
+def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
     """Profile all single contenders together; then place inside each configuration that has several backends, and
-    across those that take the model whole, with as many threads as the fastest. The others are returned as they are.
+    across those that take the model whole, with as many threads as the fastest. The others are returned as they are;
+    last are those that are refused, but nearly right.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     within = [inside_placer(lab, t) for t in lab.targets if t not in whole]
     across = AcrossPlacer(lab, whole, folder)
     singles = {placer: placer.singles() for placer in within}
     wholes = [across.whole(target) for target in whole]
-    alive = profile_singles(
-        lab, [c for group in (*singles.values(), wholes) for c in group], trace=partial(_mixable, lab)
-    )
+    every = [c for group in (*singles.values(), wholes) for c in group]
+    alive = profile_singles(lab, every, trace=partial(_mixable, lab))
     known = {c.key: lab.runner.known(c.key) for c in alive}
     field = _mixable(lab, alive)
     clock = choose_clocks(lab, known, field).of(*field)
+    refused = nearly_right(lab, every, field, clock)
     lab.doubts += precision_hints(lab, field, clock)
     results: list[InsideResult] = []
     problems: list[MeasurementError] = []
@@ -629,7 +633,7 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     wholes = [c for c in wholes if c in field]
     if problems and not results and not wholes:
         raise problems[0]
-    return results, across.run(wholes, clock) if wholes else None, [c for c in alive if c not in field]
+    return results, across.run(wholes, clock) if wholes else None, [c for c in alive if c not in field], refused
 
 
 def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:

@@ -30,6 +30,7 @@ from gnomon.report.parts import (
     missing,
     model_line,
     numbers,
+    unproved,
 )
 
 _EXPENSIVE = 10
@@ -256,7 +257,10 @@ def _verified(document: dict[str, Any], page: Page) -> None:
         near = "" if off is None else f"; its outputs are within {units.small(off)} of the reference's largest"
         near = "; its outputs equal the reference" if off == 0 else near
         count = sum(bool(row["planned"]) for row in operators)
-        page.line(f"Proved: {count} of {count} operators of the package ran where planned{near}.")
+        ran = f"{count} of {count} operators of the package ran where planned"
+        why, checked = unproved(document), document.get("reference_checked_by")
+        by = f", which {checked} confirms" if checked and near else ""
+        page.line(f"{ran}; {why}." if why else f"Proved: {ran}{near}{by}.")
         return
     page.heading("The package, run from its own files")
     if found["failure"]:
@@ -271,7 +275,9 @@ def _verified(document: dict[str, Any], page: Page) -> None:
     if found["moved"]:
         page.item(f"Ran elsewhere: operators {numbers(found['moved'])}.", "Do not deploy it before you know why.")
     off = found["difference"]
-    if off and off["absolute"] == 0:
+    if why := unproved(document):
+        page.item(f"{why[:1].upper()}{why[1:]}.")
+    elif off and off["absolute"] == 0:
         page.line("Its outputs equal the reference.", indent=1)
     elif off:
         page.line(
@@ -280,7 +286,8 @@ def _verified(document: dict[str, Any], page: Page) -> None:
             indent=1,
         )
     if document.get("reference"):
-        page.line(f"The reference: {document['reference']}.", indent=1)
+        checked = document.get("reference_checked_by")
+        page.line(f"The reference: {document['reference']}{f'; {checked} confirms it' if checked else ''}.", indent=1)
 
 
 def _unattributed(document: dict[str, Any], page: Page) -> None:
@@ -303,7 +310,8 @@ def _files(document: dict[str, Any], page: Page) -> None:
     package, device = document["package"], document["device"]
     if package is None:
         found = document["verified"]
-        done = "not run" if found["skipped"] else "proved" if found["ok"] else "not proved"
+        good = "run" if unproved(document) else "proved"
+        done = "not run" if found["skipped"] else good if found["ok"] else "not proved"
         page.line(f"The package was {done}, and not kept: --no-package.", indent=2)
         return
     if device != "local":

@@ -7,7 +7,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import assignment_text, doubts, failure_text, numbers
+from gnomon.report.parts import assignment_text, doubts, failure_text, numbers, unproved
 
 
 def stab_report(document: dict[str, Any], page: Page) -> None:
@@ -118,7 +118,8 @@ def _operators(document: dict[str, Any], page: Page) -> None:
 
 def _proof(proof: dict[str, Any], page: Page) -> None:
     best, chosen = proof["decision"]["best_single"], proof["decision"]["chosen"]
-    page.heading(f"Proved on {proof['device']}")
+    why = unproved(proof)
+    page.heading(f"{'Measured' if why else 'Proved'} on {proof['device']}")
     for contender in sorted(proof["contenders"], key=lambda c: c["level_s"] or float("inf")):
         if contender["failure"]:
             page.item(f"{contender['label']} was refused: {failure_text(contender['failure'])}")
@@ -137,7 +138,9 @@ def _proof(proof: dict[str, Any], page: Page) -> None:
     good = len(planned) - len(found["moved"])
     page.line(f"{good} of {len(planned)} operators ran where planned, as reported by onert's trace.", indent=1)
     off = found["difference"]
-    if off and off["absolute"] == 0:
+    if why:
+        page.item(f"{why[:1].upper()}{why[1:]}.")
+    elif off and off["absolute"] == 0:
         page.line("Its outputs equal the reference.", indent=1)
     elif off:
         page.line(f"Its outputs differ from the reference by at most {units.small(off['absolute'])}.", indent=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from gnomon.core import codec
-from gnomon.errors import GnomonError
+from gnomon.errors import GnomonError, exit_code_of
 from gnomon.jobs.place.document import ErrorPart, PlaceDocument, ProfileDocument, error_part
 
 Kind = Literal["place", "profile"]
@@ -65,8 +65,9 @@ def answers_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def worst_code(document: Mapping[str, Any]) -> int:
-    """The exit code: that of a sweep is the highest of its parts, 0 where each has an answer."""
-    return max((part["error"]["exit_code"] for part in document.get("parts", ()) if part["error"]), default=0)
+    """The exit code of an answer by its doubts; that of a sweep is the highest of its parts."""
+    errors: list[int] = [part["error"]["exit_code"] for part in document.get("parts", ()) if part["error"]]
+    return max([*errors, *(exit_code_of(d["kind"] for d in one["doubts"]) for one in answers_of(document))])
 
 
 def label_of(values: Mapping[str, str]) -> str:

@@ -1,0 +1,65 @@
+"""ONNX's own reference evaluator: it decides between runtimes that disagree, slowly, and is never measured."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Buffers, as_array, output_array
+from ..driver import Loaded, Refused
+
+_MOST_BYTES = 4 << 30
+"""Address space of the process: what a model takes beyond it is refused."""
+
+
+class Evaluated:
+    """A model that the evaluator holds, bound to the caller's arrays."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers) -> None:
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(segment["model"])
+        names = [name for name, _ in segment["outputs"]]
+
+        def call() -> None:
+            made = evaluator.run(names, {name: buffers[tensor] for name, tensor in segment["inputs"]})
+            for (_, tensor), value in zip(segment["outputs"], made, strict=True):
+                array = as_array(value)
+                np.copyto(output_array(buffers, tensor, array.shape, array.dtype.name), array)
+
+        self.call: Callable[[], object] = call
+
+    def where(self) -> list[dict[str, Any]]:
+        """Nothing: it is Python."""
+        return []
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Nothing: it is not profiled."""
+        return []
+
+    def close(self) -> None:
+        """Nothing is held beside Python's own memory."""
+
+
+class EvaluatorDriver:
+    """The evaluator of the package onnx."""
+
+    def probe(self) -> dict[str, Any]:
+        """The version of onnx."""
+        import onnx
+
+        return {"version": onnx.__version__, "backends": ["evaluator"]}
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
+        """Load a model, with a limit on the memory of this process."""
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = _MOST_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MOST_BYTES)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        return Evaluated(segment, buffers)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Refused: nothing is placed there."""
+        raise Refused("the evaluator is not placed on")

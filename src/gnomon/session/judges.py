@@ -1,0 +1,255 @@
+"""Who judges: what may compute the reference outputs, who else computes them, and who decides where two disagree."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from gnomon.core.sample import Failure
+from gnomon.devices.local import LocalDevice
+from gnomon.measure.campaign import CampaignRunner
+from gnomon.measure.environment import Doubt
+from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
+from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, Runtime, Wish, driver_of, whole_segment
+from gnomon.runtimes.registry import all_runtimes, usual
+from gnomon.runtimes.whole import TOLERANCE
+from gnomon.session.model_session import TWO_STEPS, Lab, own_tolerance
+from gnomon.session.targets import Target, is_float64, precision_in, probe_runtimes
+
+ROOM = 4.0
+"""How many times what a runtime is off itself outputs may be off: one such difference is a sample of many."""
+
+NOISE = 0.5
+"""From which difference on, relative to the largest magnitude, outputs of one runtime have nothing in common."""
+
+_MOST_TRIED = 3
+"""How many others are tried until one computes the outputs too."""
+
+_EVALUATED_MACS, _EVALUATED_BYTES, _EVALUATED_S = 10**8, 1 << 26, 30.0
+"""What is small enough for ONNX's reference evaluator, and how long it may take."""
+
+_REAL = "Give real inputs with --input NAME=FILE.npy: random ones may be what they disagree about."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """A way to compute the model's outputs: who, and how, for people; its runtime, its job, how far it may be off."""
+
+    name: str
+    how: str
+    runtime: str
+    job: Mapping[str, Any]
+    tolerance: float
+
+    @property
+    def label(self) -> str:
+        """Who and how."""
+        return f"{self.name} {self.how}"
+
+
+def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
+    """The plain ways of a runtime, the plainest first; a third party's may have none."""
+    found: tuple[Plain, ...] = getattr(runtime, "plain", ())
+    return found
+
+
+def plain_judge(lab: Lab, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
+    """What a runtime makes of a model in its plain way, by one thread."""
+    return Judge(
+        name=" ".join(filter(None, (runtime.name, version))),
+        how=f"{plain.label} on the model's file, unmodified",
+        runtime=runtime.name,
+        job=lab.job([whole_segment(driver_of(runtime), placed, {"threads": 1, **plain.options})]),
+        tolerance=max(TOLERANCE[precision_in(lab.graph, runtime)], own_tolerance(lab.graph)),
+    )
+
+
+def usual_judge(
+    lab: Lab, runtime: Runtime, version: str, configuration: Configuration, placed: PlacedModel, how: str
+) -> Judge:
+    """What a runtime makes of a model in a configuration."""
+    return Judge(
+        name=f"{configuration.name} {version}",
+        how=how,
+        runtime=runtime.name,
+        job=lab.job([runtime.segment(placed, configuration, {})]),
+        tolerance=lab.tolerance(configuration),
+    )
+
+
+def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[Judge]:
+    """What may compute the reference on the device, the plainest first."""
+    loading = {t.runtime.name: t.runtime for t in loads_it}
+    for runtime in loading.values():
+        for plain in plain_ways(runtime):
+            yield plain_judge(lab, runtime, lab.probes[runtime.name].version, plain, own)
+    for runtime, probe in _unmeasured(lab, plainly=True):
+        for plain in plain_ways(runtime):
+            yield plain_judge(lab, runtime, probe.version, plain, own)
+    for target in loads_it:
+        fixed = [] if target.placed is own else [(target.placed, " with its shapes fixed")]
+        for placed, how in [(own, ", unmodified"), *fixed]:
+            version = lab.probes[target.runtime.name].version
+            yield usual_judge(lab, target.runtime, version, target.configuration, placed, f"on the model's file{how}")
+
+
+def _unmeasured(lab: Lab, *, plainly: bool) -> Iterator[tuple[Runtime, Probe]]:
+    """Runtimes on the device that are not asked for and load the user's file; those that have a plain way, or not."""
+    if lab.link is None or not lab.link.info.python:
+        return
+    asked = {t.runtime.name for t in (*lab.targets, *lab.lowered)}
+    for runtime in all_runtimes()[0]:
+        fits = lab.graph.format in runtime.formats and usual(runtime) and runtime.name not in asked
+        if fits and bool(plain_ways(runtime)) == plainly:
+            for probe in probe_runtimes(lab.link, (runtime,))[0].values():
+                yield runtime, probe
+
+
+def _others(lab: Lab, own: PlacedModel, left: Iterator[Judge], first: Judge) -> Iterator[Judge]:
+    """Judges of other runtimes than the first's: those that load the file, have it converted, or were not asked for."""
+    usually = max(TOLERANCE["float32"], own_tolerance(lab.graph))
+    yield from (judge for judge in left if judge.runtime != first.runtime and judge.tolerance <= usually)
+    converted = [t for t in lab.targets if lab.graph.format not in t.runtime.formats]
+    for target in (*converted, *lab.lowered):
+        if not target.configuration.environment:
+            version, how = lab.probes[target.runtime.name].version, "on the model as it was measured"
+            yield usual_judge(lab, target.runtime, version, target.configuration, target.placed, how)
+    for runtime, probe in _unmeasured(lab, plainly=False):
+        configuration = runtime.configurations(probe, Wish())[0]
+        yield usual_judge(lab, runtime, probe.version, configuration, own, "on the model's file, unmodified")
+
+
+def confirmed(
+    lab: Lab, own: PlacedModel, first: Judge, found: Mapping[str, Any], left: Iterator[Judge]
+) -> dict[str, Any]:
+    """What the first judge found, with who else computed the same; where it is outvoted, what another found.
+
+    One other runtime computes the outputs too, in one process. Where it disagrees, or the model rounds to few bits,
+    the first one's runtime is compared with itself as it is measured; where they disagree all the same, a third
+    decides. `left` are the judges that the first one came before. What is to be said of it is under "doubts".
+    """
+    made = {**found, "by": first.label, "runtime": first.runtime, "doubts": []}
+    runner = lab.runner
+    if not isinstance(runner, CampaignRunner) or not runner.link.info.python or found["finite"] == 0:
+        return made
+    if found["again"] > first.tolerance:
+        return made
+    files = tuple(f"{runner.campaign.id}-{name}{REFERENCE}" for name in ("", "second-"))
+    others = _others(lab, own, left, first)
+    second, beside = None, None
+    for judge in islice(others, _MOST_TRIED):
+        beside = _computed(runner.link, lab, judge, save=files[1], check=files[0])
+        if beside is not None:
+            second = judge
+            break
+    agrees = second is not None and beside is not None and _off(beside) <= second.tolerance
+    if own_tolerance(lab.graph) >= TWO_STEPS or not (agrees or second is None):
+        made["slack"] = _from_itself(lab, first, files[0])
+    slack = ROOM * made.get("slack", 0.0)
+    if second is None or beside is None or slack >= ROOM * NOISE:
+        return made
+    if _off(beside) <= max(second.tolerance, slack):
+        return {**made, "checked_by": second.name, "agreement": _off(beside)}
+    apart = f"{first.name} and {second.name} disagree{far(_off(beside))}"
+    winner, third = _decided(lab, others, (first, second), files, slack)
+    if winner is None:
+        told = f"{apart}; undecided which is right"
+        return {**made, "doubts": [_doubt("judges-undecided", told, _REAL)]}
+    told = f"{apart}; {third} agrees with {winner.name}"
+    if winner is first:
+        return {**made, "checked_by": third, "doubts": [_doubt("judges-disagree", told, _REAL)]}
+    runner.check_against(files[1])
+    doubt = _doubt("judge-outvoted", f"{told}, whose outputs are the reference", _REAL)
+    return {**beside, "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
+
+
+def far(off: float) -> str:
+    """How far outputs are off, after a verb."""
+    return " beyond any measure" if off >= sys.float_info.max else f" by {off:.2g} of their largest magnitude"
+
+
+def _doubt(kind: str, message: str, hint: str) -> dict[str, str]:
+    return asdict(Doubt(kind=kind, message=message, hint=hint))
+
+
+def _off(found: Mapping[str, Any]) -> float:
+    return float(found["difference"]["relative"])
+
+
+def _computed(link: AgentLink, lab: Lab, judge: Judge, *, save: str, check: str) -> dict[str, Any] | None:
+    """What a judge computes, compared with a file of outputs; None where it fails."""
+    seeds, timeout_s = [lab.request.seed, lab.request.seed + 1], lab.request.effort.timeout_s
+    return compute_reference(link, judge.job, seeds, timeout_s=timeout_s, name=save, check=check)[0]
+
+
+def _from_itself(lab: Lab, first: Judge, reference: str) -> float:
+    """How far the first judge's runtime is off itself, as it is measured: 0 where it is not, or is not measured."""
+    assert isinstance(lab.runner, CampaignRunner)  # noqa: S101 - what was recorded is not judged again
+    for target in lab.targets:
+        if target.runtime.name == first.runtime and not target.configuration.environment:
+            version = lab.probes[first.runtime].version
+            judge = usual_judge(lab, target.runtime, version, target.configuration, target.placed, "as it is measured")
+            found = _computed(lab.runner.link, lab, judge, save=f"itself-{REFERENCE}", check=reference)
+            return 0.0 if found is None or _off(found) <= judge.tolerance else _off(found)
+    return 0.0
+
+
+def _decided(
+    lab: Lab, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...], slack: float
+) -> tuple[Judge | None, str]:
+    """Which of two judges a third agrees with, and who that is; None where none agrees with either."""
+    for link, third, outputs in _thirds(lab, others, two, files):
+        for judge, file in zip(two, outputs, strict=True):
+            found = _computed(link, lab, third, save=f"third-{REFERENCE}", check=file)
+            if found is None:
+                break
+            if _off(found) <= max(third.tolerance, slack):
+                return judge, third.name
+    return None, ""
+
+
+def _thirds(
+    lab: Lab, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
+) -> Iterator[tuple[AgentLink, Judge, tuple[str, ...]]]:
+    """Who may decide, and where: ONNX's reference evaluator on this machine for a small model, then other runtimes."""
+    assert isinstance(lab.runner, CampaignRunner)  # noqa: S101 - what was recorded is not judged again
+    graph, link = lab.graph, lab.runner.link
+    if graph.format == "onnx" and (graph.macs or 0) <= _EVALUATED_MACS and lab.model.size_bytes <= _EVALUATED_BYTES:
+        with LocalDevice() as here, AgentLink(here, timeout_s=_EVALUATED_S) as near:
+            for name in files:
+                link.device.pull(name, lab.folder / name)
+            evaluator = Judge(
+                name="ONNX's reference evaluator",
+                how="on this machine",
+                runtime="evaluator",
+                job=job_here(lab, whole_segment("evaluator", placed_here(lab), {})),
+                tolerance=max(TOLERANCE["float64" if is_float64(graph) else "float32"], own_tolerance(graph)),
+            )
+            yield near, evaluator, tuple(str(lab.folder / name) for name in files)
+    heard = {judge.runtime for judge in two}
+    for judge in islice((judge for judge in others if judge.runtime not in heard), _MOST_TRIED):
+        yield link, judge, files
+
+
+def placed_here(lab: Lab) -> PlacedModel:
+    """The user's own file where it lies on this machine."""
+    path = str(lab.own.absolute())
+    return PlacedModel(graph=lab.graph, path=path, inputs=lab.placed.inputs, outputs=lab.placed.outputs)
+
+
+def job_here(lab: Lab, segment: dict[str, Any]) -> dict[str, Any]:
+    """The job of a segment on this machine, where the files of inputs lie as they are."""
+    job = lab.job([segment])
+    job["feeds"] |= {name: {"file": str(path.absolute())} for name, path in lab.request.feeds.items()}
+    return job
+
+
+def refusals(lab: Lab, refused: Mapping[str, Failure], first: Judge) -> list[dict[str, str]]:
+    """A doubt where a runtime that is measured refused to compute the reference, which another one then did."""
+    measured = {t.runtime.name for t in lab.targets} - {first.runtime}
+    told = [f"{name} refuses the model with these inputs: {f.message[:200]}" for name, f in refused.items()]
+    named = [told[k] for k, name in enumerate(refused) if name.partition(" ")[0] in measured]
+    return [_doubt("reference-refused", named[0], _REAL)] if named else []

@@ -1,0 +1,263 @@
+"""Who computes the reference outputs, who confirms them, who decides between two, and what is then said."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="needs onnx")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+pytest.importorskip("openvino", reason="needs openvino")
+pytest.importorskip("MNN", reason="needs MNN")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from gnomon.errors import PROVES_NOTHING, UNDECIDED  # noqa: E402
+from gnomon.jobs.place.document import place_document  # noqa: E402
+from gnomon.jobs.place.job import Placement, place  # noqa: E402
+from gnomon.jobs.place.report import place_report  # noqa: E402
+from gnomon.measure.effort import Effort  # noqa: E402
+from gnomon.report.page import Page  # noqa: E402
+from gnomon.runtimes import registry  # noqa: E402
+from gnomon.runtimes.base import Wish  # noqa: E402
+from gnomon.session import judges  # noqa: E402
+from gnomon.session.model_session import Lab, open_lab  # noqa: E402
+from gnomon.session.reference import Sensitivity, reference  # noqa: E402
+from gnomon.session.request import Request  # noqa: E402
+
+FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
+node = helper.make_node
+Judged = Callable[..., Any]
+
+
+def saved(path: Path, nodes: list[Any], held: dict[str, Any], *, dtype: int = FLOAT, ml: bool = False) -> Path:
+    """A model from x to y, both of shape (8, 16), in a file."""
+    x, y = (helper.make_tensor_value_info(name, dtype, (8, 16)) for name in "xy")
+    constants = [numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()]
+    domains = [helper.make_opsetid("", 17), *([helper.make_opsetid("ai.onnx.ml", 3)] if ml else [])]
+    graph = helper.make_graph(nodes, "g", [x], [y], constants)
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=9), path)
+    return path
+
+
+def agreed(path: Path) -> Path:
+    return saved(path, [node("Mul", ["x", "k"], ["m"], "m"), node("Tanh", ["m"], ["y"], "t")], {"k": np.float32(2)})
+
+
+def disputed(path: Path) -> Path:
+    """MNN ignores the sign rule of fmod."""
+    return saved(path, [node("Mod", ["x", "k"], ["y"], "m", fmod=1)], {"k": np.float32(0.3)})
+
+
+def sole(path: Path) -> Path:
+    """An operator of another domain, which only ONNX Runtime has."""
+    scaled = node("Scaler", ["x"], ["y"], "s", domain="ai.onnx.ml", offset=[0.5] * 16, scale=[2.0] * 16)
+    return saved(path, [scaled], {}, ml=True)
+
+
+@pytest.fixture
+def judged(small: Effort, tmp_path: Path) -> Judged:
+    """The reference of a model for runtimes that are named, with the lab that it was computed in."""
+
+    @contextmanager
+    def run(path: Path, *runtimes: str) -> Iterator[tuple[Sensitivity, Lab]]:
+        request = Request(model=path, runtimes=runtimes, effort=small)
+        with open_lab(request, kind="profile", question={}) as lab:
+            yield reference(lab), lab
+
+    return run
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes some runtimes all that judges know of."""
+
+    def keep(*names: str) -> None:
+        good, broken = registry.all_runtimes()
+        few = tuple(runtime for runtime in good if runtime.name in names)
+        monkeypatch.setattr(judges, "all_runtimes", lambda: (few, broken))
+
+    return keep
+
+
+def kinds(lab: Lab) -> set[str]:
+    return {doubt.kind for doubt in lab.doubts}
+
+
+def test_another_runtime_confirms_the_reference_also_where_only_one_is_asked_for(
+    judged: Judged, tmp_path: Path
+) -> None:
+    path = agreed(tmp_path / "m.onnx")
+    with judged(path, "onnxruntime", "openvino") as (found, lab):
+        assert (found.runtime, found.checked_by.split()[0]) == ("onnxruntime", "openvino")
+        assert found.agreement < 1e-5
+        assert not kinds(lab) & {"judges-disagree", "judges-undecided"}
+    with judged(path, "onnxruntime") as (found, lab):
+        assert found.checked_by
+        assert lab.sole_judge == ""
+
+
+def test_the_evaluator_decides_between_two_that_disagree(judged: Judged, only: Any, tmp_path: Path) -> None:
+    path = disputed(tmp_path / "m.onnx")
+    with judged(path, "onnxruntime", "mnn") as (found, lab):
+        assert found.runtime == "onnxruntime"
+        assert found.checked_by == "ONNX's reference evaluator"
+        (told,) = (d.message for d in lab.doubts if d.kind == "judges-disagree")
+        assert "onnxruntime" in told.split(" and ")[0]
+        assert "mnn" in told.split(" and ")[1]
+    only("mnn", "openvino")
+    with judged(path, "mnn", "openvino") as (found, lab):
+        assert (found.runtime, found.checked_by) == ("openvino", "ONNX's reference evaluator")
+        assert "judge-outvoted" in kinds(lab)
+
+
+def test_without_a_third_it_is_undecided(
+    judged: Judged, only: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only("mnn", "onnxruntime")
+    monkeypatch.setattr(judges, "_EVALUATED_BYTES", 0)
+    with judged(disputed(tmp_path / "m.onnx"), "onnxruntime", "mnn") as (found, lab):
+        assert (found.runtime, found.checked_by) == ("onnxruntime", "")
+        assert "judges-undecided" in kinds(lab)
+
+
+@pytest.fixture
+def placed(small: Effort, tmp_path: Path) -> Callable[..., tuple[Placement, str]]:
+    """Places a model with little effort: the answer, and its page."""
+
+    def run(path: Path, *runtimes: str, **more: Any) -> tuple[Placement, str]:
+        request = Request(model=path, runtimes=runtimes, effort=small, **more)
+        found = place(request, tmp_path / "out", overwrite=True)
+        out = io.StringIO()
+        place_report(place_document(found), Page(out, brief=True, width=400))
+        return found, out.getvalue()
+
+    return run
+
+
+def test_what_one_runtime_alone_computed_is_not_called_proved(placed: Any, tmp_path: Path) -> None:
+    found, page = placed(sole(tmp_path / "m.onnx"), "onnxruntime")
+    assert found.exit_code == 0
+    assert "computed by onnxruntime only; nobody checked it" in page
+    assert "Proved" not in page
+    assert "nobody checked it" in (tmp_path / "out" / "README.txt").read_text(encoding="utf-8")
+    found, page = placed(agreed(tmp_path / "n.onnx"), "onnxruntime")
+    assert "Proved" in page
+    assert place_document(found)["reference_checked_by"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kind"),
+    [
+        ([node("Abs", ["x"], ["a"]), node("Neg", ["a"], ["n"]), node("Log", ["n"], ["y"])], "no-finite-output"),
+        ([node("RandomNormalLike", ["x"], ["r"], scale=3e38), node("Add", ["x", "r"], ["y"])], "unrepeatable"),
+    ],
+    ids=["nan", "noise"],
+)
+def test_outputs_that_prove_nothing_have_an_exit_code(nodes: Any, kind: str, placed: Any, tmp_path: Path) -> None:
+    found, page = placed(saved(tmp_path / "m.onnx", nodes, {}), "onnxruntime")
+    assert found.exit_code == PROVES_NOTHING
+    assert kind in {doubt.kind for doubt in found.doubts}
+    assert "Warning" in page.splitlines()[1]
+    assert "its outputs prove nothing" in page
+    assert (tmp_path / "out" / "plan.json").is_file()
+
+
+def test_inputs_that_a_runtime_refuses_leave_another_unproved(placed: Any, only: Any, tmp_path: Path) -> None:
+    """ONNX Runtime refuses an index that is out of range; others take what they find."""
+    x, i, y = (
+        helper.make_tensor_value_info(name, dtype, shape)
+        for name, dtype, shape in (("x", FLOAT, (8, 16)), ("i", INT64, (4,)), ("y", FLOAT, (4, 16)))
+    )
+    graph = helper.make_graph([node("Gather", ["x", "i"], ["y"], "g")], "g", [x, i], [y])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(made, tmp_path / "m.onnx")
+    np.save(tmp_path / "i.npy", np.array([0, 1, 2, 5000]))
+    only("onnxruntime", "openvino")
+    found, page = placed(tmp_path / "m.onnx", "onnxruntime", "openvino", feeds={"i": tmp_path / "i.npy"})
+    assert "onnxruntime" in next(d.message for d in found.doubts if d.kind == "reference-refused")
+    assert "computed by openvino only; nobody checked it" in page
+
+
+def double(path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    nodes = [node("MatMul", ["x", "w"], ["m"], "m"), node("Tanh", ["m"], ["y"], "t")]
+    return saved(path, nodes, {"w": rng.standard_normal((16, 16)) / 4}, dtype=DOUBLE)
+
+
+def test_float64_is_not_given_to_runtimes_that_compute_float32(placed: Any, tmp_path: Path) -> None:
+    path = double(tmp_path / "m.onnx")
+    found, page = placed(path, "onnxruntime", "mnn", "openvino")
+    assert [proved.contender.label for proved in found.verdict.proved] == ["onnxruntime"]
+    told = [d for d in found.doubts if d.kind == "precision"]
+    assert {"mnn", "openvino"} >= {d.message.split()[0] for d in told} >= {"mnn"}
+    assert "--precision float32" in told[0].hint
+    found, page = placed(path, "onnxruntime", "mnn", wish=Wish(precisions=("float32",)))
+    assert {"mnn[float32]", "onnxruntime"} <= {proved.contender.label for proved in found.verdict.proved}
+    found, page = placed(path, "mnn")
+    assert "the model computes in float64, mnn[float32] in less" in page
+
+
+def rounding(path: Path, layers: int, scale: float) -> Path:
+    """Dynamically quantised layers behind a step that multiplies what an optimiser rounds otherwise."""
+    rng = np.random.default_rng(3)
+    kinds = [("Div", "x", "root"), ("Erf", "", ""), ("Add", "", "one"), ("Mul", "", "x"), ("Mul", "", "half")]
+    nodes, last = [], "x"
+    for k, (kind, _, other) in enumerate([*kinds, ("Mul", "", "gain"), ("Sin", "", "")]):
+        nodes.append(node(kind, [last, *([other] if other else [])], [f"e{k}"], f"e{k}"))
+        last = f"e{k}"
+    held: dict[str, Any] = {"root": 2**0.5, "one": 1, "half": 0.5, "gain": 1e4, "scale": scale}
+    held = {name: np.float32(value) for name, value in held.items()} | {"zero": np.int8(0)}
+    for k in range(layers):
+        held[f"w{k}"] = rng.integers(-127, 128, (16, 16)).astype(np.int8)
+        nodes += [
+            node("DynamicQuantizeLinear", [last], [f"q{k}", f"s{k}", f"z{k}"], f"q{k}"),
+            node("MatMulInteger", [f"q{k}", f"w{k}", f"z{k}", "zero"], [f"i{k}"], f"i{k}"),
+            node("Cast", [f"i{k}"], [f"c{k}"], f"c{k}", to=FLOAT),
+            node("Mul", [f"s{k}", "scale"], [f"t{k}"], f"t{k}"),
+            node("Mul", [f"c{k}", f"t{k}"], [f"o{k}"], f"o{k}"),
+            node("Sin", [f"o{k}"], ["y" if k == layers - 1 else f"y{k}"], f"y{k}"),
+        ]
+        last = f"y{k}"
+    return saved(path, nodes, held)
+
+
+def test_a_runtime_that_differs_from_itself_is_not_refused_for_that(
+    judged: Judged, placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = rounding(tmp_path / "m.onnx", 2, 0.02)
+    with judged(path, "onnxruntime") as (_, lab):
+        (told,) = (d for d in lab.doubts if d.kind in {"near-itself", "unlike-itself"})
+        assert "with and without optimisations" in told.message
+        assert lab.tolerance(lab.targets[0].configuration) > 0.05
+    found, page = placed(path, "onnxruntime")
+    assert found.verdict.chosen.contender.label == "onnxruntime"
+    assert "with and without optimisations" in page.splitlines()[1]
+
+
+def test_outputs_that_are_nearly_right_are_timed_and_never_chosen(
+    placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Lab, "tolerance", lambda lab, configuration: 1e-9 if configuration.runtime == "mnn" else 1e-3)
+    rng = np.random.default_rng(0)
+    nodes = [node("MatMul", ["x", "w"], ["m"], "m"), node("Tanh", ["m"], ["y"], "t")]
+    path = saved(tmp_path / "m.onnx", nodes, {"w": rng.standard_normal((16, 16)).astype(np.float32)})
+    monkeypatch.setattr("gnomon.session.precision._NEARLY", 1e6)
+    found, page = placed(path, "onnxruntime", "mnn")
+    assert found.verdict.chosen.contender.label == "onnxruntime"
+    assert "mnn is refused: outputs off by" in "".join(page.splitlines()[1:3])
+    assert "mnn was refused" in page
+
+
+def test_the_highest_code_counts() -> None:
+    from gnomon.errors import exit_code_of
+
+    assert exit_code_of(["busy"]) == 0
+    assert exit_code_of(["busy", "judges-undecided"]) == UNDECIDED
+    assert exit_code_of(["judges-undecided", "unrepeatable"]) == PROVES_NOTHING
