@@ -22,7 +22,8 @@ class WholeModelRuntime:
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The runtime loads the whole model in a process of its own."""
         backend = configuration.backends[0]
-        segment = whole_segment(driver_of(self), model, configuration.options)
+        segment = self.segment(model, configuration, {})
+        segment["options"]["shapes"] = model.shapes
         answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
         if isinstance(answer, Failure):
             return Support(operators={}, failures={backend: answer})

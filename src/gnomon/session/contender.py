@@ -162,8 +162,12 @@ def _takes_beside(target: Target) -> bool:
 
 
 def trace_of(contender: Contender) -> Candidate:
-    """The contender's job with the runtime's profiler on."""
-    return traced_candidate(contender.candidate, len(contender.backends))
+    """The contender's job with the runtime's profiler on, on the file whose nodes have the graph's names."""
+    named = {part.target.placed.path: part.target.placed.named for part in contender.parts}
+    job = contender.candidate.job
+    segments = [{**one, "model": named.get(one["model"]) or one["model"]} for one in job["segments"]]
+    candidate = replace(contender.candidate, job={**job, "segments": segments})
+    return traced_candidate(candidate, len(contender.backends))
 
 
 def traced_candidate(candidate: Candidate, operators: int) -> Candidate:

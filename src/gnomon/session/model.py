@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
@@ -22,9 +22,11 @@ Push = Callable[[Path, str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadModel:
-    """The model of a job: `model` has its inputs' shapes fixed and lies in the file or folder `source`.
+    """The model of a job: `model` is the user's file, with the graph of `source`, in which its shapes are fixed.
 
-    `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
+    `source` is the analysed copy, or the file itself where nothing needed to be fixed: chains are cut from it. `named`
+    is a copy that differs from the file by the names of nodes alone, None where they are unique. `dims` are the values
+    of dimensions that the file leaves open by a name.
     `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
     that were given. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are those that were
     not given and decide which of the work is done, and what of it. `stamp` tells whether the user's file changed since.
@@ -32,28 +34,41 @@ class ReadModel:
 
     model: Model
     source: Path
-    own: Path
+    named: Path | None
+    dims: Mapping[str, int]
     assumed: Mapping[str, tuple[int, ...]]
     shapes: Mapping[str, tuple[int, ...]]
     feeds: Mapping[str, Feed]
     steering: Mapping[str, str]
     stamp: tuple[int, int, int] | None
 
-    def unfixed(self, stack: ExitStack) -> tuple[Model, Path] | None:
-        """The model without its shapes fixed in the file, for runtimes that refuse that; None where there is no such.
+    @property
+    def own(self) -> Path:
+        """The user's own file."""
+        return self.model.package.models[0] if self.model.package else self.model.path
 
-        Only what feeds it then says which shapes its inputs have.
+    def placed(self, push: Push) -> PlacedModel:
+        """The user's own file on the device, with the copy for profiled runs."""
+        named = "" if self.named is None else _push_file(self.named, push, "named-")
+        return replace(place_model(self.model, self.own, push), named=named, dims=self.dims)
+
+    def copied(self, push: Push, stack: ExitStack, *, refused: bool) -> tuple[Model, PlacedModel] | None:
+        """The analysed copy on this machine and the device; None where the file has nothing to be changed.
+
+        For a runtime that has `refused` the file a copy is written also where its shapes and names are as they should
+        be: its data may be links, or its version new.
         """
-        if self.own == self.source or self.model.graph.format != "onnx":
-            return None
-        from gnomon.models.onnx.static import named_copy
+        model = replace(self.model, path=self.source)
+        if self.source == self.own and refused and self.model.graph.format == "onnx":
+            from gnomon.models.onnx.static import fixed_copy
 
-        folder = stack.enter_context(guarded_folder("gnomon-named-"))
-        return named_copy(load(self.own), self.shapes, folder)
+            folder = stack.enter_context(guarded_folder("gnomon-model-"))
+            model, _ = fixed_copy(self.model, {}, folder, refused=True)
+        return None if model.path == self.own else (model, place_model(model, model.path, push, beside="copy-"))
 
 
 def read_model(request: Request, stack: ExitStack) -> ReadModel:
-    """The model with its inputs' shapes fixed, and the file that runtimes load. Raises GnomonError."""
+    """The model with its inputs' shapes, and the files that are made of it. Raises GnomonError."""
     stamp = stamp_of(request.model)
     model = load(request.model)
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
@@ -63,25 +78,30 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     for name in request.shapes:
         if name not in names:
             raise UsageError(f"--shape: the model has no input {name!r}", hint=f"Its inputs: {', '.join(names)}.")
-    source = own = model.package.models[0] if model.package else model.path
+    source = model.package.models[0] if model.package else model.path
+    named: Path | None = None
+    dims: Mapping[str, int] = {}
     assumed: dict[str, tuple[int, ...]] = {}
     if model.package is None and model.graph.format != "ncnn":
         assumed = _assumed([t for t in dynamic_inputs(model.graph) if t.name not in request.shapes])
     shapes = {**assumed, **request.shapes}
     if model.graph.format == "onnx":
-        from gnomon.models.onnx.static import fixed_copy
+        from gnomon.models.onnx.static import fixed_copy, named_copy, named_dims
 
-        model, source = fixed_copy(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+        copy, source = fixed_copy(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+        if source != model.path:
+            named = named_copy(model, stack.enter_context(guarded_folder("gnomon-named-")))
+            dims = named_dims(model, shapes)
+        model = replace(model, graph=copy.graph)
     if model.kind in {"tflite", "circle"} and shapes:
         from gnomon.models.tflite.fix import fixed_flat
 
-        model, source = fixed_flat(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+        copy, source = fixed_flat(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+        model = replace(model, graph=copy.graph)
     if model.graph.format == "ncnn":
         from gnomon.models.ncnn.model import fixed_ncnn
 
-        folder = stack.enter_context(guarded_folder("gnomon-model-"))
-        model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | shapes, folder)
-        source = own = folder
+        model = fixed_ncnn(model, shapes)
     if model.graph.format == "openvino" and shapes:
         for tensor in inputs:
             if tensor.name in shapes and tensor.shape is not None:
@@ -101,12 +121,14 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     still = dynamic_inputs(model.graph)
     if still:
         raise _open_shapes(still)
-    feeds = {name: feed for name, feed in plausible_feeds(model).items() if name not in request.feeds}
-    steering = {name: told for name, told in steering_inputs(model).items() if name not in request.feeds}
+    analysed = model if model.package else replace(model, path=source)
+    feeds = {name: feed for name, feed in plausible_feeds(analysed).items() if name not in request.feeds}
+    steering = {name: told for name, told in steering_inputs(analysed).items() if name not in request.feeds}
     return ReadModel(
         model=model,
         source=source,
-        own=own,
+        named=named,
+        dims=dims,
         assumed=assumed,
         shapes=shapes,
         feeds=feeds,
@@ -144,7 +166,7 @@ def _open_shapes(inputs: Sequence[Tensor]) -> UsageError:
 
 
 def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> PlacedModel:
-    """The model as it is, on the device; where `source` is a folder, with all that lies in it.
+    """A file of the model, on the device, with those that lie beside it.
 
     `beside` begins its name there, where another file of the same name lies there already.
     """
@@ -152,8 +174,6 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
         # It is loaded as a folder, so that whatever else its config holds is in effect.
         _check_links(model.path)
         path = push(model.path, model.path.name)
-    elif source.is_dir():
-        path = f"{push(source, source.name)}/{model.path.name}"
     else:
         path = _push_file(source, push, beside)
     return PlacedModel(

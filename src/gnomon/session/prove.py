@@ -99,7 +99,7 @@ def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock, *, priced: bo
     if clock == "cpu":
         # A chain of runtimes may wait or start threads although each of them alone does not.
         clock = choose_clock(lab, results.values())
-    converted = {c.key for c in contenders if any(part.target.placed is not lab.placed for part in c.parts)}
+    converted = {c.key for c in contenders if any(part.target.placed.graph is not lab.graph for part in c.parts)}
     verdict = judge_contenders(contenders, results, clock, far, converted=converted, priced=priced)
     return verdict if lab.link else predicted_verdict(verdict)
 

@@ -12,11 +12,12 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.graph import Graph, Operator, Tensor
-from gnomon.errors import ModelError, UsageError
-from gnomon.formats.ncnn_param import ARRAY, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param, write_ncnn_param
+from gnomon.errors import UsageError
+from gnomon.formats.ncnn_param import ARRAY, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param
 from gnomon.models.model import Limits, Model, add_to_digest, read_text, unique_names, weights_of
 
 Shape = tuple[int, ...] | None
@@ -390,20 +391,12 @@ def _with_shape(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
     return layer
 
 
-def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> Model:
-    """The model with inputs of these shapes: as it is if there are none, else a copy in `folder`.
+def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
+    """The model with inputs of these shapes, which only what feeds them makes true: its file stays as it is.
 
-    The copy's weights are a link. It keeps the digest of the user's file. UsageError as `with_input_shapes`.
+    UsageError as `with_input_shapes`.
     """
     if not shapes:
         return model
     param = with_input_shapes(parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS)), shapes)
-    path = folder / model.path.name
-    try:
-        path.write_text(write_ncnn_param(param), encoding="utf-8")
-        weights_of(path).symlink_to(weights_of(model.path).absolute())
-    except OSError as error:
-        raise ModelError(f"{path} cannot be written: {error.strerror}", hint="Check the disk.") from error
-    copy = load_ncnn(path)
-    graph = ncnn_graph(param, name=model.graph.name, digest=model.graph.digest)
-    return Model(path=path, graph=graph, kind="ncnn", package=None, size_bytes=copy.size_bytes)
+    return replace(model, graph=ncnn_graph(param, name=model.graph.name, digest=model.graph.digest))
