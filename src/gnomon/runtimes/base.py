@@ -166,9 +166,9 @@ class Runtime(Protocol):
     first: results are judged by what it then makes of the user's own file; `tunings`, a tuple of
     `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `driver`, the import path of its driver
     (`package.module:Class`), without which its name is that; `chained`, the options more that a segment has beside
-    others in one process; and `resolution_s`, the seconds in which its profiler counts, where they are coarser than a
-    nanosecond. Everything that may crash or hang happens in the
-    agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
+    others in one process; `by_names`, that its profiler knows operators by the names of nodes alone; and
+    `resolution_s`, the seconds in which that counts, where they are coarser than a nanosecond. Everything that may
+    crash or hang happens in the agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
     """
 
     name: str
@@ -200,6 +200,11 @@ class Runtime(Protocol):
 def resolution_of(runtime: Runtime) -> float:
     """The seconds in which a runtime's profiler counts, below which no time of an operator is known; 0: fine ones."""
     return float(getattr(runtime, "resolution_s", 0.0))
+
+
+def by_names(runtime: Runtime) -> bool:
+    """Whether a runtime's profiler tells operators by the names of nodes alone, which a file may lack."""
+    return bool(getattr(runtime, "by_names", False))
 
 
 class Named(Protocol):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.sample import Failure
 from gnomon.models.load import copy_model
-from gnomon.models.model import Model, is_known
+from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Ask,
     Assignment,
@@ -88,9 +88,7 @@ class LiteRt:
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The kernels load the whole model in a process of their own; XNNPACK must take at least one operator."""
         backend = configuration.backends[0]
-        opened = not all(is_known(model.graph.tensors[index]) for index in model.graph.outputs)
-        options = {**configuration.options, **({"interpreted": True} if opened else {})}
-        segment = whole_segment(self.name, model, options)
+        segment = whole_segment(self.name, model, {**configuration.options, "shapes": model.shapes})
         answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
         if isinstance(answer, Failure):
             return Support(operators={}, failures={backend: answer})

@@ -54,6 +54,7 @@ class OnnxRuntime(WholeModelRuntime):
     name = "onnxruntime"
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
     resolution_s = 1e-6
+    by_names = True
     tunings: tuple[Tuning, ...] = (
         THREADS,
         Tuning(name="optimise", values=("on", "off"), usual=("on", "off"), change=_optimised),

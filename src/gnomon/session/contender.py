@@ -17,7 +17,7 @@ from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, me
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, RecordedRunner
 from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
-from gnomon.runtimes.base import Accelerator, Configuration
+from gnomon.runtimes.base import Accelerator, Configuration, by_names
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
 
@@ -163,7 +163,9 @@ def _takes_beside(target: Target) -> bool:
 
 def trace_of(contender: Contender) -> Candidate:
     """The contender's job with the runtime's profiler on, on the file whose nodes have the graph's names."""
-    named = {part.target.placed.path: part.target.placed.named for part in contender.parts}
+    named = {
+        part.target.placed.path: part.target.placed.named for part in contender.parts if by_names(part.target.runtime)
+    }
     job = contender.candidate.job
     segments = [{**one, "model": named.get(one["model"]) or one["model"]} for one in job["segments"]]
     candidate = replace(contender.candidate, job={**job, "segments": segments})

@@ -13,6 +13,7 @@ from gnomon.errors import ModelError, RuntimeMissingError, UsageError
 from gnomon.models.load import convert, files_beside, load, plausible_feeds, reachable, steering_inputs
 from gnomon.models.model import Feed, Model, check_shape, dynamic_inputs, link_file, stamp_of, with_shapes
 from gnomon.runtimes.base import PlacedModel, Runtime
+from gnomon.session.kernels import source_names
 from gnomon.session.request import Request
 from gnomon.session.targets import Missing
 from gnomon.system.process import guarded_folder
@@ -26,16 +27,18 @@ class ReadModel:
 
     `source` is the analysed copy, or the file itself where nothing needed to be fixed: chains are cut from it. `named`
     is a copy that differs from the file by the names of nodes alone, None where they are unique. `dims` are the values
-    of dimensions that the file leaves open by a name.
-    `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
-    that were given. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are those that were
-    not given and decide which of the work is done, and what of it. `stamp` tells whether the user's file changed since.
+    of dimensions that the file leaves open by a name. `names` are those of all operators of the file and of what they
+    write. `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these
+    and those that were given. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are those
+    that were not given and decide which of the work is done, and what of it. `stamp` tells whether the user's file
+    changed since.
     """
 
     model: Model
     source: Path
     named: Path | None
     dims: Mapping[str, int]
+    names: frozenset[str]
     assumed: Mapping[str, tuple[int, ...]]
     shapes: Mapping[str, tuple[int, ...]]
     feeds: Mapping[str, Feed]
@@ -79,6 +82,7 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         if name not in names:
             raise UsageError(f"--shape: the model has no input {name!r}", hint=f"Its inputs: {', '.join(names)}.")
     source = model.package.models[0] if model.package else model.path
+    own_names = frozenset(source_names(model.graph))
     named: Path | None = None
     dims: Mapping[str, int] = {}
     assumed: dict[str, tuple[int, ...]] = {}
@@ -129,6 +133,7 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         source=source,
         named=named,
         dims=dims,
+        names=own_names,
         assumed=assumed,
         shapes=shapes,
         feeds=feeds,

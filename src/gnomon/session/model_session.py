@@ -277,7 +277,9 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
 
     def decide(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
         own = copy if placed.graph is model.graph else lambda _: None  # what it was converted to has no copy
-        found = supports[support_key(configuration)] = support_of_file(ask, own, runtime, placed, configuration)
+        python = bool(link.info.python)
+        found = support_of_file(ask, own, runtime, placed, configuration, python=python)
+        supports[support_key(configuration)] = found
         return found
 
     targets = find_targets(decide, copy, runtimes, probes, models, request.wish, missing)
@@ -298,7 +300,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         Question(kind=asked.kind, context=context, details={**asked.question, **known}, goes_on=asked.goes_on),
         watch=asked.watch,
         fresh=request.fresh,
-        sources=Sources(model.graph),
+        sources=Sources(model.graph, read.names),
         time_of_job=request.time,
     )
     noted = {"converted": converted}
@@ -359,7 +361,7 @@ def _copies(read: ReadModel, push: Callable[[Path, str], str], stack: ExitStack)
     def copy(refused: bool) -> tuple[Model, PlacedModel] | None:
         return read.copied(push, stack, refused=refused)
 
-    return copy
+    return lambda refused: copy(refused and read.source == read.own)
 
 
 def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:

@@ -150,19 +150,27 @@ FindSupport = Callable[[Runtime, PlacedModel, Configuration], Support]
 FindCopy = Callable[[bool], "tuple[Model, PlacedModel] | None"]
 
 _ONE_BY_ONE = "its operators are placed one by one, by their names and numbers"
+_PROGRAM = "the runtime's own program takes the shapes of the file"
 
 
 def support_of_file(
-    ask: FindSupport, copy: FindCopy, runtime: Runtime, placed: PlacedModel, configuration: Configuration
+    ask: FindSupport,
+    copy: FindCopy,
+    runtime: Runtime,
+    placed: PlacedModel,
+    configuration: Configuration,
+    *,
+    python: bool,
 ) -> Support:
     """Which operators the backends take, and of which file: the one place where that is decided (docs/models.md).
 
     A runtime runs the user's own file. It runs a copy, with the reason in `Support.copy`, where it places operators of
-    an ONNX model one by one, as the copy alone has those of the graph; and where it refuses the file and takes the
-    copy.
+    an ONNX model one by one, as the copy alone has those of the graph; where the device has no `python`, whose drivers
+    fix shapes; and where it refuses the file and takes the copy.
     """
-    if placed.graph.format == "onnx" and len(configuration.backends) > 1 and (copied := copy(False)):
-        return replace(ask(runtime, copied[1], configuration), copy=_ONE_BY_ONE)
+    one_by_one = placed.graph.format == "onnx" and len(configuration.backends) > 1
+    if (one_by_one or not python) and (copied := copy(False)):
+        return replace(ask(runtime, copied[1], configuration), copy=_ONE_BY_ONE if one_by_one else _PROGRAM)
     found = ask(runtime, placed, configuration)
     copied = None if any(found.operators.values()) else copy(True)
     other = None if copied is None else ask(runtime, copied[1], configuration)
@@ -213,7 +221,7 @@ def find_targets(
             if found is None:  # what backends take does not depend on the environment
                 found = supports[configuration.backends] = support_of(runtime, own[1], configuration)
                 missing.extend(_lost(runtime, found))
-            model, placed = (copy(found.copy != _ONE_BY_ONE) if found.copy else None) or own
+            model, placed = (copy(True) if found.copy else None) or own
             taken = frozenset[int]().union(*found.operators.values())
             lacking = next((op for op in placed.graph.operators if op.index not in taken), None)
             if lacking is None:

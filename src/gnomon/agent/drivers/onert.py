@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,16 @@ class _Session:
         if status:
             told = _last_line_since(begun)
             raise Refused(f"onert: {name} failed with status {status}" + (f": {told}" if told else ""))
+
+    def load(self, path: str, shapes: Sequence[Sequence[int]]) -> None:
+        """Load and prepare a model, its inputs given these shapes where the file leaves them open."""
+        self.call("nnfw_load_model_from_file", os.fsencode(path))
+        for index, shape in enumerate(shapes):
+            dtype, own = self.tensor("input", index)
+            if own != tuple(shape) and len(own) == len(shape):
+                info = _TensorInfo(dtype=_NAMES.index(dtype), rank=len(shape), dims=(ctypes.c_int32 * 6)(*shape))
+                self.call("nnfw_set_input_tensorinfo", ctypes.c_uint32(index), ctypes.byref(info))
+        self.call("nnfw_prepare")
 
     def tensor(self, kind: str, index: int) -> tuple[str, tuple[int, ...]]:
         """dtype and shape of an input or output."""
@@ -158,8 +169,7 @@ class OnertModel:
             environment.update(TRACING_MODE="1", WORKSPACE_DIR=self._workspace)
         self._session = _Session(environment)
         try:
-            self._session.call("nnfw_load_model_from_file", os.fsencode(segment["model"]))
-            self._session.call("nnfw_prepare")
+            self._session.load(segment["model"], [buffers[name].shape for _, name in segment["inputs"]])
             self._keep = buffers
             for kind, bound in (("input", segment["inputs"]), ("output", segment["outputs"])):
                 if len(bound) != self._session.count(kind):
@@ -276,8 +286,7 @@ class OnertDriver:
         options = {"threads": segment["options"].get("threads", 1), "settings": settings}
         session = _Session(_environment(options))
         try:
-            session.call("nnfw_load_model_from_file", os.fsencode(segment["model"]))
-            session.call("nnfw_prepare")
+            session.load(segment["model"], list(segment["options"].get("shapes", {}).values()))
         except Refused as refusal:
             return str(refusal)
         finally:
