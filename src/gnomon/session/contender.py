@@ -162,13 +162,13 @@ def _takes_beside(target: Target) -> bool:
 
 
 def trace_of(contender: Contender) -> Candidate:
-    """The contender's job with the runtime's profiler on, on the file whose nodes have the graph's names."""
-    named = {
-        part.target.placed.path: part.target.placed.named for part in contender.parts if by_names(part.target.runtime)
-    }
-    job = contender.candidate.job
-    segments = [{**one, "model": named.get(one["model"]) or one["model"]} for one in job["segments"]]
-    candidate = replace(contender.candidate, job={**job, "segments": segments})
+    """The contender's job with the runtime's profiler on, on the copy whose nodes have names where it needs them."""
+    targets = [part.target for part in contender.parts]
+    named = {t.placed.path: t.placed.named for t in targets if t.placed.named and by_names(t.runtime)}
+    candidate = contender.candidate
+    if named:
+        segments = [{**one, "model": named.get(one["model"], one["model"])} for one in candidate.job["segments"]]
+        candidate = replace(candidate, job={**candidate.job, "segments": segments})
     return traced_candidate(candidate, len(contender.backends))
 
 

@@ -228,7 +228,7 @@ def models_for(
 ) -> Mapping[str, tuple[Model, PlacedModel]]:
     """By runtime, the model in a format that it loads; runtimes that it cannot be converted for go into `missing`.
 
-    `own` is the user's own model, placed, with the file that was placed.
+    `own` is the user's own model, placed, with its analysed copy.
     """
     model, placed, source = own
     made: dict[str, tuple[Model, PlacedModel]] = {}
@@ -236,9 +236,9 @@ def models_for(
     for runtime in runtimes:
         wanted = sorted(runtime.formats & reachable(model.graph.format), key=lambda f: f != model.graph.format)[0]
         if wanted not in by_format:
+            folder = stack.enter_context(guarded_folder("gnomon-converted-"))
             try:
-                folder = stack.enter_context(guarded_folder("gnomon-converted-"))
-                converted = convert(model, source, wanted, folder)
+                converted = _converted(model, source, wanted, folder)
             except (ModelError, RuntimeMissingError) as error:
                 missing.append(Missing(name=runtime.name, reason=error.message, hint=error.hint))
                 continue
@@ -254,6 +254,16 @@ def models_for(
             )
         made[runtime.name] = by_format[wanted]
     return made
+
+
+def _converted(model: Model, source: Path, wanted: str, folder: Path) -> Model:
+    """The user's file converted; where the converter refuses it, the analysed copy, in which its shapes are fixed."""
+    try:
+        return convert(model, model.path, wanted, folder)
+    except ModelError:
+        if source == model.path:
+            raise
+        return convert(model, source, wanted, folder)
 
 
 def check_feeds(request: Request, placed: PlacedModel) -> None:
