@@ -260,16 +260,13 @@ def test_a_file_is_read_with_its_weights_and_shapes_can_be_fixed(tmp_path: Path)
     second = load_ncnn(path)
     assert first.graph.digest != second.graph.digest
     assert second.size_bytes == len(PARAM) + 8
-    folder = tmp_path / "fixed"
-    folder.mkdir()
-    assert fixed_ncnn(second, {}, folder) is second
-    fixed = fixed_ncnn(second, {"in0": (3, 9, 8)}, folder)
-    assert fixed.graph.digest == second.graph.digest
-    assert load_ncnn(fixed.path).graph.tensors == fixed.graph.tensors
+    assert fixed_ncnn(second, {}) is second
+    fixed = fixed_ncnn(second, {"in0": (3, 9, 8)})
+    assert (fixed.path, fixed.graph.digest) == (second.path, second.graph.digest)
     assert fixed.graph.tensors[0].shape == (3, 9, 8)
     for shapes in ({"in1": (3, 9, 8)}, {"in0": (1, 1, 3, 9, 8)}, {"in0": (0,)}):
         with pytest.raises(UsageError):
-            fixed_ncnn(second, shapes, folder)
+            fixed_ncnn(second, shapes)
 
 
 def test_numbered_outputs_are_in_the_order_of_their_numbers() -> None:

@@ -15,6 +15,7 @@ from gnomon.devices.local import LocalDevice
 from gnomon.errors import PackageError, UsageError
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
+from gnomon.models.model import with_shapes
 from gnomon.runtimes.base import PlacedModel, Probe, Runtime, Wish
 from gnomon.runtimes.litert import LiteRt
 from gnomon.testing.runtime import RuntimeContract
@@ -179,14 +180,15 @@ def test_an_operator_that_litert_lacks_is_a_failure_with_its_name(link: AgentLin
         assert "NoSuchOperator" in failure.message + failure.log_tail
 
 
-def test_a_model_with_open_shapes_is_run_by_the_interpreter(link: AgentLink, tmp_path: Path) -> None:
+def test_open_shapes_are_fixed_when_the_file_is_loaded(link: AgentLink, tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(tflite("conv", signature=(1, -1, 4, 8)))
-    model, configurations = placed(path), LiteRt().configurations(PROBE, Wish())
-    for configuration in configurations:
+    before = placed(path)
+    model = replace(before, graph=with_shapes(load(path), {before.inputs[0]: (1, 8, 4, 8)}).graph)
+    for configuration in LiteRt().configurations(PROBE, Wish()):
         found = LiteRt().support(link.ask, model, configuration)
         assert found.operators == {configuration.backends[0]: frozenset({0})}
-        assert found.options == {"interpreted": True}
+        assert found.options == {}, "the C API of compiled models does that too"
 
 
 def test_a_model_that_cannot_be_copied_is_an_error(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def reachable(model_format: str) -> frozenset[str]:
 
 
 def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
-    """The model, whose file with fixed shapes is `source`, in another format, written into `folder`.
+    """The model in the file `source`, for inputs of the shapes of its graph, in another format, in `folder`.
 
     Raises ModelError where it cannot be converted, RuntimeMissingError where the converter is not installed.
     """

@@ -102,7 +102,7 @@ _MOST_WARNINGS, _MOST_TIPS = 3, 2
 
 _FIRST = frozenset(
     {
-        *("clocks-disagree", "medians-disagree", "model-changed", "software-device"),
+        *("clocks-disagree", "copy", "medians-disagree", "model-changed", "software-device"),
         *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
         *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering"),
     }

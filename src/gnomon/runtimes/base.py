@@ -128,14 +128,25 @@ class Plain:
 class PlacedModel:
     """A model on a device: its graph, the path there, and the tensors of a job that it reads and writes, in order.
 
-    `graph` is that of the file at `path`: for a converted model (ONNX to ncnn) not the graph of the user's own file,
-    while `inputs` and `outputs` always are named as in the user's own.
+    `graph` is the analysed one, its shapes fixed and constants folded: the file at `path` may have more operators, and
+    leave dimensions open. For a converted model (ONNX to ncnn) it is not the graph of the user's own file, while
+    `inputs` and `outputs` always are named as in the user's own. `named` is the path of a copy for profiled runs, whose
+    nodes have the graph's names; "" where the file's own names are those. `dims` are the values of the dimensions that
+    the file leaves open by a name.
     """
 
     graph: Graph
     path: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    named: str = ""
+    dims: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def shapes(self) -> dict[str, list[int]]:
+        """The shapes of the inputs by their names, as drivers take them in the option `shapes`."""
+        found = (self.graph.tensors[index].shape for index in self.graph.inputs)
+        return {name: list(shape or ()) for name, shape in zip(self.inputs, found, strict=True)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +155,15 @@ class Support:
 
     `operators[backend]` are operator indices. `failures[backend]` says why a backend took none, or which it lacks.
     `options` are those without which this model does not run in the configuration. `folded` operators do not exist when
-    the model runs: each lies where the one does into which the runtime folds it.
+    the model runs: each lies where the one does into which the runtime folds it. `copy` says why a copy of the file is
+    run and not the file itself: "" where it is the file.
     """
 
     operators: Mapping[str, frozenset[int]]
     failures: Mapping[str, Failure] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     folded: Mapping[int, int] = field(default_factory=dict)
+    copy: str = ""
 
 
 #: Backend of each operator, by the operator's index; an empty mapping means the default backend everywhere.
@@ -167,9 +180,9 @@ class Runtime(Protocol):
     configuration that sets nothing (option `usual`), None where it has none; `float64`,
     false where it computes a model of float64 in float32; `driver`, the import path of its driver
     (`package.module:Class`), without which its name is that; `chained`, the options more that a segment has beside
-    others in one process; and `resolution_s`, the seconds in which its profiler counts, where they are coarser than a
-    nanosecond. Everything that may crash or hang happens in the
-    agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
+    others in one process; `by_names`, that its profiler knows operators by the names of nodes alone; and
+    `resolution_s`, the seconds in which that counts, where they are coarser than a nanosecond. Everything that may
+    crash or hang happens in the agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
     """
 
     name: str
@@ -201,6 +214,11 @@ class Runtime(Protocol):
 def resolution_of(runtime: Runtime) -> float:
     """The seconds in which a runtime's profiler counts, below which no time of an operator is known; 0: fine ones."""
     return float(getattr(runtime, "resolution_s", 0.0))
+
+
+def by_names(runtime: Runtime) -> bool:
+    """Whether a runtime's profiler tells operators by the names of nodes alone, which a file may lack."""
+    return bool(getattr(runtime, "by_names", False))
 
 
 class Named(Protocol):

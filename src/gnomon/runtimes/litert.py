@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.sample import Failure
 from gnomon.models.load import copy_model
-from gnomon.models.model import Model, is_known
+from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Ask,
     Assignment,
@@ -96,9 +96,7 @@ class LiteRt:
         if configuration.usual:
             return supports_whole(self, ask, model, configuration)
         backend = configuration.backends[0]
-        opened = not all(is_known(model.graph.tensors[index]) for index in model.graph.outputs)
-        options = {**configuration.options, **({"interpreted": True} if opened else {})}
-        segment = whole_segment(self.name, model, options)
+        segment = whole_segment(self.name, model, {**configuration.options, "shapes": model.shapes})
         answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
         if isinstance(answer, Failure):
             return Support(operators={}, failures={backend: answer})

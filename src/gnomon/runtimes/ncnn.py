@@ -115,7 +115,8 @@ class Ncnn:
     def package(
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
-        """The ``.param`` with the masks of the assignment written in, for any program that uses ncnn, and the ``.bin``.
+        """The ``.param`` and the ``.bin``: as they are, or where layers lie on Vulkan with the masks of the assignment
+        written in, for any program that uses ncnn.
 
         `use_vulkan_compute` must be on in such a program where a layer lies on Vulkan.
         """
@@ -126,10 +127,11 @@ class Ncnn:
 
         target = folder / model.path.name
         try:
-            param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
+            shutil.copyfile(model.path, target)
             if options["vulkan"]:
+                param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
                 param = param.masked(frozenset(range(len(param.layers))) - frozenset(options["vulkan"]))
-            target.write_text(write_ncnn_param(param), encoding="utf-8")
+                target.write_text(write_ncnn_param(param), encoding="utf-8")
             shutil.copyfile(weights_of(model.path), weights_of(target))
         except OSError as error:
             raise PackageError(

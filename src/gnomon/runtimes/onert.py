@@ -172,6 +172,7 @@ def _trial(
     for operator in model.graph.operators:
         types.setdefault(operator.type, []).append(operator.index)
     own = {"backend": backend, "default": configuration.backends[0], "types": types, "moved": moved}
+    own["shapes"] = model.shapes
     options = {**configuration.options, **own}
     return {"do": "supports", "segment": {"runtime": Onert.name, "model": model.path, "options": options}}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ class OnnxRuntime(WholeModelRuntime):
     name = "onnxruntime"
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
     resolution_s = 1e-6
+    by_names = True
     tunings: tuple[Tuning, ...] = (
         THREADS,
         Tuning(name="optimise", values=("on", "off"), usual=("on", "off"), change=_optimised),
@@ -105,7 +107,12 @@ class OnnxRuntime(WholeModelRuntime):
         it refuses when asked. What ONNX Runtime folds away goes with a neighbour.
         """
         if not configuration.transfers:
-            return super().support(ask, model, configuration)
+            found = super().support(ask, model, configuration)
+            if not (found.failures and model.dims):
+                return found
+            # Inference may refuse a branch that these dimensions never take: then only what is fed tells them.
+            fed = super().support(ask, replace(model, dims={}), configuration)
+            return found if fed.failures else replace(fed, options={"dims": {}})
         every = frozenset(op.index for op in model.graph.operators)
         answers = ask({backend: self._trial(model, configuration, backend) for backend in configuration.backends})
         failures = {backend: answer for backend, answer in answers.items() if isinstance(answer, Failure)}
@@ -126,8 +133,9 @@ class OnnxRuntime(WholeModelRuntime):
         return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
-        """The whole model, and which of its nodes lie elsewhere than on the CPU."""
-        return whole_segment(self.name, model, _placed(configuration, assignment))
+        """The whole model, with the values of its named dimensions, and which nodes lie elsewhere than on the CPU."""
+        dims = {"dims": dict(model.dims)} if model.dims else {}
+        return whole_segment(self.name, model, {**dims, **_placed(configuration, assignment)})
 
     def package(
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.resources
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,8 +115,7 @@ class OpenVino(WholeModelRuntime):
         What any of them computes in one kernel is placed as one, and what OpenVINO folded away with what it read.
         """
         if "backends" not in configuration.options:
-            told_shapes = {**configuration.options, "shapes": _told_shapes(model)}
-            return super().support(ask, model, replace(configuration, options=told_shapes))
+            return super().support(ask, model, configuration)
         answers = ask({backend: self._trial(model, configuration, backend) for backend in configuration.backends})
         failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
         told = {backend: found for backend, found in answers.items() if not isinstance(found, Failure)}
@@ -137,7 +135,7 @@ class OpenVino(WholeModelRuntime):
 
     def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> dict[str, Any]:
         options = {**configuration.options, "backends": [_CPU, backend], "names": _names(model.graph)}
-        options["shapes"] = _told_shapes(model)
+        options["shapes"] = model.shapes
         return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
@@ -199,13 +197,6 @@ def _precision(device: str) -> str:
 def _names(graph: Graph) -> list[list[str]]:
     """What each operator is called: its own name, and those of the tensors that it writes."""
     return [[op.name, *(graph.tensors[t].name for t in op.outputs)] for op in graph.operators]
-
-
-def _told_shapes(model: PlacedModel) -> dict[str, list[int]]:
-    """The shapes of the inputs, as the driver's option has them."""
-    graph = model.graph
-    shapes = {graph.tensors[t].name: list(graph.tensors[t].shape or ()) for t in graph.inputs}
-    return {name: shapes[name] for name in model.inputs}
 
 
 def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:

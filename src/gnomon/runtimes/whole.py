@@ -14,8 +14,8 @@ from gnomon.runtimes.base import (
     Ask,
     Assignment,
     Configuration,
-    Named,
     PlacedModel,
+    Runtime,
     Support,
     Wish,
     driver_of,
@@ -46,10 +46,11 @@ class WholeModelRuntime:
         return {"runtime": driver_of(self), "model": source.name, "options": dict(configuration.options)}
 
 
-def supports_whole(runtime: Named, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+def supports_whole(runtime: Runtime, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
     """What the one backend of a configuration takes: all of the model where its runtime loads it, else nothing."""
     backend = configuration.backends[0]
-    segment = whole_segment(driver_of(runtime), model, configuration.options)
+    segment = runtime.segment(model, configuration, {})
+    segment["options"]["shapes"] = model.shapes
     answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
     if isinstance(answer, Failure):
         return Support(operators={}, failures={backend: answer})

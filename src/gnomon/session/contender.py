@@ -17,7 +17,7 @@ from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, me
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, RecordedRunner
 from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
-from gnomon.runtimes.base import Accelerator, Configuration
+from gnomon.runtimes.base import Accelerator, Configuration, by_names
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
 
@@ -208,8 +208,14 @@ def _takes_beside(target: Target) -> bool:
 
 
 def trace_of(contender: Contender) -> Candidate:
-    """The contender's job with the runtime's profiler on."""
-    return traced_candidate(contender.candidate, len(contender.backends))
+    """The contender's job with the runtime's profiler on, on the copy whose nodes have names where it needs them."""
+    targets = [part.target for part in contender.parts]
+    named = {t.placed.path: t.placed.named for t in targets if t.placed.named and by_names(t.runtime)}
+    candidate = contender.candidate
+    if named:
+        segments = [{**one, "model": named.get(one["model"], one["model"])} for one in candidate.job["segments"]]
+        candidate = replace(candidate, job={**candidate.job, "segments": segments})
+    return traced_candidate(candidate, len(contender.backends))
 
 
 def traced_candidate(candidate: Candidate, operators: int) -> Candidate:

@@ -8,7 +8,6 @@ a few megabytes.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from gnomon.core.graph import Graph
     from gnomon.core.stats import Comparison, Summary
     from gnomon.session.kernels import Kernel
-    from gnomon.session.model_session import Lab
 
 
 _DAMAGED = "The document was damaged or changed: measure again, or take it from a copy."
@@ -87,20 +85,6 @@ class ConditionsPart:
     machine: str
     cores: int | None
     date: str
-
-
-def conditions_part(lab: Lab) -> ConditionsPart:
-    """What the answer of an open job holds for."""
-    wish, facts = lab.request.wish, lab.device.fingerprint
-    return ConditionsPart(
-        threads=wish.thread_counts,
-        defaults=wish.usual,
-        precisions=tuple(dict.fromkeys(("float32", *wish.precisions))),
-        inputs=lab.inputs,
-        machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
-        cores=len(lab.request.device.pin) or facts.get("cores"),
-        date=time.strftime("%Y-%m-%d", time.localtime(lab.runner.campaign.started_at_s)),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gnomon.core.graph import Graph
@@ -63,10 +63,13 @@ def source_names(graph: Graph) -> dict[str, int]:
 
 
 class Sources:
-    """Finds the source operator that a profiler's name means."""
+    """Finds the source operator that a profiler's name means.
 
-    def __init__(self, graph: Graph) -> None:
-        self._names = source_names(graph)
+    `others` are names in the file of what is no operator of the graph, as it was folded there: they mean none.
+    """
+
+    def __init__(self, graph: Graph, others: Collection[str] = ()) -> None:
+        self._names: dict[str, int | None] = {**dict.fromkeys(others), **source_names(graph)}
 
     def __call__(self, name: str) -> int | None:
         """Its index: by the name itself, else by the longest known name that it begins with.

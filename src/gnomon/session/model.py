@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
@@ -14,6 +14,7 @@ from gnomon.measure.environment import Doubt
 from gnomon.models.load import convert, files_beside, load, plausible_feeds, reachable, steering_inputs
 from gnomon.models.model import Feed, Model, dynamic_inputs, link_file, stamp_of, with_shapes
 from gnomon.runtimes.base import PlacedModel, Runtime
+from gnomon.session.kernels import source_names
 from gnomon.session.request import Request
 from gnomon.session.shapes import Shapes, array_shape, check_names, fixed_shapes, open_shapes
 from gnomon.session.targets import Missing
@@ -24,18 +25,21 @@ Push = Callable[[Path, str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadModel:
-    """The model of a job: `model` has its inputs' shapes fixed and lies in the file or folder `source`.
+    """The model of a job: `model` is the user's file, with the graph of `source`, in which its shapes are fixed.
 
-    `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
-    `given` are the shapes of inputs that were asked for, by the request or by what feeds them; `shapes` are these and
-    those that were assumed, as `doubts` say, and `dims` the sizes of dimensions that the file names. `feeds` say how
-    inputs are drawn that cannot be just any numbers; `steering` are those that were not given and decide how much work
-    there is, with what they decide. `stamp` tells whether the user's file changed since.
+    `source` is the analysed copy, or the file itself where nothing needed to be fixed: chains are cut from it. `named`
+    is a copy that differs from the file by the names of nodes alone, None where they are unique. `names` are those of
+    all operators of the file and of what they write. `given` are the shapes of inputs that were asked for, by the
+    request or by what feeds them; `shapes` are these and those that were assumed, as `doubts` say, and `dims` the sizes
+    of dimensions that the file names. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are
+    those that were not given and decide how much work there is, with what they decide. `stamp` tells whether the user's
+    file changed since.
     """
 
     model: Model
     source: Path
-    own: Path
+    named: Path | None
+    names: frozenset[str]
     given: Mapping[str, tuple[int, ...]]
     shapes: Mapping[str, tuple[int, ...]]
     dims: Mapping[str, int]
@@ -44,43 +48,59 @@ class ReadModel:
     steering: Mapping[str, str]
     stamp: tuple[int, int, int] | None
 
-    def unfixed(self, stack: ExitStack) -> tuple[Model, Path] | None:
-        """The model without its shapes fixed in the file, for runtimes that refuse that; None where there is no such.
+    @property
+    def own(self) -> Path:
+        """The user's own file."""
+        return self.model.package.models[0] if self.model.package else self.model.path
 
-        Only what feeds it then says which shapes its inputs have.
+    def placed(self, push: Push) -> PlacedModel:
+        """The user's own file on the device, with the copy for profiled runs."""
+        named = "" if self.named is None else _push_file(self.named, push, "named-")
+        return replace(place_model(self.model, self.own, push), named=named, dims=self.dims)
+
+    def copied(self, push: Push, stack: ExitStack, *, refused: bool) -> tuple[Model, PlacedModel] | None:
+        """The analysed copy on this machine and the device; None where the file has nothing to be changed.
+
+        For a runtime that has `refused` the file a copy is written also where its shapes and names are as they should
+        be: its data may be links, or its version new.
         """
-        if self.own == self.source or self.model.graph.format != "onnx":
-            return None
-        from gnomon.models.onnx.static import named_copy
+        model = replace(self.model, path=self.source)
+        if self.source == self.own and refused and self.model.graph.format == "onnx":
+            from gnomon.models.onnx.static import fixed_copy
 
-        folder = stack.enter_context(guarded_folder("gnomon-named-"))
-        return named_copy(load(self.own), self.shapes, folder)
+            folder = stack.enter_context(guarded_folder("gnomon-model-"))
+            model, _ = fixed_copy(self.model, {}, folder, refused=True)
+        return None if model.path == self.own else (model, place_model(model, model.path, push, beside="copy-"))
 
 
 def read_model(request: Request, stack: ExitStack) -> ReadModel:
-    """The model with its inputs' shapes fixed, and the file that runtimes load. Raises GnomonError."""
+    """The model with its inputs' shapes, and the files that are made of it. Raises GnomonError."""
     stamp = stamp_of(request.model)
     model = load(request.model)
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
     for tensor in inputs:
         _check_type(tensor)
-    source = own = model.package.models[0] if model.package else model.path
+    source = model.package.models[0] if model.package else model.path
+    own_names = frozenset(source_names(model.graph))
+    named: Path | None = None
     fixed = shapes_of(request, model)
     shapes = fixed.shapes
     if model.graph.format == "onnx":
-        from gnomon.models.onnx.static import fixed_copy
+        from gnomon.models.onnx.static import fixed_copy, named_copy
 
-        model, source = fixed_copy(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+        copy, source = fixed_copy(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+        if source != model.path:
+            named = named_copy(model, stack.enter_context(guarded_folder("gnomon-named-")))
+        model = replace(model, graph=copy.graph)
     if model.kind in {"tflite", "circle"} and shapes:
         from gnomon.models.tflite.fix import fixed_flat
 
-        model, source = fixed_flat(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+        copy, source = fixed_flat(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+        model = replace(model, graph=copy.graph)
     if model.graph.format == "ncnn":
         from gnomon.models.ncnn.model import fixed_ncnn
 
-        folder = stack.enter_context(guarded_folder("gnomon-model-"))
-        model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | dict(shapes), folder)
-        source = own = folder
+        model = fixed_ncnn(model, shapes)
     if model.graph.format == "openvino" and shapes:
         model = with_shapes(model, shapes)
     if model.graph.format in {"pte", "pt2"} and shapes:
@@ -95,13 +115,15 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     still = dynamic_inputs(model.graph)
     if still:
         raise open_shapes(still)
-    steering = {name: told for name, told in steering_inputs(model).items() if name not in request.feeds}
-    feeds = _ones(model.graph, steering) | plausible_feeds(model)
+    analysed = model if model.package else replace(model, path=source)
+    steering = {name: told for name, told in steering_inputs(analysed).items() if name not in request.feeds}
+    feeds = _ones(model.graph, steering) | plausible_feeds(analysed)
     feeds = {name: feed for name, feed in feeds.items() if name not in request.feeds}
     return ReadModel(
         model=model,
         source=source,
-        own=own,
+        named=named,
+        names=own_names,
         given=fixed.given,
         shapes=shapes,
         dims=fixed.dims,
@@ -136,7 +158,7 @@ def shapes_of(request: Request, model: Model) -> Shapes:
 
 
 def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> PlacedModel:
-    """The model as it is, on the device; where `source` is a folder, with all that lies in it.
+    """A file of the model, on the device, with those that lie beside it.
 
     `beside` begins its name there, where another file of the same name lies there already.
     """
@@ -144,8 +166,6 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
         # It is loaded as a folder, so that whatever else its config holds is in effect.
         _check_links(model.path)
         path = push(model.path, model.path.name)
-    elif source.is_dir():
-        path = f"{push(source, source.name)}/{model.path.name}"
     else:
         path = _push_file(source, push, beside)
     return PlacedModel(
@@ -195,7 +215,7 @@ def models_for(
 ) -> Mapping[str, tuple[Model, PlacedModel]]:
     """By runtime, the model in a format that it loads; runtimes that it cannot be converted for go into `missing`.
 
-    `own` is the user's own model, placed, with the file that was placed.
+    `own` is the user's own model, placed, with its analysed copy.
     """
     model, placed, source = own
     made: dict[str, tuple[Model, PlacedModel]] = {}
@@ -203,9 +223,9 @@ def models_for(
     for runtime in runtimes:
         wanted = sorted(runtime.formats & reachable(model.graph.format), key=lambda f: f != model.graph.format)[0]
         if wanted not in by_format:
+            folder = stack.enter_context(guarded_folder("gnomon-converted-"))
             try:
-                folder = stack.enter_context(guarded_folder("gnomon-converted-"))
-                converted = convert(model, source, wanted, folder)
+                converted = _converted(model, source, wanted, folder)
             except (ModelError, RuntimeMissingError) as error:
                 missing.append(Missing(name=runtime.name, reason=error.message, hint=error.hint))
                 continue
@@ -221,6 +241,16 @@ def models_for(
             )
         made[runtime.name] = by_format[wanted]
     return made
+
+
+def _converted(model: Model, source: Path, wanted: str, folder: Path) -> Model:
+    """The user's file converted; where the converter refuses it, the analysed copy, in which its shapes are fixed."""
+    try:
+        return convert(model, model.path, wanted, folder)
+    except ModelError:
+        if source == model.path:
+            raise
+        return convert(model, source, wanted, folder)
 
 
 def check_feeds(request: Request, placed: PlacedModel) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,17 @@ from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Sup
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session import replay as recall
-from gnomon.session.document import FedInput
+from gnomon.session.document import ConditionsPart, FedInput
 from gnomon.session.kernels import Sources
-from gnomon.session.model import ReadModel, check_feeds, models_for, place_model, read_model, texts_of
+from gnomon.session.model import ReadModel, check_feeds, models_for, read_model, texts_of
 from gnomon.session.request import Request, device_met, link_to, machine_of
 from gnomon.session.targets import NOTE as ENERGY_NOTE
 from gnomon.session.targets import (
-    FindSupport,
+    FindCopy,
     Missing,
     Target,
     by_precision,
+    copies_told,
     equip,
     find_targets,
     is_float64,
@@ -47,6 +49,7 @@ from gnomon.session.targets import (
     protocol_of,
     question_of,
     support_key,
+    support_of_file,
     with_counters,
 )
 from gnomon.store.opening import open_store
@@ -65,13 +68,13 @@ not quantised. Of TensorFlow's formats the types of tensors tell."""
 class Lab:
     """An open job, from `open_lab` to its end: model, device, targets and campaign. `open_lab` also closes it.
 
-    `folder` is on this machine and goes away with the lab. `own` is the user's file as it is, by which results are
-    judged; `source` is what runtimes load. `push` brings a file or folder to the device. `link` is None
-    where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
-    asked for. `missing` and `doubts` are added to by the job as it finds out, and `open_outputs`: the file tells other
-    shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, or those of one runtime
-    have nothing in common, so that they are not compared; where they are only off, `slack` is tolerated. `sole_judge`
-    is the runtime that alone computed the reference's outputs, "" where another agrees. `lowered` are
+    `folder` is on this machine and goes away with the lab. `own` is the user's file as it is, which `placed` has on the
+    device; `source` is the analysed copy, of which chains are cut. `push` brings a file or folder to the device. `link`
+    is None where nothing is measured: the runner then answers from the record. `counters` are those of energy, where
+    that is asked for. `missing` and `doubts` are added to by the job as it finds out, and `open_outputs`: the file
+    tells other shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, or those of
+    one runtime have nothing in common, so that they are not compared; where they are only off, `slack` is tolerated.
+    `sole_judge` is the runtime that alone computed the reference's outputs, "" where another agrees. `lowered` are
     targets that compute in less than the model's own precision, which was not asked for. `stamp` is what the user's
     file had when it was read.
     """
@@ -113,7 +116,7 @@ class Lab:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the user's own model."""
+        """The graph of the user's own model, its shapes fixed and constants folded."""
         return self.placed.graph
 
     @property
@@ -172,6 +175,20 @@ def _fed(tensor: Tensor, request: Request, feed: Feed) -> FedInput:
     return FedInput(name=tensor.name, shape=shape, dtype=tensor.dtype, fed=told, sha256=sha256)
 
 
+def conditions_part(lab: Lab) -> ConditionsPart:
+    """What the answer of an open job holds for."""
+    wish, facts = lab.request.wish, lab.device.fingerprint
+    return ConditionsPart(
+        threads=wish.thread_counts,
+        defaults=wish.usual,
+        precisions=tuple(dict.fromkeys(("float32", *wish.precisions))),
+        inputs=lab.inputs,
+        machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
+        cores=len(lab.request.device.pin) or facts.get("cores"),
+        date=time.strftime("%Y-%m-%d", time.localtime(lab.runner.campaign.started_at_s)),
+    )
+
+
 def own_tolerance(graph: Graph) -> float:
     """How far outputs may be off because of what the model itself computes in, whatever a configuration does.
 
@@ -185,6 +202,8 @@ def own_tolerance(graph: Graph) -> float:
     for operator in graph.operators:
         if graph.format in ("tflite", "circle") or _QUANTISES.search(operator.type):
             touched.update(operator.inputs, operator.outputs)
+        if operator.type == "Cast":  # weights of few bits, which OpenVINO multiplies with activations of eight bits
+            touched.update(index for index in operator.inputs if graph.tensors[index].constant)
     precision = max((TOLERANCE.get(dtype, 0.0) for dtype in computed), default=0.0)
     coarse = any(graph.tensors[index].dtype in _FEW_BITS for index in touched - fed if index >= 0)
     # Of OpenVINO's files the tensors are all floats: where they are rounded, kernels compute in eight bits.
@@ -217,7 +236,7 @@ def open_lab(
         read = read_model(request, stack)
         request = replace(request, shapes=read.given)  # whichever way they were asked for, they are the same question
         runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
-        check_feeds(request, place_model(read.model, read.source, _nowhere))
+        check_feeds(request, read.placed(_nowhere))
         check()
         asked = _Asked(
             kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on, device=device, beside=beside
@@ -228,6 +247,7 @@ def open_lab(
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
         lab.doubts += _lower_precision(lab)
+        lab.doubts += copies_told(lab.targets)
         lab.doubts += read.doubts
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
         lab.doubts += _drawn_steering(read.steering, {fed.name: fed.fed for fed in lab.inputs})
@@ -308,25 +328,23 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
     request = replace(request, wish=_usual_threads(request, link.info.fingerprint))
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
     request, counters = with_counters(request, link)
-    placed = place_model(model, source, push)
+    placed = read.placed(push)
     probes, missing = equip(link, runtimes, request.device, asked.tell)
     models = models_for(runtimes, (model, placed, source), push, stack, missing)
     supports: dict[str, Support] = {}
+    copy = _copies(read, push, stack)
 
     def ask(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
-        found = runtime.support(link.ask, placed, configuration)
+        return runtime.support(link.ask, placed, configuration)
+
+    def decide(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
+        own = copy if placed.graph is model.graph else lambda _: None  # what it was converted to has no copy
+        python = bool(link.info.python)
+        found = support_of_file(ask, own, runtime, placed, configuration, python=python)
         supports[support_key(configuration)] = found
         return found
 
-    before = len(missing)
-    targets = find_targets(ask, runtimes, probes, models, request.wish, missing)
-    unfixed = _as_it_is(runtimes, probes, targets, ask, read, push, stack)
-    if unfixed is not None:
-        (model, source, placed), refused = unfixed, missing[before:]
-        own = {name: (model, placed) for name, (made, _) in models.items() if made is read.model}
-        models, missing[before:] = {**models, **own}, []
-        targets = find_targets(ask, runtimes, probes, models, request.wish, missing)
-        missing += [replace(m, name=f"{m.name}, the model with its shapes fixed") for m in refused]
+    targets = find_targets(decide, copy, runtimes, probes, models, request.wish, missing)
     if not targets:
         raise nothing_runs(link.info.name, runtimes, missing)
     targets, lowered = by_precision(targets, model.graph, request.wish)
@@ -345,10 +363,10 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         Question(kind=asked.kind, context=context, details={**asked.question, **known}, goes_on=asked.goes_on),
         watch=asked.watch,
         fresh=request.fresh,
-        sources=Sources(model.graph),
+        sources=Sources(model.graph, read.names),
         time_of_job=request.time,
     )
-    noted = {"converted": converted, "unfixed": unfixed is not None}
+    noted = {"converted": converted}
     runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | noted)
     if counters is not None:
         runner.note(ENERGY_NOTE, counters)
@@ -400,38 +418,20 @@ def stopped_doubts(request: Request, stopped: str, unmeasured: Sequence[str] = (
     return [Doubt(kind="stopped", message=message, hint=hint)]
 
 
-def _as_it_is(
-    runtimes: tuple[Runtime, ...],
-    probes: Mapping[str, Probe],
-    targets: tuple[Target, ...],
-    ask: FindSupport,
-    read: ReadModel,
-    push: Callable[[Path, str], str],
-    stack: ExitStack,
-) -> tuple[Model, Path, PlacedModel] | None:
-    """The model with its shapes open, if a runtime takes only that: inference may refuse a branch that never runs.
+def _copies(read: ReadModel, push: Callable[[Path, str], str], stack: ExitStack) -> FindCopy:
+    """Gives the analysed copy of the model, which is written and pushed when it is asked for first."""
 
-    It then is what all runtimes run that load the user's own format.
-    """
-    taking = {t.runtime.name for t in targets}
-    refusing = [
-        r for r in runtimes if r.name in probes and r.name not in taking and read.model.graph.format in r.formats
-    ]
-    made = read.unfixed(stack) if refusing else None
-    if made is None:
-        return None
-    placed = place_model(*made, push, beside="named-")
-    for runtime in refusing:
-        configuration = runtime.configurations(probes[runtime.name], Wish())[0]
-        if any(ask(runtime, placed, configuration).operators.values()):
-            return (*made, placed)
-    return None
+    @cache
+    def copy(refused: bool) -> tuple[Model, PlacedModel] | None:
+        return read.copied(push, stack, refused=refused)
+
+    return lambda refused: copy(refused and read.source == read.own)
 
 
 def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
     """A lab that holds what was measured in a campaign of the same kind, model, device and options."""
     model, source = read.model, read.source
-    placed = place_model(model, source, _nowhere)
+    placed = read.placed(_nowhere)
     store = stack.enter_context(open_store(request.record))
     wished = [r.name for r in runtimes]
     recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request), wished)
@@ -440,12 +440,6 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
         asked.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
     missing: list[Missing] = []
     models = models_for(runtimes, (model, placed, source), _nowhere, stack, missing)
-    unfixed = read.unfixed(stack) if recalled.unfixed else None
-    if unfixed is not None:
-        model, source = unfixed
-        placed = place_model(model, source, _nowhere)
-        own = {name: (model, placed) for name, (made, _) in models.items() if made is read.model}
-        models = {**models, **own}
     recall.check_converted(recalled, recall.digests(models, model))
 
     def remember(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
@@ -461,7 +455,8 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     if request.wish.usual and isinstance(known_options["threads"], list):
         request = replace(request, wish=replace(request.wish, more_threads=tuple(known_options["threads"][1:])))
     measured = replace(request.wish, backends=tuple(known_options["backends"]))
-    targets = find_targets(remember, known, recalled.probes, models, measured, missing)
+    copy = _copies(read, _nowhere, stack)
+    targets = find_targets(remember, copy, known, recalled.probes, models, measured, missing)
     targets = recall.narrowed(targets, recalled.probes, request.wish, missing)
     if not targets:
         raise nothing_runs(recalled.device.name, runtimes, missing)

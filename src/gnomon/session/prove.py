@@ -125,7 +125,7 @@ def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: 
         results,
         clocks,
         far,
-        converted={c.key for c in contenders if any(part.target.placed is not lab.placed for part in c.parts)},
+        converted={c.key for c in contenders if any(part.target.placed.graph is not lab.graph for part in c.parts)},
         precisions=("float32", "float64", *lab.request.wish.precisions),
         busy=next((d.message for d in worst(lab.runner.environments) if d.kind in ("busy", "steal")), ""),
         priced=priced,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 from gnomon.core.installing import install_line
@@ -38,7 +37,6 @@ from gnomon.session.judges import (
     refusals,
     usual_judge,
 )
-from gnomon.session.model import place_model
 from gnomon.session.model_session import Lab, own_tolerance
 from gnomon.session.targets import describe, probe_runtimes
 
@@ -196,9 +194,7 @@ def reference(lab: Lab) -> Sensitivity:
 
 def unmodified(lab: Lab) -> PlacedModel:
     """The user's own file on the device, whose inputs are fixed only by what they are fed with."""
-    if lab.own == lab.source:
-        return lab.placed
-    return replace(place_model(lab.model, lab.own, lab.push, beside="own-"), graph=lab.graph)
+    return lab.placed
 
 
 def _noted(lab: Lab, runner: CampaignRunner, found: Mapping[str, Any]) -> Sensitivity:

@@ -27,17 +27,13 @@ _CHOSEN_ANEW = frozenset({"backends", "precisions"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """A campaign with what its lab had found: the device, its runtimes, and which operators their backends take.
-
-    `unfixed` says that the model's file was run as it is, as some runtime refused it with its shapes fixed.
-    """
+    """A campaign with what its lab had found: the device, its runtimes, and which operators their backends take."""
 
     campaign: Campaign
     device: DeviceInfo
     probes: Mapping[str, Probe]
     supports: Mapping[str, Support]
     converted: Mapping[str, str]
-    unfixed: bool = False
 
     def support(self, key: str) -> Support:
         """What was found of a runtime's backends. MeasurementError where that was never asked."""
@@ -68,6 +64,7 @@ def noted(
                 "folded": sorted(s.folded.items()),
                 "failures": {backend: [f.stage, f.kind, f.transient, f.message] for backend, f in s.failures.items()},
                 "options": dict(s.options),
+                "copy": s.copy,
             }
             for name, s in supports.items()
         },
@@ -207,6 +204,7 @@ def _recalled(campaign: Campaign, data: Mapping[str, Any]) -> Recalled:
             failures=failures,
             options=found.get("options", {}),
             folded=dict(found.get("folded", ())),
+            copy=found.get("copy", ""),
         )
     return Recalled(
         campaign=campaign,
@@ -217,5 +215,4 @@ def _recalled(campaign: Campaign, data: Mapping[str, Any]) -> Recalled:
         },
         supports=supports,
         converted=data.get("converted", {}),
-        unfixed=bool(data.get("unfixed")),
     )

@@ -20,6 +20,7 @@ from gnomon.devices.address import LOCAL
 from gnomon.devices.config import DeviceConfig, user_folder
 from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
 from gnomon.measure.effort import Effort, Energy
+from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads
@@ -43,7 +44,7 @@ class Target:
     """A configuration of a runtime that can run the model, and which operators its backends take.
 
     `placed` is the model on the device in the format that the runtime loads, and `model` the same on this machine: the
-    user's own, or what it was converted to. Operators are counted in `placed.graph`.
+    user's own file, a copy of it, or what it was converted to. Operators are counted in `placed.graph`.
     """
 
     runtime: Runtime
@@ -51,6 +52,11 @@ class Target:
     support: Support
     placed: PlacedModel
     model: Model
+
+    @property
+    def copy(self) -> str:
+        """Why it runs a copy of the user's file; "" where it runs the file itself, or what it was converted to."""
+        return self.support.copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +148,57 @@ def _normal(name: str) -> str:
 
 #: Finds which operators the backends of a configuration take.
 FindSupport = Callable[[Runtime, PlacedModel, Configuration], Support]
+#: The analysed copy of the model's file, None where there is none; whether a runtime has refused the file.
+FindCopy = Callable[[bool], "tuple[Model, PlacedModel] | None"]
+
+_ONE_BY_ONE = "its operators are placed one by one, by their names and numbers"
+_PROGRAM = "the runtime's own program takes the shapes of the file"
+
+
+def support_of_file(
+    ask: FindSupport,
+    copy: FindCopy,
+    runtime: Runtime,
+    placed: PlacedModel,
+    configuration: Configuration,
+    *,
+    python: bool,
+) -> Support:
+    """Which operators the backends take, and of which file: the one place where that is decided (docs/models.md).
+
+    A runtime runs the user's own file. It runs a copy, with the reason in `Support.copy`, where it places operators of
+    an ONNX model one by one, as the copy alone has those of the graph; where the device has no `python`, whose drivers
+    fix shapes; and where it refuses the file and takes the copy.
+    """
+    one_by_one = placed.graph.format == "onnx" and len(configuration.backends) > 1
+    if (one_by_one or not python) and (copied := copy(False)):
+        return replace(ask(runtime, copied[1], configuration), copy=_ONE_BY_ONE if one_by_one else _PROGRAM)
+    found = ask(runtime, placed, configuration)
+    copied = None if any(found.operators.values()) else copy(True)
+    other = None if copied is None else ask(runtime, copied[1], configuration)
+    if other is None or not any(other.operators.values()):
+        return found
+    reasons = (reason_of(failure, runtime) for failure in found.failures.values())
+    return replace(other, copy=next(reasons, "it takes no operator"))
+
+
+def copies_told(targets: Sequence[Target]) -> list[Doubt]:
+    """A warning for each runtime that runs a copy of the user's file."""
+    told = {t.runtime.name: t.copy for t in targets if t.copy}
+    return [
+        Doubt(
+            kind="copy",
+            message=f"{name} does not run the file as it is ({reason}): it was measured on a copy with unique names, "
+            "fixed shapes and folded constants",
+            hint="Its package holds that copy. Export the file again to run it as it is.",
+        )
+        for name, reason in told.items()
+    ]
 
 
 def find_targets(
     support_of: FindSupport,
+    copy: FindCopy,
     runtimes: tuple[Runtime, ...],
     probes: Mapping[str, Probe],
     models: Mapping[str, tuple[Model, PlacedModel]],
@@ -154,7 +207,8 @@ def find_targets(
 ) -> tuple[Target, ...]:
     """The configurations that take every operator of the model; what is left out goes into `missing`.
 
-    `models` holds the model as each runtime loads it, by the runtime's name.
+    `models` holds the model as each runtime loads it, by the runtime's name; `copy` gives the copy of it that is run
+    where a support says so.
     """
     targets: list[Target] = []
     present = [r for r in runtimes if r.name in probes and r.name in models]
@@ -162,13 +216,14 @@ def find_targets(
     for runtime in present:
         if runtime.name not in wishes:
             continue
-        model, placed = models[runtime.name]
+        own = models[runtime.name]
         supports: dict[tuple[str, ...], Support] = {}
         for configuration in configurations(runtime, probes[runtime.name], wishes[runtime.name]):
             found = supports.get(configuration.backends)
             if found is None:  # what backends take does not depend on the environment
-                found = supports[configuration.backends] = support_of(runtime, placed, configuration)
+                found = supports[configuration.backends] = support_of(runtime, own[1], configuration)
                 missing.extend(_lost(runtime, found))
+            model, placed = (copy(True) if found.copy else None) or own
             taken = frozenset[int]().union(*found.operators.values())
             lacking = next((op for op in placed.graph.operators if op.index not in taken), None)
             if lacking is None:

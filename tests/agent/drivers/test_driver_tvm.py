@@ -74,7 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def ask(path: Path, options: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What a fresh process tells of a model; the pool of threads is made once in a process."""
+    """What a fresh process tells of a model, nodes by their numbers; the pool of threads is made once in a process."""
     graph = onnx.load(path).graph
     kinds = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.INT64: "int64"}
     tensors = {
@@ -111,6 +111,10 @@ def ask(path: Path, options: dict[str, Any], **more: Any) -> dict[str, Any]:
     assert lines, done.stderr[-2000:]
     assert list(home.iterdir()) == [], "TVM's interface would compile an extension into it, beside PyTorch"
     found: dict[str, Any] = json.loads(lines[0].removeprefix("told "))
+    numbers = {node.output[0]: k for k, node in enumerate(graph.node)}
+    for key, rows in (("sources", found.get("operators", ())), ("operators", found.get("where", ()))):
+        for row in rows:
+            row[key] = sorted(numbers[name] for name in row[key])
     return found
 
 

@@ -212,7 +212,8 @@ class MnnDriver:
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
         """Whether the whole model is converted, loaded and runs on zeros: ``{"whole": true}``, or Refused."""
-        session = _Session(segment, {})
+        shapes = segment.get("options", {}).get("shapes", {})
+        session = _Session(segment, {name: tuple(shape) for name, shape in shapes.items()})
         for tensor in session.inputs.values():
             tensor.getNumpyData()[...] = 0
         session.run()

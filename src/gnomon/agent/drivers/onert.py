@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,16 @@ class _Session:
             told = _last_line_since(begun)
             raise Refused(f"onert: {name} failed with status {status}" + (f": {told}" if told else ""))
 
+    def load(self, path: str, shapes: Sequence[Sequence[int]]) -> None:
+        """Load and prepare a model, its inputs given these shapes where the file leaves them open."""
+        self.call("nnfw_load_model_from_file", os.fsencode(path))
+        for index, shape in enumerate(shapes):
+            dtype, own = self.tensor("input", index)
+            if own != tuple(shape) and len(own) == len(shape):
+                info = _TensorInfo(dtype=_NAMES.index(dtype), rank=len(shape), dims=(ctypes.c_int32 * 6)(*shape))
+                self.call("nnfw_set_input_tensorinfo", ctypes.c_uint32(index), ctypes.byref(info))
+        self.call("nnfw_prepare")
+
     def tensor(self, kind: str, index: int) -> tuple[str, tuple[int, ...]]:
         """dtype and shape of an input or output."""
         info = _TensorInfo()
@@ -134,12 +145,11 @@ def _environment(options: dict[str, Any]) -> dict[str, str]:
     return made
 
 
-def _prepared(model: str, environment: dict[str, str]) -> _Session:
+def _prepared(model: str, environment: dict[str, str], shapes: Sequence[Sequence[int]]) -> _Session:
     """A session with the model at a path, ready to run; Refused where onert does not prepare it."""
     session = _Session(environment)
     try:
-        session.call("nnfw_load_model_from_file", os.fsencode(model))
-        session.call("nnfw_prepare")
+        session.load(model, shapes)
     except BaseException:
         session.close()
         raise
@@ -167,14 +177,15 @@ class OnertModel:
 
     def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
         environment = _environment(segment.get("options", {}))
+        shapes = [buffers[name].shape for _, name in segment["inputs"]]
         if segment.get("options", {}).get("usual"):
             # A package's own config is applied from the second session of a process on, which is how it mostly runs.
-            _prepared(segment["model"], {}).close()
+            _prepared(segment["model"], {}, shapes).close()
         self._workspace = tempfile.mkdtemp(prefix="gnomon-onert-") if profiled else ""
         if profiled:
             environment.update(TRACING_MODE="1", WORKSPACE_DIR=self._workspace)
         try:
-            self._session = _prepared(segment["model"], environment)
+            self._session = _prepared(segment["model"], environment, shapes)
             self._keep = buffers
             for kind, bound in (("input", segment["inputs"]), ("output", segment["outputs"])):
                 if len(bound) != self._session.count(kind):
@@ -265,7 +276,7 @@ class OnertDriver:
         """
         options = segment["options"]
         if options.get("usual"):
-            _prepared(segment["model"], {}).close()
+            _prepared(segment["model"], {}, list(options.get("shapes", {}).values())).close()
             return {"whole": True}
         backend, default = options["backend"], options["default"]
         moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
@@ -293,7 +304,8 @@ class OnertDriver:
             settings["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(placed.items()))
         options = {"threads": segment["options"].get("threads", 1), "settings": settings}
         try:
-            _prepared(segment["model"], _environment(options)).close()
+            shapes = list(segment["options"].get("shapes", {}).values())
+            _prepared(segment["model"], _environment(options), shapes).close()
         except Refused as refusal:
             return str(refusal)
         return ""

@@ -29,8 +29,7 @@ from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, w
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Steps, Watch
 from gnomon.search.base import Told
-from gnomon.session.document import conditions_part
-from gnomon.session.model_session import Lab, open_lab, stopped_doubts
+from gnomon.session.model_session import Lab, conditions_part, open_lab, stopped_doubts
 from gnomon.session.objectives import Goal, goals_of
 from gnomon.session.package import check_destination, write_package
 from gnomon.session.prove import Verified, verify

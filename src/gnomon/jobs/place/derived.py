@@ -184,7 +184,7 @@ class Insides:
         target = contender.parts[0].target
         if len(target.configuration.backends) > 1:
             return whole("its operators are placed one by one")
-        if target.placed is not self.lab.placed:
+        if target.placed.graph is not self.lab.graph:
             return whole("the runtime takes the model converted")
         cutter = self._open()
         if isinstance(cutter, ModelError):

@@ -43,9 +43,9 @@ from gnomon.session.contender import (
     trace_of,
     versus,
 )
-from gnomon.session.document import ConditionsPart, conditions_part
+from gnomon.session.document import ConditionsPart
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
-from gnomon.session.model_session import Lab, open_device, open_lab, stopped_doubts
+from gnomon.session.model_session import Lab, conditions_part, open_device, open_lab, stopped_doubts
 from gnomon.session.package import check_destination, write_package
 from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify

@@ -39,7 +39,7 @@ from gnomon.models.load import files_beside
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Runtime
 from gnomon.runtimes.registry import chosen_runtimes
-from gnomon.session.model import check_feeds, place_model, read_model
+from gnomon.session.model import check_feeds, read_model
 from gnomon.session.objectives import GOALS, goals_of
 from gnomon.session.request import Request, link_to
 from gnomon.session.targets import equip, nothing_runs, probe_runtimes
@@ -223,7 +223,7 @@ def carry_pareto(asked: ParetoRequest, *, picture: Path | None = None, tell: Tel
     with ExitStack() as stack:
         read = read_model(request, stack)
         model = read.model
-        check_feeds(request, place_model(model, read.source, lambda path, name: f"/{name}"))
+        check_feeds(request, read.placed(lambda path, name: f"/{name}"))
         runtimes = chosen_runtimes(request.runtimes, model.graph.format)
         folder = stack.enter_context(guarded_folder("gnomon-carry-"))
         load = load_of(asked, model, folder)

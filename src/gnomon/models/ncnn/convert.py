@@ -22,7 +22,7 @@ from gnomon.errors import DeviceError, ModelError, PackageError, RuntimeMissingE
 from gnomon.formats.ncnn_param import NcnnParam, parse_ncnn_param, write_ncnn_param
 from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, open_regular, read_text
 from gnomon.models.ncnn.model import load_ncnn, ncnn_graph, with_input_shapes
-from gnomon.models.onnx.static import copy_onnx
+from gnomon.models.onnx.cut import with_weights
 from gnomon.system.process import own_guard, run_process
 
 CONVERSION_S = 180.0
@@ -49,9 +49,9 @@ def convert_onnx(
 ) -> Model:
     """The ONNX model in the file `source` as an ncnn model in `folder`, which gets a ``.param`` and a ``.bin`` file.
 
-    All inputs must have fixed shapes. The model has its inputs and outputs in the order of the ONNX model's, without
-    the batch axis, which ncnn does not have, and keeps the digest of the user's file. Whether ncnn loads what was
-    written, only ncnn can tell.
+    All inputs of `model` must have fixed shapes, which pnnx is told: the file may leave them open. The ncnn model has
+    its inputs and outputs in the order of the ONNX model's, without the batch axis, which ncnn does not have, and keeps
+    the digest of the user's file. Whether ncnn loads what was written, only ncnn can tell.
 
     Raises RuntimeMissingError where pnnx is not installed; ModelError for open shapes, a batch of more than one,
     and where pnnx refuses the model, crashes, takes longer than `timeout_s`, or writes something else than a model.
@@ -64,8 +64,8 @@ def convert_onnx(
     with model_errors(source):
         try:
             work.mkdir(mode=0o700)
-            copy_onnx(source, work / "model.onnx", limits)
-            said = _run(program, work, limits, timeout_s)
+            with_weights(source, work / "model.onnx", limits)
+            said = _run(program, work, _told_shapes(model.graph), limits, timeout_s)
             param = _written(work, model.graph, limits, said)
             shutil.move(work / "model.ncnn.bin", folder / f"{name}.bin")
             (folder / f"{name}.param").write_text(write_ncnn_param(param), encoding="utf-8")
@@ -124,11 +124,25 @@ def _check_inputs(graph: Graph) -> None:
             )
 
 
-def _run(program: Path, work: Path, limits: Limits, timeout_s: float) -> str:
+#: What pnnx calls the types of inputs.
+_TYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "int64": "i64", "int32": "i32", "int16": "i16"}
+_TYPES |= {"int8": "i8", "uint8": "u8"}
+
+
+def _told_shapes(graph: Graph) -> list[str]:
+    """The argument that tells pnnx the inputs' shapes; none where it has no name for the type of one."""
+    inputs = [graph.tensors[index] for index in graph.inputs]
+    if any(tensor.dtype not in _TYPES for tensor in inputs):
+        return []
+    told = (f"[{','.join(map(str, tensor.shape or ()))}]{_TYPES[tensor.dtype]}" for tensor in inputs)
+    return [f"inputshape={','.join(told)}"]
+
+
+def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeout_s: float) -> str:
     """Run pnnx in its folder; returns the end of what it printed. ModelError where it does not end well."""
     limited = (limits.max_memory_bytes + (4 << 30), limits.max_bytes, int(timeout_s) + 1)
     # Level 2 fuses activations into convolutions: layers, which are what is placed, are those that ncnn computes.
-    arguments = [str(program.absolute()), "model.onnx", "fp16=0", "optlevel=2"]
+    arguments = [str(program.absolute()), "model.onnx", "fp16=0", "optlevel=2", *shapes]
     environment = {"PATH": os.defpath, "HOME": str(work), "TMPDIR": str(work), "OMP_NUM_THREADS": "1"}
     try:
         done = run_process(

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.graph import Graph, Operator, Tensor
-from gnomon.errors import ModelError, UsageError
-from gnomon.formats.ncnn_param import ARRAY, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param, write_ncnn_param
+from gnomon.errors import UsageError
+from gnomon.formats.ncnn_param import ARRAY, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param
 from gnomon.models.model import Limits, Model, add_to_digest, read_text, unique_names, weights_of
 
 Shape = tuple[int, ...] | None
@@ -307,7 +308,7 @@ def load_ncnn(path: Path, limits: Limits | None = None) -> Model:
     param = parse_ncnn_param(text)
     digest = hashlib.sha256(text.encode())
     size = len(text.encode()) + add_to_digest(digest, weights_of(path), limits.max_bytes)
-    graph = ncnn_graph(param, name=path.stem, digest=digest.hexdigest())
+    graph = _with_channels(param, ncnn_graph(param, name=path.stem, digest=digest.hexdigest()))
     return Model(path=path, graph=graph, kind="ncnn", package=None, size_bytes=size)
 
 
@@ -390,20 +391,75 @@ def _with_shape(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
     return layer
 
 
-def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> Model:
-    """The model with inputs of these shapes: as it is if there are none, else a copy in `folder`.
+def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
+    """The model with inputs of these shapes, which only what feeds them makes true: its file stays as it is.
 
-    The copy's weights are a link. It keeps the digest of the user's file. UsageError as `with_input_shapes`.
+    A batch of one before (c, h, w) is left out, as of converted models. UsageError as `with_input_shapes`, and where
+    the layer that reads an input has weights for another number of channels.
     """
     if not shapes:
         return model
-    param = with_input_shapes(parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS)), shapes)
-    path = folder / model.path.name
-    try:
-        path.write_text(write_ncnn_param(param), encoding="utf-8")
-        weights_of(path).symlink_to(weights_of(model.path).absolute())
-    except OSError as error:
-        raise ModelError(f"{path} cannot be written: {error.strerror}", hint="Check the disk.") from error
-    copy = load_ncnn(path)
-    graph = ncnn_graph(param, name=model.graph.name, digest=model.graph.digest)
-    return Model(path=path, graph=graph, kind="ncnn", package=None, size_bytes=copy.size_bytes)
+    param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
+    readers = dict(_readers(param))
+    given = {name: _checked(name, shape, readers.get(name)) for name, shape in shapes.items()}
+    param = with_input_shapes(param, given)
+    return replace(model, graph=ncnn_graph(param, name=model.graph.name, digest=model.graph.digest))
+
+
+def _readers(param: NcnnParam) -> Iterator[tuple[str, Layer]]:
+    """Each input with the first layer that has weights and reads it, be it through layers that keep its shape."""
+    fed: dict[str, str] = {}
+    for layer in param.layers:
+        if layer.type == "Input":
+            fed.update((blob, blob) for blob in layer.outputs)
+        origin = fed.get(layer.inputs[0], "") if layer.inputs else ""
+        if origin and _channels(layer):
+            yield origin, layer
+            fed = {blob: name for blob, name in fed.items() if name != origin}
+        elif origin and layer.type in _SAME_SHAPE:
+            fed.update(dict.fromkeys(layer.outputs, origin))
+
+
+_AXES = {"Convolution": 3, "ConvolutionDepthWise": 3, "Deconvolution": 3, "Convolution1D": 2, "InnerProduct": 1}
+"""Layers with weights, and how many axes they read."""
+
+
+def _channels(layer: Layer) -> int:
+    """The channels (of an InnerProduct the numbers) that a layer's weights are for; 0 of one without weights."""
+    made, flat = layer.integer(0), layer.type == "InnerProduct"
+    if layer.type not in _AXES or made < 1:
+        return 0
+    wide = 1 if flat else layer.integer(1)
+    area = wide * (layer.integer(11, wide) if _AXES[layer.type] == 3 else 1)
+    groups = layer.integer(7, 1) if layer.type == "ConvolutionDepthWise" else 1
+    return layer.integer(2 if flat else 6) * groups // (made * area) if area > 0 else 0
+
+
+def _checked(name: str, shape: tuple[int, ...], reader: Layer | None) -> tuple[int, ...]:
+    """The shape without a batch of one. UsageError where the reader has weights for other channels."""
+    if reader is None:
+        return shape
+    channels, axes = _channels(reader), _AXES[reader.type]
+    if 1 < axes == len(shape) - 1 and shape[0] == 1:
+        shape = shape[1:]
+    fits = channels in (math.prod(shape), shape[-1]) if axes == 1 else channels == shape[0] and len(shape) == axes
+    if not fits:
+        written = ",".join([str(channels), *"NN"[: axes - 1]])
+        raise UsageError(
+            f"--shape {name}={','.join(map(str, shape))} does not fit layer {reader.name!r} ({reader.type}), whose "
+            f"weights are for {channels} {'numbers' if axes == 1 else 'channels'}",
+            hint=f"Give a shape of the form: --shape {name}={written}",
+        )
+    return shape
+
+
+def _with_channels(param: NcnnParam, graph: Graph) -> Graph:
+    """The graph whose inputs that declare no shape have the channels that their readers' weights are for."""
+    readers = dict(_readers(param))
+    tensors = list(graph.tensors)
+    for index in graph.inputs:
+        reader = readers.get(tensors[index].name)
+        if tensors[index].shape is None and reader is not None:
+            shape = (_channels(reader), *(-1,) * (_AXES[reader.type] - 1))
+            tensors[index] = replace(tensors[index], shape=shape)
+    return replace(graph, tensors=tuple(tensors))

@@ -5,6 +5,7 @@ Writing some nodes of an ONNX model as a model of its own.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from gnomon.core.graph import Graph
 from gnomon.errors import ModelError
 from gnomon.models.cut import Cutter
 from gnomon.models.model import Limits, model_errors
-from gnomon.models.onnx.file import all_tensors, onnx_package, read_external, read_onnx
+from gnomon.models.onnx.file import all_tensors, onnx_package, parse_onnx, read_external, read_onnx
 from gnomon.models.onnx.graph import Shapes, node_names, onnx_graph, tensor_shapes
 from gnomon.system.files import in_place_of
 
@@ -83,6 +84,16 @@ def save(model: onnx.ModelProto, dest: Path) -> None:
         return
     with in_place_of(dest) as partial:
         partial.write_bytes(model.SerializeToString())
+
+
+def with_weights(source: Path, dest: Path, limits: Limits) -> None:
+    """Copies an ONNX file with the weights that lie beside it: pnnx looks for them under a name of its own."""
+    read = parse_onnx(source, limits)
+    if not read.external:
+        shutil.copyfile(source, dest)
+        return
+    _read_external(read.model, source)
+    save(read.model, dest)
 
 
 def _copy_field(target: Any, name: str, value: Any) -> None:

@@ -300,6 +300,11 @@ def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
     del tensor.external_data[:]
 
 
+def external_bytes(tensor: onnx.TensorProto) -> float:
+    """How many bytes of external data a tensor names; infinite where it takes all of a file."""
+    return next((int(e.value) for e in tensor.external_data if e.key == "length" and e.value.isdigit()), math.inf)
+
+
 def _external_place(tensor: onnx.TensorProto, file: Path) -> tuple[Path, str, int, int | None]:
     """The file of a tensor's external data, what the model calls it, and offset and length in it in bytes.
 

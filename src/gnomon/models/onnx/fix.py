@@ -23,6 +23,10 @@ from gnomon.models.order import RANDOM_TYPES
 
 MAX_FOLDED_BYTES = 16 << 20
 """A node's results larger than this together stay computed: a small file must not become a huge one."""
+_SMALL_BYTES = 1 << 10
+"""Results of so few bytes may be larger than what they are made of, as shapes, axes and masks are."""
+_WHOLE_BYTES = 4
+"""Elements of fewer bytes are weights in few bits, which runtimes have kernels for: none of them is made wider."""
 
 
 _SINCE: Mapping[str, int] = {
@@ -153,7 +157,14 @@ def _value_of(
     results = _evaluated(node, feeds, version)
     if results is None or sum(r.nbytes for r in results) > MAX_FOLDED_BYTES:
         return None
-    return results
+    return None if feeds and _widens(list(feeds.values()), results) else results
+
+
+def _widens(feeds: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]) -> bool:
+    """Whether results are larger than what they are made of, so that folding them would unpack weights."""
+    size = sum(result.nbytes for result in results)
+    narrow = any(feed.dtype.itemsize < _WHOLE_BYTES and feed.dtype != np.bool_ for feed in feeds)
+    return size > sum(feed.nbytes for feed in feeds) and (narrow or size > _SMALL_BYTES)
 
 
 def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version: int) -> list[NDArray[Any]] | None:

@@ -9,30 +9,52 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, PackageError, UsageError
-from gnomon.models.model import Limits, Model, all_known, changed, link_file, model_errors, unique_names, with_shapes
-from gnomon.models.onnx.file import OnnxFile, ParsedOnnx, parse_onnx, read_onnx
+from gnomon.models.model import Limits, Model, all_known, changed, link_file, model_errors, unique_names
+from gnomon.models.onnx.file import (
+    OnnxFile,
+    ParsedOnnx,
+    external_bytes,
+    onnx_package,
+    parse_onnx,
+    read_external,
+    read_onnx,
+)
 from gnomon.models.onnx.graph import load_onnx
 
 if TYPE_CHECKING:
     import onnx
 
 
-def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> tuple[Model, Path]:
-    """The model, and the file to load, with inputs of `shapes` and operators named as in the graph.
+_SMALL_BYTES = 1 << 10
+"""Of external data so much is read into a copy: what inference needs the values of, such as shapes."""
+_IR_VERSION = 10
+"""What runtimes of some years know: a copy is of no newer version of the format than its operators need."""
 
-    Runtimes tell by name where an operator ran, so each must have one, and cuts need shapes: where some are not known
-    the copy has what inference tells of them. Returns what was given where nothing needs to
-    change; a copy is written into `folder` under the name of the user's file, and keeps the digest of that
-    file. UsageError where a shape contradicts the file.
+
+def fixed_copy(
+    model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, *, refused: bool = False
+) -> tuple[Model, Path]:
+    """The model, and the file to cut, with inputs of `shapes` and operators named as in the graph.
+
+    Chains are cut by the names of operators and the shapes between them: where some are not known the copy has what
+    inference tells of them. Returns what was given where nothing needs to change. For a runtime that has `refused` the
+    file that also is its data's place and its version. A copy is written into `folder` under the name of the user's
+    file, and keeps the digest of that file. UsageError where a shape contradicts the file.
     """
     read = _read_again(model)
     proto = read.model
-    named = [node.name for node in proto.graph.node]
     wants_shapes = bool(shapes) or not all_known(model.graph)
-    if not wants_shapes and named == [op.name for op in model.graph.operators]:
+    oldest = onnx_package().helper.find_min_ir_version_for(proto.opset_import, ignore_unknown=True)
+    newest = max(oldest, _IR_VERSION)
+    movable = refused and (read.external or proto.ir_version > newest)
+    if not (wants_shapes or movable) and _has_names(proto, model):
         return model, model.path
     for node, operator in zip(proto.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
+    proto.ir_version = min(proto.ir_version, newest)
+    for tensor in proto.graph.initializer:
+        if tensor.external_data and external_bytes(tensor) <= _SMALL_BYTES:
+            read_external(tensor, model.path, Limits())
     if wants_shapes:
         from gnomon.models.onnx.fix import fix_shapes
 
@@ -56,16 +78,31 @@ def _read_again(model: Model) -> OnnxFile:
     return read
 
 
-def named_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> tuple[Model, Path]:
-    """The model as it is but for names of its operators, for runtimes that refuse it with its shapes fixed.
+def named_copy(model: Model, folder: Path) -> Path | None:
+    """A copy that differs from the file by the names of its nodes alone: those of the graph's operators.
 
-    Its graph has the inputs' `shapes`, which the file leaves open; what they are fed with fixes them when it is loaded.
+    Profilers tell by name which operator a kernel is of. None where the file has these names already.
     """
     read = _read_again(model)
+    if _has_names(read.model, model):
+        return None
     for node, operator in zip(read.model.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
-    target = _written(read, read.model, folder / model.path.name)
-    return replace(with_shapes(model, shapes), path=target), target
+    return _written(read, read.model, folder / model.path.name)
+
+
+def _has_names(proto: onnx.ModelProto, model: Model) -> bool:
+    return [node.name for node in proto.graph.node] == [op.name for op in model.graph.operators]
+
+
+def named_dims(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The values of the dimensions that the file leaves open by a name; none of one that is given several values."""
+    found: dict[str, set[int]] = {}
+    for value in parse_onnx(model.path, Limits()).model.graph.input:
+        for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
+            if dim.dim_param:
+                found.setdefault(dim.dim_param, set()).add(size)
+    return {name: sizes.pop() for name, sizes in found.items() if len(sizes) == 1}
 
 
 def _written(read: ParsedOnnx, proto: onnx.ModelProto, target: Path) -> Path:

@@ -75,6 +75,11 @@ class _Layout(ctypes.Structure):
     _fields_ = (("rank", ctypes.c_uint32), ("dims", ctypes.c_int32 * 8), ("strides", ctypes.c_uint32 * 8))
 
 
+def _dims(layout: _Layout) -> tuple[int, ...]:
+    rank = layout.rank & 0x7F  # the highest bit of the byte says whether there are strides
+    return tuple(layout.dims[:rank])
+
+
 class _TensorType(ctypes.Structure):
     _fields_ = (("element", ctypes.c_int), ("layout", _Layout))
 
@@ -137,13 +142,24 @@ class CompiledModel:
     On the GPU LiteRT runs all operators or none: nothing is left to the CPU in silence. `adapter` is then the device;
     it computes in `precision`, float32 or float16. There the profiler is not used, as it fails on devices that have no
     clock for it.
-    Only the first subgraph is run. Every call that fails raises Refused with what LiteRT printed of it.
+    Only the first subgraph is run. Inputs are given `shapes`, in their order, where the file has others. Every call
+    that fails raises Refused with what LiteRT printed of it.
     """
 
-    def __init__(self, path: str, *, kernels: str, threads: int, profiled: bool, precision: str = "float32") -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        kernels: str,
+        threads: int,
+        profiled: bool,
+        precision: str = "float32",
+        shapes: Sequence[Sequence[int]] = (),
+    ) -> None:
         self._library = load_library()
         self._made: list[tuple[str, ctypes.c_void_p]] = []
         self._used: list[Array] = []  # whose memory LiteRT reads and writes
+        self._sizes: dict[str, list[tuple[int, ...]]] = {}  # shapes of inputs and outputs that are not the file's
         self.adapter: Adapter | None = None
         begun, on_gpu = _log_size(), kernels == GPU
         try:
@@ -162,6 +178,7 @@ class CompiledModel:
             if on_gpu:
                 self.adapter = self._adapter(begun)
             self._signature = self._main_signature()
+            self._resize(shapes)
         except BaseException:
             self.close()
             raise
@@ -200,6 +217,25 @@ class CompiledModel:
             if self._out("LiteRtGetSignatureSubgraph", signature).value == self._subgraph.value:
                 return index
         raise Refused("LiteRT: no signature of the model runs its first subgraph")
+
+    def _resize(self, shapes: Sequence[Sequence[int]]) -> None:
+        """Give the inputs these shapes, where the file has others."""
+        wanted = [tuple(shape) for shape in shapes]
+        signature, changed = ctypes.c_size_t(self._signature), False
+        for index, ((_, own), shape) in enumerate(zip(self.tensor_types("Input"), wanted, strict=False)):
+            if own != shape:
+                dims = (ctypes.c_int * len(shape))(*shape)
+                place, rank = ctypes.c_size_t(index), ctypes.c_size_t(len(shape))
+                try:
+                    self._call("LiteRtCompiledModelResizeInputTensor", self._compiled, signature, place, dims, rank)
+                except Refused as error:
+                    raise Refused(f"LiteRT: input {index} is {own}, bound to {shape}: {error}") from error
+                changed = True
+        if changed:
+            layouts = (_Layout * len(self.tensor_types("Output")))()
+            count, planned = ctypes.c_size_t(len(layouts)), ctypes.c_bool(True)
+            self._call("LiteRtGetCompiledModelOutputTensorLayouts", self._compiled, signature, count, layouts, planned)
+            self._sizes = {"Input": wanted, "Output": [_dims(layout) for layout in layouts]}
 
     def _adapter(self, begun: int | None) -> Adapter:
         """The device that LiteRT says it chose, which is the proof that it computes there.
@@ -248,8 +284,8 @@ class CompiledModel:
         for index in range(self._out(f"LiteRtGetNumSubgraph{kind}s", self._subgraph, kind=ctypes.c_size_t).value):
             tensor = self._out(f"LiteRtGetSubgraph{kind}", self._subgraph, ctypes.c_size_t(index))
             made = self._out("LiteRtGetRankedTensorType", tensor, kind=_TensorType)
-            rank = made.layout.rank & 0x7F  # the highest bit of the byte says whether there are strides
-            found.append((_DTYPES.get(made.element, f"type {made.element}"), tuple(made.layout.dims[:rank])))
+            shape = self._sizes[kind][index] if kind in self._sizes else _dims(made.layout)
+            found.append((_DTYPES.get(made.element, f"type {made.element}"), shape))
         return found
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:

@@ -2,11 +2,11 @@
 
 Two of the package's ways to run a model are used, because neither does all. The C API of compiled models binds the
 job's buffers in place and has a profiler; but (2.3.0) it has no reference kernels, runs the builtin ones in silence
-where those are asked for, gives builtin kernels one thread however many are asked for, and takes no model that leaves
-the shape of an output open. So these are run by the classic interpreter. That has no profiler: a profiled load there
-tells the time of the whole graph, and of no operator. So it does on a GPU, which the C API reaches by an accelerator
-for WebGPU that lies in the package: it takes a model whole. The job's buffers are in the CPU's memory there too, so
-that a call brings the inputs to the GPU, waits, and fetches the outputs.
+where those are asked for, gives builtin kernels one thread however many are asked for, and takes no model whose outputs
+have shapes that follow from the values of inputs. So these are run by the classic interpreter. That has no profiler: a
+profiled load there tells the time of the whole graph, and of no operator. So it does on a GPU, which the C API reaches
+by an accelerator for WebGPU that lies in the package: it takes a model whole. The job's buffers are in the CPU's memory
+there too, so that a call brings the inputs to the GPU, waits, and fetches the outputs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...another import run_function
-from ...arrays import Array, Buffers
+from ...arrays import Array, Buffers, output_array
 from ...driver import Loaded, Refused
 from ...lifeline import die_with_parent
 from .c_api import GPU, CompiledModel, check_fixed, load_library, version
@@ -37,6 +37,7 @@ from .interpreter import (
     delegated,
     kernels_of,
     open_interpreter,
+    resized,
     threads_of,
     whole_graph,
 )
@@ -61,12 +62,14 @@ class LiteRtModel:
         self._path = segment["model"]
         self._mode, threads = kernels_of(segment), threads_of(segment)
         self._profiler = profiled and self._mode != GPU
-        self._model = _compiled(segment, threads=threads, profiled=self._profiler)
+        self._shapes = [buffers[name].shape for _, name in segment["inputs"]]
+        self._model = _compiled(segment, self._shapes, threads=threads, profiled=self._profiler)
         self._keep = buffers
         try:
             self._codes = self._model.operator_codes()
-            bound = ([buffers[name] for _, name in segment[kind]] for kind in ("inputs", "outputs"))
-            run = self._model.bind(*bound)
+            types = zip(segment["outputs"], self._model.tensor_types("Output"), strict=True)
+            outputs = [output_array(buffers, name, shape, dtype) for (_, name), (dtype, shape) in types]
+            run = self._model.bind([buffers[name] for _, name in segment["inputs"]], outputs)
         except BaseException:
             self.close()
             raise
@@ -110,7 +113,7 @@ class LiteRtModel:
             return [{"operators": everything, "backend": "builtin"}]
         if self._model.fully_delegated():
             return [{"operators": everything, "backend": "xnnpack"}]
-        left = _left_in_another_process(self._path)
+        left = _left_in_another_process(self._path, self._shapes)
         if left is None:
             return [{"operators": everything, "backend": "unknown"}]
         if len(left) == len(everything):
@@ -155,8 +158,12 @@ def _closed() -> None:
     raise RuntimeError("the model is closed")
 
 
-def _compiled(segment: dict[str, Any], *, threads: int, profiled: bool) -> CompiledModel:
-    """The segment's model, compiled; Refused where it would run on another GPU than the one that is asked for."""
+def _compiled(
+    segment: dict[str, Any], shapes: Sequence[Sequence[int]], *, threads: int, profiled: bool
+) -> CompiledModel:
+    """The segment's model, compiled for inputs of these shapes; Refused where it would run on another GPU than the one
+    that is asked for.
+    """
     options = segment.get("options", {})
     if options.get("interpreted"):
         raise Refused("LiteRT: a GPU takes no model that leaves the shape of an output open")
@@ -166,6 +173,7 @@ def _compiled(segment: dict[str, Any], *, threads: int, profiled: bool) -> Compi
         threads=threads,
         profiled=profiled,
         precision=str(options.get("precision", "float32")),
+        shapes=shapes,
     )
     wanted = options.get("adapter")
     if model.adapter is not None and wanted not in (None, model.adapter.name):
@@ -202,12 +210,17 @@ def _on_zeros(model: CompiledModel) -> Callable[[], None]:
     return model.bind(arrays[0], arrays[1])
 
 
-def left_to_builtin(path: str, kernels: str) -> tuple[frozenset[int] | None, int]:
+def _told_shapes(segment: dict[str, Any]) -> list[list[int]]:
+    """The option `shapes`: those of the inputs, in their order."""
+    return list(segment.get("options", {}).get("shapes", {}).values())
+
+
+def left_to_builtin(path: str, kernels: str, shapes: Sequence[Sequence[int]] = ()) -> tuple[frozenset[int] | None, int]:
     """The operators that builtin kernels run (None if not told), and how many operators there are.
 
     Found by a profiled run of the model at `path` on zeros: what LiteRT lacks is only missed then.
     """
-    model = CompiledModel(path, kernels=kernels, threads=1, profiled=True)
+    model = CompiledModel(path, kernels=kernels, threads=1, profiled=True, shapes=shapes)
     try:
         count = len(model.operator_codes())
         run = _on_zeros(model)
@@ -220,16 +233,16 @@ def left_to_builtin(path: str, kernels: str) -> tuple[frozenset[int] | None, int
     return (None if found is None else on_builtin(_events(*found), count)), count
 
 
-def tell_left(path: str) -> None:
+def tell_left(path: str, shapes: str) -> None:
     """Print what XNNPACK leaves to builtin kernels as a line of JSON, in a process made for it."""
     die_with_parent()
-    left, _ = left_to_builtin(path, "xnnpack")
+    left, _ = left_to_builtin(path, "xnnpack", json.loads(shapes))
     print(_TOLD + json.dumps(None if left is None else sorted(left)), flush=True)
 
 
-def _left_in_another_process(path: str) -> frozenset[int] | None:
+def _left_in_another_process(path: str, shapes: Sequence[Sequence[int]]) -> frozenset[int] | None:
     """`left_to_builtin` for XNNPACK in a process of its own, as the profiler takes memory that is not the model's."""
-    found = _told_by_another_process("tell_left", path)
+    found = _told_by_another_process("tell_left", path, json.dumps(shapes))
     return None if found is None else frozenset(found)
 
 
@@ -276,6 +289,7 @@ def _by_interpreter(segment: dict[str, Any]) -> dict[str, Any]:
     """Run the model on zeros by the classic interpreter; Refused where it does not."""
     interpreter = open_interpreter(segment)
     asked = not segment.get("options", {}).get("usual")
+    resized(interpreter, [tuple(shape) for shape in _told_shapes(segment)])
     if asked and kernels_of(segment) == "xnnpack" and not delegated(interpreter):
         raise Refused(_NOTHING)
     try:
@@ -313,7 +327,7 @@ class LiteRtDriver:
         """
         mode = kernels_of(segment)
         if mode == GPU:
-            model = _compiled(segment, threads=threads_of(segment), profiled=False)
+            model = _compiled(segment, _told_shapes(segment), threads=threads_of(segment), profiled=False)
             try:
                 _on_zeros(model)()
             finally:
@@ -323,7 +337,7 @@ class LiteRtDriver:
             asked = bool(segment.get("options", {}).get("interpreted"))
             return _by_interpreter(segment) | ({"interpreted": True} if asked else {})
         try:
-            left, count = left_to_builtin(segment["model"], mode)
+            left, count = left_to_builtin(segment["model"], mode, _told_shapes(segment))
         except Refused as error:  # a compiled model has no place for outputs whose size it finds out as it computes
             return {**_by_interpreter(segment), "interpreted": True, "compiled": str(error)}
         if mode == "builtin":

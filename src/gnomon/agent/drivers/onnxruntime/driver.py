@@ -45,6 +45,8 @@ def _options(ort: Any, options: dict[str, Any]) -> Any:
     if not options.get("optimise", True):
         made.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     made.add_session_config_entry(ASSIGNED, "1")
+    for name, size in options.get("dims", {}).items():
+        made.add_free_dimension_override_by_name(name, int(size))
     if options.get("shared_arena"):
         # Each session's own arena makes every other one's memory cold; one arena for all keeps a chain warm.
         global _arena_registered
@@ -146,7 +148,8 @@ class OnnxRuntimeDriver:
         return {**found, "lacking": refused} if refused else found
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
-        """Load a segment; options are threads, optimise and shared_arena, and provider or accelerators with places.
+        """Load a segment; options are threads, optimise, shared_arena, dims (the values of dimensions that have names),
+        and provider or accelerators with places.
 
         With `usual` none of them counts: the session sets nothing, and each call is fed arrays and returns new ones.
         """

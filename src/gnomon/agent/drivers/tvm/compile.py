@@ -44,7 +44,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
         traces = _traces(asked["records"])
         try:
-            module, inputs, outputs = read_onnx(asked["model"])
+            module, inputs, outputs, written = read_onnx(asked["model"], asked["shapes"])
         except Refused:
             raise
         except Exception as error:
@@ -58,7 +58,8 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
             raise
         except Exception as error:
             raise Refused(f"TVM does not compile the model: {_said(error)}") from error
-    told |= {"scheduled": scheduled, "calls": calls, "inputs": inputs, "outputs": outputs}
+    named = [(name, None if nodes is None else [written[node] for node in nodes]) for name, nodes in calls]
+    told |= {"scheduled": scheduled, "calls": named, "inputs": inputs, "outputs": outputs}
     with open(f"{asked['library']}.json", "w", encoding="utf-8") as file:
         json.dump(told, file)
     return {}

@@ -10,7 +10,7 @@ import ctypes
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -95,11 +95,12 @@ def without_torch() -> Iterator[None]:
             del sys.modules["torch"]
 
 
-def _library(segment: dict[str, Any]) -> AbstractContextManager[Library]:
-    """The compiled model, from an earlier process of this visit or made now."""
+def _library(segment: dict[str, Any], shapes: Mapping[str, Sequence[int]]) -> AbstractContextManager[Library]:
+    """The model compiled for inputs of these shapes, by an earlier process of this visit or now."""
     options = segment.get("options", {})
     return compiled(
         segment["model"],
+        shapes=shapes,
         target=options.get("target"),
         records=options.get("records", ""),
         versions="/".join(versions()),
@@ -133,7 +134,8 @@ class TvmDriver:
         card = (options.get("target") or {}).get("kind") == kinds.CARD
         if card and (lacking := kinds.load_cuda(_folder())):
             raise Refused(lacking)
-        with _library(segment) as library:
+        shapes = {name: list(buffers[buffer].shape) for name, buffer in segment["inputs"]}
+        with _library(segment, shapes) as library:
             return TvmModel(ffi, library, segment, buffers, profiled=profiled, card=card)
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
@@ -141,5 +143,5 @@ class TvmDriver:
 
         `functions` is how many functions the model was compiled to, `scheduled` how many of them by a record.
         """
-        with _library(segment) as library:
+        with _library(segment, segment.get("options", {}).get("shapes", {})) as library:
             return {"whole": True, "functions": library.functions, "scheduled": library.scheduled}

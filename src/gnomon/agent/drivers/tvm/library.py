@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,15 +25,15 @@ class Library:
     """A compiled model: the path of its shared library, and what is told of it.
 
     `functions` is the number of its functions, `scheduled` how many of them a record schedules. `calls` are the
-    functions in the order of their calls, each with the model's nodes that it computes, None where that could not be
-    told. `extern` are functions of TVM's own library that it calls.
+    functions in the order of their calls, each with the model's nodes that it computes, by what they write first, None
+    where that could not be told. `extern` are functions of TVM's own library that it calls.
     """
 
     def __init__(self, path: str, told: dict[str, Any]) -> None:
         self.path = path
         self.functions = int(told["functions"])
         self.scheduled = int(told["scheduled"])
-        self.calls: list[tuple[str, list[int] | None]] = [(name, nodes) for name, nodes in told["calls"]]
+        self.calls: list[tuple[str, list[str] | None]] = [(name, nodes) for name, nodes in told["calls"]]
         self.extern: list[str] = told["extern"]
         self.inputs: list[str] = told["inputs"]
         self.outputs: list[str] = told["outputs"]
@@ -50,17 +50,21 @@ def linker() -> str:
 
 
 @contextmanager
-def compiled(model: str, *, target: Any, records: str, versions: str) -> Iterator[Library]:
-    """The compiled model of a file, from the visit's private folder if it is there; leave it once it is loaded.
+def compiled(
+    model: str, *, shapes: Mapping[str, Sequence[int]], target: Any, records: str, versions: str
+) -> Iterator[Library]:
+    """The model of a file compiled for inputs of these shapes, from the visit's private folder if it is there; leave it
+    once it is loaded.
 
     Refused with TVM's reason.
     """
     linker()
 
     def make(folder: str) -> None:
-        _compile({"model": model, "target": target, "records": records, "library": os.path.join(folder, _LIBRARY)})
+        asked = {"model": model, "shapes": shapes, "target": target, "records": records}
+        _compile({**asked, "library": os.path.join(folder, _LIBRARY)})
 
-    with made_of(model, ["tvm", target, records, versions], make) as folder:
+    with made_of(model, ["tvm", shapes, target, records, versions], make) as folder:
         path = os.path.join(folder, _LIBRARY)
         with open(f"{path}.json", encoding="utf-8") as file:
             told = json.load(file)

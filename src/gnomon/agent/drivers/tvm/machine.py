@@ -142,7 +142,7 @@ class TvmModel:
     def _backend(self) -> str:
         return "llvm" if self._card is None else CARD
 
-    def _planned(self, made: list[str]) -> list[tuple[str, list[int]]]:
+    def _planned(self, made: list[str]) -> list[tuple[str, list[str]]]:
         """The calls with their nodes, if they were made in the order that the compiler planned, else without."""
         calls = self._calls
         if len(calls) == len(made) and all(a in (b, _RESHAPE) for a, (b, _) in zip(made, calls, strict=True)):

@@ -7,6 +7,7 @@ calls before fusing, by the function and its arguments. Where one is not found n
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -19,8 +20,9 @@ from .rewrites import bindings, is_call, rewritten
 _SMALL = 64
 
 
-def read_onnx(path: str) -> tuple[Any, list[str], list[str]]:
-    """The module of an ONNX file, and the names of its inputs and outputs, in order.
+def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list[str], list[str], list[str]]:
+    """The module of an ONNX file whose inputs have these shapes, the names of its inputs and outputs, in order, and
+    what each node writes first, which tells it apart where it has no name.
 
     Refused where a shape is open, or the file is none.
     """
@@ -36,14 +38,17 @@ def read_onnx(path: str) -> tuple[Any, list[str], list[str]]:
     inputs = [value for value in model.graph.input if value.name not in weights]
     for value in inputs:
         kind = value.type.tensor_type
+        if value.name in shapes:
+            continue
         if not kind.HasField("shape") or any(not d.HasField("dim_value") for d in kind.shape.dim):
             raise Refused(
                 f"the shape of input {value.name!r} is left open; TVM compiles fixed shapes: fix it with "
                 f"--shape {value.name}=1,3,224,224"
             )
-    module = imported(model, {})
+    module = imported(model, shapes)
     _check_fixed(module["main"].ret_ty)
-    return module, [v.name for v in inputs], [v.name for v in model.graph.output]
+    written = [next(iter(node.output), "") for node in model.graph.node]
+    return module, [v.name for v in inputs], [v.name for v in model.graph.output], written
 
 
 def _check_fixed(kind: Any) -> None:

@@ -1,0 +1,201 @@
+"""Runtimes are given the user's own bytes; a copy only where they refuse them, and then it is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="needs onnx")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+pytest.importorskip("openvino", reason="needs openvino")
+
+from onnx import TensorProto  # noqa: E402
+from tests.agent.drivers.litertkit import tflite  # noqa: E402
+from tests.models.modelkit import model, node, save, value  # noqa: E402
+
+from gnomon.jobs.place.across import AcrossPlacer  # noqa: E402
+from gnomon.measure.effort import Effort  # noqa: E402
+from gnomon.models.load import files_beside  # noqa: E402
+from gnomon.session.contender import profile_singles, trace_of  # noqa: E402
+from gnomon.session.model_session import Lab, open_lab  # noqa: E402
+from gnomon.session.package import write_package  # noqa: E402
+from gnomon.session.reference import reference  # noqa: E402
+from gnomon.session.request import Request  # noqa: E402
+
+RANDOM = np.random.default_rng(0)
+W = RANDOM.standard_normal((64, 64)).astype(np.float32)
+
+
+def two_products(*names: str) -> Any:
+    """x * w, reshaped, * w: of float32 [batch, 64]."""
+    nodes = [
+        node("MatMul", ["x", "w"], ["a"], names[0]),
+        node("Reshape", ["a", "shape"], ["b"], names[1]),
+        node("MatMul", ["b", "w"], ["y"], names[2]),
+    ]
+    constants = {"w": W, "shape": np.array([-1, 64])}
+    return model(nodes, [value("x", ["batch", 64])], [value("y", ["batch", 64])], constants)
+
+
+@contextmanager
+def opened(path: Path, effort: Effort, *runtimes: str, **more: Any) -> Iterator[Lab]:
+    with open_lab(Request(model=path, runtimes=runtimes, effort=effort, **more), kind="test", question={}) as lab:
+        assert {t.runtime.name for t in lab.targets} == set(runtimes), lab.missing
+        yield lab
+
+
+def loaded(lab: Lab) -> Mapping[str, set[bytes]]:
+    """What each runtime loads in its configurations."""
+    found: dict[str, set[bytes]] = {}
+    for target in lab.targets:
+        segment = target.runtime.segment(target.placed, target.configuration, {})
+        found.setdefault(target.runtime.name, set()).add(Path(segment["model"]).read_bytes())
+    return found
+
+
+def copied(lab: Lab) -> list[str]:
+    return [d.message for d in lab.doubts if d.kind == "copy"]
+
+
+def test_open_dimensions_are_fixed_by_the_runtimes_own_means(small: Effort, tmp_path: Path) -> None:
+    path = save(two_products("p", "q", "r"), tmp_path / "m.onnx")
+    others = ("openvino", *(["mnn"] if pytest.importorskip("MNN", reason="needs MNN") else []))
+    with opened(path, small, "onnxruntime", *others, shapes={"x": (3, 64)}) as lab:
+        assert loaded(lab) == {name: {path.read_bytes()} for name in ("onnxruntime", *others)}
+        assert copied(lab) == []
+        assert lab.source.read_bytes() != path.read_bytes(), "chains are cut from the analysed copy"
+        assert reference(lab).reference.startswith("onnxruntime")
+        placer = AcrossPlacer(lab, lab.targets, tmp_path)
+        wholes = [placer.whole(target) for target in lab.targets]
+        assert wholes[0].candidate.job["segments"][0]["options"]["dims"] == {"batch": 3}
+        assert len(profile_singles(lab, wholes, traces=1)) == len(wholes)
+        for whole in wholes:
+            package = write_package(lab, whole, tmp_path / whole.key, overwrite=False)
+            assert (package / "m.onnx").read_bytes() == path.read_bytes()
+
+
+def test_a_profile_needs_names_and_only_a_profile_runs_a_copy_with_them(small: Effort, tmp_path: Path) -> None:
+    path = save(two_products("", "", ""), tmp_path / "m.onnx")
+    with opened(path, small, "onnxruntime", "openvino") as lab:
+        assert loaded(lab) == {name: {path.read_bytes()} for name in ("onnxruntime", "openvino")}
+        wholes = {t.runtime.name: AcrossPlacer(lab, (t,), tmp_path).whole(t) for t in lab.targets}
+        traced = {name: trace_of(whole).job["segments"][0]["model"] for name, whole in wholes.items()}
+        assert traced["openvino"] == lab.placed.path, "it names operators by what they write, too"
+        proto = onnx.load(traced["onnxruntime"])
+        assert [one.name for one in proto.graph.node] == [op.name for op in lab.graph.operators]
+        for one in proto.graph.node:
+            one.ClearField("name")
+        assert proto == onnx.load(path)
+
+
+def test_nodes_of_one_name_are_refused_by_one_runtime_and_run_by_others(small: Effort, tmp_path: Path) -> None:
+    path = save(two_products("same", "q", "same"), tmp_path / "m.onnx")
+    with opened(path, small, "onnxruntime", "openvino") as lab:
+        found = loaded(lab)
+        assert found["openvino"] == {path.read_bytes()} and found["onnxruntime"] != found["openvino"]
+        (told,) = copied(lab)
+        assert told.startswith("onnxruntime does not run the file as it is") and "same node name" in told
+        (target,) = (t for t in lab.targets if t.runtime.name == "onnxruntime")
+        whole = AcrossPlacer(lab, (target,), tmp_path).whole(target)
+        package = write_package(lab, whole, tmp_path / "out", overwrite=False)
+        assert {(package / "m.onnx").read_bytes()} == found["onnxruntime"], "what ships is what was measured"
+
+
+@pytest.mark.parametrize(("laid", "refusing"), [("shapes outside", "onnxruntime"), ("links", "openvino")])
+def test_data_where_a_runtime_does_not_look_are_moved_for_it(
+    laid: str, refusing: str, small: Effort, tmp_path: Path
+) -> None:
+    path = tmp_path / "shown" / "m.onnx"
+    path.parent.mkdir()
+    proto = two_products("p", "q", "r")
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    size = 0 if laid == "shapes outside" else 1024
+    onnx.save_model(proto, str(path), save_as_external_data=True, location="m.data", size_threshold=size)
+    if laid == "links":
+        held = tmp_path / "blobs"
+        held.mkdir()
+        for name in ("m.onnx", "m.data"):
+            (path.parent / name).rename(held / f"{name}.1f3c")
+            (path.parent / name).symlink_to(f"../blobs/{name}.1f3c")
+    with opened(path, small, "onnxruntime", "openvino") as lab:
+        assert [message.split()[0] for message in copied(lab)] == [refusing]
+        taking = next(t for t in lab.targets if t.runtime.name != refusing)
+        assert taking.copy == "" and taking.placed.path == str(path)
+        copy = next(t for t in lab.targets if t.runtime.name == refusing).model
+        assert all(not file.is_symlink() for file in (copy.path, *files_beside(copy.path).values()))
+        reference(lab)
+        placer = AcrossPlacer(lab, lab.targets, tmp_path)
+        assert len(profile_singles(lab, [placer.whole(target) for target in lab.targets], traces=1)) == 2
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_tflite_file_with_an_open_batch_is_run_as_it_is(batch: int, small: Effort, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    onert = ["onert"] if pytest.importorskip("onert", reason="needs onert") else []
+    path = tmp_path / "m.tflite"
+    path.write_bytes(tflite("conv", "softmax", signature=(-1, 4, 4, 8)))
+    with opened(path, small, "litert", "openvino", *onert, shapes={"input": (batch, 4, 4, 8)}) as lab:
+        assert loaded(lab) == {name: {path.read_bytes()} for name in ("litert", "openvino", *onert)}
+        reference(lab)
+        placer = AcrossPlacer(lab, lab.targets, tmp_path)
+        wholes = [placer.whole(target) for target in lab.targets]
+        assert len(profile_singles(lab, wholes, traces=1)) == len(wholes), lab.missing
+
+
+def test_weights_of_eight_bits_stay_so_in_every_copy(small: Effort, tmp_path: Path) -> None:
+    weights = RANDOM.integers(-128, 128, (64, 64)).astype(np.int8)
+    nodes = [
+        node("Cast", ["w"], ["f"], to=TensorProto.FLOAT),
+        node("Mul", ["f", "scale"], ["s"]),
+        node("MatMul", ["x", "s"], ["a"]),
+        node("DequantizeLinear", ["w", "scale"], ["d"]),
+        node("MatMul", ["a", "d"], ["y"]),
+    ]
+    constants = {"w": weights, "scale": np.float32(0.01)}
+    path = save(model(nodes, [value("x", ["n", 64])], [value("y", ["n", 64])], constants), tmp_path / "m.onnx")
+    with opened(path, small, "onnxruntime", shapes={"x": (2, 64)}) as lab:
+        assert lab.placed.named
+        for copy in (lab.source, Path(lab.placed.named)):
+            held = {t.name: (t.data_type, len(t.raw_data)) for t in onnx.load(copy).graph.initializer}
+            assert held["w"] == (TensorProto.INT8, weights.nbytes)
+            assert copy.stat().st_size < 1.2 * path.stat().st_size
+
+
+def test_operators_are_placed_one_by_one_on_the_copy_alone(small: Effort, tmp_path: Path) -> None:
+    from gnomon.runtimes.base import Configuration, Support
+    from gnomon.runtimes.registry import chosen_runtimes
+    from gnomon.session.targets import support_of_file
+
+    (runtime,) = chosen_runtimes(("openvino",), "onnx")
+    path = save(two_products("p", "q", "r"), tmp_path / "m.onnx")
+    with opened(path, small, "openvino") as lab:
+        copy = (lab.model, lab.placed)
+        asked: list[Any] = []
+
+        def ask(runtime: Any, placed: Any, configuration: Configuration) -> Support:
+            asked.append(placed)
+            return Support(operators={"cpu": frozenset({0})})
+
+        several = Configuration(runtime="openvino", name="devices", backends=("cpu", "gpu"), options={})
+        found = support_of_file(ask, lambda refused: copy, runtime, lab.placed, several, python=True)
+        assert "one by one" in found.copy and asked == [copy[1]]
+        found = support_of_file(ask, lambda refused: None, runtime, lab.placed, several, python=True)
+        assert found.copy == ""
+
+
+def test_pnnx_finds_weights_beside_the_file(small: Effort, tmp_path: Path) -> None:
+    pytest.importorskip("ncnn", reason="needs ncnn")
+    path = tmp_path / "net.onnx"
+    conv = RANDOM.standard_normal((8, 3, 3, 3)).astype(np.float32)
+    nodes = [node("Conv", ["x", "c"], ["a"], pads=[1, 1, 1, 1]), node("Relu", ["a"], ["y"])]
+    inputs, outputs = [value("x", [1, 3, 16, 16])], [value("y", [1, 8, 16, 16])]
+    proto = model(nodes, inputs, outputs, {"c": conv})
+    onnx.save_model(proto, str(path), save_as_external_data=True, location="net.onnx.data", size_threshold=0)
+    with opened(path, small, "ncnn") as lab:
+        assert reference(lab).reference.startswith("onnxruntime"), "what did not convert it judges it"
+        assert profile_singles(lab, [AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])], traces=1)
