@@ -57,7 +57,9 @@ def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = 
         page.item(f"{row['name']}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row["hint"])
 
 
-_FIRST = frozenset({"clocks-disagree", "medians-disagree", "model-changed", "software-device"})
+_FIRST = frozenset(
+    {"clocks-disagree", "medians-disagree", "model-changed", "not-compared", "software-device", "unstable"}
+)
 """Kinds of doubts about the answer itself, which stand under it."""
 
 _NARROW = 1.04

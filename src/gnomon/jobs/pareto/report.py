@@ -9,7 +9,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import closing, doubts, failure_text, missing, model_line
+from gnomon.report.parts import closing, doubts, failure_text, first_warnings, missing, model_line
 
 _CLOCKS = {
     "cpu": "CPU time",
@@ -29,6 +29,7 @@ def pareto_report(document: dict[str, Any], page: Page, *, own_record: bool = Fa
     `own_record` says that the record was named by an option, and must be named again to show it.
     """
     page.headline(headline(document))
+    first_warnings(document["doubts"], page)
     if document["model"]:
         page.line(model_line(document, brief=page.brief))
     else:
@@ -312,11 +313,9 @@ def _certificate(document: dict[str, Any]) -> str:
         told = "Complete: every assignment was run once; "
         if not document["proved"]:
             return f"{told}none was measured again."
-        return (
-            told
-            + ("those near the front" if document["left_out"] or document["behind"] else "all")
-            + (" were measured again.")
-        )
+        lost = sum(point["failure"] is not None for point in document["points"])
+        which = "those near the front" if document["left_out"] or document["behind"] else "all"
+        return f"{told}{which}{f' but {lost}' if lost else ''} were measured again."
     if name == "exact":
         return "Heuristic: the front of the prices was not finished in time."
     return "Heuristic: there may be better assignments that were not tried."
