@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import os
 import signal
 import subprocess
@@ -92,6 +94,17 @@ def _raise(error: type[BaseException]) -> Callable[[], None]:
     return deed
 
 
+def _no_room() -> None:
+    try:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise RuntimeError(f"the engine was not written: {error}") from error
+
+
+def _module_gone() -> None:
+    importlib.import_module("there_is_no_such_module")
+
+
 def _chatter() -> None:
     for _ in range(200):
         sys.stderr.write("x" * 1000 + "\n")
@@ -104,6 +117,7 @@ deeds: dict[str, Callable[[], None]] = {
     "": lambda: None,
     "segv": _signal(signal.SIGSEGV),
     "kill": _signal(signal.SIGKILL),
+    "term": _signal(signal.SIGTERM),
     "stop": _signal(signal.SIGSTOP),
     "real-time signal": _signal(signal.SIGRTMIN + 3),
     "hang": _hang,
@@ -112,5 +126,7 @@ deeds: dict[str, Callable[[], None]] = {
     "chatter": _chatter,
     "value error": _raise(ValueError),
     "memory error": _raise(MemoryError),
+    "no room": _no_room,
+    "module gone": _module_gone,
     "unexpected error": _raise(ZeroDivisionError),
 }

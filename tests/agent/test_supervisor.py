@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -95,11 +96,24 @@ MISBEHAVED = {
     "real-time signal": ("crash", False, "signal"),
     "exit": ("crash", False, "status 7"),
     "value error": ("refused", False, "on purpose"),
-    "memory error": ("refused", False, "too little memory"),
+    "memory error": ("refused", True, "too little memory"),
+    "no room": ("refused", True, "No space left on device"),
+    "module gone": ("refused", True, "ModuleNotFoundError"),
+    "term": ("crash", False, "ended by SIGTERM"),
     "unexpected error": ("refused", False, "ZeroDivisionError: on purpose"),
     "chatter": ("crash", False, "SIGABRT"),
 }
 """How a candidate does, by its key: the kind of its failure, whether that may pass, and what is told."""
+
+
+SIGNALS = {
+    "segv": "SIGSEGV",
+    "kill": "SIGKILL",
+    "term": "SIGTERM",
+    "chatter": "SIGABRT",
+    "real-time signal": f"signal {signal.SIGRTMIN + 3}",
+}
+"""What ended the process, for those that a signal ended: whose fault that is, the campaign decides."""
 
 
 @pytest.mark.parametrize("when", ["load", "run"])
@@ -114,6 +128,7 @@ def test_who_misbehaves_is_told_and_the_others_go_on(agent: Path, tmp_path: Path
         failure = failures[how]
         assert (failure["stage"], failure["kind"], failure["transient"]) == ("load", kind, transient)
         assert told in failure["message"]
+        assert failure.get("signal", "") == SIGNALS.get(how, "")
         assert len(failure["log_tail"]) <= 2000
     assert "last words" in failures["chatter"]["log_tail"]
 

@@ -320,7 +320,7 @@ def test_what_the_profile_showed_to_be_hopeless_is_not_run_again() -> None:
 
     known = lambda key: profile.get(key, Measured(key=key, runs=(), failure=None))  # noqa: E731
     runner = SimpleNamespace(measure=measure, known=known)
-    lab: Any = SimpleNamespace(runner=runner, request=SimpleNamespace(effort=Effort()), link=object())
+    lab: Any = SimpleNamespace(runner=runner, request=SimpleNamespace(effort=Effort()), link=object(), doubts=[])
     verdict = prove(lab, contenders, "wall")
     assert asked == ["proof/a", "proof/c", "proof/p"]
     ratio = next(p.against_best for p in verdict.proved if p.contender.key == "b")

@@ -27,9 +27,9 @@ _LOG_TAIL_BYTES = 2000
 class WorkerFailed(Exception):
     """A worker crashed, hung, or was refused; the record is ready to be sent."""
 
-    def __init__(self, kind: str, message: str, log_tail: str, transient: bool = False) -> None:
+    def __init__(self, kind: str, message: str, log_tail: str, transient: bool = False, **more: str) -> None:
         super().__init__(message)
-        self.record = {"kind": kind, "message": message, "log_tail": log_tail, "transient": transient}
+        self.record = {"kind": kind, "message": message, "log_tail": log_tail, "transient": transient, **more}
 
 
 class WorkerProcess:
@@ -79,20 +79,19 @@ class WorkerProcess:
         line, _, self._pending = self._pending.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         if "refused" in answer:
-            raise WorkerFailed("refused", answer["refused"], self.log_tail())
+            raise WorkerFailed("refused", answer["refused"], self.log_tail(), bool(answer.get("transient")))
         result: dict[str, Any] = answer["ok"]
         return result
 
     def _ended(self) -> WorkerFailed:
         code = self._process.wait()
         if code == -signal.SIGKILL:
-            return WorkerFailed(
-                "memory", "killed by SIGKILL, most likely for want of memory", self.log_tail(), transient=True
-            )
+            message = "killed by SIGKILL, most likely for want of memory"
+            return WorkerFailed("memory", message, self.log_tail(), transient=True, signal="SIGKILL")
         if code < 0:
             names = {int(s): s.name for s in signal.Signals}
-            told = names.get(-code, f"signal {-code}")  # real-time signals have no name
-            return WorkerFailed("crash", f"crashed with {told}", self.log_tail())
+            name = names.get(-code, f"signal {-code}")  # real-time signals have no name
+            return WorkerFailed("crash", f"ended by {name}", self.log_tail(), signal=name)
         return WorkerFailed("crash", f"ended by itself with status {code}", self.log_tail())
 
     def log_tail(self) -> str:
@@ -121,6 +120,14 @@ class WorkerProcess:
             except BrokenPipeError:
                 pass
         self._selector.close()
+
+
+def _started(environment: dict[str, str]) -> WorkerProcess:
+    """A fresh worker; raises WorkerFailed where the machine has no room for it."""
+    try:
+        return WorkerProcess(environment)
+    except OSError as error:
+        raise WorkerFailed("refused", f"no process could be started: {error}", "", transient=True) from error
 
 
 def _self_command() -> list[str]:
@@ -254,7 +261,7 @@ class Session:
                     return worker
             if label in self.kept and self._taken_up(label):
                 return self.kept.pop(label)[0]
-        return WorkerProcess(candidate.get("environment", {}))
+        return _started(candidate.get("environment", {}))
 
     def _taken_up(self, label: str) -> bool:
         """Close what is open in a kept process and not asked for again; whether the process is still good."""
@@ -302,7 +309,11 @@ def _single(request: dict[str, Any]) -> None:
                 worker.stop()
                 worker = None
             if worker is None:
-                worker, label = WorkerProcess(item.get("environment", {})), own
+                try:
+                    worker, label = _started(item.get("environment", {})), own
+                except WorkerFailed as failure:
+                    say({"event": "failure", "candidate": item["key"], "stage": "probe", **failure.record})
+                    continue
             worker.forget_log()
             try:
                 answer = worker.ask(item["command"], float(request["timeout_s"]))

@@ -5,6 +5,7 @@ It imports what its command needs and no more: a measurement starts many of thes
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -162,6 +163,11 @@ class Worker:
         return driver_for(command["segment"]["runtime"]).supports(command["segment"])
 
 
+_OF_THE_MACHINE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+)
+
+
 def _answer(worker: Worker, command: dict[str, Any]) -> dict[str, Any]:
     verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         "open": worker.open,
@@ -175,9 +181,19 @@ def _answer(worker: Worker, command: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"ok": verbs[command["do"]](command)}
     except MemoryError:
-        return {"refused": "MemoryError: the device has too little memory"}
+        return {"refused": "MemoryError: the device has too little memory", "transient": True}
     except Exception as error:  # a runtime raises whatever it likes
-        return {"refused": f"{type(error).__name__}: {error}"}
+        where = f" (in {os.getcwd()})" if getattr(error, "errno", None) in _OF_THE_MACHINE else ""
+        return {"refused": f"{type(error).__name__}: {error}{where}", "transient": _may_pass(error)}
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Whether the machine is the reason: it has no room or too few processes, or what was installed is away."""
+    while error is not None:
+        if isinstance(error, (ImportError, MemoryError)) or getattr(error, "errno", None) in _OF_THE_MACHINE:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _private_streams() -> tuple[TextIO, TextIO]:

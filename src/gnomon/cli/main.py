@@ -338,6 +338,10 @@ def run(args: Sequence[str]) -> int:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _silence()
             return _fail(False, "output", f"nothing more can be written: {error.strerror}", "Make room.", 8)
+        if isinstance(error, OSError) and error.errno == errno.EFBIG:
+            most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+            hint = "Allow larger files in the shell that starts gnomon: ulimit -f unlimited"
+            return _fail(as_json, "output", f"this process may write no file of more than {most} bytes", hint, 8)
         if isinstance(error, OSError) and error.errno == errno.EMFILE:
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             hint = "Allow more in the shell that starts gnomon (ulimit -n 4096), or give fewer devices at once."

@@ -42,8 +42,8 @@ class Failure:
 
     `stage` is "probe", "load", "run", "profile" or "check"; of a toolchain "convert", "quantize" or "compile". `kind`
     is "crash" (ended by a signal), "hang" (stopped at the time limit), "refused" (the runtime said no), "wrong-output",
-    "memory" or "vanished". `transient` says whether the same run may succeed later. `log_tail` is the end of what the
-    process printed.
+    "memory", "vanished" or "unstable" (it works in some processes and dies in others). `transient` says whether the
+    same run may succeed later. `log_tail` is the end of what the process printed.
     """
 
     stage: str
@@ -136,6 +136,12 @@ class Event:
     at_s: float
     data: Mapping[str, Any] = field(default_factory=dict)
 
+
+UNSTABLE = "unstable"
+"""The kind of a `Failure` of what works in some processes and dies in others."""
+
+OWN_SIGNALS = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"})
+"""The signals by which a process ends itself; all others come from outside."""
 
 FINISHED = "finished"
 """The name of the event that closes a campaign: without it the campaign can be resumed."""

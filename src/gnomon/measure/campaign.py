@@ -9,14 +9,16 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.brief import brief
 from gnomon.core.sample import (
     FINISHED,
+    OWN_SIGNALS,
     REOPENED,
+    UNSTABLE,
     Campaign,
     Context,
     Failure,
@@ -26,11 +28,13 @@ from gnomon.core.sample import (
     question_key,
 )
 from gnomon.core.stats import Block, blocks_of, compare, median, summarise
+from gnomon.errors import DeviceError
 from gnomon.measure.effort import Clock, Effort, JobTime, cpu_tells, levels
 from gnomon.measure.environment import UNWATCHED
 from gnomon.measure.link import REFERENCE, AgentLink, Event, compute_reference, failure_of
 from gnomon.measure.progress import Meter, Watch
 from gnomon.store.base import (
+    CLOSED,
     FAILED,
     CampaignQuery,
     EventQuery,
@@ -88,13 +92,46 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What is known of one candidate: its runs, in order, and the failure that ended it, if one did."""
+    """What is known of one candidate: its runs, in order, and the failure that ended it, if one did.
+
+    Who is to blame for a failure is decided here alone. It is the candidate's own where any process gave wrong outputs;
+    where it has worked, but two processes or more died of a signal of their own while others ran (it is unstable); and
+    where it has never worked and failed again in a fresh process while another worked. All else may be the machine's
+    fault.
+    """
 
     key: str
     runs: tuple[Run, ...]
     failure: Failure | None
 
     __repr__ = brief
+
+    @property
+    def worked(self) -> bool:
+        """Whether there are samples, whatever came after them."""
+        return any(run.samples is not None for run in self.runs)
+
+    @property
+    def final(self) -> bool:
+        """Whether no later run can take its failure back: wrong outputs, or that it is unstable."""
+        return self.failure is not None and self.failure.kind in ("wrong-output", UNSTABLE)
+
+    @property
+    def own(self) -> bool:
+        """Whether its failure is its own."""
+        if self.final or self.failure is None or self.failure.transient or self.worked:
+            return self.final
+        failed = [run for run in self.runs if run.failure is not None and not run.failure.transient]
+        # Who never answered within the time limit is not waited for twice.
+        again = len(failed) > 1 or self.failure.kind == "hang"
+        return again and bool(failed[-1].facts.get(BESIDE, True))
+
+    @property
+    def may_work(self) -> bool:
+        """Whether it failed and the machine may be to blame: it has worked before, or the reason may pass."""
+        if self.failure is None or self.failure.kind == "unmeasured":
+            return False
+        return not self.own and (self.worked or self.failure.transient)
 
     @property
     def ok(self) -> bool:
@@ -108,6 +145,8 @@ class Measured:
                 return run.facts[name]
         return None
 
+
+_NO_ROOM = "Make room there, or allow more, and start the command again: what was measured is kept."
 
 UNREACHED = Failure(
     stage="record", kind="unmeasured", transient=False, message="--max-time was over before it was measured"
@@ -146,10 +185,39 @@ class Known:
 
     def _recorded(self, key: str) -> Measured:
         runs = tuple(self._runs.get(key, ()))
-        failures = [run.failure for run in runs if run.failure is not None]
-        final = [f for f in failures if not f.transient]
-        failure = final[0] if final else failures[-1] if len(failures) > 1 else None
-        return Measured(key=key, runs=runs, failure=failure)
+        profiled = self._runs.get(key.removeprefix("proof/"), ()) if key.startswith("proof/") else ()
+        return Measured(key=key, runs=runs, failure=_failure_of(runs, profiled))
+
+    @property
+    def nobody_works(self) -> bool:
+        """Whether nothing that was measured so far works."""
+        return not any(self._recorded(key).ok for key in self._runs)
+
+
+BESIDE, SIGNAL = "beside", "signal"
+"""Facts of a failed run: whether another candidate worked at that moment, and what signal ended the process."""
+
+
+def _failure_of(runs: Sequence[Run], before: Sequence[Run]) -> Failure | None:
+    """The failure that stands: wrong outputs in any process, deaths in several of them, or what came last.
+
+    `before` are runs of the same thing under another key, in which it may have died as well.
+    """
+    for run in runs:
+        if run.failure is not None and run.failure.kind == "wrong-output":
+            return run.failure
+    each = (*before, *runs)
+    dead = [run for run in each if run.facts.get(SIGNAL) in OWN_SIGNALS and run.facts.get(BESIDE)]
+    last = dead[-1].failure if runs and len(dead) > 1 and any(run.samples for run in each) else None
+    if last is not None:
+        starts = sum("load_ns" in run.facts or _is_loading(run.failure) for run in each)
+        names = " and ".join(dict.fromkeys(str(run.facts[SIGNAL]) for run in dead))
+        return replace(last, kind=UNSTABLE, message=f"{len(dead)} of {starts} processes ended by {names}")
+    return runs[-1].failure if runs else None
+
+
+def _is_loading(failure: Failure | None) -> bool:
+    return failure is not None and failure.stage == "load"
 
 
 def open_campaign(store: Store, question: Question, *, fresh: bool = False) -> tuple[Campaign, bool]:
@@ -158,6 +226,8 @@ def open_campaign(store: Store, question: Question, *, fresh: bool = False) -> t
     key = question_key(question.kind, context, question.details)
     look = latest_of if question.goes_on else latest_unfinished
     found = None if fresh else look(store, key)
+    if found is not None and (last_note(store, found.id, FAILED) or {}).get(CLOSED):
+        found = None
     campaign = found or Campaign(
         id=uuid.uuid4().hex, kind=question.kind, key=key, context=context, started_at_s=time.time()
     )
@@ -172,7 +242,8 @@ class CampaignRunner(Known):
     """One campaign on one device: whatever a job measures goes through `measure`.
 
     A campaign that was interrupted is taken up again by the next one that asks the same: blocks that are in the
-    record are not measured again, so at most the block that was under way is lost. Call `finish` at the end of
+    record are not measured again, so at most the block that was under way is lost. What failed before is tried once
+    more, whoever was to blame, unless its failure is final. Call `finish` at the end of
     the job. Once the job's time is over no process is started any more, and it tells what is known: `stopped` is the
     first stage that was not done whole then. Not safe for several threads.
     """
@@ -198,6 +269,10 @@ class CampaignRunner(Known):
             self.note("environment", UNWATCHED)  # else what comes next would hide it
         self.sources = sources or (lambda name: None)
         self._reference = ""
+        # How many of a candidate's runs came before it was tried again, and who was so in this call.
+        self._before = {key: len(runs) for key, runs in self._runs.items()}
+        self._again: set[str] = set()
+        self._witness: Candidate | None = None
         self._time = time_of_job
         self.stopped = ""
         self.seeds = [question.context.seed, question.context.seed + 1]
@@ -241,10 +316,15 @@ class CampaignRunner(Known):
     def reference(self, job: Mapping[str, Any], *, timeout_s: float) -> tuple[dict[str, Any] | None, Failure | None]:
         """Compute the outputs that all candidates are checked against; returns their sensitivity to the inputs.
 
-        The reference is computed again when a campaign is resumed: it is not measured.
+        The reference is computed again when a campaign is resumed: it is not measured. DeviceError where the device has
+        no room for it.
         """
         name = f"{self.campaign.id}-{REFERENCE}"  # another campaign may run beside this one
         found, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
+        if failure is not None and failure.transient:
+            found, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
+        if failure is not None and failure.transient and "[Errno " in failure.message:
+            raise DeviceError(failure.message, hint=_NO_ROOM)
         if found is not None:
             self._reference = name
         return found, failure
@@ -254,27 +334,60 @@ class CampaignRunner(Known):
         self._reference = reference
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
-        """Measure until the effort's stop rule holds; failed candidates stay out, the others go on."""
+        """Measure until the effort's stop rule holds; failed candidates stay out, the others go on.
+
+        Once they are done, what failed is tried again in a fresh process, once a call, unless its failure is its own.
+        """
         start = time.monotonic()
         meter = Meter(stage, effort.processes_least * sum(_visits(c, effort) for c in candidates), self._watch)
-        for process in range(effort.processes_most):
-            rivals = self._rivals(candidates, effort) if process >= effort.processes_least else []
-            if process >= effort.processes_least and self._enough(candidates, rivals, effort, start):
-                break
-            trying = list(candidates)
-            for _ in range(2):
-                wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in trying}
-                todo = sum(map(len, wanted.values()))
-                meter.expect(todo + max(0, effort.processes_least - process - 1) * todo)
-                for group in _groups([c for c in trying if wanted[c.key]], effort.together):
-                    if not self.over(stage):
-                        self._session(process, group, wanted, effort, meter)
-                # What failed for a reason that may pass is tried once more; a second such failure is final.
-                trying = [c for c in trying if wanted[c.key] and self._stumbled(c.key, process)]
-                if not trying:
-                    break
+        self._processes(stage, candidates, effort, start, meter)
+        failed = {c.key for c in candidates if self.failed(c.key) and not self._recorded(c.key).own} - self._again
+        if failed:
+            self._again |= failed
+            self._before |= {key: len(self._runs[key]) for key in failed}
+            self._processes(stage, candidates, effort, start, meter)
+        self._note_witness(candidates)
         meter.finish()
         return {c.key: self.known(c.key) for c in candidates}
+
+    def _processes(
+        self, stage: str, candidates: Sequence[Candidate], effort: Effort, start: float, meter: Meter
+    ) -> None:
+        """One process after the other, until they are enough and what failed before was tried again."""
+        self._note_witness(candidates)
+        known = [self._recorded(c.key) for c in candidates if not self.failed(c.key)]
+        least = max([effort.processes_least, *(m.runs[-1].process + 1 for m in known if m.failure is not None)])
+        for process in range(effort.processes_most):
+            rivals = self._rivals(candidates, effort) if process >= least else []
+            if process >= least and self._enough(candidates, rivals, effort, start):
+                return
+            wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in candidates}
+            todo = sum(map(len, wanted.values()))
+            meter.expect(todo + max(0, least - process - 1) * todo)
+            for group in _groups([c for c in candidates if wanted[c.key]], effort.together):
+                if not self.over(stage):
+                    self._session(process, group, wanted, effort, meter)
+
+    def failed(self, key: str) -> bool:
+        """Whether a candidate failed in this call, or for good: what failed before is tried once more."""
+        known = self._recorded(key)
+        return known.failure is not None and (known.final or len(known.runs) > self._before.get(key, 0))
+
+    def _note_witness(self, candidates: Sequence[Candidate]) -> None:
+        """Remember, of those that work, who is loaded fastest: it runs beside what is tried again."""
+        working = [c for c in candidates if not c.profiled and self._recorded(c.key).ok]
+        working += [self._witness] if self._witness is not None else []
+        if working:
+            self._witness = min(working, key=lambda c: (not c.anchor, self._recorded(c.key).fact("load_ns") or 0))
+
+    def _beside(self, group: Sequence[Candidate], effort: Effort) -> Candidate | None:
+        """Who is loaded beside candidates that are tried again and may be to blame, where none of them has worked."""
+        known = [self._recorded(c.key) for c in group]
+        tried = [m for m in known if m.failure is not None and not m.failure.transient]
+        doubtful = [m for m in tried if not m.worked or SIGNAL in m.runs[-1].facts]
+        if not doubtful or any(m.ok for m in known) or len(group) >= effort.together:
+            return None
+        return self._witness
 
     def _wanted(
         self, candidate: Candidate, field: Sequence[Candidate], process: int, effort: Effort, *, rival: bool
@@ -284,7 +397,7 @@ class CampaignRunner(Known):
         A `rival` that seems to lag, but not surely, gets all of them.
         """
         known = self._recorded(candidate.key)
-        if known.failure is not None:
+        if self.failed(candidate.key):
             return []
         most = _visits(candidate, effort)
         behind = self._behind(candidate, field, effort)
@@ -295,10 +408,6 @@ class CampaignRunner(Known):
             most = min(most, visits[process]) if process < len(visits) else 0
         done = {r.block for r in known.runs if r.process == process and r.samples is not None}
         return [b for b in range(most) if b not in done]
-
-    def _stumbled(self, key: str, process: int) -> bool:
-        """Whether it failed in a process, for a reason that may pass."""
-        return any(r.process == process and r.failure and r.failure.transient for r in self._recorded(key).runs)
 
     def _behind(self, candidate: Candidate, field: Sequence[Candidate], effort: Effort) -> float:
         """How many times slower than the fastest it is, by what is known."""
@@ -357,10 +466,15 @@ class CampaignRunner(Known):
     ) -> None:
         """One request to the agent: a fresh process for each candidate, its missing blocks interleaved."""
         entries = [self._entry(c, wanted[c.key]) for c in candidates]
+        witness = self._beside(candidates, effort)
+        if witness is not None:
+            entries.append(self._entry(replace(witness, process=None, stays=False), []))
         seed = f"{self.campaign.key}/{process}/{json.dumps(sorted(wanted))}"
         request = {**effort.request(), "seed": seed, "candidates": entries}
         profiled = {c.key for c in candidates if c.profiled}
         opened: dict[str, dict[str, Any]] = {}
+        failed: dict[str, Run] = {}
+        working: set[str] = set()
 
         def on_event(event: Event) -> None:
             kind = event["event"]
@@ -370,26 +484,34 @@ class CampaignRunner(Known):
                 self.note("environment", data)
                 return
             key = event["candidate"]
-            if kind == "opened":
-                opened[key] = {k: v for k, v in event.items() if k not in {"event", "candidate"}}
-            elif kind == "failure":
-                self._append(
-                    Run(
-                        candidate=key,
-                        process=process,
-                        block=event.get("block", 0),
-                        started_at_s=time.time(),
-                        failure=failure_of(event),
-                        profiled=key in profiled,
-                        facts=opened.pop(key, {}),
-                    )
+            working.add(key)
+            if kind == "failure":
+                working.discard(key)
+                failed[key] = Run(
+                    candidate=key,
+                    process=process,
+                    block=event.get("block", 0),
+                    started_at_s=time.time(),
+                    failure=failure_of(event),
+                    profiled=key in profiled,
+                    facts={**opened.pop(key, {}), **{name: event[name] for name in (SIGNAL,) if name in event}},
                 )
-            elif kind == "block":
+            elif kind == "opened":
+                opened[key] = {k: v for k, v in event.items() if k not in {"event", "candidate"}}
+            elif kind == "block" and key in wanted:
                 self._append(self._run_of(event, process, key in profiled, opened.pop(key, {})))
                 meter.step()
 
         steps = len(entries) * (effort.rounds + 1)
-        self.link.request(request, on_event, timeout_s=effort.timeout_s * steps + 60)
+        ended = False
+        try:
+            self.link.request(request, on_event, timeout_s=effort.timeout_s * steps + 60)
+            ended = True
+        finally:
+            # Only now is known who worked all the while; where the device was lost, nobody did.
+            for key in failed.keys() & wanted.keys():
+                run = failed[key]
+                self._append(replace(run, facts={**run.facts, BESIDE: ended and bool(working)}))
 
     def _entry(self, candidate: Candidate, blocks: list[int]) -> dict[str, Any]:
         opening: dict[str, Any] = {"job": candidate.job, "profiled": candidate.profiled}

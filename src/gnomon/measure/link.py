@@ -24,7 +24,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Self
 
-from gnomon.core.sample import Failure
+from gnomon.core.sample import OWN_SIGNALS, Failure
 from gnomon.devices.base import Conversing, Device, inherited
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.effort import Effort
@@ -141,7 +141,7 @@ _FIELDS: Mapping[str, Mapping[str, _Check]] = {
 }
 #: And those that they may have.
 _MORE: Mapping[str, Mapping[str, _Check]] = {
-    "failure": {"block": _count, "hint": _text},
+    "failure": {"block": _count, "hint": _text, "signal": _text},
     "opened": {"where": lambda value: isinstance(value, list), "sensitivity": _object, "difference": _object},
     "block": {"operators": _kernels, "waits": _or_nothing(_count), "energy": _energy, "pace": _pace, "state": _state},
 }
@@ -400,11 +400,11 @@ class KeptLink(AgentLink):
 
 
 def failure_of(event: Event) -> Failure:
-    """The failure that an event tells of."""
+    """The failure that an event tells of: a signal that processes do not send themselves came from outside."""
     return Failure(
         stage=event["stage"],
         kind=event["kind"],
-        transient=event["transient"],
+        transient=event["transient"] or event.get("signal", "SIGSEGV") not in OWN_SIGNALS,
         message=event["message"],
         log_tail=event["log_tail"],
     )

@@ -154,9 +154,10 @@ _WRAPPER = (
 class ProgramFailed(Exception):
     """A program crashed, hung, or was refused: the fields of a failure."""
 
-    def __init__(self, kind: str, message: str, log_tail: str = "", *, transient: bool = False) -> None:
+    def __init__(self, kind: str, message: str, log_tail: str = "", *, transient: bool = False, **more: str) -> None:
         super().__init__(message)
         self.kind, self.message, self.log_tail, self.transient = kind, message, log_tail[-_LOG_TAIL:], transient
+        self.more = more
 
 
 def wrapped(argv: Sequence[str], number: int, trace: str | None, pin: Sequence[int]) -> list[str]:
@@ -174,10 +175,10 @@ def how_it_failed(done: Completed, timeout_s: float) -> ProgramFailed | None:
         return ProgramFailed("hang", f"no end within {timeout_s:.0f} s; the program was killed", done.stderr)
     if number == signal.SIGKILL:
         told = "killed by SIGKILL, most likely for want of memory"
-        return ProgramFailed("memory", told, done.stderr, transient=True)
+        return ProgramFailed("memory", told, done.stderr, transient=True, signal="SIGKILL")
     if number is not None:
-        names = {int(s): s.name for s in signal.Signals}
-        return ProgramFailed("crash", f"crashed with {names.get(number, f'signal {number}')}", done.stderr)
+        name = {int(s): s.name for s in signal.Signals}.get(number, f"signal {number}")
+        return ProgramFailed("crash", f"ended by {name}", done.stderr, signal=name)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["it printed nothing"]
         return ProgramFailed("refused", f"the program ended with status {done.returncode}: {lines[-1][-300:]}")
@@ -195,6 +196,7 @@ def failed_event(key: str, stage: str, failure: ProgramFailed, block: int = 0) -
         "message": failure.message,
         "log_tail": failure.log_tail,
         "transient": failure.transient,
+        **failure.more,
     }
 
 

@@ -104,7 +104,15 @@ _FIRST = frozenset(
     {
         *("clocks-disagree", "copy", "medians-disagree", "model-changed", "software-device"),
         *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
-        *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering"),
+        *(
+            "no-finite-output",
+            "unrepeatable",
+            "nearly-right",
+            "lower-precision",
+            "drawn-steering",
+            "not-compared",
+            "unstable",
+        ),
     }
 )
 """Kinds of doubts about the answer itself, which stand under it."""

@@ -94,7 +94,7 @@ class LiteRt:
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The kernels load the whole model in a process of their own; XNNPACK must take at least one operator."""
         if configuration.usual:
-            return supports_whole(self, ask, model, configuration)
+            return supports_whole(self.segment, ask, model, configuration)
         backend = configuration.backends[0]
         segment = whole_segment(self.name, model, {**configuration.options, "shapes": model.shapes})
         answer = ask({backend: {"do": "supports", "segment": segment}})[backend]

@@ -114,7 +114,7 @@ class Onert:
         What the default backend lacks is found first, and lies on a backend that takes it in all further trials.
         """
         if configuration.usual:
-            return supports_whole(self, ask, model, configuration)
+            return supports_whole(self.segment, ask, model, configuration)
         default, *others = configuration.backends
         answer, moved, failure = _settle(ask, model, configuration)
         operators = {default: frozenset[int](answer["operators"] if answer else ())}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from gnomon.runtimes.base import (
     Assignment,
     Configuration,
     PlacedModel,
-    Runtime,
     Support,
     Wish,
     driver_of,
     whole_segment,
 )
+
+MakeSegment = Callable[[PlacedModel, Configuration, Assignment], dict[str, Any]]
 
 
 class WholeModelRuntime:
@@ -31,7 +32,7 @@ class WholeModelRuntime:
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The runtime loads the whole model in a process of its own."""
-        return supports_whole(self, ask, model, configuration)
+        return supports_whole(self.segment, ask, model, configuration)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
         """The whole model; there is nothing to assign."""
@@ -46,10 +47,13 @@ class WholeModelRuntime:
         return {"runtime": driver_of(self), "model": source.name, "options": dict(configuration.options)}
 
 
-def supports_whole(runtime: Runtime, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-    """What the one backend of a configuration takes: all of the model where its runtime loads it, else nothing."""
+def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+    """What the one backend of a configuration takes: all of the model where its runtime loads it, else nothing.
+
+    `make` is the runtime's own `segment`.
+    """
     backend = configuration.backends[0]
-    segment = runtime.segment(model, configuration, {})
+    segment = make(model, configuration, {})
     segment["options"]["shapes"] = model.shapes
     answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
     if isinstance(answer, Failure):

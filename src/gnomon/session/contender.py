@@ -13,10 +13,13 @@ from typing import Any, Literal
 
 from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
+from gnomon.core.sample import UNSTABLE
 from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, median, quantile, summarise
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, RecordedRunner
 from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
+from gnomon.measure.environment import Doubt
+from gnomon.report import units
 from gnomon.runtimes.base import Accelerator, Configuration, by_names
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
@@ -255,6 +258,35 @@ def measure_beside(
     return measured, {c.key: factors[k % count] for k, c in enumerate(candidates)}
 
 
+_LONGEST = 160
+"""Characters of a reason in a warning."""
+
+
+def not_compared(label: str, *known: Measured) -> Doubt | None:
+    """A warning about what failed at last although it has worked, or by what may not be its own fault.
+
+    `known` is what was measured of it, stage by stage. None where it works, was not measured, or never worked because
+    of itself: the reason is then with what is skipped.
+    """
+    failure = known[-1].failure
+    took = next((m for m in reversed(known) if m.worked), None)
+    if failure is None or failure.kind == "unmeasured" or (took is None and not failure.transient):
+        return None
+    time_s = level(took, "cpu" if cpu_tells(took.runs) else "wall") if took is not None else None
+    if failure.kind == UNSTABLE:
+        message = f"{label} is unstable and not recommended: {failure.message}, in the others it took "
+        hint = "Choose another; gnomon runs show has what its processes printed."
+        return Doubt(kind=UNSTABLE, message=f"{message}{units.time(time_s)}", hint=hint)
+    reason = " ".join((failure.message if failure.kind in ("crash", "memory") else describe(failure)).split())
+    before = "was not measured" if time_s is None else f"was measured ({units.time(time_s)}) and then"
+    told = f"{before}: {reason[:_LONGEST]}" if time_s is None else f"{before} {reason[:_LONGEST]}: not compared"
+    return Doubt(kind="not-compared", message=f"{label} {told}", hint=AGAIN)
+
+
+AGAIN = "Run the same command again: what failed is measured once more."
+"""What to do where a failure may be the machine's."""
+
+
 def profile_singles(
     lab: Lab,
     contenders: Sequence[Contender],
@@ -280,8 +312,12 @@ def profile_singles(
             alive.append(contender)
         else:
             lab.missing.append(Missing(name=contender.label, reason=describe(measured[contender.key].failure)))
+            doubt = not_compared(contender.label, measured[contender.key])
+            lab.doubts += [doubt] if doubt is not None else []
     if not alive:
         reasons = "; ".join(f"{m.name}: {m.reason}" for m in lab.missing)
+        if any(doubt.kind == "not-compared" for doubt in lab.doubts):
+            raise MeasurementError(f"nothing could be measured to its end ({reasons})", hint=AGAIN)
         raise MeasurementError(
             f"nothing runs the model with right outputs ({reasons})", hint="Try another runtime with --runtime."
         )

@@ -16,6 +16,7 @@ from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.session.contender import (
+    AGAIN,
     Clocks,
     Contender,
     Proved,
@@ -24,6 +25,7 @@ from gnomon.session.contender import (
     cpu_summary,
     fastest_of,
     level,
+    not_compared,
     traced_candidate,
     versus,
 )
@@ -117,6 +119,8 @@ def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: 
     measured = lab.runner.measure("proof", list(renamed.values()), effort)
     results = {c.key: lab.runner.known(c.key) for c in contenders if c.key in far}
     results |= {c.key: measured[renamed[c.key].key] for c in left}
+    found = (not_compared(c.label, lab.runner.known(c.key), results[c.key]) for c in left)
+    lab.doubts += [doubt for doubt in found if doubt is not None]
     if clocks.serial == "cpu":
         # A chain of runtimes may wait or start threads although each of them alone does not.
         clocks = choose_clocks(lab, results, contenders)
@@ -213,7 +217,7 @@ def judge_contenders(
     singles = [c for c in contenders if c.kind == "single" and results[c.key].ok and _asked(c, precisions)]
     if not singles:
         told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
-        raise MeasurementError(f"no single backend is left after the proof ({told})", hint="Try another runtime.")
+        raise MeasurementError(f"no single backend is left after the proof ({told})", hint=AGAIN)
 
     def against(best: Contender) -> dict[str, Proved]:
         return {

@@ -20,14 +20,14 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened
 from gnomon.devices.program import ProgramDriver
-from gnomon.errors import DeviceError, GnomonError, RecordError, UsageError
+from gnomon.errors import DeviceError, GnomonError, MeasurementError, RecordError, UsageError
 from gnomon.measure.campaign import CampaignRunner, RecordedRunner
 from gnomon.measure.effort import Effort, JobTime
 from gnomon.measure.link import AgentLink, KeptLink
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.onert import OnertProgram
 from gnomon.store.address import RecordAddress
-from gnomon.store.base import FAILED
+from gnomon.store.base import CLOSED, FAILED
 from gnomon.store.opening import default_record
 from gnomon.system.stopping import pause
 
@@ -135,7 +135,8 @@ def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
         yield
     except GnomonError as error:
         with suppress(RecordError):
-            runner.note(FAILED, {"message": error.message, "hint": error.hint})
+            closed = isinstance(error, MeasurementError) and runner.nobody_works and not runner.stopped
+            runner.note(FAILED, {"message": error.message, "hint": error.hint, **({CLOSED: True} if closed else {})})
         if isinstance(error, DeviceError):
             raise DeviceError(error.message, hint=error.hint, transient=error.transient, met=True) from error
         raise

@@ -15,7 +15,7 @@ from typing import Any
 
 from gnomon.core.graph import Graph
 from gnomon.core.installing import pip_line
-from gnomon.core.sample import Failure
+from gnomon.core.sample import UNSTABLE, Failure
 from gnomon.devices.address import LOCAL
 from gnomon.devices.config import DeviceConfig, user_folder
 from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
@@ -363,6 +363,8 @@ def describe(failure: Failure | None) -> str:
         return f"refused: {failure.message}"
     if failure.kind == "unmeasured":
         return failure.message
+    if failure.kind == UNSTABLE:
+        return f"unstable: {failure.message}"
     return f"{failure.kind} while {_DOING.get(failure.stage, failure.stage)}: {failure.message}"
 
 

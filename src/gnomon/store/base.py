@@ -18,6 +18,9 @@ COMMAND, FILES, FAILED = "command", "files", "failed"
 """The names of the events in which a job notes how it was asked for, where what it writes is, and what ended it: the
 message and the hint of its error, or nothing where it goes on."""
 
+CLOSED = "closed"
+"""The key in the data of `FAILED` that says that the campaign is not taken up again: nobody was left to decide on."""
+
 
 def _is_path(text: str) -> bool:
     return bool(text) and "\0" not in text

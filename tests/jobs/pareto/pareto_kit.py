@@ -53,7 +53,7 @@ class Pretended:
         alive = []
         for candidate in request["candidates"]:
             key = candidate["key"]
-            self.opened[key] += 1
+            self.opened[key] += bool(candidate["visits"])  # else it only runs beside one that is tried again
             if self._price(key) is None:
                 failure = {"event": "failure", "stage": "load", "kind": "crash", "message": "crashed with SIGSEGV"}
                 on_event({**failure, "candidate": key, "transient": False, "log_tail": ""})

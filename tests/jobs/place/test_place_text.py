@@ -224,7 +224,7 @@ def test_a_profile_whose_columns_tie_names_no_winner() -> None:
     assert "Not certain: how much faster onert:cpu is than onert:ruy. -> For certainty: --processes 10" in text()
     assert "tie" not in text()
     found["columns"].remove(slow)
-    assert text().startswith("onert:cpu takes 220 us of CPU time; nothing else ran.")
+    assert text().startswith("onert:cpu takes 220 us of CPU time; nothing else was compared.")
 
 
 def test_warnings_about_the_answer_stand_in_its_first_lines() -> None:

@@ -177,7 +177,7 @@ def test_units_that_crash_or_are_refused_lose_nobody_else(home: Path, tmp_path: 
 
 def test_without_its_anchor_nothing_is_built(home: Path, tmp_path: Path) -> None:
     environment = spoilt(tmp_path, refused="empty")
-    with pytest.raises(MeasurementError, match=r"does not run the no-op model.*no kernel") as refused:
+    with pytest.raises(MeasurementError, match=r"the no-op model could not be measured.*no kernel") as refused:
         build(home, tmp_path / "t", environment=environment)
     assert refused.value.hint
     assert not (tmp_path / "t").exists()

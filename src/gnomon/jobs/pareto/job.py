@@ -29,6 +29,7 @@ from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, w
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Steps, Watch
 from gnomon.search.base import Told
+from gnomon.session.contender import AGAIN, not_compared
 from gnomon.session.model_session import Lab, conditions_part, open_lab, stopped_doubts
 from gnomon.session.objectives import Goal, goals_of
 from gnomon.session.package import check_destination, write_package
@@ -104,6 +105,7 @@ def _measured(
         if asked.dumpfile is not None:
             save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, found), asked.dumpfile)
         extra = stopped_doubts(request, lab.runner.stopped) or _proof_doubts(request, proved=worth.sessions > 0)
+        extra = [*_failed_doubts(evaluator, points), *extra]
         chosen = _chosen(lab, points, asked)
         verified = None if chosen is None else _deploy(lab, space, chosen, asked)
         lab.runner.finish(_decision(points, chosen))
@@ -236,6 +238,21 @@ def _proof_doubts(request: Request, *, proved: bool) -> list[Doubt]:
         message = "one process cannot tell a difference from noise, so no point was found dominated"
         return [Doubt(kind="one-process", message=message, hint="Leave --processes out, or give 3 or more.")]
     return []
+
+
+def _failed_doubts(evaluator: Evaluator, points: Sequence[Point]) -> list[Doubt]:
+    """What was sampled and failed in the proof, and what may have failed by no fault of its own while searching."""
+    sampled = evaluator.measured
+    each = {evaluator.space.label(a): [found] for a, found in sampled.items() if found.may_work}
+    each |= {p.label: [sampled.get(p.assignment, p.measured), p.measured] for p in points if p.measured is not None}
+    found = [doubt for doubt in (not_compared(label, *known) for label, known in each.items()) if doubt is not None]
+    rest = found[_MOST_FAILED:]
+    more = [Doubt(kind="not-compared", message=f"{len(rest)} more were not compared", hint=AGAIN)] if rest else []
+    return [*found[:_MOST_FAILED], *more]
+
+
+_MOST_FAILED = 3
+"""Warnings of what failed at most; the rest is counted."""
 
 
 def _chosen(lab: Lab, points: Sequence[Point], asked: ParetoRequest) -> Point | None:

@@ -316,11 +316,9 @@ def _certificate(document: dict[str, Any]) -> str:
         told = "Complete: every assignment was run once; "
         if not document["proved"]:
             return f"{told}none was measured again."
-        return (
-            told
-            + ("those near the front" if document["left_out"] or document["behind"] else "all")
-            + (" were measured again.")
-        )
+        lost = sum(point["failure"] is not None for point in document["points"])
+        which = "those near the front" if document["left_out"] or document["behind"] else "all"
+        return f"{told}{which}{f' but {lost}' if lost else ''} were measured again."
     if name == "exact":
         return "Heuristic: the front of the prices was not finished in time."
     return "Heuristic: there may be better assignments that were not tried."

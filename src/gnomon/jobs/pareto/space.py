@@ -285,8 +285,8 @@ class Evaluator:
 
     `clock` is that of the costs it answers with, which all are compared by: the first run that succeeded decides, None
     until then; wall time where some choice lets several threads work. `failures` tells why assignments failed;
-    `replayed` counts those that the record held. `unmeasured` are those of `failures` that were never run to an end, so
-    that nothing is known of them.
+    `replayed` counts those that the record held. `unmeasured` are those of `failures` of which nothing is known, as
+    they were never run to an end.
     """
 
     lab: Lab
@@ -308,7 +308,7 @@ class Evaluator:
         if not found.ok:
             failure = found.failure or _vanished()
             self.failures[assignment] = describe(failure)
-            if failure.kind == "unmeasured":
+            if failure.kind == "unmeasured" or found.may_work:
                 self.unmeasured.add(assignment)
             return None
         cost = cost_of(self.goals, found, self._clock(found))

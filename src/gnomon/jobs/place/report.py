@@ -106,7 +106,7 @@ def _contenders(document: dict[str, Any], page: Page) -> None:
     certainty([(c["label"], c["against_best"]) for c in shown], best, max(c[main]["processes"] for c in alive), page)
     for contender in document["contenders"]:
         if contender["failure"]:
-            page.item(f"{contender['label']} was refused: {failure_text(contender['failure'])}")
+            page.item(f"{contender['label']} failed: {failure_text(contender['failure'])}")
     restless = [c["label"] for c in alive if c[main]["trend"]]
     if restless:
         with page.details("what rose or fell while measuring"):
@@ -386,7 +386,7 @@ def profile_headline(columns: list[dict[str, Any]], clock: str) -> str:
         return f"{fastest['label']} takes {took}, on a software device: no ratio is reported."
     others = [c for c in others if not _on_software(c)]
     if not others:
-        return f"{fastest['label']} takes {took}{'' if columns[1:] else '; nothing else ran'}."
+        return f"{fastest['label']} takes {took}{'' if columns[1:] else '; nothing else was compared'}."
     ties = [c for c in others if is_open(c["against_fastest"])]
     if ties:
         names = " and ".join(f"{c['label']} ({units.time(c['level_s'])})" for c in [fastest, *ties])

@@ -201,7 +201,8 @@ def _first_that_runs(
         measured = bench.runner.measure("gauge", [one.candidate for one in placed], effort)
         if first and not measured[first.key].ok:
             raise MeasurementError(
-                f"{name} does not run the no-op model: {describe(measured[first.key].failure)}", hint=_UNGAUGED
+                f"the no-op model could not be measured by {name}: {describe(measured[first.key].failure)}",
+                hint=_UNGAUGED,
             )
         if measured[second.key].ok:
             return unit, second, measured
@@ -210,7 +211,10 @@ def _first_that_runs(
     raise MeasurementError(f"{name} {said} {reasons[0]}", hint=_UNGAUGED)
 
 
-_UNGAUGED = "Without it no time can be trusted. Try another runtime with --runtime, or another backend with --backend."
+_UNGAUGED = (
+    "Without it no time can be trusted. Start the same command again: it is measured again. If that stays, try another "
+    "runtime with --runtime, or another backend with --backend."
+)
 
 
 def clock_of(bench: Bench, measured: Sequence[Measured]) -> Clock:
@@ -295,7 +299,7 @@ def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:
     known = bench.runner.known(placed.key)
     visits = {(run.process, run.block) for run in known.runs if run.samples is not None}
     wanted = itertools.product(range(effort.processes_least), range(effort.rounds))
-    return known.failure is not None or visits.issuperset(wanted)
+    return bench.runner.failed(placed.key) or visits.issuperset(wanted)
 
 
 def _runs_of(bench: Bench, anchor: Candidate) -> Iterator[str]:
