@@ -403,15 +403,15 @@ def test_a_host_that_no_name_server_can_be_asked_for_does_not_answer() -> None:
 
 def test_the_lease_of_a_place_is_a_file_of_the_folder_whatever_it_is_called() -> None:
     with lease(lease_folder(), labgrid._lease("rack/../1 é")):
-        assert [path.name for path in lease_folder().glob("lease-labgrid-rack*.lock")] == [
-            "lease-labgrid-rack%2F..%2F1%20%C3%A9.lock"
+        assert [path.name for path in lease_folder().glob("lease-labgrid-rack*")] == [
+            "lease-labgrid-rack%2F..%2F1%20%C3%A9.1.ticket"
         ]
     assert labgrid._lease("bench-3.a+b") == "labgrid-bench-3.a+b"
     long = [labgrid._lease("ü" * count) for count in (40, 41)]
     assert len(set(long)) == 2
     for name in long:
         with lease(lease_folder(), name):
-            assert list(lease_folder().glob(f"*{name[-16:]}.lock"))
+            assert list(lease_folder().glob(f"*{name[-16:]}.1.ticket"))
 
 
 class Switch(BaseHTTPRequestHandler):

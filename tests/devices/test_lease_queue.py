@@ -68,7 +68,7 @@ def test_who_waits_first_is_served_first_though_one_is_killed(tmp_path: Path) ->
         b.kill()
         b.communicate()
         d = waiting(folder, "d", log)
-        assert len(tickets(folder)) == 3
+        assert len(tickets(folder)) == 4
     with all_ended(a, c, d):
         pass
     assert log.read_text().split() == ["a", "in", "a", "out", "c", "in", "c", "out", "d", "in", "d", "out"]
@@ -120,7 +120,7 @@ def test_those_who_wait_are_told_who_since_when_and_what(tmp_path: Path, monkeyp
     monkeypatch.setattr(sys, "argv", ["/usr/bin/gnomon", "place", "model.onnx"])
     told: list[str] = []
     with lease(tmp_path, "local"):
-        since = time.strftime("%H:%M", time.localtime((tmp_path / "lease-local.lock").stat().st_mtime))
+        since = time.strftime("%H:%M", time.localtime((tmp_path / "lease-local.1.ticket" / "who").stat().st_mtime))
         process = waiter(tmp_path, "a", tmp_path / "log")
         assert process.stdout is not None
         told.append(process.stdout.readline())

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import pwd
 import re
 import stat
 import sys
@@ -25,20 +26,19 @@ _SHOWN = 60
 
 
 class Lease:
-    """The exclusive use of a device, first come first served.
+    """The exclusive use of a device, first come first served, for all accounts that share the folder of leases.
 
-    It is the kernel's lock on a file in the folder of leases, so it ends when its process does, however that ends. Who
-    waits has a ticket there: a file with a number, locked as long as its process lives; the least number is the next.
-    Tickets are made and looked at under a lock on the folder. The shell of a device takes its lease in the same way
-    (`gnomon.devices.shell.scripts`); one that has no flock waits, but not in turn.
+    Whoever wants the device has a ticket in the folder: a folder with a number, which nobody can make twice or put a
+    link in the place of, with who it is in its file `who`. The kernel's lock on it, which needs no right to write,
+    ends when its process does, however that ends; a ticket without one counts for nothing, whoever made it. The
+    least number has the device. Tickets are made and looked at under a lock on the folder. The shell of a device takes
+    its lease in the same way (`gnomon.devices.shell.scripts`); one that has no flock waits, but not in turn.
     """
 
     def __init__(self, folder: Path, name: str, command: str = "") -> None:
-        """Open the file. `command` is told to those that will wait for this process. OSError where that fails."""
-        _own_folder(folder)
+        """See that the folder can be used. `command` is told to those that will wait for this process. OSError."""
+        _usable_folder(folder)
         self._folder, self._name, self._command = folder, name, command
-        path = folder / f"lease-{name}.lock"
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._ticket: tuple[int, int] | None = None
 
     def take(self) -> str | None:
@@ -46,76 +46,86 @@ class Lease:
 
         Where another process keeps the folder locked, so that nobody can look at the queue, that one is before it.
         """
-        gate = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+        gate = os.open(self._folder, _OPENED)
         try:
             if not _locked(gate):
                 return f"unknown, which keeps {self._folder} locked"
-            before = self._before()
-            owner = owner_of(self._handle)
-            if owner is None and before:
-                owner = before[min(before)]
-                fcntl.flock(self._handle, fcntl.LOCK_UN)
-            if owner is None:
-                self._write(self._handle)
-                self._drop()
-            elif self._ticket is None:
-                number = max(before, default=0) + 1
-                path = self._path(number)
-                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._ticket = number, handle
-                self._write(handle)
-            return owner
+            others = _tickets(self._folder, self._name, tidy=True)
+            if self._ticket is None:
+                self._ticket = self._new(max(others, default=0) + 1)
+            number, handle = self._ticket
+            before = [other for other in others if other < number]
+            if before:
+                return others[min(before)]
+            with contextlib.suppress(OSError):
+                os.utime("who", dir_fd=handle)  # it has the device since now
+            return None
         finally:
             os.close(gate)
 
     def close(self) -> None:
-        """Release it, or stop waiting for it."""
-        self._drop()
-        os.close(self._handle)
-
-    def _before(self) -> dict[int, str]:
-        """Who waits before this process, by the numbers of their tickets."""
-        before: dict[int, str] = {}
-        for found in self._folder.iterdir():
-            number = self._number(found.name)
-            if number is None or (self._ticket is not None and number >= self._ticket[0]):
-                continue
-            with contextlib.suppress(FileNotFoundError):  # its process has just left the queue
-                handle = os.open(self._path(number), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-                try:
-                    owner = owner_of(handle, fcntl.LOCK_SH)
-                    if owner is None:
-                        self._path(number).unlink()  # its process died
-                    else:
-                        before[number] = owner
-                finally:
-                    os.close(handle)
-        return before
-
-    def _write(self, handle: int) -> None:
-        """Tell in a file that is locked who has it."""
-        with contextlib.suppress(OSError):  # on a full disk the lock holds all the same; only its holder has no name
-            os.ftruncate(handle, 0)
-            told = [str(os.getpid()), *([self._command] if self._command else [])]
-            os.pwrite(handle, "".join(f"{line}\n" for line in told).encode("utf-8", "replace"), 0)
-
-    def _number(self, found: str) -> int | None:
-        """The number of a ticket for this device, by the name of its file."""
-        ticket = re.fullmatch(rf"lease-{re.escape(self._name)}\.([0-9]{{1,9}})\.ticket", found)
-        return int(ticket[1]) if ticket else None
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"lease-{self._name}.{number}.ticket"
-
-    def _drop(self) -> None:
-        """Leave the queue. The file goes before its lock: else its number might be given again in between."""
+        """Release it, or stop waiting for it. The ticket goes before its lock: else it might be made again before."""
         if self._ticket is not None:
             number, handle = self._ticket
-            with contextlib.suppress(OSError):
-                self._path(number).unlink()
+            _remove(_path(self._folder, self._name, number))
             os.close(handle)
             self._ticket = None
+
+    def _new(self, number: int) -> tuple[int, int]:
+        """A ticket of this process with the first number from this one that is free."""
+        while True:
+            path = _path(self._folder, self._name, number)
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                break
+            number += 1
+        handle = os.open(path, _OPENED)
+        os.fchmod(handle, 0o755)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # on a full disk the lock holds all the same; only its holder has no name
+            told = [str(os.getpid()), *([self._command] if self._command else [])]
+            (path / "who").write_text("".join(f"{line}\n" for line in told), encoding="utf-8", errors="replace")
+            (path / "who").chmod(0o644)
+        return number, handle
+
+
+_OPENED = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
+_NOT_OURS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
+"""Why a ticket may not be opened that is gone, or that gnomon did not make."""
+
+
+def _path(folder: Path, name: str, number: int) -> Path:
+    return folder / f"lease-{name}.{number}.ticket"
+
+
+def _tickets(folder: Path, name: str, *, tidy: bool = False) -> dict[int, str]:
+    """Who has tickets for a device and lives. With `tidy`, under the folder's lock, this account's dead ones go."""
+    living: dict[int, str] = {}
+    for found in folder.iterdir():
+        ticket = re.fullmatch(rf"lease-{re.escape(name)}\.([1-9][0-9]{{0,8}})\.ticket", found.name)
+        if ticket is None:
+            continue
+        try:
+            handle = os.open(found, _OPENED)
+        except OSError as error:
+            if error.errno in _NOT_OURS:
+                continue
+            raise
+        try:
+            owner = owner_of(handle)
+            if owner is not None:
+                living[int(ticket[1])] = owner
+            elif tidy and os.fstat(handle).st_uid == os.getuid():
+                _remove(found)
+        finally:
+            os.close(handle)
+    return living
+
+
+def _remove(ticket: Path) -> None:
+    with contextlib.suppress(OSError):
+        (ticket / "who").unlink(missing_ok=True)
+        ticket.rmdir()
 
 
 def _locked(gate: int) -> bool:
@@ -132,41 +142,72 @@ def _locked(gate: int) -> bool:
             return True
 
 
-def owner_of(handle: int, how: int = fcntl.LOCK_EX) -> str | None:
-    """Lock an open file; None if that is done, else who has it: its process, its command and since when, as it wrote.
+def owner_of(handle: int) -> str | None:
+    """Who has an open ticket locked: its process, another account, its command and since when, as it wrote.
 
-    "unknown" if it has not written that yet.
+    None if nobody has, "unknown" if it has not written that.
     """
     try:
-        fcntl.flock(handle, how | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid, _, more = os.pread(handle, 256, 0).decode("utf-8", "replace").strip("\0\n ").partition("\n")
-        if not pid:
+        try:
+            who = os.open("who", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
+        except OSError:
             return "unknown"
-        since = time.strftime("%H:%M", time.localtime(os.fstat(handle).st_mtime))
+        try:
+            told, seen = os.read(who, 256), os.fstat(who)
+        finally:
+            os.close(who)
+        pid, _, more = told.decode("utf-8", "replace").strip("\0\n ").partition("\n")
+        if not pid.isdecimal():
+            return "unknown"
+        account = f" of {_account(seen.st_uid)}" if seen.st_uid != os.getuid() else ""
+        since = time.strftime("%H:%M", time.localtime(seen.st_mtime))
         command = "".join(c for c in more.partition("\n")[0] if c.isprintable())
-        return ", ".join([pid[:20], *([command] if command else []), f"since {since}"])
+        return ", ".join([f"{pid[:20]}{account}", *([command] if command else []), f"since {since}"])
     return None
 
 
-def _own_folder(path: Path) -> None:
-    """Make a folder, or see that it is one and nobody else can write there. OSError otherwise."""
+def _account(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _usable_folder(path: Path) -> None:
+    """Make a folder, or see that nobody else can take away or replace what is in it. OSError otherwise."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700, parents=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise OSError(errno.ENOTDIR, "it is not a folder, or a link to one", str(path))
-    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+    if not found.st_mode & stat.S_ISVTX and (found.st_uid != os.getuid() or found.st_mode & 0o022):
         raise OSError(errno.EPERM, "it belongs to another user, or others may write to it", str(path))
 
 
+_COMMON = Path("/tmp/gnomon-leases")  # noqa: S108 - see Lease: what others make there is not trusted
+
+
+_OWN = Path(f"{_COMMON}-{os.getuid()}")
+
+
 def lease_folder() -> Path:
-    """Where this user's leases of this machine's devices are: the same for a desktop, a cron job and a login by SSH.
+    """Where the leases of this machine's devices are: the same for all accounts, desktops, cron jobs and SSH logins.
 
     So it depends on nothing that these set differently, such as TMPDIR or XDG_RUNTIME_DIR; only GNOMON_LEASES moves it.
+    It is the user's own where the common one cannot be used.
     """
-    named = os.environ.get("GNOMON_LEASES")
-    return Path(named) if named else Path("/tmp") / f"gnomon-leases-{os.getuid()}"  # noqa: S108 - see _own_folder
+    if named := os.environ.get("GNOMON_LEASES"):
+        return Path(named)
+    with contextlib.suppress(OSError):
+        _COMMON.mkdir()
+        _COMMON.chmod(0o1777)  # nobody else can have put a link there since
+    with contextlib.suppress(OSError):
+        found = _COMMON.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX and os.access(_COMMON, os.R_OK | os.W_OK):
+            return _COMMON
+    return _OWN
 
 
 class Waiting(str):
@@ -178,13 +219,10 @@ class Waiting(str):
 def lease_holder(folder: Path, name: str) -> str | None:
     """Who holds the device `name` at this moment, as `owner_of` tells; None if nobody does."""
     try:
-        handle = os.open(folder / f"lease-{name}.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        tickets = _tickets(folder, name)
     except OSError:
-        return None  # nobody holds what has no file
-    try:
-        return owner_of(handle, fcntl.LOCK_SH)
-    finally:
-        os.close(handle)
+        return None
+    return tickets[min(tickets)] if tickets else None
 
 
 @contextmanager
@@ -208,6 +246,8 @@ def lease(
             held = Lease(folder, name, command_line())
             stack.callback(held.close)
             owner = held.take()
+        if folder == _OWN and on_wait is not None:
+            on_wait(f"{_COMMON} is not a folder in which every account may write: others may measure meanwhile")
         deadline = time.monotonic() + wait_s
         met, told = False, False
         while owner is not None:
@@ -241,7 +281,7 @@ def _opening(folder: Path, name: str) -> Iterator[None]:
         raise DeviceError(
             f"the lease of device {name!r} cannot be taken: {folder}: {error.strerror}",
             hint="Free space there or remove what is in its place; GNOMON_LEASES names another folder, which all that "
-            "measure on this machine must share.",
+            "measure on this machine must share (chmod 1777).",
         ) from error
 
 

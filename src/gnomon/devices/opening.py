@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from gnomon.devices.shell.ssh_client import SshSettings
 
 OnWait = Callable[[str], None]
-"""Told once in a sentence who holds the device, when it must be waited for. May raise, to not wait."""
+"""Told once in a sentence, a `Waiting`, who holds the device, when it must be waited for. May raise, to not wait.
+
+Another sentence says that other accounts are not kept out."""
 
 GROUP = "gnomon.devices"
 """The entry-point group of kinds of devices: an address's scheme names a `Factory`."""

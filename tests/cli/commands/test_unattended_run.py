@@ -16,6 +16,8 @@ from tests.devices.shell.sshkit import becomes
 
 from gnomon.cli.main import run
 from gnomon.cli.progress import ProgressFile
+from gnomon.devices.address import LOCAL
+from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.unattended import _STARTER as STARTER
 from gnomon.measure.progress import Progress
 
@@ -66,15 +68,11 @@ def test_what_cannot_even_begin_says_so(job: Path) -> None:
 
 
 def test_it_waits_for_the_device_and_ends_when_it_is_told(job: Path, tmp_path: Path) -> None:
-    leases = Path(os.environ["GNOMON_LEASES"])
-    with (leases / "lease-local.lock").open("w") as lease:
-        fcntl.flock(lease, fcntl.LOCK_EX)
-        lease.write("4711\n")
-        lease.flush()
+    with lease(lease_folder(), LOCAL):
         process = started(job, ["runs", "--json"])
         assert becomes(lambda: (job / "progress.json").exists())
         told = json.loads((job / "progress.json").read_text())
-        assert (told["stage"], told["why"]) == ("waiting for the device", "process 4711 measures there")
+        assert (told["stage"], told["why"]) == ("waiting for the device", f"process {os.getpid()} measures there")
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 143
         assert json.loads((job / "exit.json").read_text())["code"] == 143

@@ -90,6 +90,28 @@ class TestBusybox(WithoutPython):
             yield opened
 
 
+@pytest.fixture(scope="module")
+def android(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    if what := sshkit.missing():
+        pytest.skip(what)
+    root = tmp_path_factory.mktemp("android")
+    path = plainkit.android(root / "bin")
+    if isinstance(path, str):
+        pytest.skip(path)
+    with ssh_server(root / "server", environment={"PATH": str(path)}) as running:
+        yield running
+
+
+class TestAndroid(WithoutPython, ShellOutputs):
+    """With the shell of Android and its programs alone."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def device(cls, android: SshServer) -> Iterator[SshDevice]:
+        with SshDevice(android.settings()) as opened:
+            yield opened
+
+
 @pytest.fixture(params=["server", "poor"])
 def either(request: pytest.FixtureRequest) -> SshServer:
     found: SshServer = request.getfixturevalue(request.param)
@@ -236,8 +258,10 @@ def test_silence_ends_the_visit_there(server: SshServer) -> None:
             os.kill(link._process.pid, signal.SIGCONT)
 
 
-def test_the_second_waits_for_the_first(either: SshServer) -> None:
-    the_second_waits(lambda on_wait: SshDevice(either.settings(), on_wait=on_wait))
+@pytest.mark.parametrize("kind", ["server", "poor", "android"])
+def test_the_second_waits_for_the_first(kind: str, request: pytest.FixtureRequest) -> None:
+    found: SshServer = request.getfixturevalue(kind)
+    the_second_waits(lambda on_wait: SshDevice(found.settings(), on_wait=on_wait))
 
 
 def test_a_dead_owners_lock_is_taken_over(poor: SshServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -21,7 +20,9 @@ from tests.devices.shell.sshkit import becomes
 import gnomon
 from gnomon.cli.main import run
 from gnomon.core.sample import Campaign
+from gnomon.devices.address import LOCAL
 from gnomon.devices.config import DeviceConfig, add_device
+from gnomon.devices.lease import lease
 from gnomon.devices.opening import opened
 from gnomon.errors import DeviceError, GnomonError, RuntimeMissingError, UsageError
 from gnomon.formats.pareto.dump import read_dump
@@ -135,11 +136,7 @@ def campaigns(record: Path) -> list[Campaign]:
 @contextlib.contextmanager
 def held(board: Board) -> Iterator[None]:
     """Somebody else measures on the board."""
-    board.server.leases.mkdir(exist_ok=True)
-    with (board.server.leases / "lease-local.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write("4711\n")
-        file.flush()
+    with lease(board.server.leases, LOCAL):
         yield
 
 
@@ -274,7 +271,7 @@ def test_two_jobs_wait_for_each_other_and_end_when_they_are_told(board: Board, m
             assert start_unattended(job, device="board").alive
         assert becomes(lambda: {stage_of(board, job)[0] for job in (first, second)} == {"waiting for the device"})
         waiting = unattended_job(first, device="board")
-        assert (waiting.state, "4711" in waiting.reason) == ("waiting", True)
+        assert (waiting.state, str(os.getpid()) in waiting.reason) == ("waiting", True)
         with pytest.raises(UsageError, match="runs") as refused:
             remove_unattended(first, device="board")
         assert f"stop {first}" in refused.value.hint

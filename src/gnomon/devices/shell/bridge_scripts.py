@@ -50,20 +50,19 @@ clean() {
   for f in "$base"/ended/* "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
   [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
   [ -z "$held" ] || rm -rf "$held"
-  [ -z "$ticket" ] || rm -f "$ticket"
+  [ -z "$ticket" ] || rm -rf "$ticket"
   rm -rf "$base"
 } 2>/dev/null
 trap '' HUP
 trap 'kill "$s" 2>/dev/null; clean; exit' TERM INT
-t=/tmp; [ -d /tmp ] || t=/data/local/tmp
-folder=${GNOMON_LEASES:-$t/gnomon-leases-$(id -u)}
+folder= tmp=/tmp; [ -d /tmp ] || tmp=/data/local/tmp
 %(lease)swhile [ "$n" -lt %(silence)s ] && [ -d "$base" ]; do
   t=%(tick)s
-  if [ "$said" != held ]; then
+  case $said in held*) ;; *)
     lease; t=1
-    echo "$said" >"$base/lease.new" && mv "$base/lease.new" "$base/lease"
-  fi
-  sleep "$t" 8>&- 9>&- & s=$!
+    echo "$said" >"$base/lease.new" && mv "$base/lease.new" "$base/lease";;
+  esac
+  sleep "$t" 8<&- & s=$!
   wait "$s"
   now=; read -r now <"$base/alive"
   if [ "$now" = "$last" ]; then n=$((n + t)); else n=0; last=$now; fi

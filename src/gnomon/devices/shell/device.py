@@ -42,12 +42,14 @@ _DENIED = ("Permission denied", "Read-only file system", "Operation not permitte
 def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callable[[str], None] | None) -> None:
     """Wait until the device's lease is held there, telling once who has it. DeviceError after an hour.
 
-    `ask` says how it stands: "held", "busy PROCESS", or "fail WHY".
+    `ask` says how it stands: "held WARNING", "busy PROCESS", or "fail WHY". Other accounts write who they are.
     """
     deadline_s, told = time.monotonic() + _LEASE_WAIT_S, False
     while True:
-        kind, _, rest = ask().partition(" ")
+        kind, _, rest = last(ask()).partition(" ")
         if kind == "held":
+            if rest and on_wait is not None:
+                on_wait(f"{rest}: other accounts of {settings.name} may measure meanwhile")
             return
         if kind == "fail":
             raise refusal(settings, rest, "the lease of the device")

@@ -111,52 +111,82 @@ def kill_script(note: str, signal: str) -> str:
 
 
 _LEASE = """
-lock=$folder/lease-local.lock ticket= own= by=%(by)s
-owner() { o= c=; { read -r o; read -r c; } <"$1"; [ -n "$o" ]; } 2>/dev/null
-who() {
-  owner "$1" || { echo unknown; return; }
-  at=$(date -r "$1" +%%H:%%M 2>/dev/null)
-  echo "$o${c:+, $c}${at:+, since $at}"
+ticket= own= alone= by=%(by)s rs=$(printf '\\036')
+ours() {
+  case $(ls -ld "$1") in
+    d????????[tT]*) [ -r "$1" ] && [ -w "$1" ];;
+    d*) [ -O "$1" ];;
+    *) false;;
+  esac
+} 2>/dev/null
+choose() {
+  said=
+  if [ -n "$GNOMON_LEASES" ]; then
+    folder=$GNOMON_LEASES
+  else
+    folder=$tmp/gnomon-leases
+    [ -e "$folder" ] || mkdir -m 1777 "$folder" 2>/dev/null
+    alone="$folder is not a folder in which every account may write"
+    if ! command -v flock >/dev/null; then alone="it has no flock"; elif ours "$folder"; then alone=; return; fi
+    folder=$folder-$(id -u)
+  fi
+  told=$(mkdir -p "$folder" 2>&1) || { said="fail $told"; return 1; }
+  ours "$folder" || { said="fail $folder: Permission denied (it is another user's)"; folder=; return 1; }
 }
-keeps() { c=; owner "$1" && read -r c <"/proc/$o/cmdline"; case $c in *given*) true;; *) false;; esac; } 2>/dev/null
+who() {
+  o= c= u=; [ ! -f "$1/who" ] || { read -r o; read -r c; } <"$1/who"
+  case $c in *"$rs"*) c=;; esac
+  o=${o%%%%[!0-9]*}
+  [ -O "$1" ] || u=$(ls -ld "$1" | { read -r _ _ u _; echo "$u"; })
+  at=$(date -r "$1/who" +%%H:%%M)
+  echo "${o:-unknown}${u:+ of $u}${c:+, $c}${at:+, since $at}"
+} 2>/dev/null
+keeps() {
+  c=; read -r o <"$1" && read -r c <"/proc/$o/cmdline"
+  case $c in *given*) true;; *) false;; esac
+} 2>/dev/null
 made() { mkdir "$1" && echo $$ >"$1/pid"; } 2>/dev/null
 first() {
   before= most=0
-  for x in "${lock%%.lock}".*.ticket; do
+  for x in "$folder"/lease-local.*.ticket; do
     y=${x%%.ticket} y=${y##*.}
-    case $y in ''|*[!0-9]*) continue;; esac
-    [ "$x" != "$ticket" ] || continue
-    if flock -n -s "$x" true; then rm -f "$x"; continue; fi
+    case $y in ''|0*|*[!0-9]*|??????????*) continue;; esac
+    [ "$x" != "$ticket" ] && [ -d "$x" ] && [ ! -L "$x" ] && [ -r "$x" ] || continue
+    if flock -n -s 6 6<"$x"; then [ ! -O "$x" ] || rm -rf "$x"; continue; fi
     [ "$y" -le "$most" ] || most=$y
     [ -z "$ticket" ] || [ "$y" -lt "$own" ] || continue
     [ -n "$before" ] && [ "$before" -lt "$y" ] || before=$y
   done
-  [ -z "$before" ]
 } 2>/dev/null
+# A shell may keep its descriptors from the programs that it starts (mksh does), unless they are named there.
 lease() {
-  said=$(mkdir -p "$folder" 2>&1 && : 2>&1 >>"$lock") || { said="fail $said"; return; }
-  [ -O "$folder" ] && [ ! -L "$folder" ] || { said="fail $folder: Permission denied (it is another user's)"; return; }
+  [ -d "$folder" ] || choose || return
   if command -v flock >/dev/null; then
-    exec 7<"$folder" 9>>"$lock"
-    flock 7
-    if first && flock -n 9; then
-      { echo $$; echo "$by"; } >"$lock"
-      [ -z "$ticket" ] || { rm -f "$ticket"; exec 8>&-; ticket=; }
-      said=held
-    else
-      said="busy $(who "${lock%%.lock}.${before:+$before.ticket}${before:-lock}")"
-      if [ -z "$ticket" ]; then
-        own=$((most + 1)) ticket=${lock%%.lock}.$((most + 1)).ticket
-        exec 8>"$ticket"
-        flock -n 8
-        { echo $$; echo "$by"; } >&8
-      fi
+    exec 7<"$folder"
+    flock -n 7 7<&7 || { sleep 1; flock -n 7 7<&7; } || { said="busy unknown, which keeps $folder locked"; return; }
+    first
+    if [ -z "$ticket" ]; then
+      own=$most
+      while own=$((own + 1)) x=$folder/lease-local.$own.ticket; ! told=$(umask 022; mkdir "$x" 2>&1); do
+        [ -e "$x" ] || [ -L "$x" ] || { said="fail $told"; flock -u 7 7<&7; return; }
+      done
+      ticket=$x
+      exec 8<"$ticket"
+      flock 8 8<&8
+      ( umask 022; { echo $$; echo "$by"; } >"$ticket/who" ) 2>/dev/null
     fi
+    if [ -z "$before" ]; then
+      touch -c "$ticket/who"
+      said="held $alone"
+    else
+      said="busy $(who "$folder/lease-local.$before.ticket")"
+    fi
+    flock -u 7 7<&7  # to close it is not enough where the shell keeps a copy
     exec 7<&-
     return
   fi
-  said="busy nobody"
-  if made "$lock.held"; then held=$lock.held said=held; return; fi
+  said="busy nobody" lock=$folder/lease-local.lock
+  if made "$lock.held"; then held=$lock.held said="held $alone"; return; fi
   if keeps "$lock.held/pid"; then said="busy $o"; return; fi
   sleep 1
   if keeps "$lock.held/pid"; then said="busy $o"; return; fi
@@ -168,9 +198,10 @@ lease() {
 def lease_functions(by: str) -> str:
     """The shell's function `lease`, which takes the device's lease or asks again, and sets `said` to how it stands.
 
-    That is "held", "busy WHO" or "fail WHY". `folder` is that of the leases. It is the lease of `gnomon.devices.lease`:
-    under a lock on the folder, whoever has the least ticket is next; `by` is told to those that wait. Without flock a
-    folder is the lock, and nobody waits in turn.
+    That is "held WARNING", "busy WHO" or "fail WHY". `tmp` is the folder for the folder of leases, `folder` is empty
+    at first. It is the lease of `gnomon.devices.lease`: under a lock on the folder, whoever has the least ticket has
+    the device; `by` is told to those that wait. Without flock a folder of the user's own is the lock, and nobody waits
+    in turn.
     """
     return _LEASE % {"by": quoted(by)}
 
@@ -189,7 +220,7 @@ clean() {
   [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
   rm -rf "$base"
   [ -z "$held" ] || rm -rf "$held"
-  [ -z "$ticket" ] || rm -f "$ticket"
+  [ -z "$ticket" ] || rm -rf "$ticket"
 } 2>/dev/null
 trap '' USR1 TERM  # until the watcher, which they would end, has its own
 ( n=0 s=; trap 'n=-1' USR1; trap 'kill "$s"; exit' TERM
@@ -198,7 +229,7 @@ trap '' USR1 TERM  # until the watcher, which they would end, has its own
 w=$!
 leave() { clean; kill "$w"; } 2>/dev/null
 trap 'leave; exit 1' HUP TERM INT
-folder=${GNOMON_LEASES:-/tmp/gnomon-leases-$(id -u)}
+tmp=/tmp folder=
 %(lease)ssay "base $base"
 while IFS= read -r what; do
   kill -USR1 "$w" 2>/dev/null

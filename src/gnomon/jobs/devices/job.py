@@ -14,6 +14,7 @@ from gnomon.devices.address import LOCAL, TVM
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig, add_device, load_devices, user_folder
 from gnomon.devices.health import health_of, release
+from gnomon.devices.lease import Waiting
 from gnomon.devices.opening import load_factory, opened, resolve
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.jobs.devices.visit import (
@@ -178,7 +179,8 @@ def _late(config: DeviceConfig, deadline_s: float) -> DeviceRow:
 
 def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:
     def in_use(sentence: str) -> None:
-        raise _InUse(sentence.removesuffix(": waiting for it to end"), hint="Wait for it to end, and look again.")
+        if isinstance(sentence, Waiting):
+            raise _InUse(sentence.removesuffix(": waiting for it to end"), hint="Wait for it to end, and look again.")
 
     begin = time.monotonic()
     try:
