@@ -98,6 +98,8 @@ _TRACED = ", traced"
 
 _TIPS = frozenset({"precision"})
 """Kinds of doubts that speak against nothing, and say what else could be tried."""
+_MUTE = frozenset({"precision-no-gain"})
+"""Kinds of doubts that say what else was tried in vain: details."""
 _MOST_WARNINGS, _MOST_TIPS = 3, 2
 
 _FIRST = frozenset(
@@ -165,7 +167,7 @@ def _range(counts: list[int], one: str, many: str) -> str:
 
 def first_warnings(rows: list[dict[str, str]], page: Page) -> None:
     """The warnings in the first lines: those about the answer itself, and on a brief page the first of the others."""
-    warnings = [row for row in rows if row["kind"] not in _TIPS]
+    warnings = [row for row in rows if row["kind"] not in _TIPS | _MUTE]
     first = [row for row in warnings if row["kind"] in _FIRST]
     others = [row for row in warnings if row["kind"] not in _FIRST] if page.brief else []
     shown = [*first, *others[: max(0, _MOST_WARNINGS - len(first))]]

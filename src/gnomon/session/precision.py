@@ -37,9 +37,11 @@ def precision_hints(lab: Lab, alive: Sequence[Contender], clock: Clock) -> list[
         hint = f"--precision {configuration.precision} measures it beside the others and proves it."
         who = configuration.runtime if target in lab.lowered else "this processor"
         told = f"{who} computes in {configuration.precision}, which was not asked for"
+        kind = "precision"
         if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
-            told += _measured(lab, contender, target, configuration, clock)
-        hints.append(Doubt(kind="precision", message=told, hint=hint))
+            result, pays = _measured(lab, contender, target, configuration, clock)
+            told, kind = told + result, kind if pays or target in lab.lowered else "precision-no-gain"
+        hints.append(Doubt(kind=kind, message=told, hint=hint))
     return hints
 
 
@@ -57,14 +59,16 @@ def _offers(lab: Lab, alive: Sequence[Contender], clock: Clock) -> Iterator[tupl
             continue
         if "precisions" not in lab.probes[own.runtime].details:
             continue
-        wish = replace(lab.request.wish, precisions=lower, environments=())
+        wish = replace(lab.request.wish, precisions=lower, environments=(), threads=contender.threads, more_threads=())
         for configuration in part.target.runtime.configurations(lab.probes[own.runtime], wish):
             if configuration.precision in lower:
                 yield contender, part.target, configuration
 
 
-def _measured(lab: Lab, contender: Contender, target: Target, configuration: Configuration, clock: Clock) -> str:
-    """What it would bring, in words; where it fails or computes too coarsely, that."""
+def _measured(
+    lab: Lab, contender: Contender, target: Target, configuration: Configuration, clock: Clock
+) -> tuple[str, bool]:
+    """What it would bring, in words, and whether it is faster; where it fails or computes too coarsely, that."""
     usual = contender.parts[0].configuration.precision
     segment = target.runtime.segment(target.placed, configuration, {})
     wanted = Candidate(
@@ -74,15 +78,19 @@ def _measured(lab: Lab, contender: Contender, target: Target, configuration: Con
     effort = replace(lab.request.effort, processes_least=1, processes_most=1)
     found = lab.runner.measure("precision", [beside, wanted], effort)
     if lab.runner.stopped:
-        return ""
+        return "", True
     if not (found[wanted.key].ok and found[beside.key].ok):
-        return f"; {configuration.name} does not compute this model within {configuration.tolerance:g} of {usual}"
+        return (
+            f"; {configuration.name} does not compute this model within {configuration.tolerance:g} of {usual}",
+            False,
+        )
     compared = versus(found[wanted.key], found[beside.key], clock)
     interval = f" [{compared.low:.2f}, {compared.high:.2f}]" if compared.low > 0 else ""
     difference = found[wanted.key].fact("difference") or {}
     off = difference.get("relative")
     within = "" if off is None or lab.unrepeatable else f", its outputs within {off:.1g} of the largest"
-    return f": {configuration.name} took {compared.ratio:.2f}{interval} of the time of {usual} in one process{within}"
+    took = f": {configuration.name} took {compared.ratio:.2f}{interval} of the time of {usual} in one process{within}"
+    return took, compared.ratio < 1
 
 
 _NEARLY = 10.0
