@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from gnomon.jobs.runs.joining import Brought
     from gnomon.jobs.solve.job import FrontReport, SolveReport
     from gnomon.jobs.stab.job import Scheduled
-    from gnomon.jobs.unattended.command import Carried
     from gnomon.measure.progress import Watch
     from gnomon.session.request import Request
 
@@ -281,26 +280,6 @@ def pareto(
     if document["campaign"]:
         keep(document, on_message)
     return found
-
-
-def pareto_unattended(
-    model: PathLike | None = None,
-    *,
-    out: PathLike | None = None,
-    overwrite: bool = False,
-    measure: bool = True,
-    picture: PathLike | None = None,
-    on_message: Callable[[str], None] | None = None,
-    **options: Unpack[ParetoOptions],
-) -> Carried:
-    """Carry such a search to a device that ssh reaches, start it there and leave it: see `unattended_jobs`.
-
-    `picture` is where `fetch_unattended` finds how the front's picture shall be called.
-    """
-    from gnomon.jobs.unattended.job import carry_pareto
-
-    asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
-    return carry_pareto(asked, picture=None if picture is None else Path(picture), tell=on_message)
 
 
 def objectives() -> Mapping[str, str]:
