@@ -213,12 +213,11 @@ def place_on(
     on_message: TellOf | None = None,
     **options: Unpack[Options],
 ) -> Fleet:
-    """Place a model on several devices side by side, and find and measure the plan that is best for all of them.
+    """Place a model on several devices side by side.
 
     Packages go to `out`/NAME. A device that fails is in the answer with its error; raises GnomonError if all fail.
     """
     from gnomon.jobs.place.fleet import place_on as place_fleet
-    from gnomon.jobs.place.fleet import prove_best
     from gnomon.session.request import timed
 
     made = (
@@ -226,8 +225,7 @@ def place_on(
     )
     requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
     destination = package_path(model) if out is None else Path(out)
-    found = place_fleet(requests, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
-    return prove_best(requests, found, watch=on_progress, tell=on_message) if measure else found
+    return place_fleet(requests, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
 
 
 class ParetoOptions(Options, total=False):

@@ -114,7 +114,7 @@ class Asked:
 
 
 def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
-    """Place the model on every device of `values["devices"]` at once, prove the plan for all, and show it."""
+    """Place the model on every device of `values["devices"]` at once, and show what each gave."""
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import ShowFleet
