@@ -50,7 +50,6 @@ from gnomon.devices.packages.target import target_of
 from gnomon.devices.shell.device import facts_of
 from gnomon.devices.shell.facts import _count, _libc, described
 from gnomon.devices.shell.link import Marked
-from gnomon.devices.unattended import status
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.estimate.document import read_estimator
 from gnomon.formats.aw_nas.config import read_aw_nas_config
@@ -91,7 +90,6 @@ from gnomon.jobs.space.profiling.look import looked_files, study_of
 from gnomon.jobs.space.profiling.measuring import _row
 from gnomon.jobs.table.exchange import _read as read_any_table
 from gnomon.jobs.table.folder import read_table
-from gnomon.jobs.unattended.command import job_of
 from gnomon.measure.link import event_of
 from gnomon.models.load import load, plausible_feeds
 from gnomon.models.model import Limits
@@ -279,17 +277,6 @@ def _snapshot(data: bytes) -> object:
         lay_out(parse_files(data), Path(folder))
         found = json.loads(json.dumps(snapshot(folder)))
         return judge(found, found)
-
-
-def _job(data: bytes) -> object:
-    """A folder of a job on a device, and the word of it here; three texts with a line between them."""
-    parts = data.split(b"\n")
-    with tempfile.TemporaryDirectory() as folder:
-        for name, part in zip(("job", "started", "exit", "progress"), parts, strict=False):
-            (Path(folder) / f"{name}.json").write_bytes(part)
-        (Path(folder) / "log").write_bytes(data)
-        (Path(folder) / "lock").touch()
-        return job_of(json.loads(json.dumps(status(folder))), "board", "ssh://board")
 
 
 def _deployed(path: Path) -> object:
@@ -651,15 +638,6 @@ _CHROME = {
     ]
 }
 _ADDRESSES = ("ssh://me@board:22", "local", "adb://SERIAL", "sdb:", "ssh://[fe80::1%eth0]:22", "tvm://a:9190/key")
-_JOB = "\n".join(
-    json.dumps(part)
-    for part in (
-        {"command": ["pareto", "m"], "model": "m", "made_at_s": 1e9, "fresh": False, "subject": "s"},
-        {"pid": 1, "boot": "b", "at_s": 1e9, "starts": 1},
-        {"code": 0, "at_s": 1e9},
-        {"stage": "measuring", "done": 1, "total": 2, "left_s": 1.5},
-    )
-)
 _REPLIES = ({"latency_s": 1e-3, "reference_s": [1e-3], "runtime": "r"}, {"refused": {"message": "x", "hint": "y"}},
             {"failed": {"kind": "DeviceError", "message": "x", "hint": ""}})  # fmt: skip
 _NUMBERS = ("1.5", "0x1F", "1:30:00", "1_000", "yes", "~", ".inf", "1e-3", "012", "2001-01-01", "-1.5e+3")
@@ -960,7 +938,6 @@ TARGETS: dict[str, Target] = _all(
         seeds=good.values(_FINGERPRINT),
         read=text(lambda t: target_of(facts_of(t) or {})),
     ),
-    Target(name="job on a device", seeds=good.texts(_JOB), read=_job),
     Target(
         name="metadata",
         seeds=good.texts(_METADATA),

@@ -31,7 +31,7 @@ _PLACES = {
                 "solve",
                 "stab",
             ),
-            *("pareto", "pareto_unattended", "place", "place_on", "profile"),
+            *("pareto", "place", "place_on", "profile"),
         ),
         "gnomon.api.place",
     ),
@@ -69,13 +69,6 @@ _PLACES = {
     ),
     **dict.fromkeys(
         ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"), "gnomon.api.tune"
-    ),
-    **dict.fromkeys(
-        (
-            *("fetch_unattended", "remove_unattended", "start_unattended", "stop_unattended"),
-            *("unattended_job", "unattended_jobs"),
-        ),
-        "gnomon.api.unattended",
     ),
 }
 

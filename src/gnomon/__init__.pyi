@@ -20,7 +20,6 @@ from gnomon.api.place import merge_runs as merge_runs
 from gnomon.api.place import objectives as objectives
 from gnomon.api.place import oplist as oplist
 from gnomon.api.place import pareto as pareto
-from gnomon.api.place import pareto_unattended as pareto_unattended
 from gnomon.api.place import place as place
 from gnomon.api.place import place_on as place_on
 from gnomon.api.place import probe_device as probe_device
@@ -69,12 +68,6 @@ from gnomon.api.tune import overlay_collect as overlay_collect
 from gnomon.api.tune import overlay_deploy as overlay_deploy
 from gnomon.api.tune import tune as tune
 from gnomon.api.tune import tuned_files as tuned_files
-from gnomon.api.unattended import fetch_unattended as fetch_unattended
-from gnomon.api.unattended import remove_unattended as remove_unattended
-from gnomon.api.unattended import start_unattended as start_unattended
-from gnomon.api.unattended import stop_unattended as stop_unattended
-from gnomon.api.unattended import unattended_job as unattended_job
-from gnomon.api.unattended import unattended_jobs as unattended_jobs
 
 __version__: str
 __all__: list[str]

@@ -19,7 +19,7 @@ DEVICES = SOURCE / "devices"
 FILES = sorted(
     [
         *(SOURCE / "agent").rglob("*.py"),
-        *(DEVICES / name for name in ("fingerprint.py", "unattended.py")),
+        DEVICES / "fingerprint.py",
     ]
 )
 OLDEST = tuple(int(part) for part in OLDEST_PYTHON.split("."))

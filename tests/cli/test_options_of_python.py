@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     "place": (gnomon.place, WHERE, set()),
     # Models beside it are those of `compare_models`.
     "profile": (gnomon.profile, {**WHERE, "beside": ""}, set()),
-    "pareto": (gnomon.pareto, {**WHERE, "strategies": "search", "unattended": ""}, set()),
+    "pareto": (gnomon.pareto, {**WHERE, "strategies": "search"}, set()),
     "solve": (gnomon.solve, {}, set()),
     "devices clean": (gnomon.clean_device, {}, set()),
     "devices remove": (gnomon.remove_device, {}, set()),

@@ -14,7 +14,7 @@ from tests.cli.placement_kit import placement, profiled
 from tests.jobs.estimator import estimator_kit
 from tests.jobs.overlay.test_overlay_analyze import analysis
 from tests.jobs.place.fleet_kit import device
-from tests.jobs.place.test_fleet_text import EARLY, LATE, fleet
+from tests.jobs.place.test_fleet_text import fleet
 from tests.jobs.space.choosing.test_space_select import accuracy, latency
 from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
 
@@ -89,7 +89,7 @@ def test_what_describes_a_space_and_an_estimator(tmp_path: Path) -> None:
 
 
 def test_a_fleet() -> None:
-    placements = {"board": device("board", {"cpu": 70}, EARLY), "far": device("far", {"cpu": 80}, LATE)}
+    placements = {"board": device("board", {"cpu": 70}), "far": device("far", {"cpu": 80})}
     check(fleet(placements, "phone"))
 
 

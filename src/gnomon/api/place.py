@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from gnomon.jobs.solve.job import FrontReport, SolveReport
     from gnomon.jobs.stab.job import Scheduled
     from gnomon.jobs.sweep.job import Sweep
-    from gnomon.jobs.unattended.command import Carried
     from gnomon.measure.progress import Watch
     from gnomon.session.request import Request
 
@@ -316,21 +315,19 @@ def place_on(
     on_message: TellOf | None = None,
     **options: Unpack[Options],
 ) -> Fleet:
-    """Place a model on several devices side by side, and find and measure the plan that is best for all of them.
+    """Place a model on several devices side by side.
 
     Packages go to `out`/NAME. A device that fails is in the answer with its error; raises GnomonError if all fail.
     """
     from gnomon.jobs.place.fleet import place_on as place_fleet
-    from gnomon.jobs.place.fleet import prove_best
     from gnomon.session.request import timed
 
-    # The plan for all is one number of threads; other devices have other numbers of cores.
-    one: Options = {"threads": 1, **options}
-    made = (request_of(model, {**one, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices))
+    made = (
+        request_of(model, {**options, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices)
+    )
     requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
     destination = package_path(model) if out is None else Path(out)
-    found = place_fleet(requests, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
-    return prove_best(requests, found, watch=on_progress, tell=on_message) if measure else found
+    return place_fleet(requests, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
 
 
 class ParetoOptions(Options, total=False):
@@ -383,26 +380,6 @@ def pareto(
     if document["campaign"]:
         keep(document, on_message)
     return found
-
-
-def pareto_unattended(
-    model: PathLike | None = None,
-    *,
-    out: PathLike | None = None,
-    overwrite: bool = False,
-    measure: bool = True,
-    picture: PathLike | None = None,
-    on_message: Callable[[str], None] | None = None,
-    **options: Unpack[ParetoOptions],
-) -> Carried:
-    """Carry such a search to a device that ssh reaches, start it there and leave it: see `unattended_jobs`.
-
-    `picture` is where `fetch_unattended` finds how the front's picture shall be called.
-    """
-    from gnomon.jobs.unattended.job import carry_pareto
-
-    asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
-    return carry_pareto(asked, picture=None if picture is None else Path(picture), tell=on_message)
 
 
 def objectives() -> Mapping[str, str]:

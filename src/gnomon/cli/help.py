@@ -56,17 +56,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "gnomon pareto model.circle --option threads --option planner --objective latency --objective peak-memory",
         "gnomon pareto model.circle --under peak-memory=80MB --out small",
     ),
-    "unattended": (
-        "gnomon pareto model.circle --device board --unattended",
-        "gnomon unattended status last --device board",
-        "gnomon unattended fetch last --device board",
-    ),
-    "unattended fetch": ("gnomon unattended fetch last --device board",),
-    "unattended list": ("gnomon unattended list --device board",),
-    "unattended remove": ("gnomon unattended remove 3f9a01bc --device board",),
-    "unattended start": ("gnomon unattended start 3f9a01bc --device board",),
-    "unattended status": ("gnomon unattended status last --device board",),
-    "unattended stop": ("gnomon unattended stop last --device board",),
     "stab": (
         "gnomon stab --nnpackage inception --ip 10.0.0.7 --user odroid -n 4",
         "gnomon stab --nnpackage inception --no-profile",

@@ -228,7 +228,6 @@ _SECTIONS = {
         "place": "gnomon.cli.commands.place:place",
         "profile": "gnomon.cli.commands.place:profile",
         "pareto": "gnomon.cli.commands.pareto:pareto",
-        "unattended": "gnomon.cli.commands.unattended:unattended",
         "stab": "gnomon.cli.commands.stab:stab",
         "oplist": "gnomon.cli.commands.pareto:oplist",
         "solve": "gnomon.cli.commands.solve:solve",

@@ -1,18 +1,10 @@
-"""Progress on the standard error: one bar a device on a terminal, else a line a stage.
-
-GNOMON_PROGRESS names a file for whoever looks from outside (docs/jobs/unattended.md).
-"""
+"""Progress on the standard error: one bar a device on a terminal, else a line a stage."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,49 +13,9 @@ import click
 from gnomon.devices.lease import Waiting
 from gnomon.report.plain import clean, shorten
 from gnomon.report.units import duration
-from gnomon.system.files import in_place_of
 
 if TYPE_CHECKING:
     from gnomon.measure.progress import Progress
-
-VARIABLE = "GNOMON_PROGRESS"
-_PAUSE_S = 1.0
-"""At most so often: writing must not disturb what is measured meanwhile."""
-
-
-class ProgressFile:
-    """Keeps one JSON object in a file, replaced whole: stage, done, total, left_s, at_s, and why if it waits.
-
-    Does nothing where no file is named. A full disk is not a reason to stop: what cannot be written is left out.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._stage = ""
-        self._next_s = 0.0
-
-    @classmethod
-    def named(cls) -> ProgressFile:
-        """The file that the environment names, or none."""
-        path = os.environ.get(VARIABLE)
-        return cls(Path(path) if path else None)
-
-    def show(self, progress: Progress) -> None:
-        """Write how far a stage is, unless that was done a moment ago."""
-        now_s = time.monotonic()
-        last = progress.done >= progress.total
-        if progress.stage != self._stage or last or now_s >= self._next_s:
-            self._stage, self._next_s = progress.stage, now_s + _PAUSE_S
-            self.write(progress.stage, progress.done, progress.total, left_s=progress.left_s)
-
-    def write(self, stage: str, done: int, total: int, *, left_s: float | None = None, why: str = "") -> None:
-        """Write it at once."""
-        if self._path is None:
-            return
-        told = {"stage": stage, "done": done, "total": total, "left_s": left_s, "at_s": time.time(), "why": why}
-        with contextlib.suppress(OSError), in_place_of(self._path) as part:
-            part.write_text(json.dumps(told), encoding="utf-8")
-
 
 _FIRST = "look at the model and the runtimes"
 _NAME_WIDTH = 20
@@ -161,7 +113,6 @@ class Show:
         self._task: Any = None
         self._stage = ""
         self._done = 0
-        self._file = ProgressFile.named()
 
     def __enter__(self) -> Self:
         from gnomon.store.base import ARGUMENTS
@@ -187,7 +138,6 @@ class Show:
 
     def watch(self, progress: Progress) -> None:
         """Show how far a stage is."""
-        self._file.show(progress)
         new = progress.stage != self._stage or progress.done < self._done
         self._stage, self._done = progress.stage, progress.done
         if self._bar is not None:

@@ -64,11 +64,6 @@ DOCUMENTS: Mapping[str, str] = {
     "device-health": "gnomon.jobs.devices.document:DeviceHealthDocument",
     "runtimes": "gnomon.jobs.devices.document:RuntimesDocument",
     "serve": "gnomon.jobs.devices.document:ServeDocument",
-    "unattended-jobs": "gnomon.jobs.unattended.document:JobsDocument",
-    "unattended-job": "gnomon.jobs.unattended.document:JobDocument",
-    "unattended-carried": "gnomon.jobs.unattended.document:CarriedDocument",
-    "unattended-removed": "gnomon.jobs.unattended.document:JobRemovedDocument",
-    "unattended-fetched": "gnomon.jobs.unattended.document:FetchedDocument",
     "suite": "gnomon.jobs.suite.document:SuiteDocument",
     "suite-compare": "gnomon.jobs.suite.document:SuiteCompareDocument",
 }

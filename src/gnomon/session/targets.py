@@ -373,23 +373,21 @@ def equip(
     runtimes: tuple[Runtime, ...],
     config: DeviceConfig,
     tell: Callable[[str], None] | None,
-    more: tuple[str, ...] = (),
 ) -> tuple[dict[str, Probe], list[Missing]]:
     """Ask the device for the runtimes; bring those that it lacks, as packages for its own Python and processor.
 
     This machine's own Python is taken as it is: what is installed there is its owner's affair. What cannot be brought
     is missing, with the reason. So is what was brought if a runtime of the device's own does not start beside it: the
-    device's own has precedence. `more` are requirements that are brought in any case, in the same folder: GnomonError
-    where they cannot be.
+    device's own has precedence.
     """
     probes, missing = probe_runtimes(link, runtimes)
     # What is broken there may be whole here, and is then found first.
     absent = {m.name for m in missing if m.reason.startswith((NOT_INSTALLED, BROKEN))}
     lacking = tuple(r for r in runtimes if r.name in absent)
-    if not (lacking or more) or (config.address.kind == LOCAL and config.python is None):
+    if not lacking or (config.address.kind == LOCAL and config.python is None):
         return probes, missing
     failed: dict[str, GnomonError] = {}
-    wanted = _Wanted(link=link, more=more, config=config, tell=tell)
+    wanted = _Wanted(link=link, config=config, tell=tell)
     folder = _provided(wanted, lacking, failed)
     if folder is not None:
         # What the device's own PYTHONPATH names stays in effect behind it.
@@ -415,18 +413,17 @@ def _apart(name: str, lost: list[str]) -> GnomonError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What is brought beside runtimes, and whereto."""
+    """Where runtimes are brought to, and by which settings."""
 
     link: AgentLink
-    more: tuple[str, ...]
     config: DeviceConfig
     tell: Callable[[str], None] | None
 
     def provide(self, runtimes: tuple[Runtime, ...]) -> Path:
-        """One folder with all of it, and with these runtimes."""
+        """One folder with these runtimes."""
         from gnomon.devices.packages.provide import provide
 
-        wanted = ["numpy", *self.more, *(requirement for runtime in runtimes for requirement in runtime.wheels)]
+        wanted = ["numpy", *(requirement for runtime in runtimes for requirement in runtime.wheels)]
         found = self.link.info.fingerprint
         return provide(wanted, found, home=user_folder(), fetch=self.config.fetch, tell=self.tell or (lambda _: None))
 
@@ -436,11 +433,9 @@ def _provided(wanted: _Wanted, lacking: tuple[Runtime, ...], failed: dict[str, G
     try:
         return wanted.provide(lacking)
     except GnomonError as error:
-        if not lacking:
-            raise
         if len(lacking) == 1:
             failed[lacking[0].name] = error
-            return wanted.provide(()) if wanted.more else None
+            return None
     had: list[Runtime] = []
     for runtime in lacking:
         try:
@@ -453,7 +448,7 @@ def _provided(wanted: _Wanted, lacking: tuple[Runtime, ...], failed: dict[str, G
             return wanted.provide(tuple(had))
         except GnomonError as error:
             failed[had.pop().name] = error
-    return wanted.provide(()) if wanted.more else None
+    return None
 
 
 def _told(missing: Missing, error: GnomonError | None) -> Missing:

@@ -150,7 +150,7 @@ def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
 
     with Show(quiet=False) as show:
         cleaned = clean_device(name, on_message=show.tell)
-        found = {"format": "gnomon-device-cleaned", "version": 1, **asdict(cleaned)}
+        found = {"format": "gnomon-device-cleaned", "version": 2, **asdict(cleaned)}
     if as_json or above["json"]:
         write_json(found)
         return

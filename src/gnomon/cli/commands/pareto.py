@@ -23,7 +23,7 @@ _OF_DUMPS = frozenset(
     {
         *("source", "codes", "objectives", "strategies", "iterations", "seed", "dumpfile", "picture"),
         *("html", "as_json", "quiet", "measure"),
-        *("pick", "under", "unattended", "counters"),  # the job says why not
+        *("pick", "under", "counters"),  # the job says why not
     }
 )
 """The options that may stand beside --from."""
@@ -132,11 +132,6 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
     help="Measure nothing: search what the results database holds of this model on this device.",
 )
 @click.option("--codes", metavar="NAME,NAME", help="With --from: the backends of the digits, that of 0 first.")
-@click.option(
-    "--unattended",
-    is_flag=True,
-    help="Upload the whole search to the device, start it there and return: see gnomon unattended.",
-)
 @html_option
 def pareto(
     model: Path | None,
@@ -162,16 +157,8 @@ def pareto(
         raise click.UsageError("give either MODEL or --from DUMP")
     _check_parts(of_dump=model is None)
     own_record = values["record"] is not None
-    unattended, out, overwrite = (values.pop(name) for name in ("unattended", "out", "overwrite"))
+    out, overwrite = values.pop("out"), values.pop("overwrite")
     asked = _asked(model, values)
-    if unattended:
-        from gnomon.cli.commands.unattended import show_carried
-
-        with Show(quiet=quiet) as show:
-            carried = api.pareto_unattended(
-                model, out=out, overwrite=overwrite, measure=measure, picture=picture, on_message=show.tell, **asked
-            )
-        return show_carried(carried, as_json=as_json)
     with Show(quiet=quiet) as show:
         found = api.pareto(
             model, out=out, overwrite=overwrite, measure=measure, on_progress=show.watch, on_message=show.tell, **asked

@@ -116,10 +116,7 @@ class Asked:
 
 
 def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> int:
-    """Place the model on every device of `values["devices"]` at once, prove the plan for all, and show it.
-
-    Returns the exit code.
-    """
+    """Place the model on every device of `values["devices"]` at once, and show what each gave; the exit code."""
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import ShowFleet

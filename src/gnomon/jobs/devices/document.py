@@ -66,15 +66,14 @@ class DeviceRemovedDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCleanedDocument:
-    """What was removed from a device: `gnomon devices clean`. `jobs` are searches that stay there."""
+    """What was removed from a device: `gnomon devices clean`."""
 
     format: Literal["gnomon-device-cleaned"]
-    version: Literal[1]
+    version: Literal[2]
     name: str
     folder: str | None
     entries: int
     size_bytes: int
-    jobs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

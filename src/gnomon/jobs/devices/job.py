@@ -26,7 +26,6 @@ from gnomon.jobs.devices.visit import (
     look_closely,
     look_for_energy,
 )
-from gnomon.jobs.unattended.device import Keep, jobs_in
 from gnomon.runtimes.base import Probe, Runtime
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session.bench.probe import probe_now
@@ -94,7 +93,6 @@ def add_and_check(
 def clean_device(name: str, path: Path | None = None, *, on_wait: Callable[[str], None] | None = None) -> Cleaned:
     """Remove what gnomon keeps on a device from visit to visit; it is sent again when it is needed.
 
-    Searches that run there by themselves are told and stay: they lose nothing by it.
     UsageError if the name is not known; DeviceError if the device cannot be reached.
     """
     config = resolve(name, path)
@@ -102,12 +100,7 @@ def clean_device(name: str, path: Path | None = None, *, on_wait: Callable[[str]
         return Cleaned(name=config.name, folder=None, entries=0, size_bytes=0)
     # With `keep` the device says where its cache is, also where the user has since switched it off.
     with opened(replace(config, keep=True), on_wait=on_wait) as device:
-        cleaned = clean_cache(device, config.name)
-        python = device.describe().python
-        if config.address.kind != "ssh" or not python:
-            return cleaned
-        keep = Keep(device=device, config=config, python=python)
-        return replace(cleaned, jobs=tuple(job.id for job in jobs_in(keep.ask("list_all"), config)))
+        return clean_cache(device, config.name)
 
 
 def probe_device(

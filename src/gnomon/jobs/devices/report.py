@@ -127,9 +127,6 @@ def cleaned_report(document: dict[str, Any], page: Page) -> None:
     what = f"{count} pushed file{'' if count == 1 else 's'} or folder{'' if count == 1 else 's'}"
     page.headline(f"Removed {what} ({units.mebibytes(document['size_bytes'])}) from {document['name']}.")
     page.path("folder", document["folder"])
-    if jobs := document.get("jobs"):
-        page.line(f"Searches that are there by themselves stay: {', '.join(jobs)}.")
-        page.path("see them", f"gnomon unattended list --device {document['name']}")
 
 
 def health_report(document: dict[str, Any], page: Page) -> None:

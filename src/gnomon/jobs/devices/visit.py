@@ -119,16 +119,12 @@ class DeviceHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """What was removed from a device; `folder` is None where nothing is kept, as on this machine.
-
-    `jobs` are the ids of searches that run there by themselves, or have: they stay.
-    """
+    """What was removed from a device; `folder` is None where nothing is kept, as on this machine."""
 
     name: str
     folder: str | None
     entries: int
     size_bytes: int
-    jobs: tuple[str, ...] = ()
 
 
 PUSHED = "pushed"

@@ -591,33 +591,6 @@ def _overlay(document: Document) -> Parts:
     )
 
 
-def _fleet(document: Document) -> Parts:
-    options, names = document["common"]["options"], [one["name"] for one in document["devices"]]
-    rows = [
-        (
-            (one["label"], _metric(one["total"]), _metric(one["worst"])),
-            {name: share["regret"] for name, share in one["devices"].items()},
-        )
-        for one in options
-    ]
-    least = document["common"]["least_total"]
-    yield (
-        "Devices and options",
-        [
-            _heat(
-                "What each option loses on each device against the choice there",
-                ("option", "total", "worst"),
-                names,
-                rows,
-                chosen=[] if least is None else [least],
-                note=f"The darkest is a loss of {_FULL_SHADE:.0%} or more.".replace("%", " %"),
-            )
-        ]
-        if rows
-        else [],
-    )
-
-
 def _solved_front(document: Document) -> Parts:
     objectives, points = document["objectives"], document["points"]
     if len(objectives) < 2 or not points:
@@ -749,6 +722,5 @@ _PICTURES: Mapping[str, Callable[[Document], Parts]] = {
     "gnomon-tune": _tune,
     "gnomon-exec": _exec,
     "gnomon-overlay-analyze": _overlay,
-    "gnomon-fleet": _fleet,
     "gnomon-front": _solved_front,
 }

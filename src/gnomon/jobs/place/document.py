@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from gnomon.core import codec
 from gnomon.core.sample import Failure
 from gnomon.core.stats import may_be_as_fast, median, quantile
-from gnomon.jobs.place.common_plan import Share
 from gnomon.jobs.place.sustained import Change, Cooling, Level, Row, Sustained, frequency_khz
 from gnomon.measure.environment import Doubt
 from gnomon.runtimes.base import Accelerator, resolution_of
@@ -37,9 +36,8 @@ from gnomon.session.targets import Missing
 if TYPE_CHECKING:
     from gnomon.core.solver.solve import Solution
     from gnomon.errors import GnomonError
-    from gnomon.jobs.place.common_plan import Common, Option
     from gnomon.jobs.place.derived import Derived, Seconds
-    from gnomon.jobs.place.fleet import CommonProof, DeviceResult, Fleet
+    from gnomon.jobs.place.fleet import DeviceResult, Fleet
     from gnomon.jobs.place.job import Column, OperatorRow, Placement, Profile
     from gnomon.session.contender import Proved
     from gnomon.session.prove import Default, Verified
@@ -725,58 +723,13 @@ class DevicePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommonCertificate:
-    """What is proved of a plan that was solved for all devices together."""
-
-    method: str
-    optimal: bool
-    total: float
-    worst: float
-    bound: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionPart:
-    """One configuration for all devices, and what it means for each."""
-
-    label: str
-    configurations: tuple[str, ...]
-    assignment: tuple[str, ...]
-    total: float
-    worst: float
-    devices: Mapping[str, Share]
-    predicted_on: tuple[str, ...]
-    certificate: CommonCertificate | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommonPart:
-    """The options that all devices have, and the place in their list of that of least total time."""
-
-    options: tuple[OptionPart, ...]
-    least_total: int | None
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommonProofPart:
-    """A plan for all that was measured beside each device's own choice; on the devices of `failed` it did not run."""
-
-    label: str
-    devices: Mapping[str, Share]
-    failed: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetDocument:
-    """All that `gnomon place` found on several devices: each one's own document, and the plan that is best for all."""
+    """All that `gnomon place` found on several devices: each one's own document."""
 
     format: Literal["gnomon-fleet"]
-    version: Literal[2]
+    version: Literal[3]
     model: str
     devices: tuple[DevicePart, ...]
-    common: CommonPart
-    proofs: tuple[CommonProofPart, ...]
     record: str
     seconds: float
 
@@ -786,11 +739,9 @@ def fleet_document(found: Fleet) -> dict[str, Any]:
     return codec.document(
         FleetDocument(
             format="gnomon-fleet",
-            version=2,
+            version=3,
             model=str(found.model),
             devices=tuple(map(_device, found.results)),
-            common=_common(found.common),
-            proofs=tuple(map(_proof, found.proofs)),
             record=str(found.record),
             seconds=found.seconds,
         )
@@ -803,37 +754,3 @@ def _device(result: DeviceResult) -> DevicePart:
         placement=None if result.placement is None else placed(result.placement),
         error=None if result.error is None else error_part(result.error),
     )
-
-
-def _common(found: Common) -> CommonPart:
-    return CommonPart(
-        options=tuple(map(_option, found.options)),
-        least_total=None if found.total is None else found.options.index(found.total),
-        notes=found.notes,
-    )
-
-
-def _option(option: Option) -> OptionPart:
-    certificate = option.certificate
-    return OptionPart(
-        label=option.label,
-        configurations=option.configurations,
-        assignment=tuple(option.backends[index] for index in sorted(option.backends)),
-        total=option.total,
-        worst=option.worst,
-        devices=option.shares,
-        predicted_on=option.predicted_on,
-        certificate=None
-        if certificate is None
-        else CommonCertificate(
-            method=certificate.method,
-            optimal=certificate.optimal,
-            total=certificate.total,
-            worst=certificate.worst,
-            bound=certificate.bound,
-        ),
-    )
-
-
-def _proof(proof: CommonProof) -> CommonProofPart:
-    return CommonProofPart(label=proof.label, devices=proof.shares, failed=proof.failed)

@@ -1,6 +1,4 @@
-"""The main job on several devices at once: each gets its own plan, and all of them the one that is best for all.
-
-The proof of a plan for all: on each device, measured interleaved with that device's own choice.
+"""The main job on several devices at once: each gets its own plan.
 
 One lane, a thread, for each machine, as far as there is room for them: what is done on several devices at once, and
 ended together.
@@ -8,37 +6,25 @@ ended together.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from gnomon.core.brief import brief
-from gnomon.core.stats import summarise
 from gnomon.devices.config import DeviceConfig
-from gnomon.errors import GnomonError, MeasurementError, PackageError, UsageError
-from gnomon.jobs.place.across import AcrossPlacer
-from gnomon.jobs.place.common_plan import Common, Option, Share, chosen_of, compared, decide, settle, share_of
-from gnomon.jobs.place.inside import InsidePlacer
+from gnomon.errors import GnomonError, PackageError, UsageError
 from gnomon.jobs.place.job import Placement, place
-from gnomon.measure.campaign import Measured
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
-from gnomon.session.contender import Contender, blocks, choose_clock
-from gnomon.session.model_session import Lab, open_lab
-from gnomon.session.reference import reference
-from gnomon.session.request import Request, patiently
-from gnomon.session.targets import describe
+from gnomon.session.request import Request
 from gnomon.store.address import RecordAddress
 from gnomon.system.limits import allow_files, open_files
-from gnomon.system.process import guarded_folder
 from gnomon.system.stopping import Stopped, stop_at
 
 T = TypeVar("T")
@@ -179,18 +165,12 @@ class DeviceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet(Answer):
-    """What several devices gave, in the order they were asked, and the plan that is best for all that answered.
-
-    `proofs` are of plans for all that were only predicted, in the order in which they were measured. `record` is the
-    results database.
-    """
+    """What several devices gave, in the order they were asked. `record` is the results database."""
 
     model: Path
     record: RecordAddress
     results: tuple[DeviceResult, ...]
-    common: Common
     seconds: float
-    proofs: tuple[CommonProof, ...] = ()
 
     document_by = "gnomon.jobs.place.document:fleet_document"
     main = "devices"
@@ -198,10 +178,9 @@ class Fleet(Answer):
     __repr__ = Answer.__repr__
 
     def headline(self) -> tuple[str, str]:
-        """The model and the devices, and the plan that is best for all."""
-        best = self.common.total
-        told = "there is no plan for all" if best is None else f"{best.label} has the least total time"
-        return f"{self.model.name} on {', '.join(r.name for r in self.results)}", f"Of all plans {told}."
+        """The model and the devices, and how many of them have a plan."""
+        told = f"{len(self.placements)} of {len(self.results)} devices have a plan."
+        return f"{self.model.name} on {', '.join(r.name for r in self.results)}", told
 
     @property
     def exit_code(self) -> int:
@@ -242,13 +221,12 @@ def place_on(
 
     ended = run_lanes({name: r.device for name, r in requests.items()}, lane, tell=tell)
     results = tuple(DeviceResult(name=name, placement=e.found, error=e.error) for name, e in ended.items())
-    record = next(iter(requests.values())).database
-    fleet = Fleet(model=model, record=record, results=results, common=decide({}), seconds=0.0)
-    if not fleet.placements:
+    if all(r.placement is None for r in results):
         with suppress(OSError):  # it holds something
             out.rmdir()
         raise next(r.error for r in results if r.error is not None)
-    return replace(fleet, common=decide(fleet.placements), seconds=time.monotonic() - start)
+    record = next(iter(requests.values())).database
+    return Fleet(model=model, record=record, results=results, seconds=time.monotonic() - start)
 
 
 def _one_model(requests: Mapping[str, Request]) -> Path:
@@ -277,140 +255,3 @@ def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
             folder = out / f"{plain}-{number}"
         made[name] = folder
     return made
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommonProof:
-    """What the plan for all was measured to be: its share on each device, or why it could not be measured there."""
-
-    label: str
-    shares: Mapping[str, Share]
-    failed: Mapping[str, str]
-
-
-def prove_common(
-    requests: Mapping[str, Request],
-    fleet: Fleet,
-    option: Option,
-    *,
-    watch: WatchOf | None = None,
-    tell: TellOf | None = None,
-) -> CommonProof:
-    """Measure an option on every device that has a placement, beside that device's choice, all at the same time.
-
-    Where the choice is a chain of segments, which would have to be cut again, the best single backend stands in
-    for it, and how the two compared when the choice was proven. A device that fails is told of in `failed`.
-    """
-    placements = fleet.placements
-
-    def lane(name: str) -> Share:
-        def once(request: Request) -> Share:
-            with ExitStack() as stack:
-                question = {"plan": _digest(option)}
-                say = (lambda sentence: tell(name, sentence)) if tell else None
-                watching = watch(name) if watch else None
-                lab = stack.enter_context(open_lab(request, kind="proof", question=question, watch=watching, tell=say))
-                folder = stack.enter_context(guarded_folder("gnomon-segments-"))
-                return _prove(lab, folder, placements[name], option)
-
-        return patiently(once, requests[name], (lambda sentence: tell(name, sentence)) if tell else None)
-
-    ended = run_lanes({name: requests[name].device for name in placements}, lane, tell=tell)
-    return CommonProof(
-        label=option.label,
-        shares={name: e.found for name, e in ended.items() if e.found is not None},
-        failed={name: e.error.message for name, e in ended.items() if e.error is not None},
-    )
-
-
-def settled(common: Common, option: Option, proof: CommonProof) -> Common:
-    """The options with what the proof measured in place of what was known of that option; the choice is made again.
-
-    An option that failed on a device is none any more.
-    """
-    kept = [o for o in common.options if o is not option]
-    notes = list(common.notes)
-    if proof.failed:
-        notes += [f"{option.label} cannot be had on {name}: {why}" for name, why in proof.failed.items()]
-    else:
-        kept.append(replace(option, shares={**option.shares, **proof.shares}))
-    return settle(kept, notes)
-
-
-def _digest(option: Option) -> str:
-    """What a proof of the same option has in common with another, and no other proof."""
-    told = json.dumps([option.configurations, sorted(option.backends.items())])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
-
-
-def _prove(lab: Lab, folder: Path, placement: Placement, option: Option) -> Share:
-    reference(lab)
-    common = _rebuilt(lab, folder, option.label, option.configurations, option.backends)
-    verdict = placement.verdict
-    chained = len(verdict.chosen.contender.parts) > 1
-    stand_in = verdict.best_single if chained else verdict.chosen
-    named = tuple(part.configuration.name for part in stand_in.contender.parts)
-    own = _rebuilt(lab, folder, stand_in.contender.label, named, stand_in.contender.backends)
-    lab.runner.note("labels", {f"proof/{c.key}": c.label for c in (common, own)})
-    candidates = {c.key: replace(c.candidate, key=f"proof/{c.key}") for c in (common, own)}
-    found = lab.runner.measure("prove the plan for all", list(candidates.values()), lab.request.effort)
-    ours, theirs = found[candidates[common.key].key], found[candidates[own.key].key]
-    for contender, measured in ((common, ours), (own, theirs)):
-        if not measured.ok:
-            raise MeasurementError(
-                f"{contender.label} failed: {describe(measured.failure)}", hint="Measure again with --fresh."
-            )
-    share = _share(lab, placement, ours, theirs, chained=chained)
-    lab.runner.finish({"plan": option.label, "regret": share.regret})
-    return share
-
-
-def _rebuilt(
-    lab: Lab, folder: Path, label: str, configurations: tuple[str, ...], backends: Mapping[int, str]
-) -> Contender:
-    """The contender of an assignment inside one configuration, or of the whole model in it, in this lab."""
-    target = next((t for t in lab.targets if (t.configuration.name,) == configurations), None)
-    if target is None:
-        raise MeasurementError(
-            f"{' and '.join(configurations)} cannot run the model here as one", hint="Compare another option."
-        )
-    if len(target.configuration.backends) == 1:
-        whole = tuple(t for t in lab.targets if len(t.configuration.backends) == 1)
-        return replace(AcrossPlacer(lab, whole, folder).whole(target), label=label)
-    placer = InsidePlacer(lab, target)
-    count = len(target.placed.graph.operators)
-    absent = sorted({backends.get(i, "nothing") for i in range(count)} - set(placer.backends))
-    if absent:
-        raise MeasurementError(f"there is no backend {absent[0]} on this device", hint="Compare another option.")
-    assignment = tuple(placer.backends.index(backends[i]) for i in range(count))
-    return placer.contender("plan", label, assignment, None)
-
-
-def _share(lab: Lab, placement: Placement, ours: Measured, theirs: Measured, *, chained: bool) -> Share:
-    clock = choose_clock(lab, (ours, theirs)) if placement.clock == "cpu" else placement.clock
-    ratio, low, high = compared(ours, theirs, clock)
-    chosen = chosen_of(placement)
-    if chained and chosen.against_best is not None:  # the choice took so much of the stand-in's time
-        against = chosen.against_best
-        ratio, low, high = ratio / against.ratio, low / against.high, high / against.low if against.low > 0 else high
-    return share_of(summarise(blocks(ours, clock)), ratio, low, high)
-
-
-def prove_best(
-    requests: Mapping[str, Request], fleet: Fleet, *, watch: WatchOf | None = None, tell: TellOf | None = None
-) -> Fleet:
-    """Measure the option of least total time where it is only predicted, and choose again.
-
-    Each option is measured once, and at most two are: what then is best may still rest on predictions, and says so.
-    """
-    for _ in range(2):
-        option = fleet.common.total
-        if (
-            option is None
-            or not option.predicted_on
-            or any(request.time and request.time.left_s <= 0 for request in requests.values())
-        ):
-            break
-        proof = prove_common(requests, fleet, option, watch=watch, tell=tell)
-        fleet = replace(fleet, common=settled(fleet.common, option, proof), proofs=(*fleet.proofs, proof))
-    return fleet

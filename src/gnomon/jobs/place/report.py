@@ -530,45 +530,20 @@ def _between(found: dict[str, Any]) -> str:
     return f"[{_signed(found['low_s'])}, {_signed(found['high_s'])}]"
 
 
-_TURNS = "A regret is of calls in turns with the device's own plan; compare regrets, not times of different tables."
-
-
 def fleet_report(document: dict[str, Any], page: Page) -> None:
-    """Write the report: a row a device, the plan for all, then what speaks against it and where the packages are."""
+    """Write the report: a row a device, then what speaks against them and where the packages are."""
     answered = [d for d in document["devices"] if d["placement"]]
-    page.headline(_fleet_text_headline(document, answered))
+    page.headline(f"{len(answered)} of {len(document['devices'])} devices have a plan.")
     _devices(answered, page)
     for device in document["devices"]:
         if device["error"]:
             page.item(f"{device['name']} has no plan: {device['error']['message']}", device["error"]["hint"])
-    if len(answered) > 1:
-        _common(document, page)
-    for proof in document["proofs"]:
-        _proof(proof, page)
     _doubts(answered, page)
     page.heading("Written")
     for device in answered:
         page.path("package", device["placement"]["package"])
     page.path("record", document["record"])
     page.line(f"Elapsed: {units.duration(document['seconds'])}.", indent=2)
-
-
-def _fleet_text_headline(document: dict[str, Any], answered: list[dict[str, Any]]) -> str:
-    asked, common = len(document["devices"]), document["common"]
-    have = f"{len(answered)} of {asked} devices have a plan"
-    if len(answered) < 2:
-        return f"{have}; a plan for all needs two."
-    if common["least_total"] is None:
-        return f"{have}; none runs on all of them."
-    option = common["options"][common["least_total"]]
-    if option["worst"] < 0.0005:
-        return f"{have}; {option['label']} is as good as its own on each of them."
-    return f"{have}; {option['label']} takes none of them more than {_percent(option['worst'])} longer."
-
-
-def _percent(part: float | None) -> str:
-    """A regret, where a thousandth of a per cent is none."""
-    return "?" if part is None else units.percent(0.0 if abs(part) < 1e-5 else part)
 
 
 def _devices(answered: list[dict[str, Any]], page: Page) -> None:
@@ -614,64 +589,6 @@ def _fleet_text_row(device: dict[str, Any]) -> list[str]:
         proven,
         str(len(found["doubts"])) if found["doubts"] else "-",
     ]
-
-
-def _common(document: dict[str, Any], page: Page) -> None:
-    common = document["common"]
-    page.heading("One plan for all (regret: how much longer than the device's own plan takes)")
-    if common["least_total"] is None:
-        page.line("There is none.", indent=1)
-    else:
-        option = common["options"][common["least_total"]]
-        if any(share["measured"] and _span(share) != "its own plan" for share in option["devices"].values()):
-            page.line(_TURNS, indent=1, style="dim")
-        _option(option, page)
-    for note in common["notes"]:
-        page.item(f"{note[:1].upper()}{note[1:]}.")
-
-
-def _option(option: dict[str, Any], page: Page) -> None:
-    count = len(option["devices"])
-    page.line(
-        f"{option['label']}: {_percent(option['worst'])} at worst, {_percent(option['total'] / count - 1)} on average.",
-        indent=1,
-        style="bold",
-    )
-    rows = [
-        [name, units.time(share["time_s"]), _percent(share["regret"]), _span(share)]
-        for name, share in option["devices"].items()
-    ]
-    columns = [
-        Column(title="device", number=False, least=8, most=24),
-        Column(title="time"),
-        Column(title="regret"),
-        Column(title="95 % interval", number=False, least=16),
-    ]
-    page.table(columns, rows)
-    certificate = option["certificate"]
-    if certificate and not certificate["optimal"]:
-        page.item("By the prices it may be improved: the solver ran out of time.")
-    if option["predicted_on"]:
-        page.item(f"It was not measured on {', '.join(option['predicted_on'])}: its figures there are the prices'.")
-
-
-def _span(share: dict[str, Any]) -> str:
-    """What is known of a regret beside its value."""
-    low, high = share["regret_low"], share["regret_high"]
-    if not share["measured"]:
-        return "predicted, not measured"
-    if low is None or high is None:
-        return "[unknown]"
-    return "its own plan" if low == high == 0 else f"[{_percent(low)}, {_percent(high)}]"
-
-
-def _proof(proof: dict[str, Any], page: Page) -> None:
-    page.heading(f"{proof['label']}, measured beside each device's own plan")
-    for name, share in proof["devices"].items():
-        regret = f"regret {_percent(share['regret'])}"
-        page.line(f"{name}: {units.time(share['time_s'])}, {regret} {_span(share)}.", indent=1)
-    for name, why in proof["failed"].items():
-        page.item(f"{name}: it could not be proven: {why}")
 
 
 def _doubts(answered: list[dict[str, Any]], page: Page) -> None:

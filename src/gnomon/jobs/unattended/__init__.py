@@ -1,1 +1,0 @@
-"""`gnomon unattended`: searches that run on a device by themselves."""
