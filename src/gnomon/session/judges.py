@@ -139,7 +139,7 @@ def confirmed(
     files = tuple(f"{runner.campaign.id}-{name}{REFERENCE}" for name in ("", "second-"))
     others = _others(lab, own, left, first)
     tried = ((judge, _computed(runner.link, lab, judge, save=files[1], check=files[0])) for judge in others)
-    second, beside = next((pair for pair in islice(tried, _MOST_TRIED) if pair[1]), (None, {}))
+    second, beside = next((pair for pair in islice(tried, _MOST_TRIED) if pair[1]), (None, None))
     off = _off(beside) if beside else 0.0
     if own_tolerance(lab.graph) >= TWO_STEPS or (second is not None and off > second.tolerance):
         made["slack"] = _from_itself(lab, runner.link, first, files[0])
@@ -157,7 +157,7 @@ def confirmed(
         return {**made, "checked_by": third, "doubts": [doubt_of("judges-disagree", told)]}
     runner.check_against(files[1])
     doubt = doubt_of("judge-outvoted", f"{told}, whose outputs are the reference")
-    return {**beside, "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
+    return {**(beside or {}), "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
 
 
 def far(off: float) -> str:
