@@ -19,7 +19,7 @@ import gnomon
 from gnomon.cli import main as command_line
 from gnomon.cli.main import cli, run
 from gnomon.cli.values import ShapeValue
-from gnomon.errors import GnomonError, RuntimeMissingError
+from gnomon.errors import CLOSED_PIPE, GnomonError, RuntimeMissingError
 from gnomon.jobs.runs.report import run_report
 from gnomon.report.page import Page
 from gnomon.session.request import Request
@@ -312,7 +312,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     process.stdout.close()
     with process.stderr:
         assert process.stderr.read() == b""
-    assert process.wait(60) in (0, 1)
+    assert process.wait(60) in (0, CLOSED_PIPE)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -100,6 +100,14 @@ class LazyGroup(Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does, which ends with 1 where the reader of the standard output went away."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _silence()
+            return CLOSED_PIPE
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -141,7 +141,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "precisions",
         multiple=True,
         metavar="NAME",
-        help="Try this precision too (bfloat16, float16), where the processor has it. May be repeated.",
+        help="Try this precision too: bfloat16, float16; float32 of a float64 model. May be repeated.",
     ),
     _option(
         "--env",

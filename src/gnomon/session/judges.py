@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.measure.campaign import CampaignRunner
 from gnomon.measure.environment import Doubt
@@ -31,7 +30,7 @@ _MOST_TRIED = 3
 _EVALUATED_MACS, _EVALUATED_BYTES, _EVALUATED_S = 10**8, 1 << 26, 30.0
 """What is small enough for ONNX's reference evaluator, and how long it may take."""
 
-_REAL = "Give real inputs with --input NAME=FILE.npy: random ones may be what they disagree about."
+_EVALUATOR = "evaluator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,31 +138,26 @@ def confirmed(
         return made
     files = tuple(f"{runner.campaign.id}-{name}{REFERENCE}" for name in ("", "second-"))
     others = _others(lab, own, left, first)
-    second, beside = None, None
-    for judge in islice(others, _MOST_TRIED):
-        beside = _computed(runner.link, lab, judge, save=files[1], check=files[0])
-        if beside is not None:
-            second = judge
-            break
-    agrees = second is not None and beside is not None and _off(beside) <= second.tolerance
-    if own_tolerance(lab.graph) >= TWO_STEPS or not (agrees or second is None):
-        made["slack"] = _from_itself(lab, first, files[0])
+    tried = ((judge, _computed(runner.link, lab, judge, save=files[1], check=files[0])) for judge in others)
+    second, beside = next((pair for pair in islice(tried, _MOST_TRIED) if pair[1]), (None, None))
+    off = _off(beside) if beside else 0.0
+    if own_tolerance(lab.graph) >= TWO_STEPS or (second is not None and off > second.tolerance):
+        made["slack"] = _from_itself(lab, runner.link, first, files[0])
     slack = ROOM * made.get("slack", 0.0)
-    if second is None or beside is None or slack >= ROOM * NOISE:
+    if second is None or slack >= ROOM * NOISE:
         return made
-    if _off(beside) <= max(second.tolerance, slack):
-        return {**made, "checked_by": second.name, "agreement": _off(beside)}
-    apart = f"{first.name} and {second.name} disagree{far(_off(beside))}"
-    winner, third = _decided(lab, others, (first, second), files, slack)
+    if off <= max(second.tolerance, slack):
+        return {**made, "checked_by": second.name, "agreement": off}
+    apart = f"{first.name} and {second.name} disagree{far(off)}"
+    winner, third = _decided(_thirds(lab, runner.link, others, (first, second), files), lab, (first, second), slack)
     if winner is None:
-        told = f"{apart}; undecided which is right"
-        return {**made, "doubts": [_doubt("judges-undecided", told, _REAL)]}
+        return {**made, "doubts": [doubt_of("judges-undecided", f"{apart}; undecided which is right")]}
     told = f"{apart}; {third} agrees with {winner.name}"
     if winner is first:
-        return {**made, "checked_by": third, "doubts": [_doubt("judges-disagree", told, _REAL)]}
+        return {**made, "checked_by": third, "doubts": [doubt_of("judges-disagree", told)]}
     runner.check_against(files[1])
-    doubt = _doubt("judge-outvoted", f"{told}, whose outputs are the reference", _REAL)
-    return {**beside, "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
+    doubt = doubt_of("judge-outvoted", f"{told}, whose outputs are the reference")
+    return {**(beside or {}), "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
 
 
 def far(off: float) -> str:
@@ -171,7 +165,9 @@ def far(off: float) -> str:
     return " beyond any measure" if off >= sys.float_info.max else f" by {off:.2g} of their largest magnitude"
 
 
-def _doubt(kind: str, message: str, hint: str) -> dict[str, str]:
+def doubt_of(kind: str, message: str) -> dict[str, str]:
+    """A doubt that real inputs may settle, as the record keeps it."""
+    hint = "Give real inputs with --input NAME=FILE.npy: with random ones, rounding or chance may decide."
     return asdict(Doubt(kind=kind, message=message, hint=hint))
 
 
@@ -181,27 +177,29 @@ def _off(found: Mapping[str, Any]) -> float:
 
 def _computed(link: AgentLink, lab: Lab, judge: Judge, *, save: str, check: str) -> dict[str, Any] | None:
     """What a judge computes, compared with a file of outputs; None where it fails."""
-    seeds, timeout_s = [lab.request.seed, lab.request.seed + 1], lab.request.effort.timeout_s
+    seeds = [lab.request.seed, lab.request.seed + 1]
+    timeout_s = _EVALUATED_S if judge.runtime == _EVALUATOR else lab.request.effort.timeout_s
     return compute_reference(link, judge.job, seeds, timeout_s=timeout_s, name=save, check=check)[0]
 
 
-def _from_itself(lab: Lab, first: Judge, reference: str) -> float:
+def _from_itself(lab: Lab, link: AgentLink, first: Judge, reference: str) -> float:
     """How far the first judge's runtime is off itself, as it is measured: 0 where it is not, or is not measured."""
-    assert isinstance(lab.runner, CampaignRunner)  # noqa: S101 - what was recorded is not judged again
     for target in lab.targets:
         if target.runtime.name == first.runtime and not target.configuration.environment:
             version = lab.probes[first.runtime].version
             judge = usual_judge(lab, target.runtime, version, target.configuration, target.placed, "as it is measured")
-            found = _computed(lab.runner.link, lab, judge, save=f"itself-{REFERENCE}", check=reference)
+            found = _computed(link, lab, judge, save=f"itself-{REFERENCE}", check=reference)
             return 0.0 if found is None or _off(found) <= judge.tolerance else _off(found)
     return 0.0
 
 
-def _decided(
-    lab: Lab, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...], slack: float
-) -> tuple[Judge | None, str]:
+_Third = tuple[AgentLink, Judge, tuple[str, ...]]
+"""Where another judge computes, and the files of two judges' outputs there."""
+
+
+def _decided(thirds: Iterator[_Third], lab: Lab, two: tuple[Judge, Judge], slack: float) -> tuple[Judge | None, str]:
     """Which of two judges a third agrees with, and who that is; None where none agrees with either."""
-    for link, third, outputs in _thirds(lab, others, two, files):
+    for link, third, outputs in thirds:
         for judge, file in zip(two, outputs, strict=True):
             found = _computed(link, lab, third, save=f"third-{REFERENCE}", check=file)
             if found is None:
@@ -212,11 +210,10 @@ def _decided(
 
 
 def _thirds(
-    lab: Lab, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
-) -> Iterator[tuple[AgentLink, Judge, tuple[str, ...]]]:
+    lab: Lab, link: AgentLink, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
+) -> Iterator[_Third]:
     """Who may decide, and where: ONNX's reference evaluator on this machine for a small model, then other runtimes."""
-    assert isinstance(lab.runner, CampaignRunner)  # noqa: S101 - what was recorded is not judged again
-    graph, link = lab.graph, lab.runner.link
+    graph = lab.graph
     if graph.format == "onnx" and (graph.macs or 0) <= _EVALUATED_MACS and lab.model.size_bytes <= _EVALUATED_BYTES:
         with LocalDevice() as here, AgentLink(here, timeout_s=_EVALUATED_S) as near:
             for name in files:
@@ -224,8 +221,8 @@ def _thirds(
             evaluator = Judge(
                 name="ONNX's reference evaluator",
                 how="on this machine",
-                runtime="evaluator",
-                job=job_here(lab, whole_segment("evaluator", placed_here(lab), {})),
+                runtime=_EVALUATOR,
+                job=job_here(lab, whole_segment(_EVALUATOR, placed_here(lab), {})),
                 tolerance=max(TOLERANCE["float64" if is_float64(graph) else "float32"], own_tolerance(graph)),
             )
             yield near, evaluator, tuple(str(lab.folder / name) for name in files)
@@ -245,11 +242,3 @@ def job_here(lab: Lab, segment: dict[str, Any]) -> dict[str, Any]:
     job = lab.job([segment])
     job["feeds"] |= {name: {"file": str(path.absolute())} for name, path in lab.request.feeds.items()}
     return job
-
-
-def refusals(lab: Lab, refused: Mapping[str, Failure], first: Judge) -> list[dict[str, str]]:
-    """A doubt where a runtime that is measured refused to compute the reference, which another one then did."""
-    measured = {t.runtime.name for t in lab.targets} - {first.runtime}
-    told = [f"{name} refuses the model with these inputs: {f.message[:200]}" for name, f in refused.items()]
-    named = [told[k] for k, name in enumerate(refused) if name.partition(" ")[0] in measured]
-    return [_doubt("reference-refused", named[0], _REAL)] if named else []

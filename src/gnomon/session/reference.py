@@ -28,13 +28,13 @@ from gnomon.session.judges import (
     ROOM,
     Judge,
     confirmed,
+    doubt_of,
     far,
     job_here,
     judges,
     placed_here,
     plain_judge,
     plain_ways,
-    refusals,
     usual_judge,
 )
 from gnomon.session.model_session import Lab, own_tolerance
@@ -74,11 +74,13 @@ def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> dict
 _DRIFT = 0.05
 """Change of speed between profile and proof from which on it is told."""
 
-_UNCHECKED = Doubt(
-    kind="unchecked-conversion",
-    message="no runtime here loads the model as it is, so what it was converted to is only checked against itself",
-    hint=f"Install one on this machine: {install_line('onnxruntime', python=sys.executable)}",
-)
+_UNCHECKED = [
+    {
+        "kind": "unchecked-conversion",
+        "message": "no runtime here loads the model as it is, so what it was converted to is checked against itself",
+        "hint": f"Install one on this machine: {install_line('onnxruntime', python=sys.executable)}",
+    }
+]
 
 _OTHER_SHAPES = Doubt(
     kind="other-shapes",
@@ -93,8 +95,6 @@ _CHANGED = Doubt(
 _OPEN = "open_outputs"
 _AGAIN, _SLACK = "again", "slack"
 """The keys of how far outputs are off when they are computed once more, and those of a runtime off itself."""
-
-_REAL = "Give real inputs with --input NAME=FILE.npy: with random ones, rounding decides what comes out."
 
 _MOST_HANGS = 4
 """How many ways to compute the reference may hang before no other is tried: each takes the whole of --timeout."""
@@ -112,26 +112,15 @@ class Sensitivity(float):
     """
 
     finite_share: float
-    reference: str
-    runtime: str
-    checked_by: str
-    agreement: float | None
+    reference: str = ""
+    runtime: str = ""
+    checked_by: str = ""
+    agreement: float | None = None
 
-    def __new__(
-        cls,
-        relative: float,
-        *,
-        finite_share: float,
-        reference: str = "",
-        runtime: str = "",
-        checked_by: str = "",
-        agreement: float | None = None,
-    ) -> Self:
-        """`relative` with what share of the outputs is finite, and who computed them."""
+    def __new__(cls, relative: float, *, finite_share: float, **more: str | float | None) -> Self:
+        """`relative` with what share of the outputs is finite, and `more` of the fields above."""
         made = super().__new__(cls, relative)
-        made.finite_share = finite_share
-        made.reference, made.runtime = reference, runtime
-        made.checked_by, made.agreement = checked_by, agreement
+        vars(made).update(more, finite_share=finite_share)
         return made
 
     def __getnewargs_ex__(self) -> tuple[tuple[float], dict[str, Any]]:
@@ -144,8 +133,8 @@ def reference(lab: Lab) -> Sensitivity:
 
     That is a runtime that has a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels), whether or
     not it is to be measured; else one that loads the file as it is. Another runtime confirms it, where there is one:
-    see `gnomon.session.judges.confirmed`. Where the device has only runtimes that need the
-    file converted, this machine computes them if it can, so that the conversion is checked too.
+    see `gnomon.session.judges.confirmed`. Where the device has only runtimes that need the file converted, this machine
+    computes them if it can, so that the conversion is checked too.
     UsageError where the file of an input does not fit the model, MeasurementError where no runtime gives outputs.
     """
     if isinstance(lab.runner, RecordedRunner):
@@ -154,7 +143,7 @@ def reference(lab: Lab) -> Sensitivity:
     clean = [t for t in lab.targets if not t.configuration.environment]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
     reasons: list[str] = []
-    own, hung, refused = unmodified(lab), 0, dict[str, Failure]()
+    own, hung, refused = unmodified(lab), 0, dict[str, str]()
     for lab.open_outputs in (False, True):
         if lab.open_outputs and not (refused and any(t.shape is not None for t in lab.outputs)):
             break
@@ -168,11 +157,16 @@ def reference(lab: Lab) -> Sensitivity:
                 if lab.open_outputs:
                     lab.doubts.append(_OTHER_SHAPES)
                 made = confirmed(lab, own, judge, found, left)
-                made["doubts"] += refusals(lab, refused, judge)
+                made["doubts"] += [
+                    doubt_of("reference-refused", told)
+                    for runtime, told in refused.items()
+                    if runtime != judge.runtime and any(t.runtime.name == runtime for t in lab.targets)
+                ]
                 return _noted(lab, runner, {**made, _OPEN: lab.open_outputs})
             if failure is not None:
                 _blame_input(failure)
-                refused |= {judge.name: failure} if failure.kind == "refused" else {}
+                if failure.kind == "refused":
+                    refused[judge.runtime] = f"{judge.name} refuses these inputs: {failure.message[:200]}"
             reasons.append(f"{judge.label}: {describe(failure)}")
     lab.open_outputs = False
     found = None if loads_it else reference_here(lab, runner, reasons)
@@ -182,9 +176,8 @@ def reference(lab: Lab) -> Sensitivity:
         job = lab.job([target.runtime.segment(target.placed, target.configuration, {})])
         found, failure = runner.reference(job, timeout_s=timeout_s)
         if found is not None:
-            lab.doubts.append(_UNCHECKED)
             label = f"{target.configuration.name}, on the converted file"
-            return _noted(lab, runner, {**found, "unchecked": True, "by": label, "runtime": target.runtime.name})
+            return _noted(lab, runner, {**found, "by": label, "runtime": target.runtime.name, "doubts": _UNCHECKED})
         reasons.append(f"{target.configuration.name}: {describe(failure)}")
     raise MeasurementError(
         f"no runtime computes reference outputs ({'; '.join(dict.fromkeys(reasons))})",
@@ -203,7 +196,7 @@ def _noted(lab: Lab, runner: CampaignRunner, found: Mapping[str, Any]) -> Sensit
     return _heard(lab, found)
 
 
-_NOTED = {"unchecked", "by", "runtime", "checked_by", "agreement", "doubts", _OPEN, _AGAIN, _SLACK}
+_NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", _OPEN, _AGAIN, _SLACK}
 """What the record keeps of a reference, where there is such."""
 
 
@@ -217,7 +210,7 @@ def _heard(lab: Lab, data: Mapping[str, Any]) -> Sensitivity:
         nothing = ", so that its outputs prove nothing" if lab.unrepeatable else "; as much is tolerated"
         message = f"{data['runtime']} with and without optimisations disagrees{far(data[_SLACK])}{nothing}"
         kind = "unlike-itself" if lab.unrepeatable else "near-itself"
-        lab.doubts.append(Doubt(kind=kind, message=message, hint=_REAL))
+        lab.doubts.append(Doubt(**doubt_of(kind, message)))
     elif lab.unrepeatable:
         message = (
             f"called again with the same inputs, the model gives other outputs{far(again)}, so that they prove nothing"
@@ -236,8 +229,6 @@ def _heard(lab: Lab, data: Mapping[str, Any]) -> Sensitivity:
 
 def _recalled(lab: Lab, runner: RecordedRunner) -> Sensitivity:
     data = runner.last("reference") or {"relative": 1.0, "finite": 1.0}
-    if data.get("unchecked"):
-        lab.doubts.append(_UNCHECKED)
     if data.get(_OPEN):
         lab.open_outputs = True
         lab.doubts.append(_OTHER_SHAPES)

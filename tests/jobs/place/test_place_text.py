@@ -211,17 +211,15 @@ def test_a_profile_whose_columns_tie_names_no_winner() -> None:
     said = "No clear winner by CPU time: onert:cpu (220 us) and onert:ruy (226 us) are within the noise, ratio 1.03"
     assert text().startswith(f"{said} [0.970, 1.09].")
     assert "3 processes, 60 samples each." in text()
-    assert (
-        "Not certain: whether onert:ruy is as fast as onert:cpu or faster. -> For certainty: --processes 10" in text()
-    )
+    assert "Undecided: whether onert:ruy is as fast as onert:cpu or faster. -> For certainty: --processes 10" in text()
     slow["against_fastest"] |= {"low": 0.995, "high": 1.015, "ratio": 1.005}
     assert "For certainty" not in text()  # they are equally fast, within 1.5 %
     slow["against_fastest"] |= {"low": None, "high": math.inf, "ratio": 4.0}
     assert text().startswith(
         "No certain winner of so few processes: onert:cpu takes 220 us of CPU time, onert:ruy 4.00"
     )
-    assert "4.00 unknown" in text()  # one process bounds nothing, and what takes four times as long is no tie
-    assert "Not certain: how much faster onert:cpu is than onert:ruy. -> For certainty: --processes 10" in text()
+    assert "4.00 undecided" in text()  # one process bounds nothing, and what takes four times as long is no tie
+    assert "Undecided: how much faster onert:cpu is than onert:ruy. -> For certainty: --processes 10" in text()
     assert "tie" not in text()
     found["columns"].remove(slow)
     assert text().startswith("onert:cpu takes 220 us of CPU time; nothing else was compared.")
@@ -247,8 +245,8 @@ def test_the_report_says_how_to_get_certainty_where_a_tie_is_open() -> None:
     assert "For certainty" not in place_text(document(), 120)
     slow["against_best"] |= {"ratio": 2.27, "low": None, "high": None}
     text = " ".join(place_text(found, 120).split())
-    assert "2.27 unknown" in text
-    assert "Not certain: how much faster onert:cpu is than onert:ruy" in text
+    assert "2.27 undecided" in text
+    assert "Undecided: how much faster onert:cpu is than onert:ruy" in text
 
 
 def test_a_package_for_another_device_is_to_be_copied_there() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Buffers, as_array, output_array
-from ..driver import Loaded, Refused
+from ..driver import Loaded
 
 _MOST_BYTES = 4 << 30
 """Address space of the process: what a model takes beyond it is refused."""
@@ -45,13 +45,7 @@ class Evaluated:
 
 
 class EvaluatorDriver:
-    """The evaluator of the package onnx."""
-
-    def probe(self) -> dict[str, Any]:
-        """The version of onnx."""
-        import onnx
-
-        return {"version": onnx.__version__, "backends": ["evaluator"]}
+    """The evaluator of the package onnx. It loads a model: nobody asks what it has, or places anything on it."""
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load a model, with a limit on the memory of this process."""
@@ -59,7 +53,3 @@ class EvaluatorDriver:
         most = _MOST_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MOST_BYTES)
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
         return Evaluated(segment, buffers)
-
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
-        """Refused: nothing is placed there."""
-        raise Refused("the evaluator is not placed on")

@@ -275,11 +275,10 @@ def _verified(document: dict[str, Any], page: Page) -> None:
     if found["moved"]:
         page.item(f"Ran elsewhere: operators {numbers(found['moved'])}.", "Do not deploy it before you know why.")
     off = found["difference"]
-    if why := unproved(document):
-        page.item(f"{why[:1].upper()}{why[1:]}.")
-    elif off and off["absolute"] == 0:
+    why = unproved(document)
+    if off and off["absolute"] == 0 and not why:
         page.line("Its outputs equal the reference.", indent=1)
-    elif off:
+    elif off and off["absolute"] is not None:
         page.line(
             f"Its outputs differ from the reference by at most {units.small(off['absolute'])}, which is "
             f"{units.small(off['relative'])} of the largest.",
@@ -288,6 +287,8 @@ def _verified(document: dict[str, Any], page: Page) -> None:
     if document.get("reference"):
         checked = document.get("reference_checked_by")
         page.line(f"The reference: {document['reference']}{f'; {checked} confirms it' if checked else ''}.", indent=1)
+    if why:
+        page.item(f"{why[:1].upper()}{why[1:]}.")
 
 
 def _unattributed(document: dict[str, Any], page: Page) -> None:
