@@ -1,1 +1,1 @@
-"""`gnomon stab`: a schedule of backends from traces of the ONE runtime."""
+"""The same question for several sizes of a dimension, or several inputs."""

@@ -8,28 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from gnomon.core import codec
 from gnomon.errors import GnomonError
-from gnomon.jobs.sweep.document import Kind, label_of, sweep_document
+from gnomon.jobs.place.document import error_part
+from gnomon.jobs.sweep.document import SweepDocument, SweepPart, label_of
+from gnomon.jobs.sweep.report import headline
 from gnomon.report.answer import Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """The answer for the `values` of one part: its document, and the result where it was found now; or its error."""
-
-    values: Mapping[str, str]
-    document: Mapping[str, Any] | None = None
-    result: Any = None
-    error: GnomonError | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Answer):
-    """What `place` or `profile` (`kind`) found for several sizes of a dimension, or several inputs, in `seconds`."""
+    """What `place` or `profile` found for several sizes of a dimension, or several inputs, in `seconds`.
 
-    kind: Kind
+    `results` are a `Placement` or a `Profile` a part: None where it failed, and a document where it was found before.
+    """
+
     model: Path
-    parts: tuple[Swept, ...]
+    parts: tuple[SweepPart, ...]
+    results: tuple[Any, ...]
     seconds: float
 
     main: ClassVar[str] = "parts"
@@ -38,40 +34,35 @@ class Sweep(Answer):
 
     def document(self) -> dict[str, Any]:
         """All of it, in JSON values."""
-        ends = [(part.values, part.error or part.document or {}) for part in self.parts]
-        return sweep_document(self.kind, str(self.model), ends, self.seconds)
+        made = SweepDocument(
+            format="gnomon-sweep", version=1, model=str(self.model), parts=self.parts, seconds=self.seconds
+        )
+        return codec.document(made)
 
     def headline(self) -> tuple[str, str]:
-        """The model, and how the choice depends on the values."""
-        from gnomon.jobs.sweep.report import headline
-
+        """The model, and which choice is for which values."""
         return self.model.name, headline(self.document())
 
 
 def sweep(
-    kind: Kind,
-    model: Path,
-    asked: Sequence[tuple[Mapping[str, str], Callable[[], Any]]],
-    tell: Callable[[str], None] | None,
+    model: Path, asked: Sequence[tuple[Mapping[str, str], Callable[[], Any]]], tell: Callable[[str], None] | None
 ) -> Sweep:
     """Ask for each part, by its values, one after the other: for a result, or the document of an earlier answer.
 
     A GnomonError ends its own part alone; raises the first where all end so.
     """
-    began_s = time.monotonic()
-    parts = []
+    began_s, parts, results, errors = time.monotonic(), [], [], []
     for number, (values, ask) in enumerate(asked, 1):
         if tell is not None:
             tell(f"{label_of(values)}: {number} of {len(asked)}")
+        result = answer = None
         try:
-            found = ask()
+            result = ask()
+            answer = result if isinstance(result, Mapping) else result.document()
         except GnomonError as error:
-            parts.append(Swept(values=values, error=error))
-            continue
-        known = isinstance(found, Mapping)
-        document = found if known else found.document()
-        parts.append(Swept(values=values, document=document, result=None if known else found))
-    errors = [part.error for part in parts if part.error is not None]
+            errors.append(error)
+        parts.append(SweepPart(values=values, answer=answer, error=None if answer else error_part(errors[-1])))
+        results.append(result)
     if len(errors) == len(parts):
         raise errors[0]
-    return Sweep(kind=kind, model=model, parts=tuple(parts), seconds=time.monotonic() - began_s)
+    return Sweep(model=model, parts=tuple(parts), results=tuple(results), seconds=time.monotonic() - began_s)

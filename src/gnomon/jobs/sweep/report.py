@@ -5,74 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gnomon.jobs.place.report import place_report, profile_report
-from gnomon.jobs.sweep.document import FIELDS, Kind, answers_of, label_of
+from gnomon.jobs.sweep.document import answers_of, label_of
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import doubts, first_warnings, listed
 
 
-def sweep_report(document: dict[str, Any], page: Page, **settings: Any) -> None:
-    """Write the report: each answer's own where all is asked for, and last a row for each."""
-    kind = document["kind"]
-    answers = answers_of(document)
-    if not page.brief:
-        for part in document["parts"]:
-            if not part["error"]:
-                page.heading(label_of(part["values"]))
-                (place_report if kind == "place" else profile_report)(part[FIELDS[kind]], page, **settings)
+def sweep_report(document: dict[str, Any], page: Page, **_: object) -> None:
+    """Write the report: a row for each part, then what speaks against them and where the packages are."""
     page.headline(headline(document))
+    answers = answers_of(document)
     warnings = list({row["message"]: row for answer in answers for row in answer["doubts"]}.values())
     first_warnings(warnings, page)
-    rows = []
-    for part in document["parts"]:
-        values = list(part["values"].values())
-        if part["error"]:
-            rows.append([*values, "no answer", "-", "", "-"])
-            continue
-        chosen, summary, ratio = _choice(kind, part[FIELDS[kind]])
-        interval = units.interval(summary["low_s"], summary["high_s"], summary["median_s"])
-        rows.append([*values, chosen, units.time(summary["median_s"]), interval, units.digits(ratio) if ratio else "-"])
     columns = [Column(title=name, number=False) for name in document["parts"][0]["values"]]
-    columns += [
-        Column(title="choice", number=False, least=16),
-        Column(title="time"),
-        Column(title="[95 % interval]", number=False, least=16),
-        Column(title="times as fast as the next"),
-    ]
-    page.table(columns, rows)
+    columns += [Column(title="choice", number=False, least=16), Column(title="time")]
+    columns += [Column(title="[95 % interval]", number=False, least=16), Column(title="times as fast as the next")]
+    page.table(columns, [[*part["values"].values(), *_row(part["answer"])] for part in document["parts"]])
     for part in document["parts"]:
         if part["error"]:
             page.item(f"{label_of(part['values'])}: {part['error']['message']}", part["error"]["hint"])
-    if page.brief:
-        doubts(warnings, page)
+    doubts(warnings, page)
+    page.heading("Kept")
     for answer in answers:
         if answer.get("package"):
             page.path("package", answer["package"])
+        page.path("show it", f"gnomon runs show {answer['campaign'][:8]}")
     page.line(f"Elapsed: {units.duration(document['seconds'])}.", indent=2)
-
-
-def _choice(kind: Kind, answer: Mapping[str, Any]) -> tuple[str, dict[str, Any], float | None]:
-    """The choice of an answer, its summary, and how many times as fast as the next it is (None: alone)."""
-    if kind == "place":
-        rows, chosen, against = answer["contenders"], answer["decision"]["chosen"], "against_best"
-        wall = "measured"
-    else:
-        rows, chosen, against, wall = answer["columns"], answer["fastest"], "against_fastest", "wall"
-    alive = {row["label"]: row for row in rows if row.get("failure") is None and row[wall]}
-    own = alive[chosen]
-    ratios = {label: row[against]["ratio"] if row[against] else 1.0 for label, row in alive.items()}
-    others = [ratio / ratios[chosen] for label, ratio in ratios.items() if label != chosen]
-    return chosen, own["cpu"] if answer["clock"] == "cpu" and own["cpu"] else own[wall], min(others, default=None)
 
 
 def headline(document: Mapping[str, Any]) -> str:
     """Which choice is for which values."""
-    field, by_choice = FIELDS[document["kind"]], dict[str, list[str]]()
+    by_choice: dict[str, list[str]] = {}
     for part in document["parts"]:
-        if not part["error"]:
-            by_choice.setdefault(_choice(document["kind"], part[field])[0], []).append(label_of(part["values"]))
-    count = len(document["parts"])
-    if len(by_choice) == 1 and len(next(iter(by_choice.values()))) == count:
-        return f"{next(iter(by_choice))} for each of {count} values."
+        if part["answer"]:
+            by_choice.setdefault(_row(part["answer"])[0], []).append(label_of(part["values"]))
+    if [len(labels) for labels in by_choice.values()] == [len(document["parts"])]:
+        return f"{next(iter(by_choice))} for all {len(document['parts'])}."
     return f"{'; '.join(f'{choice} for {listed(labels)}' for choice, labels in by_choice.items())}."
+
+
+def _row(answer: Mapping[str, Any] | None) -> list[str]:
+    """The choice of an answer, its time with the interval, and how many times as fast as the next it is."""
+    if answer is None:
+        return ["no answer", "-", "", "-"]
+    placed = answer["format"] == "gnomon-place"
+    chosen = answer["decision"]["chosen"] if placed else answer["fastest"]
+    wall, against = ("measured", "against_best") if placed else ("wall", "against_fastest")
+    alive = {c["label"]: c for c in answer["contenders" if placed else "columns"] if c[wall] and not c.get("failure")}
+    ratios = {label: one[against]["ratio"] if one[against] else 1.0 for label, one in alive.items()}
+    others = [ratio / ratios[chosen] for label, ratio in ratios.items() if label != chosen]
+    took = alive[chosen]["cpu" if answer["clock"] == "cpu" else wall]
+    interval = units.interval(took["low_s"], took["high_s"], took["median_s"])
+    return [chosen, units.time(took["median_s"]), interval, units.digits(min(others)) if others else "-"]
