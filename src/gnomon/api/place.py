@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from gnomon.jobs.pareto.records import Pareto, ParetoRequest
     from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
     from gnomon.jobs.place.job import Placement, Profile
+    from gnomon.jobs.place.sweep import Sweep
     from gnomon.jobs.runs.document import CampaignRow
     from gnomon.jobs.runs.job import CampaignDetail
     from gnomon.jobs.runs.joining import Brought
     from gnomon.jobs.solve.job import FrontReport, SolveReport
     from gnomon.jobs.stab.job import Scheduled
-    from gnomon.jobs.sweep.job import Sweep
     from gnomon.jobs.unattended.command import Carried
     from gnomon.measure.progress import Watch
     from gnomon.session.request import Request
@@ -274,7 +274,7 @@ def _sweep(
     on_message: Callable[[str], None] | None,
 ) -> Sweep:
     """The answers to several requests, each a run of its own. UsageError before any begins where shapes do not fit."""
-    from gnomon.jobs.sweep.job import sweep
+    from gnomon.jobs.place.sweep import sweep
     from gnomon.models.load import load
     from gnomon.session.model import shapes_of
 

@@ -25,7 +25,6 @@ from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
 from gnomon.models.model import Feed, Model, changed, image_sides, stamp_of
-from gnomon.report.parts import listed
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -271,8 +270,8 @@ def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str
     """One doubt about all inputs that decide how much work there is; none where there are none."""
     if not steering:
         return []
-    names = listed([f"{name!r} ({fed[name]})" for name in steering])
-    what = listed(list(dict.fromkeys(one for decided in steering.values() for one in decided)))
+    names = " and ".join(f"{name!r} ({fed[name]})" for name in steering)
+    what = " and ".join(dict.fromkeys(one for decided in steering.values() for one in decided))
     decide = "input {} decides" if len(steering) == 1 else "inputs {} decide"
     files = [word for n in steering for word in ("--input", f"{n}={re.sub(r'[^0-9A-Za-z]+', '_', n)}.npy")]
     message = f"the {decide.format(names)} {what}: with values of your own the times and the choice may be others"

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 from gnomon.core import codec
 from gnomon.errors import GnomonError
-from gnomon.jobs.place.document import error_part
-from gnomon.jobs.sweep.document import SweepDocument, SweepPart, label_of
-from gnomon.jobs.sweep.report import headline
+from gnomon.jobs.place.document import SweepDocument, SweepPart, error_part, label_of
+from gnomon.jobs.place.report import sweep_headline
 from gnomon.report.answer import Answer
 
 
@@ -41,7 +40,7 @@ class Sweep(Answer):
 
     def headline(self) -> tuple[str, str]:
         """The model, and which choice is for which values."""
-        return self.model.name, headline(self.document())
+        return self.model.name, sweep_headline(self.document())
 
 
 def sweep(

@@ -1,1 +1,0 @@
-"""The same question for several sizes of a dimension, or several inputs."""
