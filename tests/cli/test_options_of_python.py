@@ -18,7 +18,7 @@ from gnomon.errors import UsageError
 SHOWN = {"as_json", "quiet", "picture", "plot", "html"}
 """How the command line shows what was found."""
 
-OF_ONE_MODEL = {"shapes", "inputs", "processes", "budget_s", "max_time_s"}
+OF_ONE_MODEL = {"shapes", "dims", "inputs", "processes", "budget_s", "max_time_s"}
 WHERE = {"devices": "device"}
 TRAINED = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")
 SERVER = ("dpu_url", "dpu_json", "dpu_token_file", "dpu_timeout")

@@ -201,8 +201,8 @@ def test_a_document_of_a_large_model_stays_small() -> None:
 
 
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "place": ("place", "fleet"),
-    "profile": ("profile",),
+    "place": ("place", "fleet", "sweep"),
+    "profile": ("profile", "sweep"),
     "pareto": ("pareto",),
     "stab": ("stab",),
     "oplist": ("oplist",),

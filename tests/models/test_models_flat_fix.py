@@ -11,7 +11,6 @@ pytest.importorskip("circle_schema", reason="needs circle-schema")
 
 from tests.agent.drivers.litertkit import tflite
 
-from gnomon.errors import UsageError
 from gnomon.models.load import load
 from gnomon.models.model import Model, all_known, dynamic_inputs
 from gnomon.models.tflite.fix import fixed_flat
@@ -45,12 +44,6 @@ def test_other_shapes_fix_the_inputs_and_leave_open_what_only_a_runtime_computes
     assert not dynamic_inputs(made.graph)
     assert made.graph.tensors[made.graph.inputs[0]].shape == (3, 4, 4, 8)
     assert made.graph.tensors[made.graph.outputs[0]].shape == (-1, 4, 4, 8)
-
-
-@pytest.mark.parametrize("shape", [(1, 4, 4), (1, 4, 5, 8)])
-def test_a_shape_that_contradicts_the_file_is_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    with pytest.raises(UsageError, match=r"contradicts the model's own \(\?, 4, 4, 8\)"):
-        fixed(opened(tmp_path), shape, tmp_path)
 
 
 @pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")

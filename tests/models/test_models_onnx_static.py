@@ -14,7 +14,7 @@ ort = pytest.importorskip("onnxruntime")
 
 from tests.models.modelkit import model, node, save, value  # noqa: E402
 
-from gnomon.errors import ModelError, UsageError  # noqa: E402
+from gnomon.errors import ModelError  # noqa: E402
 from gnomon.models import load  # noqa: E402
 from gnomon.models.onnx.cut import OnnxCutter  # noqa: E402
 from gnomon.models.onnx.static import copy_onnx, fixed_copy  # noqa: E402
@@ -159,10 +159,3 @@ def test_naming_operators_infers_no_shapes_again(tmp_path: Path, monkeypatch: py
     found, file = fixed_copy(read, {}, folder)
     assert found.graph == read.graph
     assert [n.name for n in onnx.load(str(file)).graph.node] == [op.name for op in read.graph.operators]
-
-
-def test_a_shape_that_contradicts_the_model_is_refused(tmp_path: Path) -> None:
-    read = load(save(two_weights(named=True, rows="n"), tmp_path / "net.onnx"))
-    for shape in ((ROWS, WIDTH + 1), (ROWS,)):
-        with pytest.raises(UsageError, match="contradicts"):
-            fixed_copy(read, {"x": shape}, tmp_path)

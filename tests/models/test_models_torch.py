@@ -134,7 +134,7 @@ def test_what_a_program_leaves_open_is_what_feeds_it(tmp_path: Path) -> None:
     assert usual is not None
     with ExitStack() as stack:
         read = read_model(Request(model=path), stack)
-        assert read.assumed == {"x": (1, *usual[1:])}
+        assert (dict(read.shapes), read.dims) == ({"x": (1, *usual[1:])}, {"s0": 1})
         assert (read.source, read.model.graph.digest) == (path, load(path).graph.digest)
         given = read_model(Request(model=path, shapes={"x": (3, *usual[1:])}), stack).model.graph
         assert given.tensors[given.inputs[0]].shape == (3, *usual[1:])

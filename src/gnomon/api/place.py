@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.store.address import RecordAddress, RecordLike, record_address
+from gnomon.store.base import ARGUMENTS
 
 if TYPE_CHECKING:
     from gnomon.core.front.front import Front
@@ -39,12 +40,12 @@ if TYPE_CHECKING:
     from gnomon.jobs.pareto.records import Pareto, ParetoRequest
     from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
     from gnomon.jobs.place.job import Placement, Profile
+    from gnomon.jobs.place.sweep import Sweep
     from gnomon.jobs.runs.document import CampaignRow
     from gnomon.jobs.runs.job import CampaignDetail
     from gnomon.jobs.runs.joining import Brought
     from gnomon.jobs.solve.job import FrontReport, SolveReport
     from gnomon.jobs.stab.job import Scheduled
-    from gnomon.jobs.sweep.job import Sweep
     from gnomon.measure.progress import Watch
     from gnomon.session.request import Request
 
@@ -174,16 +175,12 @@ def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
     return made
 
 
-def _files(name: str, given: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
+def _files(name: str, given: PathLike | Sequence[PathLike]) -> list[Path]:
     """The files of an input; of a folder all that end in .npy, in the order of their names."""
-    if not isinstance(given, str | os.PathLike):
-        return tuple(path for one in given for path in _files(name, one))
-    path = Path(given)
-    if not path.is_dir():
-        return (path,)
-    found = tuple(sorted(path.glob("*.npy")))
+    paths = map(Path, [given] if isinstance(given, str | os.PathLike) else given)
+    found = [file for path in paths for file in (sorted(path.glob("*.npy")) if path.is_dir() else [path])]
     if not found:
-        raise UsageError(f"--input {name}: the folder {path} has no .npy file", hint="Give a .npy file.")
+        raise UsageError(f"--input {name}: no .npy file is given, or in that folder", hint="Give a .npy file.")
     return found
 
 
@@ -247,25 +244,15 @@ def place(
     destination = package_path(model) if out is None else Path(out)
     if len(parts := parts_of(options)) > 1:
 
-        def ask(own: Options, where: Path) -> Any:
-            from gnomon.store.base import ARGUMENTS
+        def part(values: Mapping[str, str], own: Options) -> Any:
+            where = destination.with_name(f"{destination.name}-{_part_name(values)}")
+            again = overwrite or own.get("fresh") or not (package and measure and where.exists())
+            before = None if again else placed_before(model, ARGUMENTS.get(), where, record=own.get("record"))
+            how: dict[str, Any] = {"out": where if package else None, "overwrite": overwrite, "package": package}
+            how |= {"measure": measure, "on_progress": on_progress, "on_message": on_message}
+            return before or place(model, **how, **own)
 
-            again = overwrite or options.get("fresh", False) or not (package and measure and where.exists())
-            before = None if again else placed_before(model, ARGUMENTS.get(), where, record=options.get("record"))
-            return before or place(
-                model,
-                out=where if package else None,
-                overwrite=overwrite,
-                package=package,
-                measure=measure,
-                on_progress=on_progress,
-                on_message=on_message,
-                **own,
-            )
-
-        folders = [destination.with_name(f"{destination.name}-{_suffix(values)}") for values, _ in parts]
-        asked = [partial(ask, own, where) for (_, own), where in zip(parts, folders, strict=True)]
-        return cast("Placement", _sweep("place", model, parts, asked, on_message))
+        return cast("Placement", _sweep(model, parts, part, on_message))
     request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
     with ExitStack() as stack:
         if not package:
@@ -278,30 +265,26 @@ def place(
     return found
 
 
-def _suffix(values: Mapping[str, str]) -> str:
-    """What tells the package of a part apart: "seq16", or the names of its files without ".npy"."""
-    told = (
-        value.removesuffix(".npy") if value.endswith(".npy") else f"{name}{value}" for name, value in values.items()
-    )
-    return re.sub(r"[^\w.-]+", "_", "-".join(told))
+def _part_name(values: Mapping[str, str]) -> str:
+    """What tells the package of a part apart: "seq16"."""
+    return re.sub(r"[^\w.-]+", "_", "-".join(f"{name}{value.removesuffix('.npy')}" for name, value in values.items()))
 
 
 def _sweep(
-    kind: Literal["place", "profile"],
     model: PathLike,
     parts: Sequence[tuple[Mapping[str, str], Options]],
-    asked: Sequence[Callable[[], Any]],
+    ask: Callable[[Mapping[str, str], Options], Any],
     on_message: Callable[[str], None] | None,
 ) -> Sweep:
     """The answers to several requests, each a run of its own. UsageError before any begins where shapes do not fit."""
-    from gnomon.jobs.sweep.job import sweep
+    from gnomon.jobs.place.sweep import sweep
     from gnomon.models.load import load
     from gnomon.session.model import shapes_of
 
     read = load(Path(model))
     for _, own in parts:
         shapes_of(request_of(model, own, sweeps=True, limited=True), read)
-    return sweep(kind, Path(model), [(v, ask) for (v, _), ask in zip(parts, asked, strict=True)], on_message)
+    return sweep(Path(model), [(values, partial(ask, values, own)) for values, own in parts], on_message)
 
 
 def place_on(
@@ -515,8 +498,7 @@ def profile(
     if len(parts := parts_of(options)) > 1:
         how: dict[str, Any] = {"inside": inside, "for_s": for_s, "every_s": every_s}
         how |= {"on_progress": on_progress, "on_message": on_message}
-        each = [partial(profile, model, **how, **own) for _, own in parts]
-        return cast("Profile", _sweep("profile", model, parts, each, on_message))
+        return cast("Profile", _sweep(model, parts, lambda values, own: profile(model, **how, **own), on_message))
     asked = None if for_s is None else Sustain(for_s=for_s, every_s=every_s)
     request = request_of(model, options, sweeps=True, limited=True)
     found = profile_job(request, inside=inside, asked=asked, watch=on_progress, tell=on_message)

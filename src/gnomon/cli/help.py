@@ -42,6 +42,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "place": (
         "gnomon place model.onnx",
         "gnomon place model.tflite --threads 1,4 --budget 20",
+        "gnomon place model.onnx --dim sequence_length=16,64,256",
         "gnomon place model.onnx --device board --device ssh://pi@10.0.0.7",
         "gnomon place model.onnx --runtime onnxruntime --runtime openvino --no-package",
     ),

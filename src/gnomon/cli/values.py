@@ -54,19 +54,11 @@ class InputValue(click.ParamType[tuple[str, tuple[Path, ...]]]):
     name = "NAME=FILE.npy"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(name, paths): one where all of the text is a path, else those between its commas.
-
-        A name may hold "=" itself: the first place that leaves a path which is there ends it.
-        """
-        text = str(value)
-        splits = [(text[:k], text[k + 1 :]) for k, letter in enumerate(text) if letter == "=" and 0 < k < len(text) - 1]
-        if not splits:
+        """(name, paths): one where all of the text is a path, else those between its commas."""
+        name, _, files = str(value).partition("=")
+        if not name or not files:
             self.fail(f"{value!r} names no file: give {self.name}", param, ctx)
-        made = [
-            (name, (Path(files),) if Path(files).exists() else tuple(map(Path, files.split(","))))
-            for name, files in splits
-        ]
-        return next((one for one in made if all(path.exists() for path in one[1])), made[0])
+        return name, (Path(files),) if Path(files).exists() else tuple(map(Path, files.split(",")))
 
 
 class RecordValue(click.Path):

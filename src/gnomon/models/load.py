@@ -153,19 +153,16 @@ def _ruled(model: Model) -> dict[str, Feed]:
     return {} if model.graph.format == "ncnn" else _rows_of_tables(model.graph)
 
 
-def steering_inputs(model: Model) -> dict[str, str]:
+def steering_inputs(model: Model) -> dict[str, list[str]]:
     """The inputs whose values decide how much of the model's work is done, and what they decide. ModelError."""
-    from gnomon.models.steering import graph_steps, may_be_steered, steered_by
+    from gnomon.models.steering import graph_steps, steered_by
 
-    graph = model.graph
-    if not may_be_steered(graph):
-        return {}
-    inputs = [graph.tensors[index].name for index in graph.inputs]
-    if graph.format != "onnx":
-        return steered_by(graph_steps(graph), inputs)
-    from gnomon.models.onnx.feeds import onnx_steps
+    steps = list(graph_steps(model.graph))
+    if model.graph.format == "onnx" and any(step.decided for step in steps):
+        from gnomon.models.onnx.feeds import onnx_steps
 
-    return steered_by(onnx_steps(model), inputs)
+        steps = onnx_steps(model)
+    return steered_by(steps, [model.graph.tensors[index].name for index in model.graph.inputs])
 
 
 _TABLES = {

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gnomon.core.graph import Graph, Tensor
-from gnomon.errors import ModelError, UsageError
+from gnomon.errors import ModelError
 from gnomon.system.files import read_at_most
 
 if TYPE_CHECKING:
@@ -141,19 +141,6 @@ def image_sides(shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) == 4 and shape[channels] in (1, 3) and all(shape[k] == -1 or shape[k] >= 8 for k in sides):
             return sides
     return ()
-
-
-def check_shape(tensor: Tensor, shape: tuple[int, ...], source: str = "") -> None:
-    """UsageError where a shape that was given for an input, by the option `source`, contradicts what the file says."""
-    known = tensor.shape
-    if known is not None and (
-        len(known) != len(shape) or any(k not in (-1, s) for k, s in zip(known, shape, strict=True))
-    ):
-        source = source or f"--shape {tensor.name}={','.join(map(str, shape))}"
-        raise UsageError(
-            f"{source} contradicts the model's own {named_shape(tensor)}",
-            hint="Keep the dimensions that the model fixes.",
-        )
 
 
 def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ rounds of a loop, select boxes, or make the shape of a tensor: there random inpu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gnomon.core.graph import Graph, Operator
+from gnomon.core.graph import Graph
 from gnomon.models.model import is_known
 
 _CHOICES = {
@@ -61,33 +61,22 @@ class Step:
         return f"how much {self.type} makes", self.reads if self.type in _FINDS else self.reads[1:]
 
 
-def may_be_steered(graph: Graph) -> bool:
-    """Whether the graph has an operator whose work depends on values."""
-    return any(step.decided for step in graph_steps(graph))
-
-
-def graph_steps(graph: Graph) -> Iterable[Step]:
-    """The operators of a graph, whose bodies it does not have."""
+def graph_steps(graph: Graph) -> Iterator[Step]:
+    """The operators of a graph, whose bodies it does not have: of what a WHILE passes on, single numbers count."""
     for operator in graph.operators:
-        reads = tuple(graph.tensors[index].name for index in _steering(graph, operator))
+        read = [graph.tensors[index] for index in operator.inputs]
+        written = [graph.tensors[index] for index in operator.outputs]
+        counted = [t for t in read if operator.type != "WHILE" or ((t.size_bytes or 9) <= 8 and t.dtype[:5] != "float")]
         yield Step(
             type=operator.type,
-            reads=reads,
-            writes=tuple(graph.tensors[index].name for index in operator.outputs),
-            known=all(is_known(graph.tensors[index]) for index in operator.outputs[:1]),
-            inner=tuple(graph.tensors[index].name for index in operator.inputs),
+            reads=tuple(tensor.name for tensor in counted),
+            writes=tuple(tensor.name for tensor in written),
+            known=all(map(is_known, written[:1])),
+            inner=tuple(tensor.name for tensor in read),
         )
 
 
-def _steering(graph: Graph, operator: Operator) -> tuple[int, ...]:
-    """What an operator reads. Of a WHILE that counts only its numbers: with a flag among what it passes on all may."""
-    read = [(index, graph.tensors[index]) for index in operator.inputs]
-    if operator.type != "WHILE" or any(tensor.dtype == "bool" for _, tensor in read):
-        return operator.inputs
-    return tuple(k for k, t in read if t.dtype.startswith(("int", "uint")) and all(n == 1 for n in t.shape or ()))
-
-
-def steered_by(steps: Iterable[Step], inputs: Iterable[str]) -> dict[str, str]:
+def steered_by(steps: Iterable[Step], inputs: Iterable[str]) -> dict[str, list[str]]:
     """Of a model's inputs those whose values decide how much work there is, each with all that it decides."""
     made_of: dict[str, tuple[str, ...]] = {}
     seeds: dict[str, set[str]] = {}
@@ -96,24 +85,13 @@ def steered_by(steps: Iterable[Step], inputs: Iterable[str]) -> dict[str, str]:
             made_of |= {name: made_of.get(name, ()) + step.reads + step.inner for name in step.writes}
         if step.decided:
             seeds.setdefault(step.decided[0], set()).update(step.decided[1])
-    decides: dict[str, list[str]] = {name: [] for name in inputs}
+    decides: dict[str, list[str]] = {}
     for what, names in seeds.items():
-        for name in _reached(names, made_of) & decides.keys():
-            decides[name].append(what)
-    return {name: _joined(found) for name, found in decides.items() if found}
-
-
-def _reached(names: Iterable[str], made_of: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """The names, and all that they are made of."""
-    left = list(names)
-    seen = set(left)
-    while left:
-        fresh = set(made_of.get(left.pop(), ())) - seen
-        seen |= fresh
-        left += fresh
-    return seen
-
-
-def _joined(found: list[str]) -> str:
-    """At most two of them: the others follow from these for most."""
-    return " and ".join(found[:2])
+        left, seen = list(names), set(names)
+        while left:
+            fresh = set(made_of.get(left.pop(), ())) - seen
+            seen |= fresh
+            left += fresh
+        for name in (name for name in inputs if name in seen):
+            decides.setdefault(name, []).append(what)
+    return decides

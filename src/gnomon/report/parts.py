@@ -90,7 +90,7 @@ def fed_inputs(document: dict[str, Any], page: Page) -> None:
         if rows:
             page.heading("Inputs")
         for row in rows:
-            page.line(f"{row['name']}: {row['dtype']} ({', '.join(map(str, row['shape']))}), {row['fed']}.", indent=1)
+            page.line(f"{row['name']}: {row['fed']}", indent=1)
 
 
 _TRACED = ", traced"

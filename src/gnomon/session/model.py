@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +45,7 @@ class ReadModel:
     dims: Mapping[str, int]
     doubts: tuple[Doubt, ...]
     feeds: Mapping[str, Feed]
-    steering: Mapping[str, str]
+    steering: Mapping[str, list[str]]
     stamp: tuple[int, int, int] | None
 
     @property
@@ -117,7 +117,11 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         raise open_shapes(still)
     analysed = model if model.package else replace(model, path=source)
     steering = {name: told for name, told in steering_inputs(analysed).items() if name not in request.feeds}
-    feeds = _ones(model.graph, steering) | plausible_feeds(analysed)
+    numbers = (
+        t for t in model.graph.tensors if t.name in steering and t.dtype[:5] == "float" and t.shape in ((), (1,))
+    )
+    # A speed or a scale: around 0 it would make hours of sound, or nothing.
+    feeds = {t.name: {"values": [1.0]} for t in numbers} | plausible_feeds(analysed)
     feeds = {name: feed for name, feed in feeds.items() if name not in request.feeds}
     return ReadModel(
         model=model,
@@ -132,18 +136,6 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         steering=steering,
         stamp=stamp,
     )
-
-
-def _ones(graph: Graph, steering: Collection[str]) -> dict[str, Feed]:
-    """A 1 for each number that decides how much work there is: a speed or a scale, of which few are below 0."""
-    fed = (graph.tensors[index] for index in graph.inputs)
-    return {
-        tensor.name: {"values": [1.0]}
-        for tensor in fed
-        if tensor.name in steering
-        and tensor.dtype.startswith("float")
-        and all(size == 1 for size in tensor.shape or ())
-    }
 
 
 def shapes_of(request: Request, model: Model) -> Shapes:

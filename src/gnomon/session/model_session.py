@@ -26,7 +26,6 @@ from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
 from gnomon.models.model import Feed, Model, changed, image_sides, stamp_of
-from gnomon.report.parts import listed
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -158,21 +157,26 @@ class Lab:
 
 def _fed(tensor: Tensor, request: Request, feed: Feed) -> FedInput:
     """How an input of the job is fed."""
-    path, shape, seed = request.feeds.get(tensor.name), tensor.shape or (), f"seed {request.seed}"
     floating = tensor.dtype.startswith(("float", "bfloat", "complex"))
-    if path is not None:
-        told = path.name
-    elif "values" in feed:
-        told = ", ".join(f"{value:g}" for value in feed["values"][:8]) + (", .." if len(feed["values"]) > 8 else "")
-    elif "least" not in feed:
-        told = f"{'standard normal' if floating else '0 or 1'}, {seed}"
-    elif feed["least"] == feed["most"]:
-        told = f"all {feed['least']:g}"
+    if (path := request.feeds.get(tensor.name)) is not None:
+        return FedInput(
+            name=tensor.name, shape=tensor.shape or (), dtype=tensor.dtype, fed=path.name, sha256=file_digest(path)
+        )
+    if "values" in feed:
+        fed = ", ".join(f"{value:g}" for value in feed["values"][:8]) + (", .." if len(feed["values"]) > 8 else "")
+    elif feed.get("least", 0) == feed.get("most", 1):
+        fed = f"all {feed['least']:g}"
     else:
-        what = "pixels" if image_sides(shape) else "numbers" if floating else "whole numbers"
-        told = f"{what} from {feed['least']:g} to {feed['most']:g}, {seed}"
-    sha256 = None if path is None else file_digest(path)
-    return FedInput(name=tensor.name, shape=shape, dtype=tensor.dtype, fed=told, sha256=sha256)
+        what = "pixels" if image_sides(tensor.shape or ()) else "numbers" if floating else "whole numbers"
+        ends = (
+            f"{what} from {feed['least']:g} to {feed['most']:g}"
+            if feed
+            else "standard normal"
+            if floating
+            else "0 or 1"
+        )
+        fed = f"{ends}, seed {request.seed}"
+    return FedInput(name=tensor.name, shape=tensor.shape or (), dtype=tensor.dtype, fed=fed, sha256=None)
 
 
 def conditions_part(lab: Lab) -> ConditionsPart:
@@ -295,21 +299,17 @@ def _drawn_text(name: str) -> Doubt:
     )
 
 
-def _drawn_steering(steering: Mapping[str, str], fed: Mapping[str, str]) -> list[Doubt]:
+def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str]) -> list[Doubt]:
     """One doubt about all inputs that decide how much work there is; none where there are none."""
     if not steering:
         return []
-    names = listed([f"{name!r} ({fed[name]})" for name in steering])
-    decides = f"input {names} decides" if len(steering) == 1 else f"inputs {names} decide"
-    what = listed(list(dict.fromkeys(part for told in steering.values() for part in told.split(" and "))))
-    files = [word for n in steering for word in ("--input", f"{n}={re.sub(r'[^0-9A-Za-z]+', '_', n).strip('_')}.npy")]
-    return [
-        Doubt(
-            kind="drawn-steering",
-            message=f"the {decides} {what}: with values of your own the times and the choice may be others",
-            hint=f"Save such values with numpy.save, and give them: {shlex.join(files)}",
-        )
-    ]
+    names = " and ".join(f"{name!r} ({fed[name]})" for name in steering)
+    what = " and ".join(dict.fromkeys(one for decided in steering.values() for one in decided))
+    decide = "input {} decides" if len(steering) == 1 else "inputs {} decide"
+    files = [word for n in steering for word in ("--input", f"{n}={re.sub(r'[^0-9A-Za-z]+', '_', n)}.npy")]
+    message = f"the {decide.format(names)} {what}: with values of your own the times and the choice may be others"
+    hint = f"Save such values with numpy.save, and give them: {shlex.join(files)}"
+    return [Doubt(kind="drawn-steering", message=message, hint=hint)]
 
 
 def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:

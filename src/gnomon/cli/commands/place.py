@@ -70,7 +70,7 @@ def place(
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import Show
-    from gnomon.jobs.sweep.document import answers_of, worst_code
+    from gnomon.jobs.place.document import answers_of, worst_code
 
     destination = out or api.package_path(model)
     if destination.exists() and package and measure and not (overwrite or values["fresh"]):
@@ -192,7 +192,7 @@ def profile(
     """
     from gnomon.api import place as api
     from gnomon.cli.progress import Show
-    from gnomon.jobs.sweep.document import worst_code
+    from gnomon.jobs.place.document import worst_code
 
     if beside:
         if inside or for_s is not None:

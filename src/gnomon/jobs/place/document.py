@@ -1,4 +1,5 @@
-"""The JSON documents of `gnomon place`, on one device and on several, and of `gnomon profile`.
+"""The JSON documents of `gnomon place`, on one device and on several, of `gnomon profile`, and of either for several
+sizes or inputs.
 
 Their reports and pictures are made from them; docs/formats/place-json.md describes each key.
 """
@@ -7,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gnomon.core import codec
 from gnomon.core.sample import Failure
 from gnomon.core.stats import may_be_as_fast, median, quantile
+from gnomon.errors import exit_code_of
 from gnomon.jobs.place.sustained import Change, Cooling, Level, Row, Sustained, frequency_khz
 from gnomon.measure.environment import Doubt
 from gnomon.runtimes.base import Accelerator, resolution_of
@@ -499,7 +501,7 @@ class SustainedPart:
 class ProfileDocument:
     """All that `gnomon profile` found: a column for each configuration that gives right outputs.
 
-    `inputs` and `resolutions_s` as in `PlaceDocument`, by columns. `turns` are the campaigns that were measured by
+    `resolutions_s` as in `PlaceDocument`, by columns. `turns` are the campaigns that were measured by
     turns, a fresh process of each after the other, its own among them; null in a document of before that was told.
     """
 
@@ -754,3 +756,41 @@ def _device(result: DeviceResult) -> DevicePart:
         placement=None if result.placement is None else placed(result.placement),
         error=None if result.error is None else error_part(result.error),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPart:
+    """For the `values` of one part, by dimension or input, its answer (`gnomon-place` or `-profile`) or its error."""
+
+    values: Mapping[str, str]
+    answer: Mapping[str, Any] | None
+    error: ErrorPart | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepDocument:
+    """What `gnomon place` or `gnomon profile` answered for each of several sizes or inputs."""
+
+    format: Literal["gnomon-sweep"]
+    version: Literal[1]
+    model: str
+    parts: tuple[SweepPart, ...]
+    seconds: float
+
+
+def answers_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The answers in a sweep's document; of another document itself."""
+    if document["format"] != "gnomon-sweep":
+        return [cast("dict[str, Any]", document)]
+    return [part["answer"] for part in document["parts"] if part["answer"]]
+
+
+def label_of(values: Mapping[str, str]) -> str:
+    """The values of a part as text: "seq=16, batch=1"."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def worst_code(document: Mapping[str, Any]) -> int:
+    """The exit code of an answer by its doubts; that of a sweep is the highest of its parts."""
+    errors: list[int] = [part["error"]["exit_code"] for part in document.get("parts", ()) if part["error"]]
+    return max([*errors, *(exit_code_of(d["kind"] for d in one["doubts"]) for one in answers_of(document))])

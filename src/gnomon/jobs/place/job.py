@@ -102,7 +102,6 @@ class Profile(Answer):
     `clock` is what the columns are compared by, as in a placement. `environments` are the device's snapshots around
     each session, `record` is the results database. `sustained` is what was called for long, where that was asked for.
     `turns` are the campaigns that were measured by turns, its own among them; none where it was measured alone.
-    `inputs` are what the inputs of the model were fed.
     """
 
     model: Path
@@ -461,8 +460,7 @@ class Placement(Answer):
     certificates, by configuration or "across". `inside` and `across` are the prices behind them. `traces` are the runs
     with the runtime's profiler on, by label, of contenders in one configuration. `fingerprint` is the device's,
     `environments` are its snapshots around each session; `record` is the results database. `resumed` says that an
-    interrupted campaign was taken up. `seconds` is what the job took, without `waited_s` for its device. `inputs` are
-    what the inputs of the model were fed.
+    interrupted campaign was taken up. `seconds` is what the job took, without `waited_s` for its device.
     """
 
     model: Path

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.errors import ModelError, PackageError, UsageError
+from gnomon.errors import ModelError, PackageError
 from gnomon.models.model import Limits, Model, all_known, changed, link_file, model_errors, unique_names
 from gnomon.models.onnx.file import (
     OnnxFile,
@@ -39,7 +39,7 @@ def fixed_copy(
     Chains are cut by the names of operators and the shapes between them: where some are not known the copy has what
     inference tells of them. Returns what was given where nothing needs to change. For a runtime that has `refused` the
     file that also is its data's place and its version. A copy is written into `folder` under the name of the user's
-    file, and keeps the digest of that file. UsageError where a shape contradicts the file.
+    file, and keeps the digest of that file.
     """
     read = _read_again(model)
     proto = read.model
@@ -58,9 +58,6 @@ def fixed_copy(
     if wants_shapes:
         from gnomon.models.onnx.fix import fix_shapes
 
-        for value in proto.graph.input:
-            if value.name in shapes:
-                _check(value, shapes[value.name])
         proto = fix_shapes(proto, shapes)
     target = _written(read, proto, folder / model.path.name)
     if not wants_shapes:  # names are all that changed, and the graph has them already
@@ -155,16 +152,3 @@ def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Pat
         except OSError as error:
             raise PackageError(f"{target} cannot be written: {error.strerror}", hint="Make room there.") from error
     return count
-
-
-def _check(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:
-    """UsageError where a shape contradicts what the model says of an input."""
-    if not value.type.tensor_type.HasField("shape"):
-        return
-    known = [d.dim_value or None for d in value.type.tensor_type.shape.dim]
-    if len(known) != len(shape) or any(k not in (None, s) for k, s in zip(known, shape, strict=True)):
-        shown = ", ".join("?" if k is None else str(k) for k in known)
-        raise UsageError(
-            f"--shape {value.name}={','.join(map(str, shape))} contradicts the model's own ({shown})",
-            hint="Keep the dimensions that the model fixes.",
-        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ _SCHEMA = 8
 _MOST_LETTERS = 256 << 20
 _EXPORT = "Export it where it can be trusted: torch.export.save(torch.export.export(model, inputs), 'model.pt2')."
 _STRICT = Strict(what="exported program", hint=_EXPORT, most_letters=_MOST_LETTERS)
+_SYMBOL = re.compile(r"(?:Symbol\(')?(\w+)(?:'.*\))?")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, NotImplementedError, OSError, KeyError)
 
 
@@ -134,8 +136,8 @@ def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
     total = None if -1 in shape or not size else math.prod(shape) * size
     if not isinstance(name, str) or len(shape) > 64 or (total or 0) > 1 << 62:
         raise ModelError("a tensor's shape cannot be", hint=_EXPORT)
-    names = tuple(str(one.get("as_expr", {}).get("expr_str", "")) for one in meta["sizes"])
-    dims = names if any(names) else ()
+    named = [_SYMBOL.fullmatch(str(one.get("as_expr", {}).get("expr_str"))) for one in meta["sizes"]]
+    dims = tuple(found[1] if found and size == -1 else "" for found, size in zip(named, shape, strict=True))
     return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=total, constant=constant, dims=dims)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon.errors import ModelError
-from gnomon.models.model import Limits, Model, check_shape, model_errors, read_regular
+from gnomon.models.model import Limits, Model, model_errors, read_regular
 from gnomon.models.tflite.cut import slot
 from gnomon.models.tflite.file import Buffer, Table, broken
 from gnomon.models.tflite.graph import read_flat
@@ -26,12 +26,9 @@ def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
 
     Where the shapes are those that the converter put into the file, the shapes of all tensors are known; where they are
     others, those of tensors that the file leaves open stay open, as only a runtime computes them. The copy keeps the
-    digest of the user's file. UsageError where a shape contradicts the file.
+    digest of the user's file.
     """
     inputs = [model.graph.tensors[index] for index in model.graph.inputs]
-    for tensor in inputs:
-        if tensor.name in shapes:
-            check_shape(tensor, shapes[tensor.name])
     with model_errors(model.path):
         data = bytearray(read_regular(model.path, Limits().max_bytes))
         tables = Buffer(bytes(data)).root().tables(2)[0].tables(0)

@@ -1,1 +1,0 @@
-"""`gnomon stab`: a schedule of backends from traces of the ONE runtime."""
