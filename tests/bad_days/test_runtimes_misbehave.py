@@ -29,6 +29,7 @@ from gnomon.devices.local import LocalDevice
 from gnomon.errors import MeasurementError, RuntimeMissingError
 from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
+from gnomon.measure.progress import Progress
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.mnn import Mnn
 from gnomon.runtimes.ncnn import Ncnn
@@ -178,18 +179,26 @@ def test_no_runtime_at_all(tmp_path: Path, small: Effort, monkeypatch: pytest.Mo
     assert "-m pip install numpy 'onert>=0.1.0'" in refused.value.hint
 
 
-def a_worker(folder: Path) -> int:
-    """The number of a process that measures, once there is one."""
+def all_workers(folder: Path) -> list[int]:
+    """The numbers of the processes that measure, once there are any."""
     for _ in range(3000):
+        found = []
         for pid in processes_in(folder):
             try:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
             if b"work" in words:
-                return pid
+                found.append(pid)
+        if found:
+            return found
         time.sleep(0.01)
     raise AssertionError("no worker was seen")
+
+
+def a_worker(folder: Path) -> int:
+    """The number of a process that measures, once there is one."""
+    return all_workers(folder)[0]
 
 
 LONG = Effort(processes_least=1, processes_most=1, rounds=6, block_s=0.1, warm_s=0.01, laggard=1e9, timeout_s=4.0)
@@ -209,13 +218,59 @@ def test_a_worker_killed_for_want_of_memory_is_tried_once_more(tmp_path: Path) -
 
 
 @pytest.mark.slow
+def test_what_ends_all_workers_is_nobodys_fault(tmp_path: Path) -> None:
+    model, record = saved(tmp_path, matmul_onnx(depth=1)), tmp_path / "record.sqlite"
+    with start_place(tmp_path, model, LONG, runtimes=RUNTIMES) as gnomon:
+        wait_for_line(gnomon, "progress profile 2")
+        for pid in all_workers(tmp_path):
+            os.kill(pid, signal.SIGTERM)
+        told, errors = gnomon.communicate(timeout=180)
+    assert gnomon.returncode == 0, errors
+    assert "new True" in told
+    runs = runs_in(record)
+    ended = {r.candidate for r in runs if r.failure}
+    assert ended and {r.facts["signal"] for r in runs if r.failure} == {"SIGTERM"}
+    proved = {r.candidate for r in runs if r.samples and r.candidate.startswith("proof/")}
+    assert {f"proof/{name}" for name in ended} <= proved
+
+
+def test_a_library_that_is_away_for_a_while_is_back_in_the_next_call(
+    tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = other_python(tmp_path / "venv", ("numpy", *RUNTIMES))
+    use_python(monkeypatch, python)
+    library = next(tmp_path.glob("venv/lib/python3*/site-packages/onnxruntime"))
+    away = library.with_name("away")
+    effort = replace(small, processes_least=2, processes_most=2)
+    request = Request(model=saved(tmp_path, matmul_onnx()), effort=effort, record=tmp_path / "record.sqlite")
+    request = replace(request, runtimes=RUNTIMES)
+
+    def take_away(seen: Progress) -> None:
+        if seen.stage == "profile" and seen.done >= 2 and library.exists():
+            library.rename(away)
+        if seen.stage == "profile, traced" and seen.done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        profile(request, watch=take_away)
+    assert any(r.failure and "onnxruntime" in r.failure.message for r in runs_in(tmp_path / "record.sqlite"))
+    away.rename(library)
+    found = profile(request)
+    assert found.resumed
+    assert {c.label for c in found.columns} == set(RUNTIMES)
+    assert "not-compared" not in {d.kind for d in found.doubts}
+
+
+@pytest.mark.slow
 def test_a_stopped_worker_counts_as_hanging(tmp_path: Path) -> None:
     model, record = saved(tmp_path, matmul_onnx(depth=1)), tmp_path / "record.sqlite"
     with start_place(tmp_path, model, LONG, runtimes=RUNTIMES) as gnomon:
         wait_for_line(gnomon, "progress profile 2")
         os.kill(a_worker(tmp_path), signal.SIGSTOP)
         told, errors = gnomon.communicate(timeout=180)
-    assert gnomon.returncode == 0, errors  # the other runtime is left
+    assert gnomon.returncode == 0, errors
     assert "new True" in told
-    failures = [r.failure for r in runs_in(record) if r.failure]
-    assert [(f.kind, f.transient) for f in failures] == [("hang", False)]
+    runs = runs_in(record)
+    (hung,) = (r for r in runs if r.failure)
+    assert hung.failure is not None and (hung.failure.kind, hung.failure.transient) == ("hang", False)
+    assert any(r.samples for r in runs[runs.index(hung) :] if r.candidate == hung.candidate)  # it was tried again

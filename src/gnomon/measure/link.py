@@ -365,7 +365,10 @@ class AgentLink:
     def ask(
         self, commands: Mapping[str, Mapping[str, Any]], *, timeout_s: float | None = None
     ) -> dict[str, Mapping[str, Any] | Failure]:
-        """Each command in a fresh process of the agent: its answer, or how the process failed."""
+        """Each command in a fresh process of the agent: its answer, or how the process failed.
+
+        One whose process was ended from outside is put once more.
+        """
         timeout_s = timeout_s or self._timeout_s
         answers: dict[str, Mapping[str, Any] | Failure] = {}
 
@@ -376,12 +379,20 @@ class AgentLink:
                 answers[event["candidate"]] = failure_of(event)
 
         wanted = [{"key": key, "command": dict(command)} for key, command in commands.items()]
-        request = {"commands": wanted, "timeout_s": timeout_s}
-        self.request(request, on_event, timeout_s=timeout_s * (len(wanted) + 1))
+        for _ in range(2):
+            request = {"commands": wanted, "timeout_s": timeout_s}
+            self.request(request, on_event, timeout_s=timeout_s * (len(wanted) + 1))
+            wanted = [item for item in wanted if _was_ended(answers.get(str(item["key"])))]
+            if not wanted:
+                break
         silent = [key for key in commands if key not in answers]
         if silent:
             raise AgentError(f"the agent gave no answer for {silent[0]!r}", hint="Please report this.")
         return {key: answers[key] for key in commands}
+
+
+def _was_ended(answer: Mapping[str, Any] | Failure | None) -> bool:
+    return isinstance(answer, Failure) and answer.transient and answer.kind in ("crash", "memory")
 
 
 class KeptLink(AgentLink):

@@ -258,7 +258,7 @@ def measure_beside(
     return measured, {c.key: factors[k % count] for k, c in enumerate(candidates)}
 
 
-_LONGEST = 160
+_LONGEST = 200
 """Characters of a reason in a warning."""
 
 
@@ -315,7 +315,7 @@ def profile_singles(
             doubt = not_compared(contender.label, measured[contender.key])
             lab.doubts += [doubt] if doubt is not None else []
     if not alive:
-        reasons = "; ".join(f"{m.name}: {m.reason}" for m in lab.missing)
+        reasons = "; ".join(f"{m.name}: {' '.join(m.reason.split())}" for m in lab.missing)
         if any(doubt.kind == "not-compared" for doubt in lab.doubts):
             raise MeasurementError(f"nothing could be measured to its end ({reasons})", hint=AGAIN)
         raise MeasurementError(

@@ -104,7 +104,9 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
         answer = answers[runtime.name]
         if isinstance(answer, Failure):
             python, reason = link.info.python, reason_of(answer, runtime)
-            if python:
+            if answer.transient and answer.kind != "refused":
+                missing.append(Missing(name=runtime.name, reason=reason, hint="Start the same command again."))
+            elif python:
                 line = pip_requirements_line(runtime.wheels, python)
                 missing.append(Installable(name=runtime.name, reason=reason, hint=line))
             else:

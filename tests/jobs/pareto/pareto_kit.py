@@ -47,6 +47,8 @@ class Pretended:
         self.dies_after = False
         self.opened: Counter[str] = Counter()
         self.visits = 0
+        self.ended: dict[tuple[str, str], int] = {}
+        """How often something ends a process, by the beginning and the end of its candidate's key."""
 
     def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
         """One session: a process for each candidate, its visits interleaved."""
@@ -57,6 +59,12 @@ class Pretended:
             if self._price(key) is None:
                 failure = {"event": "failure", "stage": "load", "kind": "crash", "message": "crashed with SIGSEGV"}
                 on_event({**failure, "candidate": key, "transient": False, "log_tail": ""})
+                continue
+            hits = [of for of, left in self.ended.items() if left and key.startswith(of[0]) and key.endswith(of[1])]
+            if hits:
+                self.ended[hits[0]] -= 1
+                failure = {"event": "failure", "stage": "load", "kind": "crash", "message": "ended by SIGTERM"}
+                on_event({**failure, "candidate": key, "transient": False, "log_tail": "", "signal": "SIGTERM"})
                 continue
             on_event({"event": "opened", "candidate": key, "difference": {"relative": 1e-6}})
             alive.append(candidate)

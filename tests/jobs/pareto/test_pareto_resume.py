@@ -166,6 +166,31 @@ def test_another_search_takes_over_what_one_has_run(tmp_path: Path, monkeypatch:
     assert len(campaigns(made.record)) == 1
 
 
+def test_what_something_ended_is_named_and_measured_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = bench(tmp_path / "whole", monkeypatch, "brute").run()
+    made = bench(tmp_path, monkeypatch, "brute")
+    made.device.ended = {("search", "cpu-npu-npu"): 1, ("search", "npu-npu-npu"): 2}
+    first = made.run()
+    assert first is not None and wanted is not None
+    assert first.certificate.kind == "heuristic"  # an assignment is not known
+    assert [d.message for d in first.doubts if d.kind == "not-compared"] == [
+        "npu-npu-npu was not measured: ended by SIGTERM"
+    ]
+    made.device.ended = {("proof", "npu-npu-npu"): 2}
+    second = made.run()
+    assert second is not None
+    assert second.certificate.kind == "complete"
+    lost = [d.message for d in second.doubts if d.kind == "not-compared"]
+    assert lost and all("was measured (" in told and "ended by SIGTERM: not compared" in told for told in lost)
+    made.device.ended = {}
+    third = made.run()
+    assert third is not None
+    assert [p.label for p in third.front] == [p.label for p in wanted.front]
+    assert "not-compared" not in {d.kind for d in third.doubts}
+
+
 def test_searches_side_by_side_run_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = [told(bench(tmp_path / name, monkeypatch, name, 5).run())[1] for name in ("random", "hlps")]
     made = bench(tmp_path / "both", monkeypatch, "random", 5)

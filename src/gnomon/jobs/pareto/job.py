@@ -36,7 +36,7 @@ from gnomon.session.package import check_destination, write_package
 from gnomon.session.prove import Verified, verify
 from gnomon.session.reference import doubts, reference
 from gnomon.session.request import Request, patiently, timed
-from gnomon.session.targets import asking_energy, check_counters
+from gnomon.session.targets import asking_energy, check_counters, describe
 from gnomon.system.files import check_file
 
 
@@ -219,7 +219,8 @@ def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[l
         clocks = {c.key: evaluator.clock_of(a, again.measured[c.key]) for a, c in contenders.items()}
         return decide(evaluator.goals, points, again.at_one_speed(), clocks), replace(worth, sessions=again.sessions)
     if lab.link is not None and not lab.runner.stopped:
-        raise MeasurementError("no point of the front ran again", hint="Start the command again at a quieter time.")
+        reasons = "; ".join(f"{c.label}: {describe(again.measured[c.key].failure)}" for c in contenders.values())
+        raise MeasurementError(f"no point of the front ran again ({reasons[:600]})", hint=AGAIN)
     sampled = sampled_points(found.front, space.code, space.label, evaluator.clock or "wall")
     return sampled, Worth(chosen=(), noise=worth.noise)
 
