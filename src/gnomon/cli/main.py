@@ -334,9 +334,15 @@ def run(args: Sequence[str]) -> int:
         _silence()
         return 1
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
             _silence()
-            return _fail(False, "output", f"nothing more can be written: {error.strerror}", "Make room.", 8)
+            return _fail(
+                False,
+                "output",
+                f"nothing more can be written: {error.strerror}",
+                "Make room, or allow larger files (ulimit -f).",
+                8,
+            )
         if isinstance(error, OSError) and error.errno == errno.EMFILE:
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             hint = "Allow more in the shell that starts gnomon (ulimit -n 4096), or give fewer devices at once."

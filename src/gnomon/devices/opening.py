@@ -13,7 +13,7 @@ from gnomon.devices.address import LOCAL, TVM, is_address, parse_address
 from gnomon.devices.config import DeviceConfig, load_devices, shown
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
-from gnomon.errors import UsageError
+from gnomon.errors import DeviceError, UsageError
 from gnomon.plugins import loaded, named
 
 if TYPE_CHECKING:
@@ -72,9 +72,16 @@ def is_place(text: str) -> bool:
 
 @contextmanager
 def opened(config: DeviceConfig, *, on_wait: OnWait | None = None) -> Iterator[Device]:
-    """Hold a device, and its lease, for as long as the block lasts. DeviceError if it cannot be reached."""
+    """Hold a device, and its lease, for as long as the block lasts. DeviceError if it cannot be reached.
+
+    One that comes out of the block says that the device had answered.
+    """
     with load_factory(config.address.kind)(config, on_wait) as device:
-        yield device
+        try:
+            yield device
+        except DeviceError as error:
+            error.met = True
+            raise
 
 
 def load_factory(kind: str) -> Factory:

@@ -213,7 +213,9 @@ lacking=
 for n in %(needed)s; do command -v "$n" >/dev/null || lacking="$lacking $n"; done
 [ -z "$lacking" ] || { say "lacks$lacking"; exit 1; }
 base=${TMPDIR:-/tmp}/gnomon-%(token)s held= ticket=
-told=$(mkdir "$base" 2>&1 && mkdir "$base/work" "$base/run" 2>&1) || { say "fail $told"; rm -rf "$base"; exit 1; }
+# A folder may be made on a full disk, and nothing written into it.
+told=$({ mkdir "$base" "$base/work" "$base/run" && echo | cat >"$base/room"; } 2>&1) ||
+  { say "fail ${base%%/*}: $told"; rm -rf "$base"; exit 1; }
 clean() {
   mv "$base/run" "$base/ended"
   for f in "$base"/ended/* "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done

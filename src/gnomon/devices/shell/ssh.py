@@ -34,6 +34,7 @@ from gnomon.devices.shell.scripts import (
 from gnomon.devices.shell.ssh_client import (
     NoPythonError,
     SshSettings,
+    TurnedAwayError,
     client_argv,
     lost,
     no_python,
@@ -41,13 +42,14 @@ from gnomon.devices.shell.ssh_client import (
 )
 from gnomon.errors import DeviceError
 from gnomon.system.process import Guard, guarded
-from gnomon.system.stopping import look_up
+from gnomon.system.stopping import look_up, pause
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
 
 _LONGEST_SOCKET = 80  # of the 107 letters that the kernel takes, OpenSSH needs 18 for a name of its own
 _LEAVE_S = 15.0
+_TURNED_AWAY_S = 8.0
 _NOISE_BYTES = 1 << 16
 _SAID_BYTES = 1 << 20
 
@@ -352,10 +354,23 @@ class SshDevice(ShellDevice):
     def _settings(self) -> SshSettings:
         return self._config
 
+    def _started(self) -> tuple[SshLink, str]:
+        """A link, and the first word of its guard. A server that turns it away is asked again for some seconds."""
+        deadline_s = time.monotonic() + _TURNED_AWAY_S
+        while True:
+            link = SshLink(self._config)
+            try:
+                return link, link.start()
+            except BaseException as error:
+                link.close()
+                if not isinstance(error, TurnedAwayError) or time.monotonic() > deadline_s:
+                    raise
+            pause(1.0)
+
     def _reach(self) -> SshLink:
-        link = SshLink(self._config)
+        link, word = self._started()
         try:
-            kind, _, rest = link.start().partition(" ")
+            kind, _, rest = word.partition(" ")
             if kind == "lacks":
                 raise DeviceError(
                     f"the shell of {self._config.destination} lacks {', '.join(rest.split())}",
