@@ -31,7 +31,8 @@ def devices_report(document: dict[str, Any], page: Page) -> None:
 
 def _state(row: dict[str, Any]) -> str:
     """How a device stands, as it is shown. One behind a tracker has no runtimes, and is asked for none."""
-    if row["state"] == "ready" and row["runtimes"] and not any(r["version"] or r["brought"] for r in row["runtimes"]):
+    nothing = row["runtimes"] and not any(r["version"] or r["brought"] for r in row["runtimes"])
+    if row["state"] == "ready" and nothing and not row["settings"]["fetch"]:
         return "reachable, nothing to run"
     return _STATES[str(row["state"])]
 
