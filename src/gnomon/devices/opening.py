@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import EntryPoint
@@ -108,11 +109,12 @@ class LeasedLocalDevice(LocalDevice):
     def __init__(self, config: DeviceConfig, on_wait: OnWait | None) -> None:
         super().__init__(config.name, python=config.python, environment=config.environment)
         self._on_wait = on_wait
+        self._leases = lease_folder({**os.environ, **config.environment})
         self._held: ExitStack | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.enter_context(lease(lease_folder(), LOCAL, on_wait=self._on_wait))
+            stack.enter_context(lease(self._leases, LOCAL, on_wait=self._on_wait))
             super().__enter__()
             self._held = stack.pop_all()
         return self

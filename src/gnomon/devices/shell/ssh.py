@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.devices.base import INHERITED
-from gnomon.devices.lease import command_line
+from gnomon.devices.lease import LEASES, command_line
 from gnomon.devices.pushed import Part, contents
 from gnomon.devices.shell.device import ShellDevice, not_arrived, refusal, senseless, take_lease
 from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCall, ShellCommand, ShellLink, Take
@@ -121,7 +121,12 @@ class SshLink(ShellLink):
                 f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
                 hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
             ) from error
-        guard = guard_script(token=secrets.token_hex(8), silence_s=settings.silence_s, by=command_line())
+        guard = guard_script(
+            token=secrets.token_hex(8),
+            silence_s=settings.silence_s,
+            by=command_line(),
+            leases=settings.environment.get(LEASES, ""),
+        )
         self._send(line(guard))
         self._thread = threading.Thread(target=self._listen, args=(process,), name="gnomon-ssh", daemon=True)
         self._thread.start()
