@@ -109,18 +109,18 @@ class RuntimeMissingError(GnomonError):
 class DeviceError(GnomonError):
     """The device, or the way to it, failed; `transient` says whether trying again can help.
 
-    `met` says that a job had found the device in order before, so that it vanished in the middle of it; `busy` that it
-    is in order, and another gnomon measures there.
+    `met` says that the device had answered before, so that it vanished in the middle of a job, and `begun` that the
+    job's campaign had begun; `busy` that it is in order, and another gnomon measures there.
     """
 
     exit_code = 6
 
     def __init__(
-        self, message: str, *, hint: str = "", transient: bool = False, met: bool = False, busy: bool = False
+        self, message: str, *, hint: str = "", transient: bool = False, begun: bool = False, busy: bool = False
     ) -> None:
         super().__init__(message, hint=hint)
         self.transient = transient
-        self.met = met
+        self.met = self.begun = begun
         self.busy = busy
 
 

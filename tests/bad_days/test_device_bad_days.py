@@ -147,6 +147,26 @@ def test_profile_waits_too(board: Board, tmp_path: Path, small: Effort) -> None:
     assert found.resumed
 
 
+def test_a_board_that_vanishes_while_files_are_pushed_is_waited_for(
+    board: Board, tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything was measured; what was to be measured again still is."""
+    before = profile(request_for(board, tmp_path, effort=small))
+    pushed, told = SshDevice.push, list[str]()
+
+    def push(self: SshDevice, local: Path, name: str) -> str:
+        if not told:
+            told.append("")
+            switch_off(board)
+            threading.Timer(1.5, switch_on, [board]).start()
+        return pushed(self, local, name)
+
+    monkeypatch.setattr(SshDevice, "push", push)
+    found = profile(request_for(board, tmp_path, effort=small, fresh=True), tell=told.append)
+    assert "waiting up to 60 s" in told[1]
+    assert (found.resumed, found.campaign != before.campaign) == (False, True)
+
+
 # gnomon ends
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -141,6 +142,38 @@ def test_a_wrong_key(server: SshServer, tmp_path: Path) -> None:
     assert "ssh-copy-id" in error.hint
 
 
+def test_the_key_that_the_table_names_is_in_the_line_to_try(server: SshServer, tmp_path: Path) -> None:
+    (tmp_path / "ssh").write_text('#!/bin/sh\nexec ssh -F /dev/null "$@"\n')
+    (tmp_path / "ssh").chmod(0o755)
+    options = (
+        f"IdentityFile={key(tmp_path / 'other')}",
+        "IdentitiesOnly=yes",
+        f"UserKnownHostsFile={server.root}/known_hosts",
+    )
+    error = refusal(server.settings(program=str(tmp_path / "ssh"), ssh_options=options))
+    assert "does not let this user in" in error.message
+    assert f"-i {tmp_path}/other " in error.hint
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_server_that_turns_away_for_a_moment_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, patient: bool
+) -> None:
+    if not patient:
+        monkeypatch.setattr("gnomon.devices.shell.ssh._TURNED_AWAY_S", 0.0)
+    with (
+        ssh_server(tmp_path / "server", lines=("MaxStartups 1:100:1",)) as crowded,
+        socket.create_connection((crowded.address, crowded.port)) as other,
+    ):
+        assert other.recv(4) == b"SSH-"
+        if not patient:
+            assert refusal(crowded.settings()).transient
+            return
+        threading.Timer(1.0, other.shutdown, [socket.SHUT_RDWR]).start()
+        with SshDevice(crowded.settings()) as device:
+            assert device.run(["true"], env={}, timeout_s=60).ok
+
+
 def test_an_unknown_host_key(server: SshServer) -> None:
     for strict in ("ask", "yes"):
         options = ("UserKnownHostsFile=/dev/null", f"StrictHostKeyChecking={strict}")
@@ -155,6 +188,9 @@ def test_a_changed_host_key(server: SshServer, tmp_path: Path) -> None:
     error = refusal(server.settings(ssh_options=(f"UserKnownHostsFile={tmp_path}/known",)))
     assert "another host key than before" in error.message
     assert "ssh-keygen -R" in error.hint
+    alias = ("HostName=127.0.0.1", f"UserKnownHostsFile={tmp_path}/known")  # known_hosts has the name behind it
+    error = refusal(server.settings(host="the-board", ssh_options=alias))
+    assert f"ssh-keygen -R '[{server.address}]:{server.port}'" in error.hint
 
 
 def test_an_option_that_ssh_does_not_know(server: SshServer) -> None:
@@ -261,9 +297,14 @@ def test_no_room_for_what_is_pushed(server: SshServer, disk: Disk, tmp_path: Pat
 
 
 @ROOT_ONLY
-@pytest.mark.parametrize(("options", "found"), [("nr_inodes=1", "full"), ("ro", "permission")])
+@pytest.mark.parametrize(
+    ("options", "found"), [("nr_inodes=1", "disk is full"), ("ro", "permission"), ("size=4k", "disk is full")]
+)
 def test_no_private_folder(disk: Disk, tmp_path: Path, options: str, found: str) -> None:
+    """The last one takes folders, and nothing in them."""
     folder = disk(options)
+    if options == "size=4k":
+        (folder / "filler").write_bytes(bytes(4096))
     with ssh_server(tmp_path / "server", environment={"TMPDIR": str(folder)}) as poor:
         error = refusal(poor.settings())
     assert found in error.message
@@ -279,7 +320,26 @@ def test_no_permission_for_the_cache(server: SshServer, disk: Disk, tmp_path: Pa
         with pytest.raises(DeviceError, match="permission") as refused:
             device.push(tmp_path / "m", "m")
         assert str(folder) in refused.value.message
+        assert "keep = false" in refused.value.hint
         assert device.run(["true"], env={}, timeout_s=60).ok
+    with SshDevice(server.settings(folder=str(folder), keep=False)) as device:
+        assert device.push(tmp_path / "m", "m")
+
+
+@ROOT_ONLY
+def test_a_home_that_became_read_only_is_told(server: SshServer, disk: Disk, tmp_path: Path) -> None:
+    """What was pushed before is there, so that nothing but writing tells."""
+    folder = disk("size=1m")
+    (tmp_path / "m").write_text("x")
+    with SshDevice(server.settings(folder=str(folder))) as device:
+        device.push(tmp_path / "m", "m")
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    with (
+        pytest.raises(DeviceError, match="Read-only file system") as refused,
+        SshDevice(server.settings(folder=str(folder))) as device,
+    ):
+        device.push(tmp_path / "m", "m")
+    assert "keep = false" in refused.value.hint
 
 
 @ROOT_ONLY

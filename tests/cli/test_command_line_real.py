@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,6 +160,14 @@ def test_a_full_disk_under_the_standard_output_is_no_defect(more: list[str]) -> 
     assert done.returncode == 8
     assert done.stderr.startswith("error: nothing more can be written: No space left on device\nhint: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="not installed: prlimit (Debian: util-linux)")
+def test_a_limit_on_the_size_of_files_is_no_defect(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as small:
+        words = ["prlimit", "--fsize=0", *COMMAND, "runs", "--json"]
+        done = subprocess.run(words, stdout=small, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, "ulimit -f" in done.stderr) == (8, True)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full: no full disk to write to")

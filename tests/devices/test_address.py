@@ -115,6 +115,21 @@ def test_what_is_no_address_is_told(text: str, part: str) -> None:
     assert "secret" not in told.value.message
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("pi@10.0.0.7", "ssh://pi@10.0.0.7"),
+        ("pi@board:2222", "ssh://pi@board:2222"),
+        ("ssh:pi@board", "ssh://pi@board"),
+        ("adb:QV714AE41T", "adb://QV714AE41T"),
+    ],
+)
+def test_what_one_types_after_ssh_or_adb_is_understood(text: str, meant: str) -> None:
+    with pytest.raises(UsageError, match="not the address") as refused:
+        parse_address(text)
+    assert refused.value.hint.startswith(f"Did you mean '{meant}'? ")
+
+
 @pytest.mark.parametrize("same", ["ssh://board", "ssh://Board", "ssh://me@board", "ssh://board:22"])
 def test_one_machine_is_known_by_more_than_one_address(same: str) -> None:
     assert parse_address(same).machine == parse_address("ssh://you@board:22").machine

@@ -88,7 +88,10 @@ def parse_address(text: str) -> Address:
     if bare and bare["kind"] not in (LOCAL, TVM):
         return Address(kind=bare["kind"])
     if not separator or len(text) > _MOST or not _SCHEME.fullmatch(kind) or kind == LOCAL:
-        raise UsageError(f"{shown} is not the address of a device", hint=_FORMS)
+        scheme, colon, place = text.partition(":")
+        near = f"{scheme}://{place}" if colon and scheme in ("ssh", "adb", "sdb") else f"ssh://{text}" * ("@" in text)
+        hint = f"Did you mean {near[:80]!a}? {_FORMS}" if near and not separator else _FORMS
+        raise UsageError(f"{shown} is not the address of a device", hint=hint)
     user, at, place = rest.removesuffix("/").rpartition("@")
     if ":" in user:
         raise UsageError(

@@ -11,7 +11,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -192,13 +192,16 @@ _COMMON = Path("/tmp/gnomon-leases")  # noqa: S108 - see Lease: what others make
 _OWN = Path(f"{_COMMON}-{os.getuid()}")
 
 
-def lease_folder() -> Path:
+LEASES = "GNOMON_LEASES"
+
+
+def lease_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Where the leases of this machine's devices are: the same for all accounts, desktops, cron jobs and SSH logins.
 
     So it depends on nothing that these set differently, such as TMPDIR or XDG_RUNTIME_DIR; only GNOMON_LEASES moves it.
     It is the user's own where the common one cannot be used.
     """
-    if named := os.environ.get("GNOMON_LEASES"):
+    if named := environment.get(LEASES):
         return Path(named)
     with contextlib.suppress(OSError):
         _COMMON.mkdir()

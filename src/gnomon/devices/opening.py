@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import EntryPoint
@@ -13,7 +14,7 @@ from gnomon.devices.address import LOCAL, TVM, is_address, parse_address
 from gnomon.devices.config import DeviceConfig, load_devices, shown
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
-from gnomon.errors import UsageError
+from gnomon.errors import DeviceError, UsageError
 from gnomon.plugins import loaded, named
 
 if TYPE_CHECKING:
@@ -72,9 +73,16 @@ def is_place(text: str) -> bool:
 
 @contextmanager
 def opened(config: DeviceConfig, *, on_wait: OnWait | None = None) -> Iterator[Device]:
-    """Hold a device, and its lease, for as long as the block lasts. DeviceError if it cannot be reached."""
+    """Hold a device, and its lease, for as long as the block lasts. DeviceError if it cannot be reached.
+
+    One that comes out of the block says that the device had answered.
+    """
     with load_factory(config.address.kind)(config, on_wait) as device:
-        yield device
+        try:
+            yield device
+        except DeviceError as error:
+            error.met = True
+            raise
 
 
 def load_factory(kind: str) -> Factory:
@@ -101,11 +109,12 @@ class LeasedLocalDevice(LocalDevice):
     def __init__(self, config: DeviceConfig, on_wait: OnWait | None) -> None:
         super().__init__(config.name, python=config.python, environment=config.environment)
         self._on_wait = on_wait
+        self._leases = lease_folder({**os.environ, **config.environment})
         self._held: ExitStack | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.enter_context(lease(lease_folder(), LOCAL, on_wait=self._on_wait))
+            stack.enter_context(lease(self._leases, LOCAL, on_wait=self._on_wait))
             super().__enter__()
             self._held = stack.pop_all()
         return self

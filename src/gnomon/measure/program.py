@@ -544,7 +544,7 @@ class ProgramLink(AgentLink):
         driver = self._programs.get(runtime)
         if driver is None:
             known = ", ".join(sorted(self._programs))
-            told = f"the device has no Python, and {runtime} no program of its own that gnomon knows (known: {known})"
+            told = f"the device has no Python, and gnomon knows no program of its own but for {known}"
             raise ProgramFailed("refused", told)
         if runtime not in self._found:
             try:

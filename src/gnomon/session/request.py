@@ -138,7 +138,7 @@ def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
             closed = isinstance(error, MeasurementError) and runner.nobody_works and not runner.stopped
             runner.note(FAILED, {"message": error.message, "hint": error.hint, **({CLOSED: True} if closed else {})})
         if isinstance(error, DeviceError):
-            raise DeviceError(error.message, hint=error.hint, transient=error.transient, met=True) from error
+            raise DeviceError(error.message, hint=error.hint, transient=error.transient, begun=True) from error
         raise
 
 
@@ -146,7 +146,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[
     """Do a job; if its device vanishes in the middle of it, wait up to `request.wait_s` for it and go on.
 
     What was measured is in the record, so that at most the visit under way is measured again. DeviceError if the device
-    stays away, and at once if it was never reached.
+    stays away, and at once if it never answered.
     """
     say = tell or (lambda sentence: None)
     met = False
@@ -163,7 +163,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[
             if request.time is not None:
                 request.time.waited_s += time.monotonic() - began_s
             say(f"{request.device.name} is back: going on from the results database")
-            request = replace(request, fresh=False)
+            request = replace(request, fresh=request.fresh and not error.begun)
     return job(request)
 
 

@@ -35,7 +35,7 @@ NOT_INSTALLED = "not installed"
 BROKEN = "it is there, but cannot be imported"
 """How the reason begins why a runtime is missing whose package, or what that needs, does not load."""
 
-_NO_PYTHON = "Install the runtime's own program there and put it on the PATH; see docs/devices/without-python.md."
+_NO_PYTHON = "Install Python 3.10 or newer there, or onert's own program: see docs/devices/without-python.md."
 _DOING = {"probe": "probing", "load": "loading", "run": "running", "profile": "profiling"}
 
 

@@ -204,6 +204,16 @@ def test_the_page_in_80_columns(tmp_path: Path) -> None:
     assert (tmp_path / "page").read_text() == SHOWN
 
 
+def test_a_device_on_which_nothing_runs_is_not_ready_and_says_why_once(tmp_path: Path) -> None:
+    gone = [{**ROW["runtimes"][1], "name": name} for name in ("mnn", "ncnn", "onert")]
+    row = {**ROW, "runtimes": gone, "settings": {**ROW["settings"], "fetch": False}}
+    with (tmp_path / "page").open("w") as file:
+        devices_report({"file": "f", "file_exists": True, "named": True, "devices": [row]}, Page(file, width=80))
+    page = (tmp_path / "page").read_text()
+    assert page.startswith("board is not ready.\n\nboard (ssh://odroid@board:2222): reachable, nothing to run\n")
+    assert " - mnn, ncnn, onert: no\n   -> do\n" in page
+
+
 def test_a_hostile_device_steers_no_terminal(tmp_path: Path) -> None:
     row = {**ROW, "fingerprint": {"cpu_model": "\x1b[31m\n" * 9, "os": "\u202e"}, "reason": "\x1b", "state": "failed"}
     row["health"] = {**ROW["health"], "quarantine": {"since_s": 1.0, "kind": "board", "reason": "\x1b[31m\n"}}

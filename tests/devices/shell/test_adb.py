@@ -48,6 +48,12 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phone]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def android(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phone]:
+    with adbkit.phone(tmp_path_factory.mktemp("android") / "phone", android=True) as found:
+        yield found
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Phone]:
     with phone(tmp_path / "phone") as found:
@@ -154,8 +160,21 @@ def test_kill_9_of_gnomon_leaves_the_phone_clean(either: Phone) -> None:
     killed_in_the_middle(_VICTIM, shown, FAMILY)
 
 
-def test_the_second_waits_for_the_first(own: Phone) -> None:
-    the_second_waits(lambda on_wait: BridgeDevice(own.settings(), on_wait=on_wait))
+@pytest.mark.parametrize("kind", ["own", "android"])
+def test_the_second_waits_for_the_first(kind: str, request: pytest.FixtureRequest) -> None:
+    found: Phone = request.getfixturevalue(kind)
+    the_second_waits(lambda on_wait: BridgeDevice(found.settings(), on_wait=on_wait))
+    assert becomes(lambda: not found.private_folders() and not list(found.leases.iterdir()))
+
+
+class TestAndroid(WithoutPython):
+    """With the shell of Android and its programs alone."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def device(cls, android: Phone) -> Iterator[BridgeDevice]:
+        with BridgeDevice(android.settings()) as opened:
+            yield opened
 
 
 def test_a_killed_adb_server_is_a_lost_connection_and_comes_back(own: Phone) -> None:

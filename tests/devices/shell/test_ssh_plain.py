@@ -264,6 +264,14 @@ def test_the_second_waits_for_the_first(kind: str, request: pytest.FixtureReques
     the_second_waits(lambda on_wait: SshDevice(found.settings(), on_wait=on_wait))
 
 
+def test_the_folder_of_leases_may_be_named_in_the_devices_table(android: SshServer, tmp_path: Path) -> None:
+    (shared := tmp_path / "shared").mkdir()
+    shared.chmod(0o1777)
+    with SshDevice(android.settings(environment={"GNOMON_LEASES": str(shared)})):
+        assert [path.name for path in shared.iterdir()] == ["lease-local.1.ticket"]
+    assert becomes(lambda: not list(shared.iterdir()))
+
+
 def test_a_dead_owners_lock_is_taken_over(poor: SshServer) -> None:
     held = poor.leases / "lease-local.lock.held"
     held.mkdir()

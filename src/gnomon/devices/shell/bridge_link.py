@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-from gnomon.devices.lease import command_line
+from gnomon.devices.lease import LEASES, command_line
 from gnomon.devices.pushed import Part
 from gnomon.devices.shell.bridge_scripts import (
     LINGER,
@@ -445,7 +445,8 @@ class BridgeLink(ShellLink):
             )
         self.terminal = printed.endswith(b"\r\n")
         self.base = printed.decode("utf-8", "surrogateescape").rstrip("\r\n")
-        watcher = watcher_script(self.base, silence_s=self.settings.silence_s, by=command_line())
+        leases = self.settings.environment.get(LEASES, "")
+        watcher = watcher_script(self.base, silence_s=self.settings.silence_s, by=command_line(), leases=leases)
         content = watcher.encode("utf-8", "surrogateescape")
         self.send(content, f"{self.base}/given.sh")
         status, said = self.do(start_script(self.base, len(content)))

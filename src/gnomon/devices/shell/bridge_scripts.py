@@ -71,7 +71,7 @@ clean
 """
 
 
-def watcher_script(base: str, *, silence_s: float, by: str) -> str:
+def watcher_script(base: str, *, silence_s: float, by: str, leases: str = "") -> str:
     """Holds the device's lease, and cleans up after half as long again, in which nobody wrote something new to `alive`.
 
     It waits for the lease, and says in the file `lease` how that stands.
@@ -82,7 +82,7 @@ def watcher_script(base: str, *, silence_s: float, by: str) -> str:
         "base": quoted(base),
         "silence": max(tick + 1, round(1.5 * silence_s)),
         "tick": tick,
-        "lease": lease_functions(by),
+        "lease": lease_functions(by, leases),
     }
 
 

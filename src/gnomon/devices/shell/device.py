@@ -80,7 +80,8 @@ def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
         root = f'"$HOME"/{quoted(given[2:])}'
     else:
         root = quoted(given)
-    script = f'umask 077; r={root}; mkdir -p "$r/pushed" && cd "$r/pushed" && [ -w . ] || exit; {ONLY_OWN}'
+    writes = 'f=$PWD/.new-$$ && touch "$f" && rm -f "$f"'
+    script = f'umask 077; r={root}; mkdir -p "$r/pushed" && cd "$r/pushed" && {writes} || exit; {ONLY_OWN}'
     status, said = link.do(script)
     if status != "0":
         raise refusal(settings, said or "Permission denied", "the cache of pushed files")
@@ -98,7 +99,8 @@ def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
     if any(sign in said for sign in _DENIED):
         return DeviceError(
             f"no permission to write: {where}: {reason}",
-            hint="Name a folder that its user may write: folder = ... of the device; TMPDIR or GNOMON_LEASES there.",
+            hint="Name a folder that its user may write: folder = ... of the device, or keep = false to keep "
+            "nothing there; TMPDIR or GNOMON_LEASES there.",
         )
     return DeviceError(f"{where}: {reason}", hint="Check that path on the device.")
 

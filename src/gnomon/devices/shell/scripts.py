@@ -195,15 +195,15 @@ lease() {
 """
 
 
-def lease_functions(by: str) -> str:
+def lease_functions(by: str, leases: str = "") -> str:
     """The shell's function `lease`, which takes the device's lease or asks again, and sets `said` to how it stands.
 
     That is "held WARNING", "busy WHO" or "fail WHY". `tmp` is the folder for the folder of leases, `folder` is empty
     at first. It is the lease of `gnomon.devices.lease`: under a lock on the folder, whoever has the least ticket has
     the device; `by` is told to those that wait. Without flock a folder of the user's own is the lock, and nobody waits
-    in turn.
+    in turn. `leases` names the folder of leases in the place of the device's own GNOMON_LEASES.
     """
-    return _LEASE % {"by": quoted(by)}
+    return (f"GNOMON_LEASES={quoted(leases)}" if leases else "") + _LEASE % {"by": quoted(by)}
 
 
 _GUARD = """
@@ -213,7 +213,9 @@ lacking=
 for n in %(needed)s; do command -v "$n" >/dev/null || lacking="$lacking $n"; done
 [ -z "$lacking" ] || { say "lacks$lacking"; exit 1; }
 base=${TMPDIR:-/tmp}/gnomon-%(token)s held= ticket=
-told=$(mkdir "$base" 2>&1 && mkdir "$base/work" "$base/run" 2>&1) || { say "fail $told"; rm -rf "$base"; exit 1; }
+# A folder may be made on a full disk, and nothing written into it.
+told=$({ mkdir "$base" "$base/work" "$base/run" && echo | cat >"$base/room"; } 2>&1) ||
+  { say "fail ${base%%/*}: $told"; rm -rf "$base"; exit 1; }
 clean() {
   mv "$base/run" "$base/ended"
   for f in "$base"/ended/* "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
@@ -245,7 +247,7 @@ say bye
 """
 
 
-def guard_script(*, token: str, silence_s: float, by: str) -> str:
+def guard_script(*, token: str, silence_s: float, by: str, leases: str = "") -> str:
     """What the connection's own session runs: it makes the private folder, takes the lease, and removes all at its end.
 
     Its end is a line `end`, the end of its input, or silence: a watcher beside it wants a line every few seconds, and
@@ -255,7 +257,7 @@ def guard_script(*, token: str, silence_s: float, by: str) -> str:
         "needed": " ".join(NEEDED),
         "token": token,
         "tick": max(1, round(silence_s / 6)),
-        "lease": lease_functions(by),
+        "lease": lease_functions(by, leases),
     }
 
 

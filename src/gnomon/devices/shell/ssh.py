@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.devices.base import INHERITED
-from gnomon.devices.lease import command_line
+from gnomon.devices.lease import LEASES, command_line
 from gnomon.devices.pushed import Part, contents
 from gnomon.devices.shell.device import ShellDevice, not_arrived, refusal, senseless, take_lease
 from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCall, ShellCommand, ShellLink, Take
@@ -34,6 +34,7 @@ from gnomon.devices.shell.scripts import (
 from gnomon.devices.shell.ssh_client import (
     NoPythonError,
     SshSettings,
+    TurnedAwayError,
     client_argv,
     lost,
     no_python,
@@ -41,13 +42,14 @@ from gnomon.devices.shell.ssh_client import (
 )
 from gnomon.errors import DeviceError
 from gnomon.system.process import Guard, guarded
-from gnomon.system.stopping import look_up
+from gnomon.system.stopping import look_up, pause
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
 
 _LONGEST_SOCKET = 80  # of the 107 letters that the kernel takes, OpenSSH needs 18 for a name of its own
 _LEAVE_S = 15.0
+_TURNED_AWAY_S = 8.0
 _NOISE_BYTES = 1 << 16
 _SAID_BYTES = 1 << 20
 
@@ -119,7 +121,12 @@ class SshLink(ShellLink):
                 f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
                 hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
             ) from error
-        guard = guard_script(token=secrets.token_hex(8), silence_s=settings.silence_s, by=command_line())
+        guard = guard_script(
+            token=secrets.token_hex(8),
+            silence_s=settings.silence_s,
+            by=command_line(),
+            leases=settings.environment.get(LEASES, ""),
+        )
         self._send(line(guard))
         self._thread = threading.Thread(target=self._listen, args=(process,), name="gnomon-ssh", daemon=True)
         self._thread.start()
@@ -352,10 +359,23 @@ class SshDevice(ShellDevice):
     def _settings(self) -> SshSettings:
         return self._config
 
+    def _started(self) -> tuple[SshLink, str]:
+        """A link, and the first word of its guard. A server that turns it away is asked again for some seconds."""
+        deadline_s = time.monotonic() + _TURNED_AWAY_S
+        while True:
+            link = SshLink(self._config)
+            try:
+                return link, link.start()
+            except BaseException as error:
+                link.close()
+                if not isinstance(error, TurnedAwayError) or time.monotonic() > deadline_s:
+                    raise
+            pause(1.0)
+
     def _reach(self) -> SshLink:
-        link = SshLink(self._config)
+        link, word = self._started()
         try:
-            kind, _, rest = link.start().partition(" ")
+            kind, _, rest = word.partition(" ")
             if kind == "lacks":
                 raise DeviceError(
                     f"the shell of {self._config.destination} lacks {', '.join(rest.split())}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -100,6 +101,10 @@ class NoPythonError(DeviceError):
     """The device was reached and has a shell, but no Python of any kind."""
 
 
+class TurnedAwayError(DeviceError):
+    """The server ended the connection before anybody could log in, as one does that has too many at the moment."""
+
+
 _SSH_FAILED = 255
 
 # What the client says (OpenSSH 7 to 10; it speaks English only), what it means, what helps, whether waiting can help.
@@ -153,6 +158,7 @@ _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
         False,
     ),
 )
+_TURNED_AWAY = ("kex_exchange_identification", "Connection reset", "closed by remote host")
 _UNREACHABLE = ("timed out", "No route to host", "Network is unreachable", "Host is down", "Network is down")
 
 
@@ -160,6 +166,8 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
     """Why there is no guard, from how the client ended (None: it had not) and what it and the device printed."""
     said = last(stderr) or last(printed.decode(errors="replace"))
     places = _places(settings, said)
+    if offending := re.search(r"""ssh-keygen .*-R ["']?([^"'\s]+)""", stderr):  # where the table's host is an alias
+        places["keyname"] = f"'{offending[1]}'"
     if returncode is None:
         return DeviceError(
             f"{settings.destination} is connected but stays silent",
@@ -176,7 +184,8 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
             transient=True,
         )
     if returncode == _SSH_FAILED:
-        return DeviceError(
+        kind = TurnedAwayError if any(sign in stderr for sign in _TURNED_AWAY) else DeviceError
+        return kind(
             f"the connection to {settings.destination} failed: {said or 'the SSH client does not say why'}",
             hint=f"See what the client says: {places['by_hand']} -v",
             transient=True,
@@ -224,11 +233,12 @@ def lost(settings: SshSettings, returncode: int | None, stderr: str) -> DeviceEr
 def _places(settings: SshSettings, said: str) -> dict[str, str]:
     user = f"{settings.user}@" if settings.user else ""
     port = f"-p {settings.port} " if settings.port else ""
+    keys = [option.partition("=")[2] for option in settings.ssh_options if option.lower().startswith("identityfile=")]
     named = f"[{settings.host}]:{settings.port}" if settings.port and settings.port != 22 else settings.host
     return {
         "where": settings.destination,
         "host": settings.host,
         "said": said,
-        "by_hand": f"ssh {port}{user}{settings.host}",
+        "by_hand": f"ssh {port}{''.join(f'-i {key} ' for key in keys)}{user}{settings.host}",
         "keyname": f"'{named}'",
     }

@@ -15,7 +15,7 @@ _STATES = {"ready": "ready", "in use": "in use", "failed": "cannot be used"}
 def devices_report(document: dict[str, Any], page: Page) -> None:
     """Each device: what it is and has, or why it cannot be used."""
     rows = document["devices"]
-    ready = sum(row["state"] == "ready" for row in rows)
+    ready = sum(_state(row) == "ready" for row in rows)
     if len(rows) == 1:
         page.headline(f"{rows[0]['name']} is {'ready' if ready else 'not ready'}.")
     else:
@@ -29,6 +29,14 @@ def devices_report(document: dict[str, Any], page: Page) -> None:
     page.path("file", document["file"] + ("" if document["file_exists"] else " (not there yet)"))
 
 
+def _state(row: dict[str, Any]) -> str:
+    """How a device stands, as it is shown. One behind a tracker has no runtimes, and is asked for none."""
+    nothing = row["runtimes"] and not any(r["version"] or r["brought"] for r in row["runtimes"])
+    if row["state"] == "ready" and nothing and not row["settings"]["fetch"]:
+        return "reachable, nothing to run"
+    return _STATES[str(row["state"])]
+
+
 def device_report(row: dict[str, Any], page: Page) -> None:
     """One device."""
     _device(row, page)
@@ -36,7 +44,7 @@ def device_report(row: dict[str, Any], page: Page) -> None:
 
 def _device(row: dict[str, Any], page: Page) -> None:
     where = f" ({row['address']})" if row["name"] != row["address"] else ""
-    page.heading(f"{row['name']}{where}: {_STATES[row['state']]}")
+    page.heading(f"{row['name']}{where}: {_state(row)}")
     if quarantine := row["health"]["quarantine"]:
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine["since_s"]))
         page.item(
@@ -64,8 +72,9 @@ def _device(row: dict[str, Any], page: Page) -> None:
         first, *others = runtime["brought"]
         more = f" and {len(others)} package{'' if len(others) == 1 else 's'} that it needs" if others else ""
         page.item(f"{runtime['name']}: installed when it is needed ({first}{more})")
-    for runtime in gone:
-        page.item(f"{runtime['name']}: {runtime['reason']}", runtime["hint"])
+    for reason, hint in dict.fromkeys((r["reason"], r["hint"]) for r in gone):
+        names = [r["name"] for r in gone if (r["reason"], r["hint"]) == (reason, hint)]
+        page.item(f"{', '.join(names)}: {reason}", hint)
 
 
 def _machine(found: dict[str, Any]) -> list[str]:
