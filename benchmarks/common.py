@@ -1,12 +1,13 @@
-"""What the benchmarks share: arguments, the zoo's models, and a record of their own."""
+"""What the benchmarks share: arguments, the zoo's models, rows that are kept, and a record of their own."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import platform
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,39 @@ def publish(document: dict[str, Any], arguments: argparse.Namespace) -> None:
     if arguments.out:
         arguments.out.write_text(text + "\n", encoding="utf-8")
     print(text)
+
+
+def row_parser(description: str | None) -> argparse.ArgumentParser:
+    """`parser` of a benchmark that makes its rows by `kept_rows`."""
+    made = parser(description)
+    made.add_argument("--only", nargs="+", metavar="NAME", help="measure these alone, also those that --out has")
+    return made
+
+
+def kept_rows(
+    benchmark: str, names: Iterable[str], row: Callable[[str], dict[str, Any]], given: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """A row for each name, written to --out as it is made: the same command goes on after those that are there.
+
+    What fails is a row with its `error`.
+    """
+    out: Path | None = given.out
+    known: dict[str, dict[str, Any]] = {}
+    if out is not None and out.is_file():
+        known = {found["name"]: found for found in json.loads(out.read_text(encoding="utf-8"))["rows"]}
+    order = list(names)
+    if strange := set(given.only or ()) - set(order):
+        raise SystemExit(f"not known: {', '.join(sorted(strange))}; there are {', '.join(order)}")
+    for name in given.only or [name for name in order if name not in known]:
+        print(f"{benchmark}: {name}", file=sys.stderr)
+        try:
+            known[name] = {"name": name, **row(name)}
+        except Exception as error:  # whatever one model does, the others are measured
+            known[name] = {"name": name, "error": f"{type(error).__name__}: {error}"}
+        if out is not None:
+            text = json.dumps({"benchmark": benchmark, "rows": list(known.values())}, indent=1)
+            out.write_text(text + "\n", encoding="utf-8")
+    return [known[name] for name in order if name in known]
 
 
 @contextmanager
