@@ -54,7 +54,7 @@ class Options(TypedDict, total=False):
     """How to measure: the options of the command line by their names, in the plural where they may be repeated.
 
     Each of several `threads` is a configuration of its own, for `place` and `profile` alone; without any these try one
-    thread, all usable cores, and what each runtime takes by itself.
+    thread, all usable cores, and what each runtime takes by itself; `pareto` one thread and all usable cores.
     `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
     2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
     `timeout_s` is killed. After `max_time_s` of `place`, `profile` or `pareto` nothing more is begun, and the job ends
@@ -86,11 +86,13 @@ class Options(TypedDict, total=False):
     governor: str | None
 
 
-def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limited: bool = False) -> Request:
+def request_of(
+    model: PathLike, options: Options, *, sweeps: bool = False, usual: bool = False, limited: bool = False
+) -> Request:
     """The request that the options mean; `sweeps` says that the job takes several numbers of threads, and
     `limited` that it heeds `max_time_s`.
 
-    Without a number of threads such a job tries one, all cores, and each runtime's own default; others take one.
+    Without a number of threads a `usual` one tries one, all cores, and each runtime's own default; others take one.
 
     UsageError for an option that there is not, or a number out of its range.
     """
@@ -122,7 +124,7 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limit
         wish=Wish(
             threads=threads[0] if threads else device.threads or 1,
             more_threads=threads[1:],
-            usual=sweeps and not threads and device.threads is None,
+            usual=usual and not threads and device.threads is None,
             backends=tuple(options.get("backends", ())),
             precisions=tuple(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),
@@ -195,7 +197,7 @@ def place(
     from gnomon.system.process import guarded_folder
 
     destination = package_path(model) if out is None else Path(out)
-    request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
+    request = replace(request_of(model, options, sweeps=True, usual=True, limited=True), measure=measure)
     with ExitStack() as stack:
         if not package:
             if out is not None:
@@ -226,9 +228,10 @@ def place_on(
     from gnomon.jobs.place.fleet import prove_best
     from gnomon.session.request import timed
 
-    # The plan for all is one number of threads; other devices have other numbers of cores.
-    one: Options = {"threads": 1, **options}
-    made = (request_of(model, {**one, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices))
+    # The plan for all is of one number of threads; other devices have other numbers of cores.
+    made = (
+        request_of(model, {**options, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices)
+    )
     requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
     destination = package_path(model) if out is None else Path(out)
     found = place_fleet(requests, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
@@ -391,6 +394,7 @@ def pareto_request(
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
     request = None if model is None else replace(request_of(model, how, limited=True), measure=measure)
     source, dumpfile = options.get("source"), options.get("dumpfile")
+    counted = how.get("threads") or "threads" in options.get("tunings", {}) or dumpfile is not None
     names = options.get("search") or "hlps"
     plan, *others = [
         Plan(name=name, seed=options.get("seed", 0), iterations=options.get("iterations"))
@@ -404,6 +408,7 @@ def pareto_request(
         counters=tuple(options.get("counters", ())),
         by=options.get("by", "type"),
         options={name: tuple(values) for name, values in options.get("tunings", {}).items()},
+        all_cores=not counted and request is not None and request.device.threads is None,
         plan=plan,
         others=tuple(others),
         pick=options.get("pick"),
@@ -437,7 +442,7 @@ def profile(
     if every_s is not None and for_s is None:
         raise UsageError("a pace needs a time to keep it for", hint="Give --for 10min as well; for_s from Python.")
     asked = None if for_s is None else Sustain(for_s=for_s, every_s=every_s)
-    request = request_of(model, options, sweeps=True, limited=True)
+    request = request_of(model, options, sweeps=True, usual=True, limited=True)
     found = profile_job(request, inside=inside, asked=asked, watch=on_progress, tell=on_message)
     keep(found.document(), on_message)
     return found

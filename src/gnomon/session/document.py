@@ -78,18 +78,18 @@ class ConditionsPart:
     date: str
 
 
-def conditions_part(lab: Lab) -> ConditionsPart:
-    """What the answer of an open job holds for."""
+def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
+    """What the answer of an open job holds for; `threads` are the numbers of threads where they are not as wished."""
     inputs = [lab.graph.tensors[index] for index in lab.graph.inputs]
     wish, facts = lab.request.wish, lab.device.fingerprint
     return ConditionsPart(
-        threads=wish.thread_counts,
+        threads=tuple(map(int, threads)) or wish.thread_counts,
         defaults=wish.usual,
         precisions=tuple(dict.fromkeys(("float32", *wish.precisions))),
         shapes={tensor.name: tensor.shape or () for tensor in inputs},
         given=tuple(lab.request.feeds),
         machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
-        cores=len(lab.request.device.pin) or facts.get("cores"),
+        cores=lab.cores,
         date=time.strftime("%Y-%m-%d", time.localtime(lab.runner.campaign.started_at_s)),
     )
 

@@ -100,6 +100,11 @@ class Lab:
         return here and self.stamp is not None and stamp_of(self.request.model) != self.stamp
 
     @property
+    def cores(self) -> int | None:
+        """How many cores may be measured on; None where the device does not tell."""
+        return _usable_cores(self.request, self.device.fingerprint)
+
+    @property
     def graph(self) -> Graph:
         """The graph of the user's own model."""
         return self.placed.graph
@@ -437,9 +442,14 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     )
 
 
+def _usable_cores(request: Request, fingerprint: Mapping[str, Any]) -> int | None:
+    """How many cores may be measured on: those that a device is kept to, else those that its fingerprint tells."""
+    return len(request.device.pin) or fingerprint.get("cores")
+
+
 def _usual_threads(request: Request, fingerprint: Mapping[str, Any]) -> Wish:
     """The wish with all cores that a process may use there as a second number of threads, where it is the usual one."""
-    cores = len(request.device.pin) or fingerprint.get("cores")
+    cores = _usable_cores(request, fingerprint)
     if not request.wish.usual or not isinstance(cores, int) or cores < 2:
         return request.wish
     return replace(request.wish, more_threads=(cores,))
@@ -447,7 +457,7 @@ def _usual_threads(request: Request, fingerprint: Mapping[str, Any]) -> Wish:
 
 def _too_many_threads(request: Request, device: DeviceInfo) -> list[Doubt]:
     """A doubt where more threads are wished than there are cores to measure on."""
-    cores = len(request.device.pin) or device.fingerprint.get("cores")
+    cores = _usable_cores(request, device.fingerprint)
     most = max(request.wish.thread_counts)
     if not isinstance(cores, int) or most <= cores:
         return []

@@ -36,11 +36,14 @@ def requests(draw: st.DrawFn) -> ParetoRequest:
     number: dict[str, Any] = {} if processes is None else {"processes_least": processes, "processes_most": processes}
     seed, iterations = draw(st.integers(0, 2**31 - 2)), draw(st.none() | st.integers(1, 10**7))
     plans = [Plan(name=n, seed=seed, iterations=iterations) for n in draw(st.lists(WORDS, min_size=1, max_size=3))]
+    options = draw(st.dictionaries(WORDS, st.lists(WORDS, max_size=2).map(tuple), max_size=2))
+    dumpfile = draw(st.none() | st.just(Path("d.json")))
+    all_cores = dumpfile is None and "threads" not in options and draw(st.booleans())
     request = Request(
         model=Path("model"),
         runtimes=tuple(draw(st.lists(WORDS, max_size=2))),
         wish=Wish(
-            threads=draw(st.integers(1, 1024)),
+            threads=1 if all_cores else draw(st.integers(1, 1024)),
             backends=tuple(draw(st.lists(NAMES, max_size=2))),
             precisions=tuple(draw(st.lists(WORDS, max_size=2))),
             environments=tuple(draw(st.lists(VARIABLES, max_size=2))),
@@ -56,14 +59,15 @@ def requests(draw: st.DrawFn) -> ParetoRequest:
         objectives=tuple(draw(st.lists(st.sampled_from(list(GOALS)), min_size=1, max_size=3))),
         counters=tuple(draw(st.lists(NAMES, max_size=2))),
         by=draw(st.sampled_from(["type", "group", "operator"])),
-        options=draw(st.dictionaries(WORDS, st.lists(WORDS, max_size=2).map(tuple), max_size=2)),
+        options=options,
+        all_cores=all_cores,
         plan=plans[0],
         others=tuple(plans[1:]),
         pick=draw(st.none() | st.integers(1, 9)),
         under=draw(st.dictionaries(st.sampled_from(list(GOALS)), st.floats(0, 1e12), max_size=2)),
         out=Path("out"),
         overwrite=True,
-        dumpfile=draw(st.none() | st.just(Path("d.json"))),
+        dumpfile=dumpfile,
     )
 
 

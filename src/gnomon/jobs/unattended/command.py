@@ -20,7 +20,7 @@ from gnomon.store.address import RecordAddress
 
 _CARRIED = frozenset(
     {
-        *("request", "objectives", "by", "options", "plan", "others", "counters"),
+        *("request", "objectives", "by", "options", "all_cores", "plan", "others", "counters"),
         *("pick", "under", "out", "overwrite", "dumpfile"),
     }
 )
@@ -63,12 +63,17 @@ def command_of(asked: ParetoRequest, places: Places) -> tuple[str, ...]:
     _check_nothing_else(asked, ParetoRequest(), _CARRIED)
     _check_nothing_else(request, Request(model=request.model), _CARRIED_OF_REQUEST)
     _check_nothing_else(request.effort, Effort(), _CARRIED_OF_EFFORT)
-    words = ["pareto", "--json", *_measuring(request, places), *_searching(asked)]
+    words = ["pareto", "--json", *_threads(asked), *_measuring(request, places), *_searching(asked)]
     if places.out is not None:
         words += ["--out", places.out, "--overwrite"]
     if places.dumpfile is not None:
         words += ["--dumpfile", places.dumpfile]
     return (*words, "--", places.model)
+
+
+def _threads(asked: ParetoRequest) -> Iterator[str]:
+    if asked.request is not None and not asked.all_cores:
+        yield from ("--threads", ",".join(map(str, asked.request.wish.thread_counts)))
 
 
 def _measuring(request: Request, places: Places) -> Iterator[str]:
@@ -77,7 +82,6 @@ def _measuring(request: Request, places: Places) -> Iterator[str]:
         yield from ("--runtime", name)
     for name in wish.backends:
         yield from ("--backend", name)
-    yield from ("--threads", ",".join(map(str, wish.thread_counts)))
     for name in wish.precisions:
         yield from ("--precision", name)
     for variables in wish.environments:
