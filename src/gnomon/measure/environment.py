@@ -24,8 +24,8 @@ class Doubt:
     """A reason not to trust a run: what was seen, and the next step.
 
     `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage"
-    "battery" or "unwatched"; jobs add "insensitive", "not-finite", "clocks-disagree", "medians-disagree"
-    and "software-device".
+    "battery" or "unwatched"; jobs add "insensitive", "not-finite", "clocks-disagree", "medians-disagree",
+    "package-config" and "software-device".
     """
 
     kind: str
