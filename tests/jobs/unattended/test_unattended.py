@@ -148,7 +148,7 @@ def test_a_search_runs_by_itself_and_comes_home(
     board: Board, model: Path, tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_device(board.config())
-    words = ["--search", "brute", "--processes", "1", "--budget", "1", "--runtime", "onert"]
+    words = ["--search", "brute", "--processes", "1", "-n", "1", "--budget", "1", "--runtime", "onert"]
     where = ["--device", "board"]
     more = ["--pick", "1", "--dumpfile", "d.json", "--out", str(tmp_path / "own"), "--quiet", "--json"]
     assert run(["pareto", *words, *where, *more, "--unattended", "--", str(model)]) == 0
