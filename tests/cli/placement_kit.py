@@ -17,7 +17,8 @@ from gnomon.measure.environment import Doubt
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Support
 from gnomon.runtimes.onert import Onert
-from gnomon.session.contender import Contender, Kind, Part, Proved, blocks, level, versus
+from gnomon.session.contender import Clocks, Contender, Kind, Part, Proved, blocks, level, versus
+from gnomon.session.document import ConditionsPart
 from gnomon.session.kernels import Kernel, breakdown, divided
 from gnomon.session.prove import Verdict, Verified
 from gnomon.session.reference import Sensitivity
@@ -55,6 +56,18 @@ TARGET = Target(
     support=Support(operators={"cpu": frozenset(range(4)), "ruy": frozenset((0, 2, 3))}),
     placed=PlacedModel(graph=MODEL, path="/hand.circle", inputs=("t0",), outputs=("t4",)),
     model=Model(path=Path("hand.circle"), graph=MODEL, kind="circle", package=None, size_bytes=1000),
+)
+
+
+CONDITIONS = ConditionsPart(
+    threads=(1,),
+    defaults=False,
+    precisions=("float32",),
+    shapes={"t0": (1, 8)},
+    given=(),
+    machine="x86_64",
+    cores=2,
+    date="2026-01-02",
 )
 
 
@@ -192,7 +205,15 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
         fingerprint={"machine": "x86_64", "cores": 2},
         versions={"onert": "0.1.0"},
         clock=clock,
-        verdict=Verdict(proved=tuple(made), best_single=made[0], chosen=chosen, reason=reason, clock=clock),
+        conditions=CONDITIONS,
+        verdict=Verdict(
+            proved=tuple(made),
+            best_single=made[0],
+            chosen=chosen,
+            reason=reason,
+            clock=clock,
+            clocks=Clocks(serial=clock),
+        ),
         verified=Verified(places=planned, moved=(), difference={"absolute": 1e-7, "relative": 2e-7}, failure=None),
         rows=rows,
         breakdowns=breakdowns,
@@ -277,6 +298,7 @@ def profiled() -> Profile:
         device="local",
         fingerprint={"machine": "x86_64", "cores": 2},
         versions={"onert": "0.1.0"},
+        conditions=CONDITIONS,
         clock="cpu",
         columns=(slower, column),
         missing=(),

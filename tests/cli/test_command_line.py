@@ -22,6 +22,7 @@ from gnomon.cli.values import ShapeValue
 from gnomon.errors import CLOSED_PIPE, GnomonError, RuntimeMissingError
 from gnomon.jobs.runs.report import run_report
 from gnomon.report.page import Page
+from gnomon.runtimes.base import Wish
 from gnomon.session.request import Request
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,7 +183,8 @@ def test_options_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_options_the_request_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert requested(monkeypatch, "m.onnx") == Request(model=Path("m.onnx"))
+    assert requested(monkeypatch, "m.onnx") == Request(model=Path("m.onnx"), wish=Wish(usual=True))
+    assert requested(monkeypatch, "m.onnx", "-n", "1") == Request(model=Path("m.onnx"))
 
 
 def test_the_python_api_refuses_unknown_options() -> None:

@@ -68,7 +68,10 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     done = call(folder, "place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1", "--json", command=SHORT)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["decision"]["chosen"] == "onnxruntime"
+    several = document["conditions"]["threads"]
+    labels = [f"onnxruntime[threads={count}]" for count in several] if len(several) > 1 else ["onnxruntime"]
+    assert {c["label"] for c in document["contenders"]} == {*labels, "onnxruntime[default]"}
+    assert document["decision"]["default"]["label"] == "onnxruntime[default]"
     assert document["verified"]["ok"]
     assert document["package"] == "model.gnomon"
     assert document["record"] == str(folder / "home" / "record.sqlite")

@@ -27,6 +27,7 @@ FREE = {
     "within",
     "temperatures_c",
     "resolutions_s",
+    "shapes",
 }
 """Objects whose keys are names of runtimes, contenders or configurations."""
 

@@ -86,7 +86,7 @@ def test_what_the_hint_says_draws_the_page(
         raise RecordError(f"{out} cannot be written: No space left on device")
 
     monkeypatch.setattr("gnomon.api.html.write_page", full)
-    few = ["--runtime", "onnxruntime", "--processes", "1", "--record", "my record.sqlite", "--quiet"]
+    few = ["--runtime", "onnxruntime", "--processes", "1", "-n", "1", "--record", "my record.sqlite", "--quiet"]
     assert run(["profile", MODEL, *few, "--html", "x.html"]) == 8
     out, err = capsys.readouterr()
     assert "onnxruntime" in out

@@ -58,6 +58,6 @@ def test_a_prediction_loads_what_prediction_needs(tmp_path: Path) -> None:
 def test_a_placement_loads_what_placing_needs(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
     model = Path(__file__).parents[2] / "docs" / "examples" / "digits.onnx"
-    command = ("place", str(model), "--runtime", "onnxruntime", "--processes", "1", "--quiet", "--json")
+    command = ("place", str(model), "--runtime", "onnxruntime", "-n", "1", "--processes", "1", "--quiet", "--json")
     modules = loaded(*command, "--record", "r.sqlite", "--out", "out", folder=tmp_path)
     assert len(modules) <= 122, " ".join(modules)

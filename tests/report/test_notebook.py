@@ -21,7 +21,7 @@ def test_a_notebook_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.
     pytest.importorskip("pandas", reason="pandas is not installed: pip install '.[dev]'")
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    how = f"runtimes=['onnxruntime'], processes=1, budget_s=1.0, record={str(tmp_path / 'r.sqlite')!r}"
+    how = f"runtimes=['onnxruntime'], processes=1, budget_s=1.0, threads=1, record={str(tmp_path / 'r.sqlite')!r}"
     notebook = nbformat.v4.new_notebook(
         cells=[
             nbformat.v4.new_code_cell(f"{SHORTLY}import gnomon\nfound = gnomon.profile({str(MODEL)!r}, {how})\nfound"),

@@ -78,6 +78,7 @@ def test_it_is_placed_and_placed_again_without_measuring(name: str, tmp_path: Pa
             out=tmp_path / f"out-{measure}",
             runtimes=[name],
             backends=[name],
+            threads=1,
             processes=1,
             record=tmp_path / "r.sqlite",
             measure=measure,

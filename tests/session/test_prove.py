@@ -15,8 +15,8 @@ from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import MeasurementError, PackageError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Accelerator
-from gnomon.session.contender import Contender, Kind, fastest_of, level
+from gnomon.runtimes.base import Accelerator, Configuration, Wish
+from gnomon.session.contender import Clocks, Contender, Kind, fastest_of, level
 from gnomon.session.package import check_destination
 from gnomon.session.prove import judge_contenders, prove
 
@@ -52,6 +52,8 @@ def refused(key: str) -> Measured:
     return Measured(key=key, runs=(), failure=failure)
 
 
+WALL, CPU = Clocks(serial="wall"), Clocks(serial="cpu")
+
 FIELD = [contender("a"), contender("b"), contender("plan", "plan"), contender("greedy", "greedy")]
 
 
@@ -68,7 +70,7 @@ def times(plan: float, greedy: float = 1.3, **more: Any) -> dict[str, Measured]:
 @pytest.mark.parametrize(
     ("plan", "greedy", "chosen", "said"),
     [
-        (0.7, 1.3, "plan", r"^Mix: plan is 1\.4\d times as fast as a alone\.$"),
+        (0.7, 1.3, "plan", r"^Mix: plan is 1\.4\d times as fast as a alone \[1\.[34]\d, 1\.[45]\d\]\.$"),
         (0.7, 0.6, "greedy", r"^Mix: greedy is 1\.6\d times"),
         (
             1.0,
@@ -82,19 +84,19 @@ def times(plan: float, greedy: float = 1.3, **more: Any) -> dict[str, Measured]:
 def test_the_fastest_that_is_surely_faster_is_chosen(
     clock: Any, plan: float, greedy: float, chosen: str, said: str
 ) -> None:
-    verdict = judge_contenders(FIELD, times(plan, greedy), clock)
+    verdict = judge_contenders(FIELD, times(plan, greedy), Clocks(serial=clock))
     assert verdict.best_single.contender.key == "a"
     assert verdict.chosen.contender.key == chosen
     assert re.search(said, verdict.reason), verdict.reason
 
 
 def test_the_plan_is_preferred_to_a_mix_that_is_not_surely_faster() -> None:
-    verdict = judge_contenders(FIELD, times(0.700, 0.699), "wall")
+    verdict = judge_contenders(FIELD, times(0.700, 0.699), WALL)
     assert verdict.chosen.contender.key == "plan"
 
 
 def test_a_gain_inside_the_noise_is_no_gain() -> None:
-    verdict = judge_contenders(FIELD, times(0.97, luck=0.08), "wall")
+    verdict = judge_contenders(FIELD, times(0.97, luck=0.08), WALL)
     assert verdict.chosen.contender.key in {"a", "b"}
     assert verdict.chosen.contender.kind == "single"
 
@@ -102,13 +104,13 @@ def test_a_gain_inside_the_noise_is_no_gain() -> None:
 def test_equal_contenders_are_hardly_ever_mixed() -> None:
     mixed = 0
     for seed in range(200):
-        verdict = judge_contenders(FIELD[:3], times(1.0, luck=0.03, seed=seed), "wall")
+        verdict = judge_contenders(FIELD[:3], times(1.0, luck=0.03, seed=seed), WALL)
         mixed += verdict.chosen.contender.kind != "single"
     assert mixed <= 12  # 5 % two-sided, of which half is the wrong side
 
 
 def test_one_process_cannot_tell_a_gain_from_its_luck() -> None:
-    verdict = judge_contenders(FIELD, times(0.7, processes=1), "wall")
+    verdict = judge_contenders(FIELD, times(0.7, processes=1), WALL)
     assert verdict.chosen.contender.key == "a"
     assert "one process" in verdict.reason
 
@@ -116,37 +118,39 @@ def test_one_process_cannot_tell_a_gain_from_its_luck() -> None:
 def test_what_a_program_that_plays_a_device_gains_is_no_claim() -> None:
     def on(one: Contender, *, software: bool) -> Contender:
         device = Accelerator(backend="vulkan", name="Card", software=software)
-        configuration = SimpleNamespace(accelerators=(device,), backends=("cpu", "vulkan"))
+        configuration = Configuration(
+            runtime="r", name="r", backends=("cpu", "vulkan"), options={}, accelerators=(device,)
+        )
         parts: Any = (SimpleNamespace(configuration=configuration, backends={0: "cpu", 1: "vulkan"}),)
         return replace(one, parts=parts)
 
     field = [*FIELD[:2], on(FIELD[2], software=True), FIELD[3]]
-    verdict = judge_contenders(field, times(0.8), "wall")
+    verdict = judge_contenders(field, times(0.8), WALL)
     assert verdict.chosen.contender.key == "plan"
     assert verdict.chosen.against_best is None
     why = "because an accelerator here is a program on the processor"
     assert verdict.reason == f"Mix: plan; no ratio is reported, {why}."
-    real = judge_contenders([*FIELD[:2], on(FIELD[2], software=False), FIELD[3]], times(0.8), "wall")
+    real = judge_contenders([*FIELD[:2], on(FIELD[2], software=False), FIELD[3]], times(0.8), WALL)
     assert "times as fast as a alone" in real.reason
     # What is slower on a program is measured, and named as the slower of nobody.
-    slow = judge_contenders([on(FIELD[1], software=True), FIELD[0]], times(1.0), "wall")
+    slow = judge_contenders([on(FIELD[1], software=True), FIELD[0]], times(1.0), WALL)
     assert (slow.chosen.contender.key, slow.reason) == ("a", "Use a.")
 
 
 def test_refused_contenders_are_never_chosen() -> None:
     results = times(0.7, 0.6)
-    verdict = judge_contenders(FIELD, {**results, "plan": refused("plan"), "greedy": refused("greedy")}, "wall")
+    verdict = judge_contenders(FIELD, {**results, "plan": refused("plan"), "greedy": refused("greedy")}, WALL)
     assert verdict.chosen.contender.key == "a"
     assert "the plan, a mix, was refused (refused: outputs differ)" in verdict.reason
-    verdict = judge_contenders(FIELD, {**results, "a": refused("a")}, "wall")
+    verdict = judge_contenders(FIELD, {**results, "a": refused("a")}, WALL)
     assert verdict.best_single.contender.key == "b"
     with pytest.raises(MeasurementError, match="no single backend is left"):
-        judge_contenders(FIELD, {**results, "a": refused("a"), "b": refused("b")}, "wall")
+        judge_contenders(FIELD, {**results, "a": refused("a"), "b": refused("b")}, WALL)
 
 
 def test_runtimes_inside_the_noise_are_told_so() -> None:
     field = {"a": measured("a", 1.0, luck=0.05), "b": measured("b", 1.01, luck=0.05)}
-    verdict = judge_contenders(FIELD[:2], field, "wall")
+    verdict = judge_contenders(FIELD[:2], field, WALL)
     assert re.search(r"^Use [ab]: [ab] may be as fast \(ratio 1\.\d\d \[0\.\d\d, 1\.\d\d\]\)\.$", verdict.reason)
     assert verdict.tied == (("b",) if verdict.chosen.contender.key == "a" else ("a",))
 
@@ -154,10 +158,10 @@ def test_runtimes_inside_the_noise_are_told_so() -> None:
 def test_without_a_plan_a_mix_is_denied_only_if_one_was_thought_of() -> None:
     field = {"a": measured("a", 1.0), "b": measured("b", 1.4)}
     told = r"^Use a: 1\.4\d times as fast as b \[1\.3\d, 1\.4\d\]"
-    assert re.search(told + r"\.$", judge_contenders(FIELD[:2], field, "wall").reason)
-    priced = judge_contenders(FIELD[:2], field, "wall", priced=True)
+    assert re.search(told + r"\.$", judge_contenders(FIELD[:2], field, WALL).reason)
+    priced = judge_contenders(FIELD[:2], field, WALL, priced=True)
     assert re.search(told + r"; by the profile a mix would not be faster\.$", priced.reason)
-    assert judge_contenders(FIELD[:1], field, "wall").reason == "Use a."
+    assert judge_contenders(FIELD[:1], field, WALL).reason == "Use a."
 
 
 def with_memory(found: Measured, mebibytes: int) -> Measured:
@@ -182,7 +186,7 @@ def test_a_tie_goes_to_no_conversion_and_less_memory(
 ) -> None:
     """`a` is faster by 0.4 %, which is a tie."""
     field = {"a": with_memory(measured("a", 1.0), memory[0]), "b": with_memory(measured("b", 1.004), memory[1])}
-    verdict = judge_contenders(FIELD[:2], field, "wall", converted=converted)
+    verdict = judge_contenders(FIELD[:2], field, WALL, converted=converted)
     assert verdict.chosen is verdict.best_single
     assert verdict.chosen.contender.key == chosen
     assert "may be as fast" in verdict.reason
@@ -191,10 +195,10 @@ def test_a_tie_goes_to_no_conversion_and_less_memory(
 
 def test_who_is_faster_by_more_than_a_tie_wins_whatever_memory_it_takes() -> None:
     field = {"a": with_memory(measured("a", 1.0), 900), "b": with_memory(measured("b", 1.1), 90)}
-    assert judge_contenders(FIELD[:2], field, "wall", converted=("a",)).chosen.contender.key == "a"
+    assert judge_contenders(FIELD[:2], field, WALL, converted=("a",)).chosen.contender.key == "a"
     # Inside the noise, but behind by too much to give it away: few processes tell hardly anything.
     field = {"a": with_memory(measured("a", 1.0, luck=0.1), 900), "b": with_memory(measured("b", 1.2, luck=0.1), 90)}
-    verdict = judge_contenders(FIELD[:2], field, "wall")
+    verdict = judge_contenders(FIELD[:2], field, WALL)
     assert verdict.tied == ("b",)
     assert verdict.chosen.contender.key == "a"
 
@@ -206,7 +210,7 @@ def test_a_mix_must_beat_the_fastest_not_the_one_of_least_memory() -> None:
         "b": with_memory(measured("b", 1.012, processes=6), 90),
         "plan": with_memory(measured("plan", 0.992, processes=6), 900),
     }
-    verdict = judge_contenders(FIELD[:3], field, "wall")
+    verdict = judge_contenders(FIELD[:3], field, WALL)
     assert verdict.chosen.contender.key == "a"
     assert "inside the noise" in verdict.reason
 
@@ -228,21 +232,21 @@ def by_cpu(found: Measured, factor: float, *, waits: int = 0) -> Measured:
 def test_where_the_clocks_name_different_winners_it_is_said() -> None:
     """As a runtime that is bound to one core beside a neighbour: 48 us of CPU time, 169 us by the wall."""
     field = {"a": by_cpu(measured("a", 169e-6), 48 / 169), "b": by_cpu(measured("b", 63e-6), 62 / 63)}
-    verdict = judge_contenders(FIELD[:2], field, "cpu")
+    verdict = judge_contenders(FIELD[:2], field, CPU)
     assert verdict.chosen.contender.key == "a"
     (warning,) = verdict.warnings
     assert warning.kind == "clocks-disagree"
     assert warning.message.startswith("wall time names another winner: by it b takes 0.37 times as long as a [0.3")
     assert warning.hint
     agreeing = {"a": by_cpu(measured("a", 48e-6), 1.0), "b": by_cpu(measured("b", 62e-6), 1.0)}
-    assert judge_contenders(FIELD[:2], agreeing, "cpu").warnings == ()
+    assert judge_contenders(FIELD[:2], agreeing, CPU).warnings == ()
 
 
 def test_cpu_time_that_does_not_tell_contradicts_nobody() -> None:
     field = {"a": by_cpu(measured("a", 1.0), 1.0), "b": by_cpu(measured("b", 1.4), 0.2, waits=100)}
-    assert judge_contenders(FIELD[:2], field, "wall").warnings == ()
+    assert judge_contenders(FIELD[:2], field, WALL).warnings == ()
     field["b"] = by_cpu(measured("b", 1.4), 0.5)  # it is only interrupted
-    (warning,) = judge_contenders(FIELD[:2], field, "wall").warnings
+    (warning,) = judge_contenders(FIELD[:2], field, WALL).warnings
     assert warning.message.startswith("CPU time names another winner: by it b takes 0.7")
 
 
@@ -265,14 +269,14 @@ def test_where_the_median_says_something_else_than_the_undisturbed_calls_it_is_s
         "a": by_cpu(slowed(measured("a", 1.0, luck=0.02), 1.42), 0.0),
         "plan": by_cpu(measured("plan", 0.98, luck=0.02), 0.0),
     }
-    verdict = judge_contenders([FIELD[0], FIELD[2]], field, "wall")
+    verdict = judge_contenders([FIELD[0], FIELD[2]], field, WALL)
     (warning,) = verdict.warnings
     assert warning.kind == "medians-disagree"
     assert re.search(
         r"^plan takes 0\.9\d times as long as a by the fastest 20 % .* but 0\.[67]\d times", warning.message
     )
     field["a"] = by_cpu(measured("a", 1.0, luck=0.02), 0.0)
-    assert judge_contenders([FIELD[0], FIELD[2]], field, "wall").warnings == ()
+    assert judge_contenders([FIELD[0], FIELD[2]], field, WALL).warnings == ()
 
 
 def test_the_fastest_is_never_one_that_another_surely_beats() -> None:
@@ -295,6 +299,93 @@ def test_the_fastest_is_never_one_that_another_surely_beats() -> None:
     assert fastest_of(field, "wall") == "b"
 
 
+def run_by(key: str, *, precision: str = "float32", **options: Any) -> Contender:
+    """A contender of one configuration with these options."""
+    tolerance = 1e-3 if precision == "float32" else 5e-2
+    made = Configuration(
+        runtime="r", name=key, backends=("cpu",), options=options, precision=precision, tolerance=tolerance
+    )
+    parts: Any = (SimpleNamespace(configuration=made, backends={}),)
+    return replace(contender(key), parts=parts)
+
+
+ONE, TWO, DEFAULT = run_by("one", threads=1), run_by("two", threads=2), run_by("default", usual=True)
+THREADS = [ONE, run_by("other", threads=1), TWO, DEFAULT]
+
+
+def of_threads(one: float, other: float, two: float, default: float, **more: Any) -> dict[str, Measured]:
+    """The same time by both clocks where one thread works; else twice as much CPU time as wall time."""
+    return {
+        "one": by_cpu(measured("one", one, **more), 1.0),
+        "other": by_cpu(measured("other", other, **more), 1.0),
+        "two": by_cpu(measured("two", two, **more), 2.0),
+        "default": by_cpu(measured("default", default, **more), 2.0, waits=100),
+    }
+
+
+def test_several_threads_are_chosen_where_they_are_surely_faster_by_wall_time() -> None:
+    verdict = judge_contenders(THREADS, of_threads(1.0, 1.3, 0.7, 0.9), CPU)
+    assert verdict.chosen.contender is TWO
+    assert (verdict.clock, verdict.undecided) == ("wall", "")
+    assert verdict.default is not None
+    assert verdict.default.label == "default"
+    assert verdict.default.gain is not None
+    assert verdict.default.gain.ratio == pytest.approx(0.9 / 0.7, rel=0.02)
+    found = r"^Use two: 1\.\d\d times as fast as the best default, default \[1\.2\d, 1\.[23]\d\]\.$"
+    assert re.search(found, verdict.reason), verdict.reason
+
+
+def test_a_tie_of_one_thread_and_several_goes_to_one() -> None:
+    verdict = judge_contenders(THREADS, of_threads(1.0, 1.3, 1.0, 1.5, luck=0.03), CPU)
+    assert verdict.chosen.contender is ONE
+    assert verdict.chosen_for == ("one thread",)
+    assert "two may be as fast" in verdict.reason
+    assert verdict.reason.endswith(", chosen for one thread.")
+
+
+def test_on_a_busy_machine_it_is_undecided_whether_several_threads_are_faster() -> None:
+    busy = "other processes used 40 % of the cores"
+    verdict = judge_contenders(THREADS, of_threads(1.0, 1.3, 1.2, 1.5), CPU, busy=busy)
+    assert verdict.chosen.contender is ONE
+    assert verdict.undecided == f"whether two is faster, as {busy}"
+    assert verdict.reason.startswith(f"Undecided whether two is faster, as {busy}. With one thread use one: 1.")
+    assert "default" not in verdict.reason
+    # What is surely faster although others were busy is no less so without them.
+    assert not judge_contenders(THREADS, of_threads(1.0, 1.3, 0.7, 1.5), CPU, busy=busy).undecided
+
+
+def test_one_thread_is_compared_with_one_by_cpu_time_whatever_the_wall_says() -> None:
+    field = {
+        **of_threads(1.0, 1.3, 2.6, 2.7),
+        "one": by_cpu(measured("one", 2.0), 0.5),
+        "other": by_cpu(measured("other", 1.3), 1.0),
+    }
+    verdict = judge_contenders(THREADS, field, CPU)
+    assert verdict.chosen.contender is ONE
+    beaten = next(p.against_best for p in verdict.proved if p.contender.key == "other")
+    assert beaten is not None
+    assert beaten.ratio == pytest.approx(1.3, rel=0.02)
+    assert [w.kind for w in verdict.warnings] == ["clocks-disagree"]
+
+
+def test_a_default_in_lower_precision_is_shown_and_never_chosen() -> None:
+    lower = run_by("half", precision="bfloat16", usual=True)
+    field = {**of_threads(1.0, 1.3, 0.9, 1.1), "half": by_cpu(measured("half", 0.3), 2.0)}
+    verdict = judge_contenders([*THREADS, lower], field, CPU)
+    assert verdict.chosen.contender is TWO
+    assert verdict.default is not None
+    assert verdict.default.label == "default"
+    assert "half" not in verdict.reason
+    shown = next(p for p in verdict.proved if p.contender is lower)
+    assert shown.against_best is not None
+    assert shown.against_best.verdict == "faster"
+    asked = judge_contenders([*THREADS, lower], field, CPU, precisions=("float32", "bfloat16"))
+    assert asked.chosen.contender is lower
+    assert asked.reason.startswith("Use half, which is what it does with nothing set")
+    assert asked.default is not None
+    assert (asked.default.label, asked.default.gain) == ("half", None)
+
+
 def test_only_gnomons_own_packages_are_overwritten(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -310,8 +401,10 @@ def test_only_gnomons_own_packages_are_overwritten(tmp_path: Path) -> None:
 
 
 def test_what_the_profile_showed_to_be_hopeless_is_not_run_again() -> None:
-    contenders = [contender("a"), contender("b"), contender("c"), contender("p", "plan")]
-    profile = {"a": measured("a", 1.0), "b": measured("b", 9.0), "c": measured("c", 2.0)}
+    priced = [replace(contender(key), predicted_s=1.0) for key in "abc"]
+    contenders = [*priced, contender("d"), contender("p", "plan")]
+    # Nothing but its own time speaks for `d`, which was not thought of in a mix.
+    profile = {key: measured(key, time_s) for key, time_s in {"a": 1.0, "b": 9.0, "c": 2.0, "d": 1.5}.items()}
     asked: list[str] = []
 
     def measure(stage: str, candidates: Any, effort: Effort) -> dict[str, Measured]:
@@ -319,9 +412,10 @@ def test_what_the_profile_showed_to_be_hopeless_is_not_run_again() -> None:
         return {c.key: measured(c.key, {"a": 1.5, "c": 3.0, "p": 1.2}[c.key[-1]]) for c in candidates}
 
     known = lambda key: profile.get(key, Measured(key=key, runs=(), failure=None))  # noqa: E731
-    runner = SimpleNamespace(measure=measure, known=known)
-    lab: Any = SimpleNamespace(runner=runner, request=SimpleNamespace(effort=Effort()), link=object(), doubts=[])
-    verdict = prove(lab, contenders, "wall")
+    runner = SimpleNamespace(measure=measure, known=known, environments=[])
+    request = SimpleNamespace(effort=Effort(), wish=Wish())
+    lab: Any = SimpleNamespace(runner=runner, request=request, link=object(), targets=(), doubts=[])
+    verdict = prove(lab, contenders, WALL)
     assert asked == ["proof/a", "proof/c", "proof/p"]
     ratio = next(p.against_best for p in verdict.proved if p.contender.key == "b")
     assert ratio is not None

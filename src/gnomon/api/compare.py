@@ -75,7 +75,7 @@ def compare_models(
         raise UsageError("a comparison needs two models", hint='For example: compare_models("old.onnx", "new.onnx")')
     if options.get("processes") is None:
         options["processes"] = TURNS
-    requests = [request_of(model, {"threads": 1, **options}, sweeps=True, limited=True) for model in (before, *others)]
+    requests = [request_of(model, options, sweeps=True, limited=True) for model in (before, *others)]
     found = profile_by_turns(requests, watch=on_progress, tell=on_message)
     for one in found:
         keep(one.document(), on_message)

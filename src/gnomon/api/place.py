@@ -57,8 +57,9 @@ class Options(TypedDict, total=False):
     """How to measure: the options of the command line by their names, in the plural where they may be repeated.
 
     Each of several `threads` is a configuration of its own, for `place` and `profile` alone; without any these try one
-    thread, all usable cores, and what each runtime takes by itself. For these as well, several sizes of a dimension in
-    `dims`, and several files of an input or a folder of them, give an answer each: a `Sweep`.
+    thread, all usable cores, and what each runtime takes by itself; `pareto` one thread and all usable cores. For place
+    and profile several sizes of a dimension in `dims`, and several files of an input or a folder of them, give an
+    answer each: a `Sweep`.
     `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
     2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
     `timeout_s` is killed. After `max_time_s` of `place`, `profile` or `pareto` nothing more is begun, and the job ends
@@ -91,11 +92,13 @@ class Options(TypedDict, total=False):
     governor: str | None
 
 
-def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limited: bool = False) -> Request:
+def request_of(
+    model: PathLike, options: Options, *, sweeps: bool = False, usual: bool = False, limited: bool = False
+) -> Request:
     """The request that the options mean; `sweeps` says that the job takes several numbers of threads, and
     `limited` that it heeds `max_time_s`.
 
-    Without a number of threads such a job tries one, all cores, and each runtime's own default; others take one.
+    Without a number of threads a `usual` one tries one, all cores, and each runtime's own default; others take one.
 
     UsageError for an option that there is not, or a number out of its range.
     """
@@ -133,7 +136,7 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limit
         wish=Wish(
             threads=threads[0] if threads else device.threads or 1,
             more_threads=threads[1:],
-            usual=sweeps and not threads and device.threads is None,
+            usual=usual and not threads and device.threads is None,
             backends=tuple(options.get("backends", ())),
             precisions=tuple(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),
@@ -253,7 +256,7 @@ def place(
             return before or place(model, **how, **own)
 
         return cast("Placement", _sweep(model, parts, part, on_message))
-    request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
+    request = replace(request_of(model, options, sweeps=True, usual=True, limited=True), measure=measure)
     with ExitStack() as stack:
         if not package:
             if out is not None:
@@ -306,7 +309,8 @@ def place_on(
     from gnomon.session.request import timed
 
     made = (
-        request_of(model, {**options, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices)
+        request_of(model, {**options, "device": name}, sweeps=True, usual=True, limited=True)
+        for name in dict.fromkeys(devices)
     )
     requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
     destination = package_path(model) if out is None else Path(out)
@@ -449,6 +453,7 @@ def pareto_request(
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
     request = None if model is None else replace(request_of(model, how, limited=True), measure=measure)
     source, dumpfile = options.get("source"), options.get("dumpfile")
+    counted = how.get("threads") or "threads" in options.get("tunings", {}) or dumpfile is not None
     names = options.get("search") or "hlps"
     plan, *others = [
         Plan(name=name, seed=options.get("seed", 0), iterations=options.get("iterations"))
@@ -462,6 +467,7 @@ def pareto_request(
         counters=tuple(options.get("counters", ())),
         by=options.get("by", "type"),
         options={name: tuple(values) for name, values in options.get("tunings", {}).items()},
+        all_cores=not counted and request is not None and request.device.threads is None,
         plan=plan,
         others=tuple(others),
         pick=options.get("pick"),
@@ -500,7 +506,7 @@ def profile(
         how |= {"on_progress": on_progress, "on_message": on_message}
         return cast("Profile", _sweep(model, parts, lambda values, own: profile(model, **how, **own), on_message))
     asked = None if for_s is None else Sustain(for_s=for_s, every_s=every_s)
-    request = request_of(model, options, sweeps=True, limited=True)
+    request = request_of(model, options, sweeps=True, usual=True, limited=True)
     found = profile_job(request, inside=inside, asked=asked, watch=on_progress, tell=on_message)
     keep(found.document(), on_message)
     return found

@@ -25,7 +25,7 @@ class Doubt:
 
     `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage"
     "battery" or "unwatched"; jobs add "insensitive", "not-finite", "clocks-disagree", "medians-disagree",
-    "not-compared", "unstable" and "software-device".
+    "not-compared", "package-config", "unstable" and "software-device".
     """
 
     kind: str

@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -114,6 +114,11 @@ class Lab:
         return here and self.stamp is not None and stamp_of(self.request.model) != self.stamp
 
     @property
+    def cores(self) -> int | None:
+        """How many cores may be measured on; None where the device does not tell."""
+        return _usable_cores(self.request, self.device.fingerprint)
+
+    @property
     def graph(self) -> Graph:
         """The graph of the user's own model, its shapes fixed and constants folded."""
         return self.placed.graph
@@ -179,16 +184,16 @@ def _fed(tensor: Tensor, request: Request, feed: Feed) -> FedInput:
     return FedInput(name=tensor.name, shape=tensor.shape or (), dtype=tensor.dtype, fed=fed, sha256=None)
 
 
-def conditions_part(lab: Lab) -> ConditionsPart:
-    """What the answer of an open job holds for."""
+def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
+    """What the answer of an open job holds for; `threads` are the numbers of threads where they are not as wished."""
     wish, facts = lab.request.wish, lab.device.fingerprint
     return ConditionsPart(
-        threads=wish.thread_counts,
+        threads=tuple(map(int, threads)) or wish.thread_counts,
         defaults=wish.usual,
         precisions=tuple(dict.fromkeys(("float32", *wish.precisions))),
         inputs=lab.inputs,
         machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
-        cores=len(lab.request.device.pin) or facts.get("cores"),
+        cores=lab.cores,
         date=time.strftime("%Y-%m-%d", time.localtime(lab.runner.campaign.started_at_s)),
     )
 
@@ -483,9 +488,14 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     )
 
 
+def _usable_cores(request: Request, fingerprint: Mapping[str, Any]) -> int | None:
+    """How many cores may be measured on: those that a device is kept to, else those that its fingerprint tells."""
+    return len(request.device.pin) or fingerprint.get("cores")
+
+
 def _usual_threads(request: Request, fingerprint: Mapping[str, Any]) -> Wish:
     """The wish with all cores that a process may use there as a second number of threads, where it is the usual one."""
-    cores = len(request.device.pin) or fingerprint.get("cores")
+    cores = _usable_cores(request, fingerprint)
     if not request.wish.usual or not isinstance(cores, int) or cores < 2:
         return request.wish
     return replace(request.wish, more_threads=(cores,))
@@ -493,7 +503,7 @@ def _usual_threads(request: Request, fingerprint: Mapping[str, Any]) -> Wish:
 
 def _too_many_threads(request: Request, device: DeviceInfo) -> list[Doubt]:
     """A doubt where more threads are wished than there are cores to measure on."""
-    cores = len(request.device.pin) or device.fingerprint.get("cores")
+    cores = _usable_cores(request, device.fingerprint)
     most = max(request.wish.thread_counts)
     if not isinstance(cores, int) or most <= cores:
         return []

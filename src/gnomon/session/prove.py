@@ -264,10 +264,11 @@ def judge_contenders(
     proved = {key: p if _may_be_told(p, best) else replace(p, against_best=None) for key, p in proved.items()}
     chosen = proved[chosen.contender.key]
     ties = [p for p in ties if _may_be_told(p, best)]
-    alike = [p for p in proved.values() if p.contender in singles and p.contender.serial is best.serial]
+    able = [p for p in proved.values() if p.ok and _asked(p.contender, precisions)]
+    alike = [p for p in able if p.contender.serial is best.serial]
     field = {p.contender.label: p.measured for p in alike if p.contender.key not in other}
     field[chosen.contender.label] = chosen.measured
-    default = _best_default([p for p in proved.values() if p.ok and p.contender in singles], chosen, clocks)
+    default = _best_default(able, chosen)
     return Verdict(
         proved=tuple(proved.values()),
         best_single=proved[best.key],
@@ -305,7 +306,7 @@ def _asked(contender: Contender, precisions: Collection[str]) -> bool:
     return not contender.precision or contender.precision in precisions
 
 
-def _best_default(proved: Sequence[Proved], chosen: Proved, clocks: Clocks) -> Default | None:
+def _best_default(proved: Sequence[Proved], chosen: Proved) -> Default | None:
     """The fastest of what runtimes do by themselves, and how the choice stands to it; None where none was measured."""
     usual = [p for p in proved if p.contender.usual]
     if not usual:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from inspect import getattr_static
 from pathlib import Path
 from typing import Any
@@ -199,6 +199,43 @@ class RuntimeContract:
         there = {**measured, **written, "model": str(folder / written["model"])}
         opened, _ = _run(link, "package", placed, there, configuration, check=reference)
         assert opened["difference"] == {"absolute": 0.0, "relative": 0.0}
+
+    def test_its_own_default_computes_the_same_and_its_package_sets_nothing(
+        self,
+        adapter: Runtime,
+        probe: Probe,
+        placed: PlacedModel,
+        model: Model,
+        link: AgentLink,
+        tmp_path: Path,
+    ) -> None:
+        usual: Callable[[Probe], Configuration | None] | None = getattr(adapter, "usual", None)
+        default = usual(probe) if usual is not None else None
+        if default is None:
+            pytest.skip(f"{adapter.name} has no default of its own")
+        made = adapter.configurations(probe, Wish())
+        assert default.name not in {configuration.name for configuration in made}
+        assert default.usual
+        assert not default.serial
+        assert not default.environment
+        assert "threads" not in default.options
+        taken = adapter.support(link.ask, placed, default)
+        assert taken.operators == {default.backends[0]: {op.index for op in placed.graph.operators}}, taken.failures
+        assignment = _assignment(placed, default, taken, default.backends[0])
+        segment = adapter.segment(placed, default, assignment)
+        assert segment["options"]["usual"] is True
+        reference = _reference(link, placed, adapter.segment(placed, made[0], {}), made[0])
+        opened, _ = _run(link, "default", placed, segment, default, check=reference)
+        assert opened["difference"]["relative"] <= default.tolerance
+        told = {str(row["backend"]) for part in opened["where"] for row in part}
+        assert not default.reported or told <= set(default.reported)
+        folder = tmp_path / "package"
+        folder.mkdir()
+        written = adapter.package(model, default, assignment, folder)
+        assert written["options"]["usual"] is True
+        there = {**segment, **written, "model": str(folder / written["model"])}
+        opened, _ = _run(link, "package", placed, there, default, check=reference)
+        assert opened["difference"]["relative"] <= default.tolerance
 
 
 def _assignment(placed: PlacedModel, configuration: Configuration, support: Support, backend: str) -> dict[int, str]:

@@ -43,9 +43,17 @@ def test_a_placement_is_written_beside_what_is_there() -> None:
     settings = stab_config.placement_settings({0: "ruy", 1: "cpu"}, 4)
     assert settings == {"BACKENDS": "cpu;ruy", "OP_BACKEND_MAP": "0=ruy;1=cpu;", "NUM_THREADS": "4"}
     assert stab_config.with_placement(ConfigCfg(text=HELD), settings).text == (
-        "# tuned by hand\nBACKENDS=cpu;ruy\n# for the GPU\nEXECUTOR=Linear\nRUY_THREADS=3\n#OP_BACKEND_Pad=cpu\n"
+        "# tuned by hand\nBACKENDS=cpu;ruy\n# for the GPU\nRUY_THREADS=3\n#OP_BACKEND_Pad=cpu\n"
         "OP_BACKEND_MAP=0=ruy;1=cpu;\nNUM_THREADS=4\n"
     )
+
+
+def test_what_steers_and_was_not_measured_is_named() -> None:
+    settings = stab_config.placement_settings({0: "ruy", 1: "cpu"}, 4)
+    held = ConfigCfg(text=HELD)
+    left = {"OP_BACKEND_Conv2D": "acl_cl", "OP_BACKEND_ALLOPS": "cpu", "EXECUTOR": "Linear"}
+    assert stab_config.steering(held, settings) == left
+    assert stab_config.steering(held, {**settings, "EXECUTOR": "Parallel"}).keys() == left.keys() - {"EXECUTOR"}
 
 
 def test_an_empty_map_takes_an_earlier_one_out() -> None:
@@ -71,7 +79,7 @@ def test_only_this_placement_holds_and_all_else_stays(
     config = ConfigCfg(text="".join(f"{key}={value}\n" for key, value in held))
     settings = stab_config.placement_settings(placement, threads)
     changed = stab_config.with_placement(config, settings)
-    kept = {k: v for k, v in config.settings.items() if not k.startswith(("BACKENDS", "OP_BACKEND_"))}
+    kept = {k: v for k, v in config.settings.items() if k in ("A", "NUM_THREADS")}
     assert changed.settings == {**kept, **settings}
     assert stab_config.with_placement(changed, settings) == changed
     entries = [entry.split("=") for entry in settings["OP_BACKEND_MAP"].split(";") if entry]

@@ -109,6 +109,7 @@ class PretendedSpace:
         self.published, self.operator_slots, self.parallel = self.space, slots, False
         graph = Graph(name="m", format="none", digest="00", tensors=(), operators=(), inputs=(), outputs=())
         self.targets = (SimpleNamespace(placed=SimpleNamespace(graph=graph)),)
+        self.options: dict[str, tuple[str, ...]] = {}
         self.assignments = {self.label(a): a for a in map(self.space.decode, range(self.space.size))}
 
     def coarse(self) -> None:
@@ -141,12 +142,14 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
             store._db.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here
             runner = CampaignRunner(device, store, asked, watch=watch, fresh=request.fresh, time_of_job=request.time)  # type: ignore[arg-type]
             info = SimpleNamespace(name="pretended", fingerprint={})
+            graph = Graph(name="m", format="none", digest="00", tensors=(), operators=(), inputs=(), outputs=())
+            more: dict[str, Any] = {"link": device, "device": info, "graph": graph, "cores": 2}
             yield SimpleNamespace(
-                request=request, runner=runner, link=device, device=info, probes={}, missing=[], counters=(), targets=()
+                request=request, runner=runner, probes={}, missing=[], counters=(), targets=(), **more
             )
 
     monkeypatch.setattr(job, "open_lab", open_lab)
-    monkeypatch.setattr(job, "decision_space", lambda lab, by, options: space)
+    monkeypatch.setattr(job, "decision_space", lambda lab, by, options, all_cores: space)
     monkeypatch.setattr(job, "reference", lambda lab: 1.0)
     monkeypatch.setattr(job, "doubts", lambda lab, sensitivity: ())
 

@@ -224,7 +224,20 @@ def test_asked_afresh_it_is_another_campaign(tmp_path: Path, monkeypatch: pytest
 
 def start(folder: Path) -> subprocess.Popen[str]:
     """The real command in a process of its own, with all that it makes below `folder`."""
-    arguments = ("--runtime", "onert", "--by", "operator", "--search", "brute", "--processes", "1", "--json", "--quiet")
+    arguments = (
+        "--runtime",
+        "onert",
+        "--by",
+        "operator",
+        "--search",
+        "brute",
+        "-n",
+        "1",
+        "--processes",
+        "1",
+        "--json",
+        "--quiet",
+    )
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, "pareto", str(folder / "add.circle"), *arguments],
         stdout=subprocess.PIPE,

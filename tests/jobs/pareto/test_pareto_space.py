@@ -23,7 +23,7 @@ from gnomon.core.space import Slot, Space
 from gnomon.errors import MeasurementError
 from gnomon.jobs.pareto.exact import memory_charges, priced_model
 from gnomon.jobs.pareto.search import Plan, search
-from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, wished_precisions
+from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
@@ -77,6 +77,25 @@ def test_options_change_the_configuration_and_its_name() -> None:
     }
     assert space.parallel  # two threads: CPU time is not the time of a call
     assert not hand_space("type", {"threads": ("1",), "executor": ("Linear",)}).parallel
+
+
+@pytest.mark.parametrize(
+    ("cores", "all_cores", "options", "slots"),
+    [
+        (4, True, {}, {"threads": ("1", "4")}),
+        (4, False, {}, {}),
+        (1, True, {}, {}),
+        (None, True, {}, {}),
+        (4, True, {"planner": ("WIC", "Bump")}, {"planner": ("WIC", "Bump"), "threads": ("1", "4")}),
+    ],
+)
+def test_all_cores_are_a_value_of_the_option_threads_where_there_are_several(
+    cores: int | None, all_cores: bool, options: dict[str, tuple[str, ...]], slots: dict[str, tuple[str, ...]]
+) -> None:
+    lab: Any = SimpleNamespace(targets=(TARGET,), missing=[], cores=cores)
+    space = decision_space(lab, "type", options, all_cores=all_cores)
+    assert {s.name: s.choices for s in space.space.slots[space.operator_slots :]} == slots
+    assert "threads" not in space.options or space.parallel
 
 
 def test_the_threads_of_one_assignment_are_its_own() -> None:

@@ -39,7 +39,13 @@ def model(tmp_path: Path) -> Path:
 
 
 def how(tmp_path: Path) -> Any:
-    return {"runtimes": ["onnxruntime"], "processes": 1, "record": tmp_path / "r.sqlite", "max_time_s": 600.0}
+    return {
+        "runtimes": ["onnxruntime"],
+        "threads": 1,
+        "processes": 1,
+        "record": tmp_path / "r.sqlite",
+        "max_time_s": 600.0,
+    }
 
 
 def over_from(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,7 @@ def test_warnings_about_the_answer_stand_in_its_first_lines() -> None:
     warning = {"kind": "clocks-disagree", "message": "wall time names another winner", "hint": "Use --pin."}
     found["doubts"] = [*found["doubts"], warning]
     lines = place_text(found, 80).splitlines()
-    assert lines[2:4] == [" - Warning: wall time names another winner.", "   -> Use --pin."]
+    assert lines[3:5] == [" - Warning: wall time names another winner.", "   -> Use --pin."]
     assert sum("names another winner" in line for line in lines) == 1
     assert "Warnings" in lines
 

@@ -194,7 +194,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def how(tmp_path: Path) -> Any:
-    return {"runtimes": ["onnxruntime"], "processes": 1, "record": tmp_path / "r.sqlite"}
+    return {"runtimes": ["onnxruntime"], "threads": 1, "processes": 1, "record": tmp_path / "r.sqlite"}
 
 
 def test_a_real_run_that_is_interrupted_goes_on(

@@ -94,7 +94,7 @@ def _measured(
     steps = Steps("search", watch)
     # One campaign for all searches of a model with these settings: what one has run, another need not run again.
     with open_lab(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
-        space = decision_space(lab, asked.by, asked.options)
+        space = decision_space(lab, asked.by, asked.options, all_cores=asked.all_cores and asked.plan.strategy != EXACT)
         if asked.dumpfile is not None:
             check_dumpable(space)
         sensitivity = reference(lab)
@@ -124,7 +124,7 @@ def _measured(
                 campaign=lab.runner.campaign.id,
                 record=request.database,
                 resumed=lab.runner.resumed,
-                conditions=conditions_part(lab),
+                conditions=conditions_part(lab, space.options.get("threads", ())),
             ),
             space=space.space,
             published=space.published,

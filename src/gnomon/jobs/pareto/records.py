@@ -28,10 +28,11 @@ from gnomon.store.address import RecordAddress
 class ParetoRequest:
     """What is minimised over which choices, how it is searched, and what to do with the front.
 
-    `request` says what is measured and where; None where a dump takes the place of the device (`source`), whose
-    digits mean `backends` if they are given. `options` are tunings of the runtime with the values to try, none meaning
-    the usual ones. `others` are searches that are run beside that of `plan`, to be compared. `pick` is the number of a
-    point of the front, `under` bounds of objectives in seconds, bytes or joules: the point is written to `out` and
+    `request` says what is measured and where; None where a dump takes the place of the device (`source`), whose digits
+    mean `backends` if they are given. `options` are tunings of the runtime with the values to try, none meaning the
+    usual ones; with `all_cores` one thread and as many as cores may be used are values of the option `threads`, where
+    runtimes have it. `others` are searches that are run beside that of `plan`, to be compared. `pick` is the number of
+    a point of the front, `under` bounds of objectives in seconds, bytes or joules: the point is written to `out` and
     verified. `dumpfile` gets everything that was measured. `counters` are the device's energy counters to add up; none
     means those of the whole machine.
     """
@@ -42,6 +43,7 @@ class ParetoRequest:
     objectives: tuple[str, ...] = (LATENCY, MEMORY)
     by: By = "type"
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    all_cores: bool = False
     plan: Plan = field(default_factory=Plan)
     others: tuple[Plan, ...] = ()
     counters: tuple[str, ...] = ()

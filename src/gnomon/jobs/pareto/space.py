@@ -17,7 +17,7 @@ from gnomon.jobs.place.inside import InsidePlacer
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
 from gnomon.measure.energy import ENERGY, untold
-from gnomon.runtimes.tunings import Tuning, tuned, tunings
+from gnomon.runtimes.tunings import THREADS, Tuning, tuned, tunings
 from gnomon.search.base import Assignment, Cost, Told
 from gnomon.search.hlps import Coarse
 from gnomon.search.hlps import grouped as by_label
@@ -169,15 +169,20 @@ def wished_precisions(options: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]
     return tuple(p for p in options["precision"] or ("bfloat16", "float16") if p != "float32")
 
 
-def decision_space(lab: Lab, by: By, options: Mapping[str, tuple[str, ...]]) -> DecisionSpace:
+def decision_space(
+    lab: Lab, by: By, options: Mapping[str, tuple[str, ...]], *, all_cores: bool = False
+) -> DecisionSpace:
     """The space of a lab's model: of its runtime with several backends, or of its configurations.
 
-    `options` are tunings by name with the values to try, none meaning the usual ones. What has no part in the space
+    `options` are tunings by name with the values to try, none meaning the usual ones; with `all_cores` one thread and
+    all usable cores are values more, where all runtimes have that option. What has no part in the space
     goes into the lab's `missing`. UsageError where it is not clear what is meant, and names what to say.
     """
     targets = _targets(lab)
     runtime = targets[0].runtime.name
     chosen = {name: values for name, values in options.items() if name not in _CONVERSIONS}
+    if all_cores and (lab.cores or 1) > 1 and all(THREADS.name in tunings(target.runtime) for target in targets):
+        chosen[THREADS.name] = ("1", str(lab.cores))
     values = {name: _known(name, targets).checked(named) for name, named in chosen.items()}
     graph = targets[0].placed.graph
     kinds = tuple((ir_opcode(op.type) if runtime == "onert" else None) or op.type for op in graph.operators)

@@ -99,7 +99,7 @@ class ContenderPart:
     against_best: ComparisonPart | None
     difference: DifferencePart | None
     peak_rss_bytes: int | None
-    threads: int = 1
+    threads: int | None = 1
     usual: bool = False
     precision: str = "float32"
     accelerators: tuple[Accelerator, ...] = ()
@@ -303,7 +303,7 @@ def _contender(found: Placement, proved: Proved) -> ContenderPart:
         against_best=parts.comparison_part(proved.against_best),
         difference=parts.difference_part(proved.measured.fact("difference")),
         peak_rss_bytes=proved.measured.fact("peak_rss_bytes"),
-        threads=contender.threads,
+        threads=None if contender.usual else contender.threads,
         usual=contender.usual,
         precision=contender.precision,
         accelerators=contender.accelerators,

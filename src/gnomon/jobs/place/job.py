@@ -19,6 +19,7 @@ from gnomon.core.graph import Graph
 from gnomon.core.solver.solve import Solution
 from gnomon.core.stats import Comparison, Summary, summarise
 from gnomon.errors import MeasurementError
+from gnomon.formats.onert.config import placement_settings, steering
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.place.inside import InsideResult
 from gnomon.jobs.place.sustained import Sustain, Sustained, check_sustainable, sustain
@@ -668,4 +669,23 @@ def _all_doubts(lab: Lab, request: Request, verdict: Verdict, sensitivity: Sensi
     best = verdict.best_single
     drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clocks.of(best.contender))
     begun = first_runs((p.contender, [lab.runner.known(p.contender.key), p.measured]) for p in verdict.proved if p.ok)
-    return (*stopped, *verdict.warnings, *doubts(lab, sensitivity), *begun, *([drifted] if drifted else []))
+    own = [] if verdict.chosen.contender.usual else _left_out(lab, verdict)
+    return (*stopped, *verdict.warnings, *own, *doubts(lab, sensitivity), *begun, *([drifted] if drifted else []))
+
+
+def _left_out(lab: Lab, verdict: Verdict) -> list[Doubt]:
+    """What an nnpackage's own config sets that the choice was measured without, so that it is not written."""
+    package = lab.model.package
+    left = steering(package.config, placement_settings({}, 1)) if package else {}
+    if not left:
+        return []
+    rows = [p.contender.label for p in verdict.proved if p.contender.usual and p.ok]
+    with_it = f"; {' and '.join(rows)} ran with it" if rows else ""
+    return [
+        Doubt(
+            kind="package-config",
+            message=f"the nnpackage's own config sets {', '.join(f'{k}={v}' for k, v in left.items())}, which the "
+            f"choice was measured without and the written package leaves out{with_it}",
+            hint="" if rows else "Without -n and --backend the nnpackage is also measured as it is.",
+        )
+    ]
