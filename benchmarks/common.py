@@ -54,7 +54,7 @@ def kept_rows(
 ) -> list[dict[str, Any]]:
     """A row for each name, written to --out as it is made: the same command goes on after those that are there.
 
-    What fails is a row with its `error`.
+    What fails is a row with its `error`. All rows that --out then has are returned.
     """
     out: Path | None = given.out
     known: dict[str, dict[str, Any]] = {}
@@ -72,7 +72,7 @@ def kept_rows(
         if out is not None:
             text = json.dumps({"benchmark": benchmark, "rows": list(known.values())}, indent=1)
             out.write_text(text + "\n", encoding="utf-8")
-    return [known[name] for name in order if name in known]
+    return list(known.values())
 
 
 @contextmanager
