@@ -66,7 +66,7 @@ class ReadModel:
             from gnomon.models.onnx.static import fixed_copy
 
             folder = stack.enter_context(guarded_folder("gnomon-model-"))
-            model, _ = fixed_copy(self.model, {}, folder, refused=True)
+            model = fixed_copy(self.model, {}, folder, refused=True).model
         return None if model.path == self.own else (model, place_model(model, model.path, push, beside="copy-"))
 
 
@@ -90,12 +90,10 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         assumed = _assumed([t for t in dynamic_inputs(model.graph) if t.name not in request.shapes])
     shapes = {**assumed, **request.shapes}
     if model.graph.format == "onnx":
-        from gnomon.models.onnx.static import fixed_copy, named_copy, named_dims
+        from gnomon.models.onnx.static import fixed_copy
 
-        copy, source = fixed_copy(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
-        if source != model.path:
-            named = named_copy(model, stack.enter_context(guarded_folder("gnomon-named-")))
-            dims = named_dims(model, shapes)
+        folder = stack.enter_context(guarded_folder("gnomon-model-"))
+        copy, source, named, dims = fixed_copy(model, shapes, folder)
         model = replace(model, graph=copy.graph)
     if model.kind in {"tflite", "circle"} and shapes:
         from gnomon.models.tflite.fix import fixed_flat
