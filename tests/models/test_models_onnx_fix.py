@@ -13,7 +13,8 @@ ort = pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper  # noqa: E402
 from tests.models.modelkit import model, node, value  # noqa: E402
 
-from gnomon.models.onnx.fix import _SINCE, fix_shapes  # noqa: E402
+from gnomon.models.onnx import fix  # noqa: E402
+from gnomon.models.onnx.fix import _SINCE  # noqa: E402
 
 ROWS = 2
 INT64 = TensorProto.INT64
@@ -22,6 +23,14 @@ ONES = np.ones(3, np.float32)
 
 def session(proto: Any) -> Any:
     return ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def fix_shapes(proto: Any, shapes: Any) -> Any:
+    """A copy of the model with its shapes fixed."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    fix.fix_shapes(copy, shapes)
+    return copy
 
 
 def fixed_like(proto: Any) -> Any:

@@ -60,7 +60,7 @@ def test_external_data_come_along_by_every_path(
     path = {"absolute": real, "relative": Path("real/net.onnx"), "linked folder": Path("link/net.onnx")}[way]
     folder = tmp_path / "copy"
     folder.mkdir()
-    found, file = fixed_copy(load(path), shapes, folder)
+    found, file, *_ = fixed_copy(load(path), shapes, folder)
     assert (found.path, found.path.name) == (file, "net.onnx")
     assert (file == path) == (named and not shapes), "a model that needs no change is not copied"
     np.testing.assert_array_equal(results(file), expected)
@@ -135,7 +135,7 @@ def test_a_copy_keeps_the_files_digest_and_name(shapes: Any, tmp_path: Path) -> 
     path = save(two_weights(named=False, rows="n" if shapes else ROWS), tmp_path / "net.v2.json")
     folder = tmp_path / "copy"
     folder.mkdir()
-    found, file = fixed_copy(load(path), shapes, folder)
+    found, file, *_ = fixed_copy(load(path), shapes, folder)
     assert found.graph.digest == hashlib.sha256(path.read_bytes()).hexdigest()
     assert file == found.path == folder / "net.v2.json"
     again = load(file).graph
@@ -156,6 +156,6 @@ def test_naming_operators_infers_no_shapes_again(tmp_path: Path, monkeypatch: py
         raise AssertionError("shapes are known already")
 
     monkeypatch.setattr("gnomon.models.onnx.graph._infer", infer)
-    found, file = fixed_copy(read, {}, folder)
+    found, file, *_ = fixed_copy(read, {}, folder)
     assert found.graph == read.graph
     assert [n.name for n in onnx.load(str(file)).graph.node] == [op.name for op in read.graph.operators]

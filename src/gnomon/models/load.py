@@ -218,9 +218,10 @@ def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path
         return {Path(weights.name): weights} if weights.exists() else {}
     if _is_torch(head) or head[4:8] in FLAT_MAGICS:
         return {}
-    from gnomon.models.onnx.file import parse_onnx
+    from gnomon.models.onnx.file import LOCATION, parse_onnx
 
-    return parse_onnx(path, limits).external
+    # Looking for what names such a file is much faster than parsing.
+    return parse_onnx(path, limits).external if LOCATION in read_regular(path, limits.max_bytes) else {}
 
 
 def copy_model(source: Path, target: Path) -> None:

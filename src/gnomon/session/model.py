@@ -69,7 +69,7 @@ class ReadModel:
             from gnomon.models.onnx.static import fixed_copy
 
             folder = stack.enter_context(guarded_folder("gnomon-model-"))
-            model, _ = fixed_copy(self.model, {}, folder, refused=True)
+            model = fixed_copy(self.model, {}, folder, refused=True).model
         return None if model.path == self.own else (model, place_model(model, model.path, push, beside="copy-"))
 
 
@@ -83,14 +83,14 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     source = model.package.models[0] if model.package else model.path
     own_names = frozenset(source_names(model.graph))
     named: Path | None = None
+    dims: Mapping[str, int] = {}
     fixed = shapes_of(request, model)
     shapes = fixed.shapes
     if model.graph.format == "onnx":
-        from gnomon.models.onnx.static import fixed_copy, named_copy
+        from gnomon.models.onnx.static import fixed_copy
 
-        copy, source = fixed_copy(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
-        if source != model.path:
-            named = named_copy(model, stack.enter_context(guarded_folder("gnomon-named-")))
+        folder = stack.enter_context(guarded_folder("gnomon-model-"))
+        copy, source, named, dims = fixed_copy(model, shapes, folder)
         model = replace(model, graph=copy.graph)
     if model.kind in {"tflite", "circle"} and shapes:
         from gnomon.models.tflite.fix import fixed_flat
@@ -130,7 +130,7 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         names=own_names,
         given=fixed.given,
         shapes=shapes,
-        dims=fixed.dims,
+        dims=dims,
         doubts=fixed.doubts,
         feeds=feeds,
         steering=steering,

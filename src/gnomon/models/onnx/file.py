@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -39,18 +41,28 @@ _MESSAGE_TYPE = 11  # FieldDescriptor.TYPE_MESSAGE
 _TEXT_TYPES = {9, 12}  # FieldDescriptor.TYPE_STRING, TYPE_BYTES
 
 
-def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> None:
-    """Raises ModelError where parsing `data` as the message `descriptor` could take more memory than allowed.
+_LIST = "onnx.AttributeProto"
+_LONG_BYTES = 1 << 16
+"""Lists of attributes of more bytes than this count for no shape: the trees of an ensemble are such."""
+Edit = tuple[int, int, bytes]
+"""A piece of a file, from one place to another, and what stands there instead."""
 
-    Files so small that no content of theirs could are let through unseen. A walk holds one frame a level and
-    ends at the limit, or at `MAX_MESSAGES`.
+
+def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> list[Edit]:
+    """How `data` becomes a file without the long lists of its attributes; nothing where it has none.
+
+    Raises ModelError where parsing it as the message `descriptor` could take more memory than allowed. Files so small
+    that no content of theirs could are let through unseen. A walk holds one frame a level and ends at the limit, or at
+    `MAX_MESSAGES`; runs of numbers and of short texts, which are most of a large file, are passed over at once.
     """
     if len(data) * WORST_FACTOR <= min(max_memory_bytes, _UNSEEN_BYTES):
-        return
+        return []
     total, messages, position = 0, 0, 0
-    frames = [(len(data), descriptor)]
+    frames = [_Frame(end=len(data), kind=descriptor, length=(0, 0))]
+    cuts: list[Edit] = []
+    shorter: dict[tuple[int, int], int] = {}
     while frames:
-        end, kind = frames[-1]
+        end, kind = frames[-1].end, frames[-1].kind
         if position == end:
             frames.pop()
             continue
@@ -60,22 +72,85 @@ def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> No
                 f" or has more than {MAX_MESSAGES} parts",
                 hint="Keep its weights in a file beside it (external data).",
             )
-        tag, position = _varint(data, position, end)
-        field = kind.fields_by_number.get(tag >> 3)
-        size, position = _value_size(data, position, end, tag & 7)
-        if tag & 7 != _BYTES:
-            total += 8
-        elif field is not None and field.type == _MESSAGE_TYPE:
-            total, messages = total + MESSAGE_BYTES, messages + 1
-            frames.append((position + size, field.message_type))
-            if len(frames) > MAX_DEPTH:
-                _broken(f"it is nested deeper than {MAX_DEPTH} levels")
-            continue
-        elif field is None or field.type in _TEXT_TYPES:
-            total += size + 32
+        begin = position
+        run = _runs(kind).match(data, position, end)
+        if run is not None:
+            position = run.end()
+            # A number takes two bytes of the file or more, a text is told by its tag.
+            total += 4 * (position - begin) + 32 * sum(data.count(tag, begin, position) for tag in _text_tags(kind))
         else:
-            total += 8 * size
-        position += size
+            tag, position = _varint(data, position, end)
+            field = kind.fields_by_number.get(tag >> 3)
+            length = position
+            size, position = _value_size(data, position, end, tag & 7)
+            if tag & 7 != _BYTES:
+                total += 8
+            elif field is not None and field.type == _MESSAGE_TYPE:
+                total, messages = total + MESSAGE_BYTES, messages + 1
+                frames.append(_Frame(end=position + size, kind=field.message_type, length=(length, position)))
+                if len(frames) > MAX_DEPTH:
+                    _broken(f"it is nested deeper than {MAX_DEPTH} levels")
+                continue
+            elif field is None or field.type in _TEXT_TYPES:
+                total += size + 32
+            else:
+                total += 8 * size
+            position += size
+        if kind.full_name == _LIST and position - begin > _LONG_BYTES:
+            cuts.append((begin, position, b""))
+            for frame in frames[1:]:
+                left = shorter.get(frame.length, frame.end - frame.length[1])
+                shorter[frame.length] = left - (position - begin)
+    return sorted([*cuts, *((a, b, _padded(left, b - a)) for (a, b), left in shorter.items())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """A message that is walked: where it ends, what it is, and where its length stands."""
+
+    end: int
+    kind: Any
+    length: tuple[int, int]
+
+
+def without(data: bytes, edits: Sequence[Edit]) -> bytes:
+    """The data with the edits made."""
+    pieces: list[bytes | memoryview] = []
+    position = 0
+    for begin, end, instead in edits:
+        pieces += [memoryview(data)[position:begin], instead]
+        position = end
+    return b"".join([*pieces, memoryview(data)[position:]])
+
+
+def _padded(value: int, width: int) -> bytes:
+    """A number in as many bytes as another had."""
+    return bytes([*((value >> 7 * k & 0x7F) | 0x80 for k in range(width - 1)), value >> 7 * (width - 1)])
+
+
+def _tags(kind: Any, wire: int, *, text: bool) -> list[bytes]:
+    """The tags of a message's fields of numbers, or of text, that take one byte."""
+    fields = (f for f in kind.fields if f.number < 16 and f.type != _MESSAGE_TYPE)
+    return [bytes([f.number << 3 | wire]) for f in fields if (f.type in _TEXT_TYPES) == text]
+
+
+@cache
+def _text_tags(kind: Any) -> tuple[bytes, ...]:
+    return tuple(_tags(kind, _BYTES, text=True))
+
+
+@cache
+def _runs(kind: Any) -> re.Pattern[bytes]:
+    """Fields of numbers and of texts below 128 bytes, one behind the other: what a message of this kind has most of."""
+
+    def of(tags: Sequence[bytes], rest: bytes) -> bytes:
+        return b"[%s]%s" % (b"".join(map(re.escape, tags)), rest) if tags else b"(?!)"
+
+    short = b"(?:%s)" % b"|".join(b"%s.{%d}" % (re.escape(bytes([size])), size) for size in range(128))
+    numbers = [of(_tags(kind, _VARINT, text=False), rb"[\x80-\xff]{0,9}+[\x00-\x7f]")]
+    numbers += [of(_tags(kind, wire, text=False), b".{%d}" % size) for wire, size in _FIXED.items()]
+    texts = of(_text_tags(kind), short)
+    return re.compile(b"(?:%s)++|(?:%s)++" % (b"|".join(numbers), texts), re.DOTALL)
 
 
 def _value_size(data: bytes, position: int, end: int, wire: int) -> tuple[int, int]:
@@ -205,11 +280,13 @@ MAX_NAMES = 1 << 23
 class ParsedOnnx:
     """A parsed ONNX file, whose external data stays unread.
 
+    `whole` is false where long lists of attributes were left out, so that it can be looked at and not written.
     `external` are the files of external data, by what the model calls them, in order of their paths.
     """
 
     model: onnx.ModelProto
     external: Mapping[Path, Path]
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,25 +297,32 @@ class OnnxFile(ParsedOnnx):
     size_bytes: int
 
 
-def parse_onnx(path: Path, limits: Limits) -> ParsedOnnx:
+def parse_onnx(path: Path, limits: Limits, *, whole: bool = True) -> ParsedOnnx:
     """Parses an ONNX file. Raises ModelError where it is broken, RuntimeMissingError without onnx.
 
-    For what does not need the digest: of a large model that takes longer than all else.
+    For what does not need the digest: of a large model that takes longer than all else. What is not `whole` lacks the
+    long lists of attributes: of an ensemble of trees they take six times the file's size in memory.
     """
-    return _parsed(path, limits)[0]
+    return _parsed(path, limits, whole=whole)[0]
 
 
-def read_onnx(path: Path, limits: Limits) -> OnnxFile:
+def read_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
     """As `parse_onnx`, with the digest."""
-    parsed, data = _parsed(path, limits)
+    parsed, data = _parsed(path, limits, whole=whole)
     digest = hashlib.sha256(data)
     size = len(data)
     for file in dict.fromkeys(parsed.external.values()):
         size += add_to_digest(digest, file, limits.max_bytes)
-    return OnnxFile(model=parsed.model, digest=digest.hexdigest(), size_bytes=size, external=parsed.external)
+    return OnnxFile(
+        model=parsed.model,
+        digest=digest.hexdigest(),
+        size_bytes=size,
+        external=parsed.external,
+        whole=parsed.whole,
+    )
 
 
-def _parsed(path: Path, limits: Limits) -> tuple[ParsedOnnx, bytes]:
+def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[ParsedOnnx, bytes]:
     onnx = onnx_package()
     if limits.max_bytes > PROTOBUF_BYTES:
         hint = "no ONNX file is larger: keep the weights as external data (onnx.save_model does)"
@@ -248,16 +332,17 @@ def _parsed(path: Path, limits: Limits) -> tuple[ParsedOnnx, bytes]:
     if not data:
         raise ModelError(f"{path} is empty", hint="export or copy the model again")
     _refuse_known(path, data[:64])
-    check_parsed_size(data, onnx.ModelProto.DESCRIPTOR, limits.max_memory_bytes)
+    edits = check_parsed_size(data, onnx.ModelProto.DESCRIPTOR, limits.max_memory_bytes)
+    whole = whole or not edits
     model = onnx.ModelProto()
     try:
-        model.ParseFromString(data)
+        model.ParseFromString(data if whole else without(data, edits))
     except Exception as error:  # protobuf's DecodeError; the C parsers differ in its class
         _unknown(path, f"parsing it as ONNX says: {error}")
     _check_plausible(model, path)
     if not all(isinstance(text, str) for text in _texts(model)):
         _unknown(path, "it has names that are not UTF-8 text")
-    return ParsedOnnx(model=model, external=external_files(model, path, limits)), data
+    return ParsedOnnx(model=model, external=external_files(model, path, limits), whole=whole), data
 
 
 def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[Path, Path]:
@@ -300,6 +385,10 @@ def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
     del tensor.external_data[:]
 
 
+LOCATION = b"location"
+"""By what a tensor names the file of its data: no file without these bytes has external data."""
+
+
 def external_bytes(tensor: onnx.TensorProto) -> float:
     """How many bytes of external data a tensor names; infinite where it takes all of a file."""
     return next((int(e.value) for e in tensor.external_data if e.key == "length" and e.value.isdigit()), math.inf)
@@ -312,7 +401,7 @@ def _external_place(tensor: onnx.TensorProto, file: Path) -> tuple[Path, str, in
     model's file and it are links into one folder. Without a length the data go to the file's end.
     """
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    location = entries.get("location", "")
+    location = entries.get(LOCATION.decode(), "")
     path = inside(file.parent, location, f"external data of tensor {tensor.name!r}", or_in=file.resolve().parent)
     length = _number(entries, "length", tensor.name) if "length" in entries else None
     return path, location, _number(entries, "offset", tensor.name), length

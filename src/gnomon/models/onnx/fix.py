@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.ops import _op_list
 
-from gnomon.models.onnx.graph import constant_names, node_names
+from gnomon.models.onnx.graph import constant_names, node_names, skeleton
 from gnomon.models.order import RANDOM_TYPES
 
 MAX_FOLDED_BYTES = 16 << 20
@@ -42,14 +42,12 @@ _SINCE: Mapping[str, int] = {
 """Operators that mean the same since this version: later ones only added types (docs/Changelog.md of ONNX)."""
 
 
-def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
-    """A model that computes the same for inputs of these shapes, with each tensor's shape recorded that can be told.
+def fix_shapes(fixed: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> None:
+    """Makes a model one that computes the same for inputs of these shapes, each shape recorded that can be told.
 
     Weights kept in external files stay there; initializers are inputs no more. The shapes of what contrib operators
     and control flow write, and of what depends on values, stay open.
     """
-    fixed = onnx.ModelProto()
-    fixed.CopyFrom(model)
     external = onnx.TensorProto.EXTERNAL
     constants: dict[str, NDArray[Any]] = {
         t.name: numpy_helper.to_array(t) for t in fixed.graph.initializer if t.data_location != external
@@ -62,22 +60,40 @@ def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> o
     opsets = {entry.domain: entry.version for entry in fixed.opset_import}
     version = opsets.get("", opsets.get("ai.onnx", 1))
     while True:
-        fixed = _inferred(fixed)
+        _infer(fixed)
         if not _fold(fixed.graph, constants, version):
             break
     _use_initializers(fixed.graph, constants)
-    return _inferred(fixed)
+    _infer(fixed)
 
 
-def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with what can be told of its shapes: of all tensors, else of those before what inference refuses."""
+def _infer(model: onnx.ModelProto) -> None:
+    """Records what can be told of the shapes: of all tensors, else of those before what inference refuses.
+
+    Large weights, whose values count for no shape, are not handed over.
+    """
+    data = skeleton(model)
+    found = _inferred(data, strict_mode=True, data_prop=True) or _inferred(data)
+    if found is None:
+        return
+    for group in ("value_info", "output"):
+        del getattr(model.graph, group)[:]
+        getattr(model.graph, group).extend(getattr(found.graph, group))
+    for node, told in zip(model.graph.node, found.graph.node, strict=True):
+        if _has_graphs(node):
+            node.CopyFrom(told)
+
+
+def _inferred(data: bytes, **how: bool) -> onnx.ModelProto | None:
     try:
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        found: onnx.ModelProto = onnx.shape_inference.infer_shapes(data, **how)
     except Exception:  # inference raises whatever its operators raise
-        try:
-            return onnx.shape_inference.infer_shapes(model)
-        except Exception:
-            return model
+        return None
+    return found
+
+
+def _has_graphs(node: onnx.NodeProto) -> bool:
+    return any(a.type in {onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS} for a in node.attribute)
 
 
 def _only_true_inputs(model: onnx.ModelProto) -> None:
@@ -149,7 +165,7 @@ def _value_of(
         return None
     if node.op_type in RANDOM_TYPES or not _known_meaning(node.op_type, version):
         return None
-    if any(a.type in {onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS} for a in node.attribute):
+    if _has_graphs(node):
         return None
     if node.op_type != "Constant" and not all(_is_small(shapes.get(name)) for name in node.output if name):
         return None

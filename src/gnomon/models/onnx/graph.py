@@ -114,7 +114,7 @@ def tensor_shapes(model: onnx.ModelProto, limits: Limits) -> Shapes:
     written = [name for node in graph.node for name in node.output if name]
     if all(_is_fixed(shapes.get(name)) for name in written):
         return shapes
-    inferred = _infer(_skeleton(model), limits)
+    inferred = _infer(skeleton(model), limits)
     if inferred is None:
         return shapes
     return {**shapes, **_of_values((*inferred.graph.value_info, *inferred.graph.output))}
@@ -139,7 +139,7 @@ def _is_fixed(entry: tuple[int, tuple[int, ...] | None] | None) -> bool:
     return entry is not None and entry[0] != 0 and entry[1] is not None and -1 not in entry[1]
 
 
-def _skeleton(model: onnx.ModelProto) -> bytes:
+def skeleton(model: onnx.ModelProto) -> bytes:
     """The model without its large weights, which become inputs: their values do not count for shapes."""
     onnx = onnx_package()
     source = model.graph
@@ -150,6 +150,7 @@ def _skeleton(model: onnx.ModelProto) -> bytes:
     copy.graph.node.extend(source.node)
     copy.graph.output.extend(source.output)
     copy.graph.value_info.extend(source.value_info)
+    copy.graph.sparse_initializer.extend(source.sparse_initializer)
     names = {tensor.name for tensor in source.initializer}
     copy.graph.input.extend(value for value in source.input if value.name not in names)
     for tensor in source.initializer:
@@ -315,7 +316,7 @@ def _broken(why: str) -> NoReturn:
 
 def load_onnx(path: Path, limits: Limits) -> Model:
     """An ONNX file with the shapes that inference finds. To be called under `model_errors`."""
-    read = read_onnx(path, limits)
+    read = read_onnx(path, limits, whole=False)
     shapes = tensor_shapes(read.model, limits)
     graph = onnx_graph(read.model, shapes, name=path.stem, digest=read.digest)
     return Model(path=path, graph=graph, kind="onnx", package=None, size_bytes=read.size_bytes)
@@ -328,7 +329,7 @@ def load_outline(path: Path, limits: Limits | None = None) -> Model | None:
     RuntimeMissingError where the package onnx is not installed.
     """
     with model_errors(path):
-        read = read_onnx(path, limits or Limits())
+        read = read_onnx(path, limits or Limits(), whole=False)
         source = read.model.graph
         shapes = {value.name: value_shape(value) for value in (*source.input, *source.output)}
         graph = onnx_graph(read.model, shapes, name=path.stem, digest=read.digest)

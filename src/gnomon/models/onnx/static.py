@@ -6,20 +6,12 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gnomon.errors import ModelError, PackageError
 from gnomon.models.model import Limits, Model, all_known, changed, link_file, model_errors, unique_names
-from gnomon.models.onnx.file import (
-    OnnxFile,
-    ParsedOnnx,
-    external_bytes,
-    onnx_package,
-    parse_onnx,
-    read_external,
-    read_onnx,
-)
-from gnomon.models.onnx.graph import load_onnx
+from gnomon.models.onnx.file import ParsedOnnx, external_bytes, onnx_package, parse_onnx, read_external, read_onnx
+from gnomon.models.onnx.graph import onnx_graph, tensor_shapes
 
 if TYPE_CHECKING:
     import onnx
@@ -31,71 +23,67 @@ _IR_VERSION = 10
 """What runtimes of some years know: a copy is of no newer version of the format than its operators need."""
 
 
-def fixed_copy(
-    model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, *, refused: bool = False
-) -> tuple[Model, Path]:
-    """The model, and the file to cut, with inputs of `shapes` and operators named as in the graph.
+class Analysed(NamedTuple):
+    """A model as it is analysed: its graph has the inputs' shapes, and what then is constant is folded.
+
+    `model` has that graph; it and `source` are the file that it is the graph of: a copy, or the user's file where
+    nothing needs to change. `named` is a copy that differs from the file by the names of its nodes alone, which are
+    those of the graph: profilers tell operators by them. None where the file has them. `dims` are the values of the
+    dimensions that the file leaves open by a name.
+    """
+
+    model: Model
+    source: Path
+    named: Path | None
+    dims: dict[str, int]
+
+
+def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, *, refused: bool = False) -> Analysed:
+    """The model with inputs of `shapes` and operators named as in the graph, its copies written into `folder`.
 
     Chains are cut by the names of operators and the shapes between them: where some are not known the copy has what
-    inference tells of them. Returns what was given where nothing needs to change. For a runtime that has `refused` the
-    file that also is its data's place and its version. A copy is written into `folder` under the name of the user's
-    file, and keeps the digest of that file.
+    inference tells of them. Copies have the name of the user's file and keep its digest. For a runtime that has
+    `refused` the file one is written, too, that has its data beside it, and no newer a version than it needs. Of a file
+    with very long lists of attributes there is no copy.
     """
-    read = _read_again(model)
-    proto = read.model
-    wants_shapes = bool(shapes) or not all_known(model.graph)
+    read = read_onnx(model.path, Limits(), whole=False)
+    if read.digest != model.graph.digest:
+        raise changed(model.path)
+    proto, dims = read.model, _named_dims(read.model, shapes)
     oldest = onnx_package().helper.find_min_ir_version_for(proto.opset_import, ignore_unknown=True)
     newest = max(oldest, _IR_VERSION)
     movable = refused and (read.external or proto.ir_version > newest)
-    if not (wants_shapes or movable) and _has_names(proto, model):
-        return model, model.path
+    has_names = [node.name for node in proto.graph.node] == [op.name for op in model.graph.operators]
+    wants_shapes = bool(shapes) or not all_known(model.graph)
+    if has_names and not (wants_shapes or movable):
+        return Analysed(model, model.path, None, dims)
     for node, operator in zip(proto.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
+    target, named = folder / model.path.name, None
+    if wants_shapes and read.whole and not has_names:
+        (folder / "named").mkdir()
+        named = _written(read, proto, folder / "named" / model.path.name)
     proto.ir_version = min(proto.ir_version, newest)
     for tensor in proto.graph.initializer:
         if tensor.external_data and external_bytes(tensor) <= _SMALL_BYTES:
             read_external(tensor, model.path, Limits())
+    graph = model.graph
     if wants_shapes:
         from gnomon.models.onnx.fix import fix_shapes
 
-        proto = fix_shapes(proto, shapes)
-    target = _written(read, proto, folder / model.path.name)
-    if not wants_shapes:  # names are all that changed, and the graph has them already
-        return replace(model, path=target), target
-    with model_errors(target):
-        copy = load_onnx(target, Limits())
-    return replace(copy, graph=replace(copy.graph, digest=model.graph.digest)), target
+        fix_shapes(proto, shapes)
+        with model_errors(model.path):
+            graph = onnx_graph(proto, tensor_shapes(proto, Limits()), name=model.path.stem, digest=graph.digest)
+    if not read.whole:
+        return Analysed(replace(model, graph=graph), model.path, None, dims)
+    source = _written(read, proto, target)
+    return Analysed(replace(model, graph=graph, path=source), source, named if wants_shapes else source, dims)
 
 
-def _read_again(model: Model) -> OnnxFile:
-    """The file of a model that was read. ModelError where it is another one by now."""
-    read = read_onnx(model.path, Limits())
-    if read.digest != model.graph.digest:
-        raise changed(model.path)
-    return read
-
-
-def named_copy(model: Model, folder: Path) -> Path | None:
-    """A copy that differs from the file by the names of its nodes alone: those of the graph's operators.
-
-    Profilers tell by name which operator a kernel is of. None where the file has these names already.
-    """
-    read = _read_again(model)
-    if _has_names(read.model, model):
-        return None
-    for node, operator in zip(read.model.graph.node, model.graph.operators, strict=True):
-        node.name = operator.name
-    return _written(read, read.model, folder / model.path.name)
-
-
-def _has_names(proto: onnx.ModelProto, model: Model) -> bool:
-    return [node.name for node in proto.graph.node] == [op.name for op in model.graph.operators]
-
-
-def named_dims(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The values of the dimensions that the file leaves open by a name; none of one that is given several values."""
+def _named_dims(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The values of the dimensions that have names; none of one that is given several values."""
     found: dict[str, set[int]] = {}
-    for value in parse_onnx(model.path, Limits()).model.graph.input:
+    for value in proto.graph.input:
         for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
             if dim.dim_param:
                 found.setdefault(dim.dim_param, set()).add(size)
