@@ -18,6 +18,7 @@ pytest.importorskip("MNN", reason="needs MNN")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from gnomon.cli import main  # noqa: E402
 from gnomon.errors import PROVES_NOTHING, UNDECIDED  # noqa: E402
 from gnomon.jobs.place.document import place_document  # noqa: E402
 from gnomon.jobs.place.job import Placement, place  # noqa: E402
@@ -166,6 +167,17 @@ def test_outputs_that_prove_nothing_have_an_exit_code(nodes: Any, kind: str, pla
     assert kind in {doubt.kind for doubt in found.doubts}
     assert "Warning" in page.splitlines()[1]
     assert "its outputs prove nothing" in page
+
+
+def test_the_command_exits_with_it_and_writes_the_package(
+    short_visits: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [node("Abs", ["x"], ["a"]), node("Neg", ["a"], ["n"]), node("Log", ["n"], ["y"])]
+    path = saved(tmp_path / "m.onnx", nodes, {})
+    options = ["--runtime", "onnxruntime", "--processes", "1", "--quiet", "--no-picture"]
+    code = main.run(["place", str(path), *options, "--out", str(tmp_path / "out")])
+    assert code == PROVES_NOTHING
+    assert "its outputs prove nothing" in capsys.readouterr().out
     assert (tmp_path / "out" / "plan.json").is_file()
 
 
