@@ -265,7 +265,8 @@ class OnertDriver:
         """
         options = segment["options"]
         if options.get("usual"):
-            _prepared(segment["model"], {}).close()
+            for _ in range(2):  # the second one applies a package's own config
+                _prepared(segment["model"], {}).close()
             return {"whole": True}
         backend, default = options["backend"], options["default"]
         moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
