@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.bad_days.livekit import add_circle, matmul_onnx
+from tests.models.modelkit import write_package
 
 from gnomon.agent.drivers.onert import OnertDriver
 from gnomon.core.graph import Graph, Operator
 from gnomon.core.sample import Failure
+from gnomon.devices.local import LocalDevice
 from gnomon.errors import ModelError, UsageError
+from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.models.model import FORMATS
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
@@ -22,6 +26,10 @@ from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.runtimes.registry import all_runtimes, chosen_runtimes
 from gnomon.testing.runtime import RuntimeContract
+from gnomon.testing.runtime import _traced as traced_block
+
+Build = Callable[[str], Path]
+VERSION = {"major-version": "1", "minor-version": "2", "patch-version": "0"}
 
 
 class TestOnert(RuntimeContract):
@@ -195,3 +203,25 @@ def test_the_registry() -> None:
         with pytest.raises(UsageError) as refused:
             chosen_runtimes(names, kind)
         assert refused.value.hint
+
+
+def test_onerts_default_is_an_nnpackage_as_it_runs_from_its_second_session_on(tmp_path: Path, zoo_model: Build) -> None:
+    def usual_of(config: str) -> tuple[Support, set[str]]:
+        files = {"m.circle": zoo_model("mix").read_bytes(), "metadata/config.cfg": config.encode()}
+        manifest = json.dumps({"models": ["m.circle"], "model-types": ["circle"], "configs": ["config.cfg"], **VERSION})
+        model = load(write_package(tmp_path / str(len(list(tmp_path.iterdir()))), manifest, files))
+        graph = model.graph
+        inputs, outputs = (tuple(graph.tensors[t].name for t in ts) for ts in (graph.inputs, graph.outputs))
+        placed = PlacedModel(graph=graph, path=str(model.path), inputs=inputs, outputs=outputs)
+        default = Onert().usual(PROBE)
+        with LocalDevice() as device, AgentLink(device) as link:
+            found = Onert().support(link.ask, placed, default)
+            if found.failures:
+                return found, set()
+            block = traced_block(link, placed, Onert().segment(placed, default, {}), default)
+        return found, {row["backend"] for row in block["operators"]}
+
+    assert usual_of("EXECUTOR=Parallel\n")[1] == {"cpu"}
+    assert "ruy" in usual_of("EXECUTOR=Parallel\nBACKENDS=cpu;ruy\nOP_BACKEND_Conv2D=ruy\n")[1]
+    refused, _ = usual_of("EXECUTOR=Nonsense\n")
+    assert "nnfw_prepare failed" in refused.failures["default"].message

@@ -122,6 +122,29 @@ def test_a_per_operator_map_is_proved_by_the_trace(small: Effort, tmp_path: Path
             assert [verified.places[i] for i in range(3)] == [placer.backends[b] for b in assignment]
 
 
+def test_an_nnpackages_own_config_is_a_row_and_what_steers_in_it_is_not_written(small: Effort, tmp_path: Path) -> None:
+    model = tmp_path / "a.circle"
+    model.write_bytes(add_circle())
+    package = write_nnpackage(load(model), tmp_path / "own", {"EXECUTOR": "Parallel", "USE_MINE": "1"})
+    request = Request(model=package, effort=small, runtimes=("onert",), wish=Wish(usual=True))
+    found = place(request, tmp_path / "out")
+    assert found.verified.ok, found.verified
+    rows = {p.contender.label: p for p in found.verdict.proved}
+    assert rows["onert[default]"].ok
+    assert rows["onert[default]"].contender.candidate.job["segments"][0]["options"] == {"usual": True}
+    config = (tmp_path / "out" / "nnpackage" / "metadata" / "config.cfg").read_text()
+    assert "USE_MINE=1" in config
+    if found.verdict.chosen.contender.usual:
+        assert "EXECUTOR=Parallel" in config
+        return
+    assert "EXECUTOR" not in config
+    [doubt] = [d for d in found.doubts if d.kind == "package-config"]
+    assert doubt.message == (
+        "the nnpackage's own config sets EXECUTOR=Parallel, which the choice was measured without and the written "
+        "package leaves out; onert[default] ran with it"
+    )
+
+
 def test_the_one_backend_of_a_runtime_is_packaged_as_it_was_measured(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "a.circle"
     model.write_bytes(add_circle())

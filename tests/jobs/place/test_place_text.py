@@ -253,3 +253,30 @@ def test_a_package_for_another_device_is_to_be_copied_there() -> None:
     assert "copy the package there" not in place_text({**document(), "device": "local"}, 80)
     said = " ".join(place_text({**document(), "device": "board"}, 80).split())
     assert "To run it on board, copy the package there first" in said
+
+
+def test_a_brief_report_is_short() -> None:
+    """At most 3 warnings, 6 rows, 2 tips; what is left out is counted."""
+    found = document()
+    kinds = ["busy", "clocks-disagree", *["hot"] * 4]
+    found["doubts"] = [{"kind": kind, "message": f"warning {k}", "hint": "h"} for k, kind in enumerate(kinds)]
+    found["doubts"] += [{"kind": "precision", "message": f"tip {k}", "hint": "h"} for k in range(4)]
+    alive = [c for c in found["contenders"] if not c["failure"]]
+    slow = next(c for c in alive if c["label"].startswith("onert:ruy"))
+    found["contenders"] += [{**slow, "label": f"more {k}", "level_s": 1.0 + k} for k in range(8)]
+    found["decision"]["default"] = {"label": "more 7", "gain": None}
+    file = io.StringIO()
+    page = Page(file, width=100, brief=True)
+    place_report(found, page)
+    lines = file.getvalue().splitlines()
+    assert lines[1].startswith(
+        "hand\\x07.circle on local (x86_64, 2 cores): 1 thread, float32, 1x8, random inputs, 2026"
+    )
+    # What is about the answer itself comes first.
+    assert [w for line in lines for w in line.split(".") if "warning" in w] == [
+        " - Warning: warning 1", " - Warning: warning 0", " - Warning: warning 2",
+    ]  # fmt: skip
+    assert sum(line.startswith(" - Tip: ") for line in lines) == 2
+    rows = [line[3:].split("  ")[0] for line in lines if line.startswith((" > onert", "   onert", "   more"))]
+    assert rows == ["onert: plan", "onert:cpu", "onert:ruy (+cpu for 1 of 4)", "more 0", "more 1", "more 7"]
+    assert {"3 more warnings", "5 more configurations"} <= set(page.omitted)

@@ -276,7 +276,9 @@ class OnertDriver:
         """
         options = segment["options"]
         if options.get("usual"):
-            _prepared(segment["model"], {}, list(options.get("shapes", {}).values())).close()
+            shapes = list(options.get("shapes", {}).values())
+            for _ in range(2):  # the second one applies a package's own config
+                _prepared(segment["model"], {}, shapes).close()
             return {"whole": True}
         backend, default = options["backend"], options["default"]
         moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
