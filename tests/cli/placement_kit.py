@@ -18,7 +18,7 @@ from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Support
 from gnomon.runtimes.onert import Onert
 from gnomon.session.contender import Clocks, Contender, Kind, Part, Proved, blocks, level, versus
-from gnomon.session.document import ConditionsPart
+from gnomon.session.document import ConditionsPart, FedInput
 from gnomon.session.kernels import Kernel, breakdown, divided
 from gnomon.session.prove import Verdict, Verified
 from gnomon.session.reference import Sensitivity
@@ -63,8 +63,7 @@ CONDITIONS = ConditionsPart(
     threads=(1,),
     defaults=False,
     precisions=("float32",),
-    shapes={"t0": (1, 8)},
-    given=(),
+    inputs=(FedInput(name="t0", shape=(1, 8), dtype="float32", fed="standard normal, seed 0", sha256=None),),
     machine="x86_64",
     cores=2,
     date="2026-01-02",
