@@ -263,7 +263,7 @@ def test_outputs_that_are_nearly_right_are_timed_and_never_chosen(
     monkeypatch.setattr("gnomon.session.precision._NEARLY", 1e6)
     found, page = placed(path, "onnxruntime", "mnn")
     assert found.verdict.chosen.contender.label == "onnxruntime"
-    assert "mnn is refused: outputs off by" in "".join(page.splitlines()[1:3])
+    assert "mnn is refused: outputs differ by" in "".join(page.splitlines()[1:3])
     assert "mnn was refused" in page
 
 

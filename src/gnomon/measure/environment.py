@@ -24,8 +24,8 @@ class Doubt:
     """A reason not to trust a run: what was seen, and the next step.
 
     `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage"
-    "battery" or "unwatched"; jobs add "insensitive", "not-finite", "clocks-disagree", "medians-disagree",
-    "not-compared", "package-config", "unstable" and "software-device".
+    "battery" or "unwatched"; jobs add others, such as "clocks-disagree" and "software-device". Those that the exit code
+    follows from are in `gnomon.errors`.
     """
 
     kind: str

@@ -115,7 +115,7 @@ def nearly_right(lab: Lab, contenders: Sequence[Contender], alive: Sequence[Cont
         one, other = found[again.key], found[beside.key]
         if lab.runner.stopped or not (one.ok and other.ok):
             continue
-        off = f"outputs off by {one.fact('difference')['relative']:.1e}, tolerance {own.tolerance:.0e}"
+        off = f"outputs differ by {one.fact('difference')['relative']:.1e}, tolerance {own.tolerance:.0e}"
         took_s, ratio = level(one, clock), level(one, clock) / level(other, clock)
         message = f"{contender.label} is refused: {off}; it took {time(took_s)}, {ratio:.2f} times {best.label}"
         hint = "Give real inputs with --input NAME=FILE.npy: with them it may be right."

@@ -41,17 +41,22 @@ def headline(document: Mapping[str, Any]) -> str:
             by = f"{most['label']} {units.percent(most['ratio'] - 1)}"
             told.append(f"{len(found)} {verdict} ({by}{' and others' if len(found) > 1 else ''})")
         elif found:
-            told.append(f"{len(found)} {verdict}")
+            told.append(f"{len(found)} {word(verdict)}")
     return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
 
 
 def verdict_words(row: Mapping[str, Any]) -> str:
     """The verdict, and what it would take where it is open."""
     if row["verdict"] == "unknown" and (needed := _needed(row)):
-        return f"unknown: {needed} earlier run{'' if needed == 1 else 's'} would decide"
+        return f"undecided: {needed} earlier run{'' if needed == 1 else 's'} would decide"
     if row["verdict"] == "unknown" and row["more"]:
-        return f"unknown: --processes {row['more']} would decide"
-    return str(row["verdict"])
+        return f"undecided: --processes {row['more']} would decide"
+    return word(row["verdict"])
+
+
+def word(verdict: str) -> str:
+    """A verdict as people read it: what documents call unknown is undecided."""
+    return "undecided" if verdict == "unknown" else verdict
 
 
 def _needed(row: Mapping[str, Any]) -> int | None:
@@ -180,7 +185,7 @@ def _operators(parts: Sequence[Mapping[str, Any]], page: Page) -> None:
                     units.time(row["after_s"]),
                     units.digits(row["ratio"]),
                     bounds(row),
-                    row["verdict"],
+                    word(row["verdict"]),
                 ]
                 for row in shown
             ],

@@ -487,6 +487,8 @@ class SuiteCompared(Answer):
 
     def headline(self) -> tuple[str, str]:
         """The suite, and how many configurations became slower or faster."""
+        from gnomon.jobs.compare.report import word
+
         rows = [
             row
             for cell in self.made.cells
@@ -494,7 +496,7 @@ class SuiteCompared(Answer):
             for p in cell.comparison.pairs
             for row in p.configurations
         ]
-        told = [f"{sum(row.verdict == v for row in rows)} {v}" for v in ("slower", "faster", "same", "unknown")]
+        told = [f"{sum(row.verdict == v for row in rows)} {word(v)}" for v in ("slower", "faster", "same", "unknown")]
         missing = " Some that were measured before are missing." if self.missing() else ""
         return self.made.suite, f"Of {len(rows)} configurations {', '.join(told)}.{missing}"
 

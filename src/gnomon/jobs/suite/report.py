@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnomon.jobs.compare.report import compare_report
+from gnomon.jobs.compare.report import compare_report, word
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import listed
@@ -66,7 +66,9 @@ def suite_compare_report(document: Mapping[str, Any], page: Page) -> None:
     """Write the report: how many configurations changed, then each cell in which one did."""
     compared = [cell for cell in document["cells"] if cell["comparison"]]
     rows = [row for cell in compared for pair in cell["comparison"]["pairs"] for row in pair["configurations"]]
-    told = ", ".join(f"{sum(row['verdict'] == v for row in rows)} {v}" for v in ("slower", "faster", "same", "unknown"))
+    told = ", ".join(
+        f"{sum(row['verdict'] == v for row in rows)} {word(v)}" for v in ("slower", "faster", "same", "unknown")
+    )
     page.headline(f"Suite {document['suite']}: of {len(rows)} configurations in {len(compared)} cells {told}.")
     page.line(f"Before: run {document['before'][:12]}. After: run {document['after'][:12]}.")
     lost = [cell["label"] for cell in document["cells"] if cell.get("lost")]
