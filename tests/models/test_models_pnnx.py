@@ -178,7 +178,7 @@ def test_the_program_dies_with_gnomon(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from gnomon.models.ncnn import convert as pnnx; "
         "from gnomon.models.model import Limits; "
-        "pnnx._run(Path(sys.argv[1]), Path(sys.argv[2]), Limits(), 600)"
+        "pnnx._run(Path(sys.argv[1]), Path(sys.argv[2]), (), Limits(), 600)"
     )
     gnomon = subprocess.Popen([sys.executable, "-c", script, str(stand_in), str(work)])
     pid = int(fifo.read_text())
