@@ -178,7 +178,7 @@ def test_the_program_dies_with_gnomon(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from gnomon.models.ncnn import convert as pnnx; "
         "from gnomon.models.model import Limits; "
-        "pnnx._run(Path(sys.argv[1]), Path(sys.argv[2]), Limits(), 600)"
+        "pnnx._run(Path(sys.argv[1]), Path(sys.argv[2]), (), Limits(), 600)"
     )
     gnomon = subprocess.Popen([sys.executable, "-c", script, str(stand_in), str(work)])
     pid = int(fifo.read_text())
@@ -267,6 +267,36 @@ def test_a_file_is_read_with_its_weights_and_shapes_can_be_fixed(tmp_path: Path)
     for shapes in ({"in1": (3, 9, 8)}, {"in0": (1, 1, 3, 9, 8)}, {"in0": (0,)}):
         with pytest.raises(UsageError):
             fixed_ncnn(second, shapes)
+
+
+@pytest.mark.parametrize(
+    ("layer", "given", "taken"),
+    [
+        ("Convolution c 1 1 in0 out0 0=8 1=3 6=216", (1, 3, 9, 8), (3, 9, 8)),
+        ("Convolution c 1 1 in0 out0 0=8 1=3 6=72", (1, 9, 8), (1, 9, 8)),
+        ("Convolution c 1 1 in0 out0 0=8 1=3 6=216", (5, 9, 8), "'c' (Convolution), whose weights are for 3 channels"),
+        ("Convolution c 1 1 in0 out0 0=8 1=3 6=216", (1, 9, 8), "'c' (Convolution), whose weights are for 3 channels"),
+        ("ConvolutionDepthWise c 1 1 in0 out0 0=6 1=3 6=54 7=6", (6, 9, 8), (6, 9, 8)),
+        ("ConvolutionDepthWise c 1 1 in0 out0 0=6 1=3 6=54 7=6", (3, 9, 8), "for 6 channels"),
+        ("InnerProduct c 1 1 in0 out0 0=4 1=0 2=40", (10,), (10,)),
+        ("InnerProduct c 1 1 in0 out0 0=4 1=0 2=40", (7, 10), (7, 10)),
+        ("InnerProduct c 1 1 in0 out0 0=4 1=0 2=40", (11,), "for 10 numbers"),
+    ],
+)
+def test_channels_are_compared_with_the_weights(layer: str, given: Any, taken: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.param"
+    path.write_text(f"7767517\n3 3\nInput in 0 1 data\nReLU r 1 1 data in0\n{layer}\n")
+    path.with_suffix(".bin").write_bytes(b"")
+    model = load_ncnn(path)
+    if isinstance(taken, str):
+        with pytest.raises(UsageError) as refused:
+            fixed_ncnn(model, {"data": given})
+        assert taken in refused.value.message
+    else:
+        fixed = fixed_ncnn(model, {"data": given})
+        assert fixed.graph.tensors[fixed.graph.inputs[0]].shape == taken
+        (shape,) = (model.graph.tensors[index].shape for index in model.graph.inputs)
+        assert shape is not None and -1 in (*shape, -1) and len(shape) in (1, 3), "the hint has the channels"
 
 
 def test_numbered_outputs_are_in_the_order_of_their_numbers() -> None:

@@ -57,6 +57,8 @@ from gnomon.system.process import guarded_folder
 
 TWO_STEPS = 2 / 127
 """Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
+_TOLD_BYTES = 100_000_000
+"""Reading a file of more bytes takes seconds, which is told."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 _QUANTISES = re.compile(r"quant|integer|nbits|^q(linear|gemm|attention|ordered|embed|moe)", re.IGNORECASE)
 """Types of ONNX's and PyTorch's operators that round to few bits or compute in them: a mask or an image of bytes is
@@ -242,6 +244,9 @@ def open_lab(
     """
     _check_environments(request.wish)
     with ExitStack() as stack:
+        size = stamp[1] if (stamp := stamp_of(request.model)) else 0
+        if tell is not None and size > _TOLD_BYTES:
+            tell(f"reading {request.model.name}, {size / 1e6:.0f} MB")
         read = read_model(request, stack)
         request = replace(request, shapes=read.given)  # whichever way they were asked for, they are the same question
         runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
