@@ -141,7 +141,7 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
 def shapes_of(request: Request, model: Model) -> Shapes:
     """The shapes of the model's inputs that the request gives, and those that are assumed. UsageError."""
     inputs = [model.graph.tensors[index] for index in model.graph.inputs]
-    fed = {name: array_shape(name, path) for name, path in request.feeds.items()}
+    fed = {t.name: array_shape(t.name, request.feeds[t.name]) for t in inputs if t.name in request.feeds}
     if model.graph.format == "ncnn":  # whose reader knows more of them: there is no batch, and files say no channels
         check_names(inputs, request.shapes, request.dims)
         unknown = {t.name: fed[t.name] for t in inputs if t.name in fed and t.shape is None}
@@ -246,12 +246,10 @@ def _converted(model: Model, source: Path, wanted: str, folder: Path) -> Model:
 
 
 def check_feeds(request: Request, placed: PlacedModel) -> None:
-    """UsageError where an input is fed that the model has not, or whose file is not there."""
-    for name, path in request.feeds.items():
+    """UsageError where an input is fed that the model has not."""
+    for name in request.feeds:
         if name not in placed.inputs:
             raise UsageError(f"--input: the model has no input {name!r}", hint=f"Inputs: {', '.join(placed.inputs)}.")
-        if not path.is_file():
-            raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.")
 
 
 def texts_of(graph: Graph) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,20 +134,12 @@ def test_what_is_damaged_is_no_answer_to_a_command_or_a_cell(
     for name, data in ((COMMAND, command), (CELL, cell), (ANSWER, answer), (FINISHED, {})):
         note(store, CAMPAIGN.id, name, data)
     digest = CONTEXT.model_digest
-    assert (
-        asked_before(
-            store.path, "place", ["place", "m.onnx"], Path("/somewhere"), digest, package=Path(PLACE["package"])
-        )
-        is None
-    )
+    asked = partial(asked_before, store.path, "place", ["place", "m.onnx"], Path("/somewhere"), digest)
+    assert asked(package=Path(PLACE["package"])) is None
     if command == COMMANDED:
         assert answered_cell(store, "place", cell) == (True, None)
     note(store, CAMPAIGN.id, COMMAND, COMMANDED)
     note(store, CAMPAIGN.id, ANSWER, packed(PLACE))
-    assert (
-        asked_before(
-            store.path, "place", ["place", "m.onnx"], Path("/somewhere"), digest, package=Path(PLACE["package"])
-        )
-        == PLACE
-    )
+    assert asked(package=Path(PLACE["package"])) == PLACE
+    assert asked(package=Path("another")) is None
     assert answered_cell(store, "place", cell) == (True, PLACE)
