@@ -47,7 +47,8 @@ class OpenVinoModel:
             "PERF_COUNT": profiled,
         }
         self._precision = config["INFERENCE_PRECISION_HINT"]
-        shapes = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
+        fed = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
+        shapes = {} if options.get("dynamic") else fed  # with `dynamic` each call tells them, as a plain program does
         self._placed: Placed | None = None
         try:
             if "backends" in options:
@@ -285,7 +286,8 @@ def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
 
 def _told_shapes(options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The option `shapes`: those of the inputs, by their names."""
-    return {name: tuple(shape) for name, shape in options.get("shapes", {}).items()}
+    shapes = {} if options.get("dynamic") else options.get("shapes", {})
+    return {name: tuple(shape) for name, shape in shapes.items()}
 
 
 def _name_open_ends(model: Any) -> None:
