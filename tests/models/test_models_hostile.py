@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
@@ -20,7 +21,7 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 from gnomon.errors import ModelError  # noqa: E402
 from gnomon.models import Limits, load  # noqa: E402
 from gnomon.models.onnx import graph as onnx_shapes  # noqa: E402
-from gnomon.models.onnx.file import check_parsed_size  # noqa: E402
+from gnomon.models.onnx.file import check_parsed_size, read_onnx  # noqa: E402
 
 
 def refused(path: Path | str, match: str = ".", limits: Limits | None = None) -> None:
@@ -137,6 +138,28 @@ def in_process(data: bytes, limits: Limits) -> Any:
         return onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(data), data_prop=True)
     except Exception as error:
         raise ModelError(str(error), hint="the child says so") from error
+
+
+def test_long_lists_of_attributes_are_left_out_where_nothing_is_written(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lists = {
+        "trees": rng.integers(0, 1 << 40, 700_000).tolist(),
+        "values": rng.standard_normal(400_000).tolist(),
+        "modes": ["BRANCH_LEQ", "LEAF"] * 150_000,
+        "few": [1, 2, 3],
+    }
+    proto = model([node("Trees", ["x"], ["y"], domain="own", **lists)], [value("x", [2])], [value("y", [2])])
+    path = save(proto, tmp_path / "m.onnx")
+    assert path.stat().st_size > 8_000_000
+    whole, short = read_onnx(path, Limits()), read_onnx(path, Limits(), whole=False)
+    assert whole.model == proto and whole.whole and not short.whole and short.digest == whole.digest
+    kept = {a.name: (len(a.ints), len(a.floats), len(a.strings)) for a in short.model.graph.node[0].attribute}
+    assert kept == {"trees": (0, 0, 0), "values": (0, 0, 0), "modes": (0, 0, 0), "few": (3, 0, 0)}
+    for one in (proto, short.model):
+        for attribute in one.graph.node[0].attribute:
+            for group in ("ints", "floats", "strings"):
+                attribute.ClearField(group)
+    assert short.model == proto, "all else is there"
 
 
 def test_thousands_of_broken_onnx_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,8 +129,9 @@ def _padded(value: int, width: int) -> bytes:
 
 
 def _tags(kind: Any, wire: int, *, text: bool) -> list[bytes]:
-    """The tags of a message's fields of numbers, or of text, that take one byte."""
-    fields = (f for f in kind.fields if f.number < 16 and f.type != _MESSAGE_TYPE)
+    """The tags of a message's lists of numbers, or of text, that take one byte."""
+    lists = (f for f in kind.fields if f.number < 16 and f.type != _MESSAGE_TYPE)
+    fields = (f for f in lists if f.default_value == [])
     return [bytes([f.number << 3 | wire]) for f in fields if (f.type in _TEXT_TYPES) == text]
 
 
