@@ -48,7 +48,7 @@ def conditions(document: dict[str, Any], page: Page) -> None:
 
 
 def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
-    """What the times of a table hold for, in one sentence: runtime, processor, threads, and the clock if it is told."""
+    """What the times of a table hold for, in one sentence: runtime, processor, threads, and a known clock."""
     device, options = context.get("device") or {}, context.get("options") or {}
     where = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or "an unknown device"
     name = context.get("configuration") or context.get("runtime") or "an unknown runtime"
