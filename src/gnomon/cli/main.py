@@ -342,7 +342,7 @@ def run(args: Sequence[str]) -> int:
         _silence()
         return CLOSED_PIPE
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _silence()
             return _fail(False, "output", f"nothing more can be written: {error.strerror}", "Make room.", 8)
         if isinstance(error, OSError) and error.errno == errno.EFBIG:

@@ -74,7 +74,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         type=Threads(),
         metavar="N[,N]",
         help="Threads of a runtime; place and profile try each of several.  [default: what the device's table says, "
-        "else 1; place and profile: 1, all cores, and what each runtime takes by itself]",
+        "else 1; place and profile: 1, all cores, and what each runtime takes by itself; pareto: 1 and all cores]",
     ),
     _option(
         "--device",

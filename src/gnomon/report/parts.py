@@ -48,6 +48,20 @@ def conditions(document: dict[str, Any], page: Page) -> None:
     page.line(f"{name} on {where} ({told['machine']}{cores}): {', '.join(filter(None, parts))}.")
 
 
+def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
+    """What the times of a table hold for, in one sentence: runtime, processor, threads, and a known clock."""
+    device, options = context.get("device") or {}, context.get("options") or {}
+    where = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or "an unknown device"
+    name = context.get("configuration") or context.get("runtime") or "an unknown runtime"
+    threads = options.get("threads")
+    parts = [
+        f"{name} {context.get('version') or ''}".strip() + f" on {where}",
+        f"{'one' if threads == 1 else threads} thread{'' if threads == 1 else 's'}" if threads else "",
+        f"by {CLOCKS[clock]}" if clock else "",
+    ]
+    return f"{', '.join(filter(None, parts))}."
+
+
 def model_line(document: dict[str, Any], *, brief: bool = False) -> str:
     """The model, the machine and, unless `brief`, the runtimes in one sentence."""
     model = document["model"]

@@ -88,7 +88,6 @@ def test_traces_alone_give_the_exact_placement_beside_what_the_config_held(packa
     settings = read_nnpackage(found.package).config.settings
     assert settings["OP_BACKEND_MAP"] == "".join(f"{i}={b};" for i, b in sorted(wanted.items()))
     assert settings == {
-        "EXECUTOR": "Linear",
         "BACKENDS": "cpu;ruy",
         "OP_BACKEND_MAP": settings["OP_BACKEND_MAP"],
         "NUM_THREADS": "1",

@@ -6,6 +6,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
+from gnomon.report.parts import measured_with
 
 _ROWS = 20
 _FAR = 2.0
@@ -21,6 +22,8 @@ def estimator_report(document: dict[str, Any], page: Page) -> None:
         page.headline(
             f"An estimator of {document['space']}, from {samples} net{'' if samples == 1 else 's'} and {prices}."
         )
+        if document["context"]:
+            page.line(f"Measured with {measured_with(document['context'])}")
         if samples == 0:
             page.line("Without measured nets it is the table's sum. To choose some: gnomon estimator suggest")
         _suspect(document, page)
@@ -128,6 +131,7 @@ def model_report(document: dict[str, Any], page: Page) -> None:
     mean = document["mean_s"]
     interval = units.interval(document["low_s"], document["high_s"], mean, predicted=True)
     page.headline(f"{document['model']}: {units.time(mean)} {interval}, never measured.")
+    page.line(f"Priced by times with {measured_with(document['context'])}")
     shares = document["shares"]
     told = [f"{units.share(share)} {_KNOWN[source]}" for source, share in shares.items() if share > 0]
     page.line(f"Of this time, {'; '.join(told)}.")

@@ -7,13 +7,18 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import assignment_text, doubts, failure_text, numbers, unproved
+from gnomon.report.parts import assignment_text, conditions, doubts, failure_text, numbers, unproved
 
 
 def stab_report(document: dict[str, Any], page: Page) -> None:
     """Write the report: the answer, the predictions of both rules, the proof, then what speaks against it."""
     proof = document["proof"]
     page.headline(_answer(document))
+    if proof is not None:
+        conditions(proof, page)
+    else:
+        threads = document["threads"]
+        page.line(f"By times of onert's traces, {'one thread' if threads == 1 else f'{threads} threads'}.")
     _predictions(document, page)
     _published(document, page)
     page.heading("The placement that was written, operator by operator")

@@ -9,6 +9,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
+from gnomon.report.parts import measured_with
 
 _ROWS = 20
 _LABEL = 58
@@ -22,7 +23,7 @@ def table_report(document: dict[str, Any], page: Page) -> None:
     vague = any(row["relative_half_width"] is None for row in document["units"] if row["status"] == "ok")
     fine = "nothing was measured" if not total else "of unknown precision" if vague else "all known well"
     page.headline(f"{total} unit{'' if total == 1 else 's'} of {document['space']}: " + (", ".join(bad) or fine) + ".")
-    page.line(_measured_with(document["context"], document["clock"]))
+    page.line(measured_with(document["context"], document["clock"]))
     if document["overhead_s"] > 0:
         page.line(
             f"A call of the no-op model takes {units.time(document['overhead_s'])}; it is subtracted from each unit."
@@ -56,16 +57,6 @@ def tables_report(document: dict[str, Any], page: Page) -> None:
     for one in documents:
         page.line("")
         table_report(one, page)
-
-
-def _measured_with(context: dict[str, Any], clock: str) -> str:
-    device = context.get("device") or {}
-    where = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or "an unknown device"
-    version = context.get("version") or ""
-    name = context.get("configuration") or context.get("runtime") or "an unknown runtime"
-    threads = (context.get("options") or {}).get("threads")
-    told = f"{name} {version}".strip() + f" on {where}"
-    return told + (f", {threads} thread{'' if threads == 1 else 's'}" if threads else "") + f", by {clock} time."
 
 
 def _units(rows: list[dict[str, Any]], page: Page) -> None:

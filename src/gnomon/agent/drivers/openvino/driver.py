@@ -312,7 +312,7 @@ def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
 
 def _told_shapes(options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The option `shapes`: those of the inputs, by their names."""
-    shapes = {} if options.get("dynamic") else options.get("shapes", {})
+    shapes = options.get("shapes", {})
     return {name: tuple(shape) for name, shape in shapes.items()}
 
 
