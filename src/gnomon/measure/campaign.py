@@ -471,6 +471,7 @@ class CampaignRunner(Known):
             entries.append(self._entry(replace(witness, process=None, stays=False), []))
         seed = f"{self.campaign.key}/{process}/{json.dumps(sorted(wanted))}"
         request = {**effort.request(), "seed": seed, "candidates": entries}
+        asked = {c.key for c in candidates}
         profiled = {c.key for c in candidates if c.profiled}
         opened: dict[str, dict[str, Any]] = {}
         failed: dict[str, Run] = {}
@@ -498,7 +499,7 @@ class CampaignRunner(Known):
                 )
             elif kind == "opened":
                 opened[key] = {k: v for k, v in event.items() if k not in {"event", "candidate"}}
-            elif kind == "block" and key in wanted:
+            elif kind == "block" and key in asked:
                 self._append(self._run_of(event, process, key in profiled, opened.pop(key, {})))
                 meter.step()
 
@@ -509,7 +510,7 @@ class CampaignRunner(Known):
             ended = True
         finally:
             # Only now is known who worked all the while; where the device was lost, nobody did.
-            for key in failed.keys() & wanted.keys():
+            for key in failed.keys() & asked:
                 run = failed[key]
                 self._append(replace(run, facts={**run.facts, BESIDE: ended and bool(working)}))
 
