@@ -21,7 +21,7 @@ _UNWRITABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_
 _HINTS = {
     sqlite3.SQLITE_CONSTRAINT_TRIGGER: "Another gnomon writes to the same campaign: end one of them, then start again.",
     sqlite3.SQLITE_FULL: "Free space on that disk and start again: what was recorded is kept and resumed.",
-    sqlite3.SQLITE_IOERR: "Free space on that disk, check its health (dmesg), and start again.",
+    sqlite3.SQLITE_IOERR: "Free space on that disk, check its health (dmesg) and ulimit -f, and start again.",
     sqlite3.SQLITE_BUSY: "Another process holds the record; wait for it or stop it, then start again.",
     sqlite3.SQLITE_READONLY: "Make the file and its directory writable, or set GNOMON_HOME to another.",
     sqlite3.SQLITE_CANTOPEN: "Make the directory writable, or set GNOMON_HOME to another directory.",
