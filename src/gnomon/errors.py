@@ -116,11 +116,19 @@ class DeviceError(GnomonError):
     exit_code = 6
 
     def __init__(
-        self, message: str, *, hint: str = "", transient: bool = False, begun: bool = False, busy: bool = False
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        transient: bool = False,
+        met: bool = False,
+        begun: bool = False,
+        busy: bool = False,
     ) -> None:
         super().__init__(message, hint=hint)
         self.transient = transient
-        self.met = self.begun = begun
+        self.met = met or begun
+        self.begun = begun
         self.busy = busy
 
 

@@ -79,12 +79,17 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def test_it_goes_on_from_the_record_and_says_so(world: World) -> None:
     world.openings = [vanished(met=False), vanished(met=False)]
-    assert world.run([vanished(), "done"], request(fresh=True)) == ("done", [True, False])
+    begun = DeviceError(vanished().message, transient=True, begun=True)
+    assert world.run([begun, "done"], request(fresh=True)) == ("done", [True, False])
     assert world.told == [
         "the connection to board was lost; waiting up to 100 s for it to come back",
         "board is back: going on from the results database",
     ]
     assert world.opened_at_s == [1.0, 3.0, 7.0]  # less and less often
+
+
+def test_one_that_vanishes_before_anything_was_measured_is_waited_for_and_measured_again(world: World) -> None:
+    assert world.run([vanished(), "done"], request(fresh=True)) == ("done", [True, True])
 
 
 def test_a_device_that_was_never_reached_is_not_waited_for(world: World) -> None:

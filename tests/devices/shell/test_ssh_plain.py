@@ -264,6 +264,16 @@ def test_the_second_waits_for_the_first(kind: str, request: pytest.FixtureReques
     the_second_waits(lambda on_wait: SshDevice(found.settings(), on_wait=on_wait))
 
 
+def test_a_private_folder_that_was_removed_is_told_and_worth_another_try(either: SshServer) -> None:
+    with (
+        pytest.raises(DeviceError, match=r"private folder .* was removed") as gone,
+        SshDevice(either.settings()) as device,
+    ):
+        shutil.rmtree(device.folder)
+        device.run(["true"], env={}, timeout_s=60)
+    assert gone.value.transient
+
+
 def test_the_folder_of_leases_may_be_named_in_the_devices_table(android: SshServer, tmp_path: Path) -> None:
     (shared := tmp_path / "shared").mkdir()
     shared.chmod(0o1777)

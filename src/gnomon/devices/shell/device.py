@@ -230,9 +230,16 @@ class ShellDevice(ABC):
                 self._close()
                 raise
         call.fill(run)
-        if status != "start" and not re.fullmatch("[0-9]{1,3}", status, re.ASCII):
+        if status not in ("start", "gone") and not re.fullmatch("[0-9]{1,3}", status, re.ASCII):
             self._close()
             raise senseless(self._settings, status.encode())
+        if status == "gone":
+            self._close()
+            raise DeviceError(
+                f"the private folder on {self._settings.destination} was removed: {link.base}",
+                hint="See what clears its temporary folder, then start again: what was measured is kept.",
+                transient=True,
+            )
         if status == "start":
             self._no_start(f"there is no program {argv[0]!r}, or it cannot be executed")
         if run.lines:

@@ -113,7 +113,7 @@ class ShellCall(ABC):
     @property
     @abstractmethod
     def status(self) -> str | None:
-        """How the command ended: its status, or "start" for a program that is not there. None until that is known."""
+        """How the command ended: its status, "start" for no such program, "gone" for no working folder; None so far."""
 
     @abstractmethod
     def pump(self, until_s: float) -> bool:

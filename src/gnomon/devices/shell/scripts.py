@@ -56,7 +56,8 @@ go() {
     *) ( %(path)s command -v "$1" >/dev/null ) || return 1;;
   esac
 }
-cd %(work)s && go %(program)s || { s=start; e; e >&4; exit; }
+cd %(work)s || { s=gone; e; e >&4; exit; }
+go %(program)s || { s=start; e; e >&4; exit; }
 if command -v setsid >/dev/null; then
   setsid %(command)s <&3 2>&4 3<&- 4>&- &
   p=$! g=$!
@@ -87,7 +88,8 @@ def run_script(
 
     Without setsid its group is that of the session, which its end then kills too. Where the folder of the note is
     gone, as the guard has cleaned up meanwhile, the command is killed at once. The status is "start" where there is no
-    such program, else as the shell tells it: 128 and the signal for what a signal ended.
+    such program, "gone" where the working folder is not there, else as the shell tells it: 128 and the signal for what
+    a signal ended.
     """
     kept = [f'${{{name}+"{name}=${name}"}}' for name in (*inherited, *(f"LC_{name}" for name in _LOCALES))]
     given = [quoted(f"{name}={value}") for name, value in env.items()]
