@@ -165,7 +165,7 @@ def test_outputs_that_prove_nothing_have_an_exit_code(nodes: Any, kind: str, pla
     found, page = placed(saved(tmp_path / "m.onnx", nodes, {}), "onnxruntime")
     assert found.exit_code == PROVES_NOTHING
     assert kind in {doubt.kind for doubt in found.doubts}
-    assert "Warning" in page.splitlines()[1]
+    assert "Warning" in page.splitlines()[2]
     assert "its outputs prove nothing" in page
 
 
@@ -250,7 +250,7 @@ def test_a_runtime_that_differs_from_itself_is_not_refused_for_that(
         assert lab.tolerance(lab.targets[0].configuration) > 0.05
     found, page = placed(path, "onnxruntime")
     assert found.verdict.chosen.contender.label == "onnxruntime"
-    assert "with and without optimisations" in page.splitlines()[1]
+    assert "with and without optimisations" in page.splitlines()[2]
 
 
 def test_outputs_that_are_nearly_right_are_timed_and_never_chosen(
@@ -263,7 +263,7 @@ def test_outputs_that_are_nearly_right_are_timed_and_never_chosen(
     monkeypatch.setattr("gnomon.session.precision._NEARLY", 1e6)
     found, page = placed(path, "onnxruntime", "mnn")
     assert found.verdict.chosen.contender.label == "onnxruntime"
-    assert "mnn is refused: outputs differ by" in "".join(page.splitlines()[1:3])
+    assert "mnn is refused: outputs differ by" in "".join(page.splitlines()[2:4])
     assert "mnn was refused" in page
 
 

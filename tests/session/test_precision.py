@@ -63,7 +63,7 @@ def contender() -> Any:
         configurations=OpenVino().configurations,
     )
     part = SimpleNamespace(target=SimpleNamespace(runtime=runtime, placed=None), configuration=F32)
-    return SimpleNamespace(parts=(part,), key="openvino", candidate=Candidate(key="openvino", job={}))
+    return SimpleNamespace(parts=(part,), key="openvino", threads=1, candidate=Candidate(key="openvino", job={}))
 
 
 def hints(lab: Lab) -> list[str]:

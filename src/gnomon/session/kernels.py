@@ -65,7 +65,7 @@ def source_names(graph: Graph) -> dict[str, int]:
 class Sources:
     """Finds the source operator that a profiler's name means.
 
-    `others` are names in the file of what is no operator of the graph, as it was folded there: they mean none.
+    `others` are names in the file of what is not an operator of the graph, as it was folded there: they mean none.
     """
 
     def __init__(self, graph: Graph, others: Collection[str] = ()) -> None:

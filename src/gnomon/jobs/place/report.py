@@ -110,7 +110,8 @@ def _contenders(document: dict[str, Any], page: Page) -> None:
     certainty([(c["label"], c["against_best"]) for c in shown], best, max(c[main]["processes"] for c in alive), page)
     for contender in document["contenders"]:
         if contender["failure"]:
-            page.item(f"{contender['label']} failed: {failure_text(contender['failure'])}")
+            how = "was refused" if contender["failure"]["kind"] in ("wrong-output", "refused") else "failed"
+            page.item(f"{contender['label']} {how}: {failure_text(contender['failure'])}")
     restless = [c["label"] for c in alive if c[main]["trend"]]
     if restless:
         with page.details("what rose or fell while measuring"):
