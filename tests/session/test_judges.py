@@ -273,3 +273,25 @@ def test_the_highest_code_counts() -> None:
     assert exit_code_of(["busy"]) == 0
     assert exit_code_of(["busy", "judges-undecided"]) == UNDECIDED
     assert exit_code_of(["judges-undecided", "unrepeatable"]) == PROVES_NOTHING
+
+
+def test_dimensions_stay_open_where_fixing_them_in_advance_changes_the_outputs(
+    small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is computed is made up here: a published voice model does so, and none that is small."""
+    x, y = (helper.make_tensor_value_info(name, FLOAT, ["n", 16]) for name in "xy")
+    graph = helper.make_graph([node("Tanh", ["x"], ["y"], "t")], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+
+    def computed(link: Any, lab: Lab, judge: Any, **files: str) -> dict[str, Any]:
+        fixed = bool(judge.job["segments"][0]["options"].get("dims"))
+        return {"difference": {"relative": float(fixed), "absolute": float(fixed)}}
+
+    monkeypatch.setattr(judges, "_computed", computed)
+    request = Request(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small, dims={"n": 64})
+    with open_lab(request, kind="profile", question={}) as lab:
+        assert lab.placed.dims == {"n": 64}
+        found = reference(lab)
+        assert "left-open" in kinds(lab)
+        assert [t.configuration.options["dims"] for t in lab.targets] == [{}]
+        assert (lab.slack, found.runtime) == (0.0, "onnxruntime")

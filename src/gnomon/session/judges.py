@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -23,6 +23,9 @@ ROOM = 4.0
 
 NOISE = 0.5
 """From which difference on, relative to the largest magnitude, outputs of one runtime have nothing in common."""
+
+LEFT_OPEN = "left_open"
+"""The key that says that a runtime's dimensions are not fixed in advance."""
 
 _MOST_TRIED = 3
 """How many others are tried until one computes the outputs too."""
@@ -141,8 +144,8 @@ def confirmed(
     tried = ((judge, _computed(runner.link, lab, judge, save=files[1], check=files[0])) for judge in others)
     second, beside = next((pair for pair in islice(tried, _MOST_TRIED) if pair[1]), (None, None))
     off = _off(beside) if beside else 0.0
-    if own_tolerance(lab.graph) >= TWO_STEPS or (second is not None and off > second.tolerance):
-        made["slack"] = _from_itself(lab, runner.link, first, files[0])
+    if own_tolerance(lab.graph) >= TWO_STEPS or lab.placed.dims or (second is not None and off > second.tolerance):
+        made["slack"], made[LEFT_OPEN] = _from_itself(lab, runner.link, first, files[0])
     slack = ROOM * made.get("slack", 0.0)
     if second is None or slack >= ROOM * NOISE:
         return made
@@ -182,15 +185,29 @@ def _computed(link: AgentLink, lab: Lab, judge: Judge, *, save: str, check: str)
     return compute_reference(link, judge.job, seeds, timeout_s=timeout_s, name=save, check=check)[0]
 
 
-def _from_itself(lab: Lab, link: AgentLink, first: Judge, reference: str) -> float:
-    """How far the first judge's runtime is off itself, as it is measured: 0 where it is not, or is not measured."""
-    for target in lab.targets:
-        if target.runtime.name == first.runtime and not target.configuration.environment:
+def _from_itself(lab: Lab, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
+    """How far the first judge's runtime is off itself, as it is measured: 0 where it is not, or is not measured.
+
+    And whether it is so for dimensions that are fixed in advance alone: a file may give one name to two sizes.
+    """
+    measured = (t for t in lab.targets if t.runtime.name == first.runtime and not t.configuration.usual)
+    target = next((t for t in measured if not t.configuration.environment), None)
+    off = 0.0
+    for tried in (target, target and with_open_dims(target)) if target and target.placed.dims else (target,):
+        if tried is not None:
             version = lab.probes[first.runtime].version
-            judge = usual_judge(lab, target.runtime, version, target.configuration, target.placed, "as it is measured")
+            judge = usual_judge(lab, tried.runtime, version, tried.configuration, tried.placed, "as it is measured")
             found = _computed(link, lab, judge, save=f"itself-{REFERENCE}", check=reference)
-            return 0.0 if found is None or _off(found) <= judge.tolerance else _off(found)
-    return 0.0
+            if found is not None and _off(found) <= judge.tolerance:
+                return 0.0, tried is not target
+            off = off or (0.0 if found is None else _off(found))
+    return off, False
+
+
+def with_open_dims(target: Target) -> Target:
+    """The target with no dimension fixed in advance: what is fed tells each."""
+    configuration = target.configuration
+    return replace(target, configuration=replace(configuration, options={**configuration.options, "dims": {}}))
 
 
 _Third = tuple[AgentLink, Judge, tuple[str, ...]]

@@ -24,6 +24,7 @@ from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.accelerators import software_devices
 from gnomon.session.contender import Contender, level
 from gnomon.session.judges import (
+    LEFT_OPEN,
     NOISE,
     ROOM,
     Judge,
@@ -36,6 +37,7 @@ from gnomon.session.judges import (
     plain_judge,
     plain_ways,
     usual_judge,
+    with_open_dims,
 )
 from gnomon.session.model_session import Lab, own_tolerance
 from gnomon.session.targets import describe, probe_runtimes
@@ -196,13 +198,19 @@ def _noted(lab: Lab, runner: CampaignRunner, found: Mapping[str, Any]) -> Sensit
     return _heard(lab, found)
 
 
-_NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", _OPEN, _AGAIN, _SLACK}
+_NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", LEFT_OPEN, _OPEN, _AGAIN, _SLACK}
 """What the record keeps of a reference, where there is such."""
 
 
 def _heard(lab: Lab, data: Mapping[str, Any]) -> Sensitivity:
     """What was found of a reference, or is in the record; what it says of the outputs goes into the lab."""
     lab.doubts += [Doubt(**doubt) for doubt in data.get("doubts", ())]
+    if data.get(LEFT_OPEN):
+        own = str(data["runtime"])
+        lab.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in lab.targets)
+        message = f"{own} computes other outputs where dimensions are fixed in advance: they were left open"
+        hint = "The file may give one name to two sizes: name the dimensions apart when you export it."
+        lab.doubts.append(Doubt(kind="left-open", message=message, hint=hint))
     lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
     again, lab.slack = float(data.get(_AGAIN, 0.0)), ROOM * float(data.get(_SLACK, 0.0))
     lab.unrepeatable = again > max(TOLERANCE["float32"], own_tolerance(lab.graph)) or lab.slack >= ROOM * NOISE
