@@ -28,12 +28,16 @@ _LONGEST = 300
 
 
 def conditions(document: dict[str, Any], page: Page) -> None:
+    """What the answer holds for, as a line."""
+    page.line(conditions_line(document))
+
+
+def conditions_line(document: Mapping[str, Any]) -> str:
     """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
     told = document.get("conditions")
     name, where = Path(document["model"]["path"]).name, document["device"]
     if told is None:  # of an older gnomon
-        page.line(model_line(document, brief=True))
-        return
+        return model_line(document, brief=True)
     cores = "" if told["cores"] is None else f", {told['cores']} core{'' if told['cores'] == 1 else 's'}"
     counts = " and ".join(map(str, told["threads"]))
     threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if told['defaults'] else ''}"
@@ -45,7 +49,7 @@ def conditions(document: dict[str, Any], page: Page) -> None:
         "given inputs" if not drawn else "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
     )
     parts = [threads, *told["precisions"], *shapes[:_MOST_SHAPES], *more, inputs, told["date"]]
-    page.line(f"{name} on {where} ({told['machine']}{cores}): {', '.join(filter(None, parts))}.")
+    return f"{name} on {where} ({told['machine']}{cores}): {', '.join(filter(None, parts))}."
 
 
 def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
@@ -62,7 +66,7 @@ def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
     return f"{', '.join(filter(None, parts))}."
 
 
-def model_line(document: dict[str, Any], *, brief: bool = False) -> str:
+def model_line(document: Mapping[str, Any], *, brief: bool = False) -> str:
     """The model, the machine and, unless `brief`, the runtimes in one sentence."""
     model = document["model"]
     macs = "" if model["macs"] is None else f", {units.count(model['macs'])} multiply-accumulates"

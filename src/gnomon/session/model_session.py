@@ -192,7 +192,7 @@ def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
     return ConditionsPart(
         threads=tuple(map(int, threads)) or wish.thread_counts,
         defaults=wish.usual,
-        precisions=tuple(dict.fromkeys(("float32", *wish.precisions))),
+        precisions=tuple(dict.fromkeys(("float64" if is_float64(lab.graph) else "float32", *wish.precisions))),
         inputs=lab.inputs,
         machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
         cores=lab.cores,

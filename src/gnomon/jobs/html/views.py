@@ -35,7 +35,7 @@ from gnomon.report import units
 from gnomon.report.answer import plain_cell
 from gnomon.report.charts import Value, finite
 from gnomon.report.frame import tables_of
-from gnomon.report.parts import CLOCKS, bounds, failure_text, model_line, outcome
+from gnomon.report.parts import CLOCKS, bounds, conditions_line, failure_text, model_line, outcome
 
 Document = Mapping[str, Any]
 
@@ -106,7 +106,7 @@ def _placed(document: Document) -> View:
     return View(
         title=f"Placement of {Path(document['model']['path']).name}",
         answer=decision["reason"],
-        subject=model_line(dict(document)),
+        subject=f"{conditions_line(document)} {model_line(document)}",
         warnings=_warnings(document),
         sections=(*sections, *_predicted(document)),
         after=_environment(document),
@@ -187,7 +187,7 @@ def _profiled(document: Document) -> View:
     return View(
         title=f"Profile of {Path(document['model']['path']).name}",
         answer=profile_headline(columns, clock),
-        subject=model_line(dict(document)),
+        subject=f"{conditions_line(document)} {model_line(document)}",
         warnings=_warnings(document),
         sections=(Section(id="configurations", title="Configurations", parts=parts), *sustained(document)),
         after=_environment(document),
@@ -320,7 +320,7 @@ def _front(document: Document) -> View:
         f"{space['size']} assignments; {search['name']} evaluated {search['evaluations']}{failed}.",
         *(f"{one['label']} failed: {one['reason']}" for one in document["failures"]),
     ]
-    subject = model_line(dict(document)) if document["model"] else f"From {Path(document['source'] or '').name}."
+    subject = conditions_line(document) if document["model"] else f"From {Path(document['source'] or '').name}."
     name = Path((document["model"] or {}).get("path") or document["source"] or "").name
     return View(
         title=f"Front of {name}",
