@@ -195,9 +195,10 @@ def first_warnings(rows: list[dict[str, str]], page: Page) -> None:
         page.omitted.append(f"{len(warnings) - len(shown)} more warnings")
 
 
-def unproved(document: dict[str, Any]) -> str:
+def unproved(document: Mapping[str, Any]) -> str:
     """Why equal outputs prove nothing of the package; "" where another runtime confirmed them."""
-    code = exit_code_of(doubt["kind"] for doubt in document["doubts"])
+    # How many threads are faster says nothing of outputs.
+    code = exit_code_of(doubt["kind"] for doubt in document["doubts"] if doubt["kind"] != "threads-undecided")
     if code:
         return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
     if document.get("reference_checked_by") != "":  # null: an older document does not tell

@@ -35,7 +35,7 @@ from gnomon.report import units
 from gnomon.report.answer import plain_cell
 from gnomon.report.charts import Value, finite
 from gnomon.report.frame import tables_of
-from gnomon.report.parts import CLOCKS, bounds, conditions_line, failure_text, model_line, outcome
+from gnomon.report.parts import CLOCKS, bounds, conditions_line, failure_text, model_line, outcome, unproved
 
 Document = Mapping[str, Any]
 
@@ -101,7 +101,9 @@ def _placed(document: Document) -> View:
     if verified["failure"]:
         told.append(f"The package failed: {failure_text(verified['failure'])}")
     elif verified["ok"]:
+        nobody = unproved(document)
         told.append("The package was run from its own files: every operator ran where planned.")
+        told += [f"Its outputs: {nobody}."] if nobody else []
     sections = [Section(id="configurations", title="Configurations", parts=parts, lines=(*told, *refused))]
     return View(
         title=f"Placement of {Path(document['model']['path']).name}",

@@ -1,0 +1,25 @@
+"""Whether a page may call outputs proved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gnomon.report.parts import unproved
+
+
+@pytest.mark.parametrize(
+    ("kinds", "checked_by", "said"),
+    [
+        ((), "openvino", ""),
+        (("threads-undecided",), "openvino", ""),
+        (("judges-undecided",), "openvino", "which outputs are right is undecided"),
+        (("unrepeatable",), "openvino", "its outputs prove nothing"),
+        ((), "", "computed by onnxruntime only; nobody checked it"),
+        ((), None, ""),
+    ],
+)
+def test_only_what_another_runtime_computed_too_is_proved(kinds: Any, checked_by: str | None, said: str) -> None:
+    document = {"doubts": [{"kind": kind} for kind in kinds], "reference": "onnxruntime 1.32.0 without optimisations"}
+    assert unproved({**document, "reference_checked_by": checked_by}) == said
