@@ -119,7 +119,11 @@ def test_runtimes_that_disagree_are_not_compared(tmp_path: Path, small: Effort) 
     assert [m.name for m in placed.missing] == ["openvino"]
     assert "outputs differ" in placed.missing[0].reason
     runs = runs_in(record)  # the store refuses NaN and infinity: reading it all shows that none was written
-    assert [r.failure.kind for r in runs if r.failure] == ["wrong-output"]
+    # In the profile, and once more where what is nearly right would be timed.
+    assert [(r.candidate, r.failure.kind) for r in runs if r.failure] == [
+        ("openvino", "wrong-output"),
+        ("nearly/openvino", "wrong-output"),
+    ]
     assert [p.contender.label for p in placed.verdict.proved] == ["onnxruntime"]
     assert placed.verdict.chosen.contender.label == "onnxruntime"
     assert placed.verified.ok

@@ -20,7 +20,7 @@ from tests.shortkit import BY_TWO_RUNTIMES, IN_FEW_BLOCKS, SHORTLY, SPACES_SHORT
 from gnomon.cli.main import cli
 
 LIMIT_S = 1200.0
-LITTLE_EFFORT = {"place": "--processes 1 --budget 0.2", "profile": "--processes 1 --budget 0.2"}
+LITTLE_EFFORT = {"place": "-n 1 --processes 1 --budget 0.2", "profile": "-n 1 --processes 1 --budget 0.2"}
 """Options that a command is given beside its own, so that it ends soon."""
 TWO_RUNTIMES = "--runtime onnxruntime --runtime openvino"
 """What measures an ONNX file in most documents; what README.md places is so by every runtime that takes it."""

@@ -114,7 +114,7 @@ def fed_inputs(document: dict[str, Any], page: Page) -> None:
 _TRACED = ", traced"
 """How the names of profiles end that failed: what they are of was measured."""
 
-_TIPS = frozenset({"precision"})
+_TIPS = frozenset({"precision", "threads-undecided"})
 """Kinds of doubts that speak against nothing, and say what else could be tried."""
 _MUTE = frozenset({"precision-no-gain"})
 """Kinds of doubts that say what else was tried in vain: details."""

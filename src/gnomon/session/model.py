@@ -83,9 +83,8 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     source = model.package.models[0] if model.package else model.path
     own_names = frozenset(source_names(model.graph))
     named: Path | None = None
-    dims: Mapping[str, int] = {}
     fixed = shapes_of(request, model)
-    shapes = fixed.shapes
+    shapes, dims = fixed.shapes, fixed.dims
     if model.graph.format == "onnx":
         from gnomon.models.onnx.static import fixed_copy
 

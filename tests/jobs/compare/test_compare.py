@@ -173,6 +173,13 @@ def test_what_sessions_differ_by_is_learnt_from_earlier_runs() -> None:
     assert wrong <= 12
 
 
+def conditions() -> dict[str, Any]:
+    """What a run was measured under: one input, from a file."""
+    fed = {"name": "x", "shape": [1, 256], "dtype": "float32", "fed": "x.npy", "sha256": "a"}
+    more = {"precisions": ["float32"], "machine": "x86_64", "cores": 2, "date": "2026-01-02"}
+    return {"threads": [1], "defaults": False, "inputs": [fed], **more}
+
+
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
@@ -180,13 +187,13 @@ def test_what_sessions_differ_by_is_learnt_from_earlier_runs() -> None:
         (lambda d: d["fingerprint"].update(governor="powersave"), "governor"),
         (lambda d: d["versions"].update(onert="9.9"), "version"),
         (lambda d: d.update(threads=[4]), "threads"),
-        (lambda d: d["inputs"]["x"].update(shape=[32, 256]), "shapes"),
-        (lambda d: d["inputs"]["x"].update(values="b"), "inputs"),
+        (lambda d: d["conditions"]["inputs"][0].update(shape=[32, 256]), "shapes"),
+        (lambda d: d["conditions"]["inputs"][0].update(sha256="b"), "inputs"),
     ],
 )
 def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, change: Any, kind: str) -> None:
     rng = np.random.default_rng(1)
-    before, after = (document(rng, threads=[1], inputs={"x": {"shape": [1, 256], "values": "a"}}) for _ in range(2))
+    before, after = (document(rng, threads=[1], conditions=conditions()) for _ in range(2))
     change(after)
     found = pair(tmp_path, before, after)
     assert found.pairs[0].unlike
@@ -200,7 +207,7 @@ def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, 
 def test_runs_of_other_batches_are_not_compared_and_those_after_another_kernel_are(tmp_path: Path) -> None:
     """The documents are of before inputs were noted: the graph has the shapes."""
     rng = np.random.default_rng(1)
-    one, batch, other_kernel = (document(rng, inputs={}) for _ in range(3))
+    one, batch, other_kernel = (document(rng, conditions=None) for _ in range(3))
     for made in (one, batch, other_kernel):
         made["fingerprint"]["memory_bytes"] = 25_276_502_016
     graph = batch["graph"]

@@ -143,7 +143,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
             runner = CampaignRunner(device, store, asked, watch=watch, fresh=request.fresh, time_of_job=request.time)  # type: ignore[arg-type]
             info = SimpleNamespace(name="pretended", fingerprint={})
             graph = Graph(name="m", format="none", digest="00", tensors=(), operators=(), inputs=(), outputs=())
-            more: dict[str, Any] = {"link": device, "device": info, "graph": graph, "cores": 2}
+            more: dict[str, Any] = {"link": device, "device": info, "graph": graph, "cores": 2, "inputs": ()}
             yield SimpleNamespace(
                 request=request, runner=runner, probes={}, missing=[], counters=(), targets=(), **more
             )

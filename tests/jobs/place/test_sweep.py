@@ -24,7 +24,7 @@ from gnomon.jobs.place.sweep import Sweep
 pytestmark = pytest.mark.usefixtures("short_visits", "few_runtimes")
 
 I64 = TensorProto.INT64
-LITTLE = ("--runtime", "onnxruntime", "--processes", "1", "--budget", "1", "--quiet")
+LITTLE = ("-n", "1", "--runtime", "onnxruntime", "--processes", "1", "--budget", "1", "--quiet")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_each_size_has_its_answer_and_its_package(bert: Path, capsys: pytest.Cap
     assert [answer.package for answer in answers] == ["made-sequence4", "made-sequence16"]
     assert all(Path(answer.package, "plan.json").is_file() for answer in answers)
     assert len({answer.campaign for answer in answers}) == 2
-    assert [one.fed for one in answers[0].inputs] == ["whole numbers from 0 to 49, seed 0", "all 1"]
+    assert [one.fed for one in answers[0].conditions.inputs] == ["whole numbers from 0 to 49, seed 0", "all 1"]
     again = printed(capsys, *words)
     lines = again.splitlines()
     assert lines[0] == "onnxruntime for all 2."
@@ -72,13 +72,13 @@ def test_each_size_has_its_answer_and_its_package(bert: Path, capsys: pytest.Cap
 def test_python_asks_the_same_and_files_give_shapes(bert: Path) -> None:
     for name, length in (("a", 3), ("b", 5)):
         np.save(f"{name}.npy", np.ones((2, length), np.int64))
-    how: dict[str, Any] = {"runtimes": ["onnxruntime"], "processes": 1, "budget_s": 1.0}
+    how: dict[str, Any] = {"runtimes": ["onnxruntime"], "processes": 1, "budget_s": 1.0, "threads": 1}
     found: Any = gnomon.profile(bert, inputs={"ids": ["a.npy", "b.npy"]}, **how)
     assert isinstance(found, Sweep)
     tensors = [one.graph.tensors for one in found.results]
     assert [[t.shape for t in each if t.name in ("ids", "mask")] for each in tensors] == [[(2, 3)] * 2, [(2, 5)] * 2]
     assert [part["values"] for part in found.document()["parts"]] == [{"ids": "a.npy"}, {"ids": "b.npy"}]
-    told = found.results[0].inputs[0]
+    told = found.results[0].conditions.inputs[0]
     assert (told.fed, len(told.sha256)) == ("a.npy", 64)
 
 
@@ -111,7 +111,7 @@ def test_what_decides_how_much_work_there_is_stands_in_the_first_lines(
     nodes = [node("NonZero", ["past state"], ["n"]), node("Cast", ["n"], ["y"], to=TensorProto.FLOAT)]
     path = str(save(model(nodes, [value("past state", [4, 8])], [value("y", [2, "k"])]), tmp_path / "m.onnx"))
     told = printed(capsys, "profile", path).splitlines()
-    assert told[1:4] == [
+    assert told[2:5] == [
         " - Warning: the input 'past state' (standard normal, seed 0) decides how much NonZero makes: with",
         "   values of your own the times and the choice may be others.",
         "   -> Save such values with numpy.save, and give them: --input 'past state=past_state.npy'",

@@ -24,6 +24,7 @@ from gnomon.report.parts import (
     closing,
     compared,
     conditions,
+    conditions_line,
     counted,
     doubts,
     failure_text,
@@ -610,6 +611,7 @@ def sweep_report(document: dict[str, Any], page: Page, **_: object) -> None:
     """Write the report: a row for each part, then what speaks against them and where the packages are."""
     page.headline(sweep_headline(document))
     answers = answers_of(document)
+    page.line(f"The first: {conditions_line(answers[0])}")
     warnings = list({row["message"]: row for answer in answers for row in answer["doubts"]}.values())
     first_warnings(warnings, page)
     columns = [Column(title=name, number=False) for name in document["parts"][0]["values"]]
