@@ -154,12 +154,12 @@ def confirmed(
     apart = f"{first.name} and {second.name} disagree{far(off)}"
     winner, third = _decided(_thirds(lab, runner.link, others, (first, second), files), lab, (first, second), slack)
     if winner is None:
-        return {**made, "doubts": [doubt_of("judges-undecided", f"{apart}; undecided which is right")]}
+        return {**made, "doubts": [doubt_of(lab, "judges-undecided", f"{apart}; undecided which is right")]}
     told = f"{apart}; {third} agrees with {winner.name}"
     if winner is first:
-        return {**made, "checked_by": third, "doubts": [doubt_of("judges-disagree", told)]}
+        return {**made, "checked_by": third, "doubts": [doubt_of(lab, "judges-disagree", told)]}
     runner.check_against(files[1])
-    doubt = doubt_of("judge-outvoted", f"{told}, whose outputs are the reference")
+    doubt = doubt_of(lab, "judge-outvoted", f"{told}, whose outputs are the reference")
     return {**(beside or {}), "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
 
 
@@ -168,9 +168,11 @@ def far(off: float) -> str:
     return " beyond any measure" if off >= sys.float_info.max else f" by {off:.2g} of their largest magnitude"
 
 
-def doubt_of(kind: str, message: str) -> dict[str, str]:
+def doubt_of(lab: Lab, kind: str, message: str) -> dict[str, str]:
     """A doubt that real inputs may settle, as the record keeps it."""
     hint = "Give real inputs with --input NAME=FILE.npy: with random ones, rounding or chance may decide."
+    if lab.request.feeds.keys() >= set(lab.placed.inputs):
+        hint = "Compare with what the program says that the model was made with, before you trust either."
     return asdict(Doubt(kind=kind, message=message, hint=hint))
 
 

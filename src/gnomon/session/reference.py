@@ -160,7 +160,7 @@ def reference(lab: Lab) -> Sensitivity:
                     lab.doubts.append(_OTHER_SHAPES)
                 made = confirmed(lab, own, judge, found, left)
                 made["doubts"] += [
-                    doubt_of("reference-refused", told)
+                    doubt_of(lab, "reference-refused", told)
                     for runtime, told in refused.items()
                     if runtime != judge.runtime and any(t.runtime.name == runtime for t in lab.targets)
                 ]
@@ -218,7 +218,7 @@ def _heard(lab: Lab, data: Mapping[str, Any]) -> Sensitivity:
         nothing = ", so that its outputs prove nothing" if lab.unrepeatable else "; as much is tolerated"
         message = f"{data['runtime']} with and without optimisations disagrees{far(data[_SLACK])}{nothing}"
         kind = "unlike-itself" if lab.unrepeatable else "near-itself"
-        lab.doubts.append(Doubt(**doubt_of(kind, message)))
+        lab.doubts.append(Doubt(**doubt_of(lab, kind, message)))
     elif lab.unrepeatable:
         message = (
             f"called again with the same inputs, the model gives other outputs{far(again)}, so that they prove nothing"
