@@ -166,9 +166,10 @@ def test_a_full_disk_under_the_standard_output_is_no_defect(more: list[str]) -> 
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="not installed: prlimit (Debian: util-linux)")
-def test_a_limit_on_the_size_of_files_is_no_defect(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_limit_on_the_size_of_files_is_no_defect(more: list[str], tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as small:
-        words = ["prlimit", "--fsize=0", *COMMAND, "runs", "--json"]
+        words = ["prlimit", "--fsize=0", *COMMAND, "runs", *more]
         done = subprocess.run(words, stdout=small, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, "ulimit -f" in done.stderr) == (8, True)
 
