@@ -16,6 +16,7 @@ import pytest
 from tests.shortkit import SHORTLY
 
 from gnomon.cli.main import run
+from gnomon.errors import UNDECIDED
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: no model can be made")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: nothing can be measured")
@@ -66,8 +67,11 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = call(folder, "place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1", "--json", command=SHORT)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, UNDECIDED), done.stderr
     document = json.loads(done.stdout)
+    # On a busy machine it is open whether several threads are faster, and the answer says so.
+    code = UNDECIDED if "threads-undecided" in {doubt["kind"] for doubt in document["doubts"]} else 0
+    assert done.returncode == code
     several = document["conditions"]["threads"]
     labels = [f"onnxruntime[threads={count}]" for count in several] if len(several) > 1 else ["onnxruntime"]
     assert {c["label"] for c in document["contenders"]} == {*labels, "onnxruntime[default]"}
@@ -84,16 +88,16 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     for name, value in environment(folder).items():
         monkeypatch.setenv(name, value)
     again = ["place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1"]
-    assert run(again) == 0
+    assert run(again) == code
     found = capsys.readouterr()
     assert "this was found before" in found.err
     assert document["campaign"][:8] in found.out
-    assert run([*again, "--json"]) == 0
+    assert run([*again, "--json"]) == code
     assert json.loads(capsys.readouterr().out)["contenders"] == document["contenders"]
     assert run([*again, "--seed", "3"]) == 9  # another question
     assert "exists already" in capsys.readouterr().err
 
-    assert run(["place", "model.onnx", "--runtime", "onnxruntime", "--no-profile", "--no-package"]) == 0
+    assert run(["place", "model.onnx", "--runtime", "onnxruntime", "--no-profile", "--no-package"]) in (0, UNDECIDED)
     assert "Proved" in (shown := capsys.readouterr().out) or "not run" in shown
     assert "not kept: --no-package" in shown
     assert not list((folder / "tmp").glob("gnomon-package-*"))
