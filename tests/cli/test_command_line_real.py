@@ -67,9 +67,11 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = call(folder, "place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1", "--json", command=SHORT)
+    assert done.returncode in (0, UNDECIDED), done.stderr
     document = json.loads(done.stdout)
-    # Beside other tests the machine may be too busy to tell which number of threads is faster.
-    assert done.returncode == (UNDECIDED if document["decision"]["undecided"] else 0), done.stderr
+    # On a busy machine it is open whether several threads are faster, and the answer says so.
+    code = UNDECIDED if "threads-undecided" in {doubt["kind"] for doubt in document["doubts"]} else 0
+    assert done.returncode == code
     several = document["conditions"]["threads"]
     labels = [f"onnxruntime[threads={count}]" for count in several] if len(several) > 1 else ["onnxruntime"]
     assert {c["label"] for c in document["contenders"]} == {*labels, "onnxruntime[default]"}
@@ -86,11 +88,11 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     for name, value in environment(folder).items():
         monkeypatch.setenv(name, value)
     again = ["place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1"]
-    assert run(again) == done.returncode
+    assert run(again) == code
     found = capsys.readouterr()
     assert "this was found before" in found.err
     assert document["campaign"][:8] in found.out
-    assert run([*again, "--json"]) == done.returncode
+    assert run([*again, "--json"]) == code
     assert json.loads(capsys.readouterr().out)["contenders"] == document["contenders"]
     assert run([*again, "--seed", "3"]) == 9  # another question
     assert "exists already" in capsys.readouterr().err
@@ -168,9 +170,10 @@ def test_a_full_disk_under_the_standard_output_is_no_defect(more: list[str]) -> 
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="not installed: prlimit (Debian: util-linux)")
-def test_a_limit_on_the_size_of_files_is_no_defect(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_limit_on_the_size_of_files_is_no_defect(more: list[str], tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as small:
-        words = ["prlimit", "--fsize=0", *COMMAND, "runs", "--json"]
+        words = ["prlimit", "--fsize=0", *COMMAND, "runs", *more]
         done = subprocess.run(words, stdout=small, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, "ulimit -f" in done.stderr) == (8, True)
 

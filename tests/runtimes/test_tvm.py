@@ -221,6 +221,7 @@ def test_tuned_outputs_are_those_of_onnx_runtime(tmp_path: Path) -> None:
         model,
         runtimes=("onnxruntime", "tvm"),
         environments=({RECORDS: str(records)},),
+        threads=1,
         record=tmp_path / "record.sqlite",
         processes=1,
         budget_s=1.0,

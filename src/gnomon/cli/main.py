@@ -383,8 +383,12 @@ def _kind(error: GnomonError) -> str:
 
 
 def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
-    if as_json and not _PRINTED.get():
-        write_json({"error": {"kind": kind, "message": message, "hint": hint}})
+    try:
+        if as_json and not _PRINTED.get():
+            write_json({"error": {"kind": kind, "message": message, "hint": hint}})
+        print(end="", flush=True)
+    except OSError:  # the standard output may be the file that takes no more: the standard error has to do
+        _silence()
     _tell(f"error: {clean(message, lines=True)}")
     if hint:
         _tell(f"hint: {clean(hint, lines=True)}")

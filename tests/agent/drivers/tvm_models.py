@@ -194,7 +194,7 @@ import tvm
 from tvm.s_tir import Schedule, meta_schedule as ms
 from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
 from gnomon.agent.drivers.tvm.nodes import planned_calls, read_onnx
-module, _ = planned_calls(read_onnx(sys.argv[1])[0])
+module, _ = planned_calls(read_onnx(sys.argv[1], {})[0])
 made = []
 for name, function in module.functions.items():
     if not isinstance(function, tvm.tirx.PrimFunc):
