@@ -203,7 +203,7 @@ def unproved(document: Mapping[str, Any]) -> str:
         return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
     if document.get("reference_checked_by") != "":  # null: an older document does not tell
         return ""
-    return f"computed by {str(document['reference']).partition(' ')[0]} only; nobody checked it"
+    return f"computed by {str(document['reference']).partition(' ')[0].partition('[')[0]} only; nobody checked it"
 
 
 def certainty(each: list[tuple[str, dict[str, Any] | None]], best: str, processes: int, page: Page) -> None:

@@ -131,6 +131,7 @@ def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: 
         far,
         converted={c.key for c in contenders if any(part.target.placed.graph is not lab.graph for part in c.parts)},
         precisions=("float32", "float64", *lab.request.wish.precisions),
+        profiled={c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"},
         busy=next((d.message for d in worst(lab.runner.environments) if d.kind in ("busy", "steal")), ""),
         priced=priced,
     )
@@ -197,15 +198,16 @@ def judge_contenders(
     *,
     converted: Collection[str] = (),
     precisions: Collection[str] = ("float32",),
+    profiled: Mapping[str, Measured] | None = None,
     busy: str = "",
     priced: bool = False,
 ) -> Verdict:
     """Choose from what was measured of each contender, by its key.
 
-    `beside` has what a contender is compared with, where it was not measured with the best single backend. `converted`
-    are the keys of those that run the model as it was converted. Only what computes in one of `precisions` is chosen.
-    `busy` says what else worked on the machine meanwhile, if anything did. `priced` says that mixes were thought of, so
-    that without a plan none promised a gain.
+    `beside` has what a contender is compared with, where it was not measured with the best single backend and that is
+    not among what was `profiled`. `converted` are the keys of those that run the model as it was converted. Only what
+    computes in one of `precisions` is chosen. `busy` says what else worked on the machine meanwhile, if anything did.
+    `priced` says that mixes were thought of, so that without a plan none promised a gain.
 
     A mix is chosen only if it is faster than the fastest single contender by more than the noise, and several processes
     were seen: one process cannot tell a gain from its luck. Among single contenders that are equally fast as far as can
@@ -220,10 +222,10 @@ def judge_contenders(
         raise MeasurementError(f"no single backend is left after the proof ({told})", hint=AGAIN)
 
     def against(best: Contender) -> dict[str, Proved]:
-        return {
-            c.key: _proved(c, results[c.key], other.get(c.key, results[best.key]), clocks.of(c, best))
-            for c in contenders
-        }
+        # What was not measured again ran beside the best in the profile.
+        early = (profiled or {}).get(best.key)
+        rivals = {c.key: early or other[c.key] if c.key in other else results[best.key] for c in contenders}
+        return {c.key: _proved(c, results[c.key], rivals[c.key], clocks.of(c, best)) for c in contenders}
 
     def pick(group: Sequence[Contender]) -> tuple[Contender, list[Proved]]:
         """The one to use of those that work alike, and all that are equally fast."""
