@@ -388,9 +388,11 @@ def breakdowns(
             timed = by_clock(kernels(contender.graph, traced), traced, clock)
             timed = tuple(replace(kernel, time_s=kernel.time_s * drift) for kernel in timed)
             found[contender.label] = breakdown(contender.graph, timed, whole_s)
+    names = {part.configuration.name for c in alive if c.label in found for part in c.parts}
+    names |= {result.target.configuration.name for result in inside}
     for contender in alive:
-        if contender.label in found:
-            continue
+        if contender.label in found or any(part.configuration.name not in names for part in contender.parts):
+            continue  # it was not profiled at these threads: times at others would divide another whole
         tables = _tables(contender.graph, found, inside, across)
         times = {i: tables[name].get(i) for i, name in columns(contender, frozenset(tables)).items() if name in tables}
         known = {i: time_s for i, time_s in times.items() if time_s is not None}

@@ -106,9 +106,10 @@ def _row(contender: dict[str, Any], measured: dict[str, Any], visible_s: float, 
     own_s = sum(kernel["time_s"] or 0.0 for kernel in contender["kernels"] if not kernel["operators"])
     rest_s = contender["unattributed_s"] or 0.0
     totals = _totals(assignment, times_s)
-    if not assignment or any(kernel["operators"] for kernel in contender["kernels"]):
-        # One piece: a runtime that does not tell the model's operators apart, or a converted model, whose operators
-        # the document does not list.
+    whole = contender["unattributed_s"] is None
+    if whole or not assignment or any(kernel["operators"] for kernel in contender["kernels"]):
+        # One piece: what was not profiled, a runtime that does not tell the model's operators apart, or a converted
+        # model, whose operators the document does not list.
         backend, drawn_s = (
             (assignment or contender["configurations"])[0],
             (contender["level_s"] or 0.0) - own_s - rest_s,
