@@ -35,9 +35,13 @@ def conditions(document: dict[str, Any], page: Page) -> None:
 def conditions_line(document: Mapping[str, Any]) -> str:
     """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
     told = document.get("conditions")
-    name, where = Path(document["model"]["path"]).name, document["device"]
     if told is None:  # of an older gnomon
         return model_line(document, brief=True)
+    return f"{held_for(Path(document['model']['path']).name, document['device'], told)}."
+
+
+def held_for(name: str, device: str, told: Mapping[str, Any]) -> str:
+    """What a model's times on a device hold for, by the conditions they were measured under."""
     cores = "" if told["cores"] is None else f", {told['cores']} core{'' if told['cores'] == 1 else 's'}"
     counts = " and ".join(map(str, told["threads"]))
     threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if told['defaults'] else ''}"
@@ -49,7 +53,7 @@ def conditions_line(document: Mapping[str, Any]) -> str:
         "given inputs" if not drawn else "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
     )
     parts = [threads, *told["precisions"], *shapes[:_MOST_SHAPES], *more, inputs, told["date"]]
-    return f"{name} on {where} ({told['machine']}{cores}): {', '.join(filter(None, parts))}."
+    return f"{name} on {device} ({told['machine']}{cores}): {', '.join(filter(None, parts))}"
 
 
 def measured_with(context: Mapping[str, Any], clock: str = "") -> str:

@@ -202,6 +202,9 @@ def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, 
     allowed = pair(tmp_path, before, after, changed=(kind,))
     assert allowed.pairs[0].configurations
     assert allowed.pairs[0].changed
+    told = io.StringIO()
+    compare_report(allowed.document(), Page(told, width=200))
+    assert "After: hand.circle on local (x86_64, 2 cores): 1 thread, float32, " in told.getvalue()
 
 
 def test_runs_of_other_batches_are_not_compared_and_those_after_another_kernel_are(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnomon.core import codec
+from gnomon.session.document import ConditionsPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidePart:
-    """A side: how it was named, which run it is, and what it measured where."""
+    """A side: how it was named, which run it is, and what it measured where, under which conditions if known."""
 
     name: str
     campaign: str
@@ -21,6 +22,7 @@ class SidePart:
     versions: Mapping[str, str]
     started_at_s: float | None
     clock: str
+    conditions: ConditionsPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

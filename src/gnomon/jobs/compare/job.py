@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from gnomon.core import codec
 from gnomon.core.stats import (
     FEWEST_RUNS,
     Apart,
@@ -40,6 +41,7 @@ from gnomon.jobs.compare.sides import Side as Named
 from gnomon.measure.effort import QUANTILE, Clock
 from gnomon.report.answer import Answer
 from gnomon.report.plain import json_text
+from gnomon.session.document import ConditionsPart
 from gnomon.store.address import RecordAddress
 from gnomon.system.files import write_whole
 
@@ -191,6 +193,7 @@ def _side(side: Named) -> SidePart:
         versions=dict(document["versions"]),
         started_at_s=min(started, default=None),
         clock=document["clock"],
+        conditions=codec.from_json(ConditionsPart, told) if (told := document.get("conditions")) else None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import CLOCKS, bounds, listed
+from gnomon.report.parts import CLOCKS, bounds, held_for, listed
 from gnomon.report.plain import clean
 
 _FEW, _MOST = 5, 40
@@ -75,7 +75,8 @@ def _pair(
     document: Mapping[str, Any],
     page: Page,
 ) -> None:
-    page.line(f"Before: {_who(before)}. After: {_who(after)}.")
+    page.line(f"Before: {_who(before)}.")
+    page.line(f"After: {_who(after)}.")
     if before["model_sha256"] != after["model_sha256"]:
         page.line("The models differ, and are compared as two versions of one.")
     for told in pair["changed"]:
@@ -159,7 +160,9 @@ _CHANGED = "If that is the change to be judged, say so with --changed: machine, 
 
 
 def _who(side: Mapping[str, Any]) -> str:
-    return f"{side['model']} on {side['device']}, run {side['campaign'][:8]}"
+    told = side["conditions"]
+    where = held_for(side["model"], side["device"], told) if told else f"{side['model']} on {side['device']}"
+    return f"{where}; run {side['campaign'][:8]}"
 
 
 def _operators(parts: Sequence[Mapping[str, Any]], page: Page) -> None:

@@ -17,7 +17,7 @@ from gnomon.jobs.documents import read_document
 from gnomon.jobs.runs.answers import kept_answer
 from gnomon.jobs.runs.job import find_campaign, open_record
 from gnomon.report.plain import json_row
-from gnomon.session.document import FedInput, SampleColumns
+from gnomon.session.document import ConditionsPart, SampleColumns
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, Store
 
@@ -194,7 +194,7 @@ class _LookedAt:
     fingerprint: Mapping[str, Any]
     versions: Mapping[str, str]
     threads: tuple[int, ...]
-    inputs: tuple[FedInput, ...]
+    conditions: ConditionsPart | None
     shapes: tuple[tuple[str, tuple[int, ...] | None], ...]
     rows: tuple[_Row, ...]
 
@@ -210,7 +210,7 @@ def _is_sound(document: Mapping[str, Any]) -> bool:
             **{name: document[name] for name in ("version", "campaign", "clock", "fingerprint", "versions")},
             "sha256": document["model"]["sha256"],
             "threads": document.get("threads", []),
-            "inputs": (document.get("conditions") or {}).get("inputs", []),
+            "conditions": document.get("conditions"),
             "shapes": [[tensors["name"][i], tensors["shape"][i]] for i in document["graph"]["inputs"]],
             "rows": [
                 {"label": row["label"], "samples": row["runs"]["samples"], "settings": row.get("settings", {})}
