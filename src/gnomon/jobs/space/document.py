@@ -7,7 +7,7 @@ What makes each document stands beside its job. Shares are of 1; three numbers i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Three = tuple[float, float, float]
@@ -149,7 +149,10 @@ class PredictorPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainPart:
-    """All networks that a toolchain made, and how well others can be predicted from them, by family."""
+    """All networks that a toolchain made, and how well others can be predicted from them, by family.
+
+    `context` is what changes its times, by name: the device, the threads, the settings that are not as usual.
+    """
 
     toolchain: str
     clock: str
@@ -159,6 +162,7 @@ class ToolchainPart:
     compared: ComparedPart | None
     least_quantised: float | None
     predictors: Mapping[str, PredictorPart]
+    context: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -367,8 +367,11 @@ def toolchain_sentence(one: Mapping[str, Any]) -> str:
 
 def latency_sections(document: Mapping[str, Any], one: Mapping[str, Any], page: Page) -> None:
     """A toolchain: one-change variants by family, how well mixed networks are predicted, its twin, and what failed."""
-    clock = f", {one['clock']} time" if one["clock"] else ""
-    page.heading(f"Latency by {one['toolchain']}{clock}")
+    context = one.get("context", {})
+    parts = [f"on {context['device']}"] if "device" in context else []
+    parts += [f"{count} thread{'' if count == '1' else 's'}"] if (count := context.get("threads")) else []
+    parts += [f"{one['clock']} time"] if one["clock"] else []
+    page.heading(", ".join([f"Latency by {one['toolchain']}", *parts]))
     measured = _times(one["networks"])
     page.line(f"{len(measured)} of {len(one['networks'])} networks were measured.")
     _imported(one.get("imported", {}), page)

@@ -95,6 +95,7 @@ def _toolchain(name: str, factor: float) -> dict[str, Any]:
     return {
         "toolchain": name,
         "clock": "cpu",
+        "context": {"device": "phone", "threads": "1"},
         "networks": rows,
         "failed": [{"network": "Res_1_0", "reason": "no kernel"}],
         "imported": {},

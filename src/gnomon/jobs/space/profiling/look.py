@@ -190,6 +190,7 @@ def _toolchain(study: Study, rows: list[LatencyRow], name: str) -> dict[str, Any
     return {
         "toolchain": name,
         "clock": next((row.clock for row in mine.values() if row.clock), ""),
+        "context": dict(next((row.context for row in mine.values() if row.call_s is not None), {})),
         "networks": [
             {
                 "id": row.network,
