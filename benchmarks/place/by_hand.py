@@ -360,7 +360,8 @@ def _package(side: Side) -> tuple[Call, str]:
 
     plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))["job"]
     plan["feeds"] |= {name: {"file": file} for name, file in side.feeds.items()}
-    return Job(plan).call, ""
+    job = Job(plan)  # it owns the arrays that the runtime reads, and lives as long as the call does
+    return lambda: job.call(), ""
 
 
 def timed(call: Call, seconds: float) -> dict[str, Any]:
