@@ -197,6 +197,14 @@ def test_inputs_that_a_runtime_refuses_leave_another_unproved(placed: Any, only:
     assert "computed by openvino only; nobody checked it" in page
 
 
+def test_a_file_that_a_runtime_refuses_is_no_matter_of_inputs(placed: Any, only: Any, tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["r"], "one"), node("Tanh", ["r"], ["y"], "one")]
+    only("onnxruntime", "openvino")
+    found, _ = placed(saved(tmp_path / "m.onnx", nodes, {}), "onnxruntime", "openvino")
+    kinds = [doubt.kind for doubt in found.doubts]
+    assert "copy" in kinds and "reference-refused" not in kinds
+
+
 def double(path: Path) -> Path:
     rng = np.random.default_rng(0)
     nodes = [node("MatMul", ["x", "w"], ["m"], "m"), node("Tanh", ["m"], ["y"], "t")]

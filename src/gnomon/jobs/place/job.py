@@ -661,7 +661,7 @@ def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[
         told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
         lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
         single = verdict.best_single.contender.label
-        verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused ({told}).")
+        verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused.")
     raise AssertionError("unreachable")
 
 
