@@ -55,10 +55,3 @@ class TestNsga2(StrategyContract):
     def make(self) -> Make:
         pytest.importorskip("pymoo", reason="pymoo is not installed")
         return named("nsga2", population=8)
-
-
-class TestSpea2(StrategyContract):
-    @pytest.fixture
-    def make(self) -> Make:
-        pytest.importorskip("pymoo", reason="pymoo is not installed")
-        return named("spea2", population=8)

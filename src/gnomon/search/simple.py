@@ -27,7 +27,7 @@ class Exhaustive:
             size = decimal(space.size) if space.size < 10**30 else "more than 10^30"
             raise UsageError(
                 f"the space has {size} assignments, too many to run them all (at most {MOST_ASSIGNMENTS})",
-                hint="search it with hlps, nsga2, spea2 or random, or group the slots",
+                hint="search it with hlps, nsga2 or random, or group the slots",
             )
         if not 0 <= start <= space.size:
             raise UsageError(f"{start} assignments cannot have been evaluated", hint=f"start from 0 to {space.size}")

@@ -33,7 +33,7 @@ from gnomon.session.request import Request
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
-SEARCHES = ("brute", "random", "hlps", "nsga2", "spea2")
+SEARCHES = ("brute", "random", "hlps", "nsga2")
 EFFORT = Effort(processes_least=2, processes_most=2, rounds=1, together=3)
 EVALUATIONS = 7
 COMMAND = "from gnomon.cli.main import main; main()"
@@ -71,7 +71,7 @@ class Bench:
 
 
 def bench(folder: Path, monkeypatch: pytest.MonkeyPatch, search: str, iterations: int | None = EVALUATIONS) -> Bench:
-    if search in ("nsga2", "spea2"):
+    if search == "nsga2":
         pytest.importorskip("pymoo")
     space = PretendedSpace(3, ("cpu", "npu"))
     device = Pretended(price, space.assignments)

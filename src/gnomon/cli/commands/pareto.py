@@ -87,7 +87,7 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
     "strategies",
     multiple=True,
     metavar="NAME",
-    help="brute, random, hlps, nsga2, spea2, or exact (from prices that add up). May be repeated, to compare them.  "
+    help="brute, random, hlps, nsga2, or exact (from prices that add up). May be repeated, to compare them.  "
     "[default: hlps]",
 )
 @click.option(
