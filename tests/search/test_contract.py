@@ -37,7 +37,7 @@ class TestHlps(StrategyContract):
 class TestHlpsInBatches(StrategyContract):
     @pytest.fixture
     def make(self) -> Make:
-        return named("hlps", batch=5, radius=3, rounds=2)
+        return named("hlps", batch=5)
 
 
 def in_two_phases(space: Space, seed: int) -> Hlps:

@@ -57,7 +57,7 @@ def test_the_published_sample_goes_in_and_out_letter_for_letter(tmp_path: Path, 
     assert row.call_s == pytest.approx(37e-6)  # what its layers took: not the 700 us of the isolated call
     assert table.manifest.overhead_s == 0
     assert table.manifest.context["runtime"] == "GPU"
-    files, lost = export_table(tmp_path / "t", tmp_path / f"out.{ending}")
+    files, lost = export_table([tmp_path / "t"], tmp_path / f"out.{ending}")
     assert lost == ()
     assert files[0].read_bytes().replace(b"\r\n", b"\n") == source.read_bytes().replace(b"\r\n", b"\n")
     told = files[1].read_bytes().replace(b"\r\n", b"\n").replace(b'"', b"")
@@ -69,7 +69,7 @@ def test_all_modules_of_the_tools_own_space_keep_their_names(tmp_path: Path) -> 
     source = file_of(tmp_path, {name: {"CPU": TIMES} for name in names})
     table, left_out = import_table(source, tmp_path / "t", space=SPACE)
     assert (len(table.rows), left_out) == (126, ())
-    export_table(tmp_path / "t", tmp_path / "out.csv")
+    export_table([tmp_path / "t"], tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_bytes() == source.read_bytes()
 
 
@@ -80,14 +80,14 @@ def test_the_sum_of_each_net_is_written_as_the_tool_accumulates_it(tmp_path: Pat
     chosen = [tuple(k % len(slot.choices) for slot in space.space.slots) for k in range(2)]
     nets = tmp_path / "nets.csv"
     nets.write_text(write_nets([NetRow(assignment=one) for one in chosen], space.space, measured=False))
-    files = export_sums(tmp_path / "t", nets, tmp_path / "sums")
+    files = export_sums([tmp_path / "t"], nets, tmp_path / "sums")
     assert [file.name for file in files] == ["000.json", "001.json"]
     for file, one in zip(files, chosen, strict=True):
         assert read_accumulation(file.read_bytes()) == {"GPU": 37.0 * len(space.net(one).nodes)}
     few = file_of(tmp_path, {name: {"GPU": TIMES} for name in list(names)[:3]}, "few.csv")
     import_table(few, tmp_path / "few", space=SPACE)
     with pytest.raises(UsageError, match=r"net 1 .* units without a time"):
-        export_sums(tmp_path / "few", nets, tmp_path / "none")
+        export_sums([tmp_path / "few"], nets, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
@@ -107,7 +107,7 @@ def test_a_unit_that_lacks_the_runtime_is_failed_and_never_zero(tmp_path: Path) 
     assert set(table.times_s) == {unit_of_uid(RELU)}
     assert len(left_out) == 2
     assert "does not have them" in left_out[1]
-    files, lost = export_table(tmp_path / "t", tmp_path / "out.csv")
+    files, lost = export_table([tmp_path / "t"], tmp_path / "out.csv")
     assert len(lost) == 1
     assert "no DSP" in lost[0]
     assert files[0].read_text().count("DSP") == 3
@@ -318,7 +318,7 @@ def measured(width: int) -> Row:
 
 def test_what_was_measured_here_is_written_in_microseconds_without_the_overhead(tmp_path: Path) -> None:
     path = own(tmp_path, measured(8), failed(9))
-    (file, meta), lost = export_table(path, tmp_path / "out.json")
+    (file, meta), lost = export_table([path], tmp_path / "out.json")
     (found,) = json.loads(file.read_text()).values()
     assert found["onnxruntime"]["Layers Time"] == {"Min_Time": 9.0, "Avg_Time": 10.0, "Max_Time": 11.0}
     assert found["onnxruntime"]["Total Inference Time"] == {"Min_Time": 10.0, "Avg_Time": 11.0, "Max_Time": 12.0}
@@ -337,12 +337,12 @@ def test_what_has_no_name_there_is_not_exported(tmp_path: Path) -> None:
     fused = next(unit for unit in units if len(unit.layers) > 1)
     path = own(tmp_path, replace(measured(8), unit=fused))
     with pytest.raises(UsageError, match=r"Conv\+BatchNormalization.*no UID") as refused:
-        export_table(path, tmp_path / "out.csv")
+        export_table([path], tmp_path / "out.csv")
     assert "--fuse none" in refused.value.hint
     with pytest.raises(UsageError, match=r"neither \.csv nor \.json"):
-        export_table(path, tmp_path / "out.txt")
+        export_table([path], tmp_path / "out.txt")
     nothing = tmp_path / "nothing"
     nothing.mkdir()
     with pytest.raises(UsageError, match="no unit of"):
-        export_table(own(nothing, failed(8)), tmp_path / "out.csv")
+        export_table([own(nothing, failed(8))], tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()

@@ -237,14 +237,14 @@ def test_the_replaced_tools_files_are_written_letter_for_letter(out: Path, tmp_p
         }
     )
     for ending, text in ((".csv", write_snpe_csv(told)), (".json", write_snpe_json(told))):
-        (file, meta), without = export_table(out, tmp_path / f"there{ending}", name)
+        (file, meta), without = export_table([out], tmp_path / f"there{ending}", name)
         assert not without
         assert file.read_bytes() == text.encode()
         assert read_snpe_meta(meta.read_bytes()).values == ABOUT
         back, left_out = import_table(file, tmp_path / f"back{ending}", space=name)
         assert not left_out
         assert back.times_s == pytest.approx(table.times_s)
-        (again, _), _ = export_table(tmp_path / f"back{ending}", tmp_path / f"again{ending}", name)
+        (again, _), _ = export_table([tmp_path / f"back{ending}"], tmp_path / f"again{ending}", name)
         assert again.read_bytes() == file.read_bytes()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.formats.nets_csv import UnitCount
@@ -247,12 +247,12 @@ def evaluation_part(found: Evaluation) -> EvaluationPart:
     columns = (found.measured_s, found.mean_s, found.low_s, found.high_s)
     return EvaluationPart(
         how=found.how,
-        scores=ScoresPart(**scores.document()),
-        ceiling=None if ceiling is None else CeilingPart(**ceiling.document()),
+        scores=ScoresPart(**asdict(scores)),
+        ceiling=None if ceiling is None else CeilingPart(**asdict(ceiling)),
         nets=tuple(
             HeldOutPart(measured_s=float(measured), mean_s=float(mean), low_s=float(low), high_s=float(high))
             for measured, mean, low, high in zip(*columns, strict=True)
         ),
-        units=tuple(UnitResidualPart(**unit.document()) for unit in found.units),
-        curve=tuple(SpentPart(**spent.document()) for spent in found.curve),
+        units=tuple(UnitResidualPart(**asdict(unit)) for unit in found.units),
+        curve=tuple(SpentPart(**asdict(spent)) for spent in found.curve),
     )

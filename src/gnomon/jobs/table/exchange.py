@@ -152,11 +152,11 @@ def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complai
 
 
 def export_table(
-    paths: Path | Sequence[Path], out: Path, space: str | None = None
+    paths: Sequence[Path], out: Path, space: str | None = None
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Write a table as csv or json, by the ending of `out`, with a .meta beside it.
+    """Write tables as csv or json, by the ending of `out`, with a .meta beside it.
 
-    Several are of one space and of a runtime each: every unit has the runtimes in the order in which they are given.
+    They are of one space and of a runtime each: every unit has the runtimes in the order in which they are given.
     Returns the files, and the units that were left out as they have no time, a sentence each.
     UsageError for another ending, or for a table of fused units, which nnabla-nas has no names for.
     """
@@ -172,7 +172,7 @@ def export_table(
                 entries[names(row.unit)][runtime] = _statistics(row, table)
     entries = {unit: times for unit, times in entries.items() if times}
     if not entries:
-        which = ", ".join(str(path) for path in _several(paths))
+        which = ", ".join(str(path) for path in paths)
         raise UsageError(f"no unit of {which} has a time", hint="See why with `gnomon table check`.")
     found = SnpeTable(entries=entries)
     text = write_snpe_csv(found) if out.suffix == ".csv" else write_snpe_json(found)
@@ -186,7 +186,7 @@ def export_table(
     )
 
 
-def export_sums(paths: Path | Sequence[Path], nets: Path, out: Path, space: str | None = None) -> tuple[Path, ...]:
+def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None = None) -> tuple[Path, ...]:
     """Write the sum of a table's times for each net of a csv, as nnabla-nas's profiler does: OUT/000.json and so on.
 
     A file has the sums of all tables that are given. UsageError for a table of fused units, and for a net with a unit
@@ -227,12 +227,8 @@ def export_sums(paths: Path | Sequence[Path], nets: Path, out: Path, space: str 
     return files
 
 
-def _several(paths: Path | Sequence[Path]) -> tuple[Path, ...]:
-    return (paths,) if isinstance(paths, Path) else tuple(paths)
-
-
 def _beside(
-    paths: Path | Sequence[Path], space: str | None, *, needed: bool = False
+    paths: Sequence[Path], space: str | None, *, needed: bool = False
 ) -> tuple[dict[str, Table], SearchSpace | None]:
     """Tables that can stand in one file, by their runtimes, and their space, where it is given or needed.
 
@@ -242,7 +238,7 @@ def _beside(
     places: dict[str, Path] = {}
     first: Table | None = None
     loaded: SearchSpace | None = None
-    for path in _several(paths):
+    for path in paths:
         table = read_table(path)
         _unfused(table)
         if first is None:

@@ -204,7 +204,7 @@ def _row(net: tuple[int, ...], one: Timed) -> NetRow:
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
     """How the bench differs from what the table was measured with, a phrase each: the table's, then this one's."""
-    told = different(table.manifest.context, context_of(bench, told=gauge.told))
+    told = different(table.manifest.context, context_of(bench, gauge.told))
     if gauge.clock != table.manifest.clock:
         told.append(f"clock: {table.manifest.clock} and {gauge.clock}")
     return told
