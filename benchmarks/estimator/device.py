@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ def figures(runtime: str, seen: dict[str, Any]) -> dict[str, Any]:
         "load_average": os.getloadavg(),
         "sum_over_measured": spread((rows @ seen["prices"] / y).tolist()),
         "ceiling_by_halves": _scores(seen["first"], seen["second"]),
-        "ceiling_by_intervals": limit.document() if limit else None,
+        "ceiling_by_intervals": asdict(limit) if limit else None,
         "scores": told,
     }
 
