@@ -422,8 +422,8 @@ _DEVICE = (
     click.option(
         "--target",
         metavar="TARGET",
-        help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., cuda, a JSON object or @FILE. Needed "
-        "for a device of a tracker, unless a record says it.  [default: native]",
+        help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., a JSON object or @FILE. Needed for a "
+        "device of a tracker, unless a record says it.  [default: native]",
     ),
     click.option(
         "--linker", metavar="COMMAND", help="The linker for the target.  [default: what fits it and is installed]"

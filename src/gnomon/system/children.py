@@ -44,7 +44,7 @@ class Program:
 
     `name` is its module in `CHILDREN`. `python` is the interpreter, `packages` a folder of packages that go before the
     interpreter's own. `settings` are given to it once. Times are for the start and for each
-    job, `line_bytes` is the longest answer, `memory_bytes` what it may address (None: no limit).
+    job, `line_bytes` is the longest answer, `memory_bytes` what it may address.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Program:
     workers: int = 1
     job_timeout_s: float = 600.0
     start_timeout_s: float = 300.0
-    memory_bytes: int | None = 16 << 30
+    memory_bytes: int = 16 << 30
     line_bytes: int = _LINE_BYTES
 
     @property

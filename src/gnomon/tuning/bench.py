@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from gnomon.agent.snapshot import snapshot
 from gnomon.core.overlay.records import TunedDevice, TuningLayer, sound_times
 from gnomon.core.sample import Failure
-from gnomon.errors import DeviceError, UsageError
+from gnomon.errors import DeviceError
 from gnomon.tuning.tracker import FreeServer
 from gnomon.tuning.tvm import Door, DoorSettings, Workshop
 
@@ -120,7 +120,7 @@ class Bench:
     """A device to measure on. Belongs to one thread; what it started ends with its workshop.
 
     Without `servers` it is this machine, in a child with this `environment`, on the cores `pin` alone (none: all).
-    With `card` its card computes. `environments` are this machine's snapshots around what was watched.
+    `environments` are this machine's snapshots around what was watched.
     """
 
     def __init__(
@@ -132,10 +132,9 @@ class Bench:
         wait_s: float = 60.0,
         environment: Mapping[str, str] | None = None,
         pin: Sequence[int] = (),
-        card: bool = False,
     ) -> None:
-        self.device, self._servers, self._wait_s, self._card = device, servers, wait_s, card
-        here = DoorSettings(threads=device.threads, environment=environment or {}, pin=tuple(pin), reserves=card)
+        self.device, self._servers, self._wait_s = device, servers, wait_s
+        here = DoorSettings(threads=device.threads, environment=environment or {}, pin=tuple(pin))
         self._door = shop.door(here if servers is None else DoorSettings(threads=1))
         self.server = ""
         self.threads = 0
@@ -151,19 +150,10 @@ class Bench:
             raise DeviceError(f"this machine's processor is unknown: {said.message}", hint="Give --target.")
         return said
 
-    def told(self, target: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A target with what its tag stands for, if it has one. UsageError where TVM knows no such tag."""
-        if "tag" not in target:
-            return target
-        said = self._door.ask("probe", {"do": "tagged", "target": dict(target)})
-        if isinstance(said, Failure):
-            raise UsageError(said.message, hint="Give --target cuda, which takes the card's own attributes.")
-        return dict(said["target"])
-
     @property
-    def is_processor_here(self) -> bool:
-        """Whether it is this machine, and its processor computes."""
-        return self._servers is None and not self._card
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+        return self._servers is None
 
     def fresh(self) -> None:
         """What is measured next is measured in a new session: in a fresh process of the device."""
@@ -264,13 +254,11 @@ class Bench:
             "number": loop.number,
             "repeat": loop.repeat,
             "min_repeat_ms": loop.min_repeat_ms,
-            "card": self._card,
             "tolerance": loop.tolerance,
             "seed": loop.seed,
         }
         said = self._door.ask("run", job, timeout_s=loop.timeout_s)
-        # A card that failed once refuses everything to the process that it failed in.
-        if isinstance(said, Failure) and (said.kind != "refused" or self._card):
+        if isinstance(said, Failure) and said.kind != "refused":
             self.fresh()
         return said
 

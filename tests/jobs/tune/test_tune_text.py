@@ -203,6 +203,6 @@ def test_words() -> None:
     assert outputs(5e-3, "float16") == "outputs equal within 5.0e-03"
     assert "off" in outputs(5e-3, "float32")
     assert outputs(float("nan"), "float32") == "outputs not compared"
-    assert (target_words(None), target_words({"kind": "cuda", "arch": "sm_90", "model": "h"})) == ("", "cuda, sm_90")
+    assert (target_words(None), target_words({"kind": "llvm", "model": "bcm2711", "tag": "t"})) == ("", "llvm, bcm2711")
     assert device_words("key") == "key"
     assert device_words(PHONE) == "phone (llvm, cortex-a72, 4 threads)"

@@ -40,14 +40,13 @@ class Opened:
 
 
 def jobs(opened: Opened) -> dict[str, Work]:
-    """`open`: read a network. `layers`: its layers for a target. `target`: whether a target is one. `tagged`: what one
-    with a tag stands for. `lacking`: the instructions that it has and another has not.
+    """`open`: read a network. `layers`: its layers for a target. `target`: whether a target is one. `lacking`: the
+    instructions that it has and another has not.
     """
     return {
         "open": lambda job: _open(opened, job),
         "layers": lambda job: _layers(opened, job),
         "target": lambda job: {"target": str(tvm_workload.target_of(job["target"]))},
-        "tagged": lambda job: {"target": tvm_workload.tagged(job["target"])},
         "lacking": lambda job: {"lacking": tvm_workload.lacking(job["target"], job["here"])},
     }
 

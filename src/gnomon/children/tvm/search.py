@@ -21,7 +21,6 @@ from tvm.s_tir import meta_schedule as ms
 from ..frame import Job, Refused, Work, absent
 from . import blocks, carry
 from . import workload as tvm_workload
-from .kinds import CARD, is_card
 from .rewrites import DOT, has_dot, register_dot
 
 _FAILED_S = 1e10
@@ -124,9 +123,7 @@ class _Search:
 
     def _first(self) -> list[Any]:
         """Candidates that no search proposes, the likeliest first."""
-        # A card's sums lie in the registers of many threads, of which blocks of a processor know nothing.
-        own = () if is_card(self._target) else blocks.candidates(self._designs, self._context, self._target)
-        made = list(itertools.islice(own, _BLOCKS))
+        made = list(itertools.islice(blocks.candidates(self._designs, self._context, self._target), _BLOCKS))
         turns = itertools.zip_longest(made, self._carried_over())
         return list({str(one.sch.trace): one for pair in turns for one in pair if one is not None}.values())
 
@@ -202,20 +199,16 @@ def _strategy(name: str, per_round: int) -> Any:
 
 def _takes_dots(mod: Any, target: Any) -> bool:
     """Whether a layer multiplies bytes, and its processor has an instruction for that."""
-    if is_card(target):
-        return False
     function = next(f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
     return {"uint8", "int8"} <= {str(one.dtype) for one in function.params} and has_dot(target)
 
 
 def space(target: Any, *, dots: bool = False) -> Any:
     """The design space of a processor: MetaSchedule's own rules for LLVM; with `dots` sums of products of bytes are by
-    an instruction. Of a card its own rules for CUDA, without tensor cores.
+    an instruction.
 
     Written out, because the default rules name instructions whose registration takes 15 s in every process.
     """
-    if is_card(target):
-        return ms.space_generator.PostOrderApply(sch_rules=CARD, postprocs=CARD, mutator_probs=CARD)
     if dots:
         register_dot()
     rule, post, mutate = ms.schedule_rule, ms.postproc, ms.mutator

@@ -38,16 +38,6 @@ def target_of(given: dict[str, Any]) -> Any:
     return target
 
 
-def tagged(given: dict[str, Any]) -> dict[str, Any]:
-    """A target as it is without its tag, but for what TVM finds out itself. Refused for a tag that TVM has not."""
-    words = {name: value for name, value in given.items() if name != "kind"}
-    made = {str(name): plain(value) for name, value in target_of(words).export().items()}
-    host = made.get("host")
-    if isinstance(host, dict):
-        made["host"] = {name: value for name, value in host.items() if name in ("kind", "mtriple", "mcpu", "num-cores")}
-    return {name: value for name, value in made.items() if name not in ("tag", "keys") and value != ""}
-
-
 _TUNING = ("fast-", "slow-", "prefer-", "false-deps-", "no-bypass-", "tuning-", "branch", "macrofusion", "sbb-", "use-")
 
 

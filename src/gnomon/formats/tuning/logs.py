@@ -450,10 +450,20 @@ def replay_problem(records: TuningRecords) -> str | None:
             f"it was written by {_GONE[records.tuner]}, which Apache TVM no longer has: gnomon overlay analyze can "
             "still compare it; to compile or measure, tune again with gnomon tune"
         )
+    if (problem := kind_problem(records.device.target)) is not None:
+        return problem
     lacking = [layer.name for layer in records.layers if not layer.workload]
     if lacking:
         return f"it does not hold the function of {shown(lacking[0])}: tune again with gnomon tune"
     return None
+
+
+def kind_problem(target: Mapping[str, Any]) -> str | None:
+    """Why gnomon neither compiles for a target nor runs what was compiled for it; None if it does."""
+    kind = target.get("kind", "llvm")
+    if kind == "llvm":
+        return None
+    return f"its target is of kind {shown(kind)}, and gnomon compiles for processors (kind llvm)"
 
 
 def _first(content: bytes) -> tuple[Any, str]:

@@ -31,7 +31,7 @@ from gnomon.devices.opening import is_place, resolve
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.tuning.keys import NOTHING, Told
 from gnomon.formats.tuning.logs import replay_problem
-from gnomon.jobs.tune.folder import alike, chosen_layers, read_logs
+from gnomon.jobs.tune.folder import chosen_layers, read_logs
 from gnomon.jobs.tune.request import DeviceWish
 from gnomon.measure.progress import Meter, Watch
 from gnomon.report.answer import Answer
@@ -145,7 +145,6 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
     given = tuple(read_logs(request.logs, request.told))
     if not given:
         raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
-    alike(request.logs, given)
     records = side_by_side(given)
     pooled = pool(records, [str(path) for path in request.logs])
     described = {layer.layer: layer for one in records for layer in one.layers}

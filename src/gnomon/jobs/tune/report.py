@@ -46,7 +46,7 @@ def target_words(target: Mapping[str, Any] | None) -> str:
     """What is compiled for: "llvm, cortex-a72"; an empty text where it is not known."""
     if not target:
         return ""
-    known = (target.get(name) for name in ("kind", "mcpu", "arch", "model", "tag"))
+    known = (target.get(name) for name in ("kind", "mcpu", "model", "tag"))
     return ", ".join([named(one, 40) for one in known if one][:2])
 
 
