@@ -40,7 +40,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
     from . import search as tvm_search
 
     target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
-    meta_schedule.TuneContext(mod=tvm_search.smallest(), target=target, space_generator=tvm_search.space(target))
+    meta_schedule.TuneContext(mod=tvm_search.smallest(), target=target, space_generator=tvm_search.space())
     here = tvm_bench.here()
     model = tvm_model.Opened()
     parts: dict[str, Work] = {

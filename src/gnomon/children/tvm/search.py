@@ -13,7 +13,6 @@ import statistics
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import te
 from tvm.ir import IRModule
 from tvm.s_tir import meta_schedule as ms
@@ -21,7 +20,6 @@ from tvm.s_tir import meta_schedule as ms
 from ..frame import Job, Refused, Work, absent
 from . import blocks, carry
 from . import workload as tvm_workload
-from .rewrites import DOT, has_dot, register_dot
 
 _FAILED_S = 1e10
 _WARM_UP = 16
@@ -69,7 +67,7 @@ class _Search:
         self._context = ms.TuneContext(
             mod=self._workload.mod,
             target=self._target,
-            space_generator=space(self._target, dots=_takes_dots(self._workload.mod, self._target)),
+            space_generator=space(),
             search_strategy=self._strategy,
             task_name=job["layer"],
             rand_state=int(job["seed"]) % (2**31 - 2) + 1,
@@ -197,26 +195,12 @@ def _strategy(name: str, per_round: int) -> Any:
     raise Refused(f"no search strategy {name!r}: evolutionary, replay-trace or random")
 
 
-def _takes_dots(mod: Any, target: Any) -> bool:
-    """Whether a layer multiplies bytes, and its processor has an instruction for that."""
-    function = next(f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
-    return {"uint8", "int8"} <= {str(one.dtype) for one in function.params} and has_dot(target)
-
-
-def space(target: Any, *, dots: bool = False) -> Any:
-    """The design space of a processor: MetaSchedule's own rules for LLVM; with `dots` sums of products of bytes are by
-    an instruction.
+def space() -> Any:
+    """The design space of a processor: MetaSchedule's own rules for LLVM, but for tensor instructions.
 
     Written out, because the default rules name instructions whose registration takes 15 s in every process.
     """
-    if dots:
-        register_dot()
     rule, post, mutate = ms.schedule_rule, ms.postproc, ms.mutator
-    tiles = {
-        "structure": "SSRSRS",
-        "max_innermost_factor": 64,
-        "reuse_write": rule.ReuseType(req="may", levels=[1, 2], scope="global"),
-    }
     rules = [
         rule.ApplyCustomRule(),
         rule.InlineConstantScalars(),
@@ -230,13 +214,13 @@ def space(target: Any, *, dots: bool = False) -> Any:
             disallow_op=["tirx.exp"],
         ),
         rule.AddRFactor(max_jobs_per_core=16, max_innermost_factor=64),
-        *([rule.MultiLevelTilingWithIntrin(DOT, **tiles)] if dots else []),
-        rule.MultiLevelTiling(**tiles),
+        rule.MultiLevelTiling(
+            structure="SSRSRS",
+            max_innermost_factor=64,
+            reuse_write=rule.ReuseType(req="may", levels=[1, 2], scope="global"),
+        ),
         rule.ParallelizeVectorizeUnroll(
-            max_jobs_per_core=16,
-            max_vectorize_extent=-1 if dots else 64,  # no vector is made of an instruction that is one
-            unroll_max_steps=[0, 16, 64, 512],
-            unroll_explicit=True,
+            max_jobs_per_core=16, max_vectorize_extent=64, unroll_max_steps=[0, 16, 64, 512], unroll_explicit=True
         ),
         rule.RandomComputeLocation(),
     ]
@@ -244,7 +228,6 @@ def space(target: Any, *, dots: bool = False) -> Any:
         post.DisallowDynamicLoop(),
         post.RewriteParallelVectorizeUnroll(),
         post.RewriteReductionBlock(),
-        *([post.RewriteTensorize(vectorize_init_loop=True)] if dots else []),
         post.RewriteLayout(),
     ]
     mutators = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import tvm
@@ -11,7 +10,6 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
 from ..frame import Refused
-from . import rewrites
 
 
 def workload_of(text: str, layer: str) -> Any:
@@ -77,10 +75,6 @@ def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> A
     """A tuning record of MetaSchedule. Refused where the trace does not fit the workload."""
     if not _decides(trace):
         raise Refused("the trace decides what none of its instructions leaves open")
-    if rewrites.DOT in json.dumps(trace[0], default=str):
-        if not rewrites.has_dot(target):
-            raise Refused(f"the trace multiplies bytes by {rewrites.DOT_NEEDS}, which the target does not have")
-        rewrites.register_dot()
     arguments = [one.as_json() for one in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
     try:
         exported = {str(k): plain(v) for k, v in target.export().items()}

@@ -7,8 +7,8 @@ legalise, fold constants, fuse. Then records schedule them, and LLVM compiles th
 from __future__ import annotations
 
 import base64
+import importlib
 import json
-import re
 import sys
 import types
 import zlib
@@ -111,7 +111,7 @@ def _scheduled(module: Any, traces: dict[str, Any], target: Any) -> tuple[Any, i
     """
     if not traces:
         return module, 0
-    _without_intrinsics(traces, target)
+    _without_intrinsics(traces)
     import tvm
     from tvm import relax
     from tvm.s_tir import meta_schedule as ms
@@ -146,27 +146,12 @@ def _scheduled(module: Any, traces: dict[str, Any], target: Any) -> tuple[Any, i
     return module, sum(1 for f in made if f.attrs is not None and "tirx.is_scheduled" in f.attrs)
 
 
-def _without_intrinsics(traces: dict[str, Any], target: Any) -> None:
-    """Keep TVM from parsing its tensor instructions (15 s) unless a record needs another than gnomon's own."""
-    from .rewrites import DOT, DOT_NEEDS, has_dot, register_dot
-
-    named = {name for trace in traces.values() for name in _tensor_instructions(trace)}
-    if DOT in named:
-        if not has_dot(target):
-            raise Refused(f"the records multiply bytes by {DOT_NEEDS}, which the target does not have")
-        register_dot()
-    if named <= {DOT}:
+def _without_intrinsics(traces: dict[str, Any]) -> None:
+    """Keep TVM from parsing its tensor instructions (15 s) unless a record needs one."""
+    if '["Tensorize", ' in json.dumps(traces):
+        importlib.import_module(_INTRINSICS)
+    else:
         sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
-        return
-    import importlib
-
-    importlib.import_module(_INTRINSICS)
-
-
-def _tensor_instructions(trace: Any) -> list[str]:
-    """The names of the tensor instructions in a trace, whatever form it has."""
-    found = re.findall(r'\["Tensorize", \[[^\]]*\], \["([^"]*)"', json.dumps(trace))
-    return [str(name) for name in found]
 
 
 def _export(module: Any, target: Any, library: str) -> dict[str, Any]:
