@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 
 Tell = Callable[[str], None]
+_WISH = ("target", "linker", "threads", "wait_s")
+_SEARCH = ("strategy", "start", "per_round", "first_round", "plateau", "budget_s", "layers")
+_CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
 
 
 class TuneOptions(TypedDict, total=False):
@@ -47,11 +50,6 @@ class TuneOptions(TypedDict, total=False):
     out: PathLike | None
     on_progress: Watch | None
     on_message: Tell
-
-
-_WISH = ("target", "linker", "threads", "wait_s")
-_SEARCH = ("strategy", "start", "per_round", "first_round", "plateau", "budget_s", "layers")
-_CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
 
 
 def tune(

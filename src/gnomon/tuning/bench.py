@@ -1,9 +1,8 @@
-"""Measures compiled layers and networks on a device: in a server's session, or here in a process of its own.
+"""Layers compiled in child processes, and layers and networks measured on a device: in a session with a server, or in a
+process of this machine.
 
-A session is a fresh process on the device. Whatever happens to a call is data: a device that vanished is asked for
-again once, and what made it vanish twice is the fault of what was called.
-
-Compiles layers under configurations, several side by side, each in a process that may be lost.
+A session is a fresh process on the device. The failure of a call is data: a device that was lost is asked for once
+more, and a second loss is the failure of the call.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ _CONNECT_S = 30.0
 _LEAVE_S = 10.0
 _CALL_S = 60.0
 _MARGIN_S = 15.0
+_MOST_BUILDERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,9 +275,6 @@ class Bench:
         return Timed(times_s=times, error=error, server=self.server)
 
 
-_MOST = 4
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """A layer, the trace of a configuration (None: untuned), and where the library goes."""
@@ -301,7 +298,7 @@ class Builders:
     def __init__(self, shop: Workshop, device: TunedDevice, *, timeout_s: float) -> None:
         self._device = device
         self._doors: queue.SimpleQueue[Door] = queue.SimpleQueue()
-        self.count = max(1, min(_MOST, len(os.sched_getaffinity(0))))
+        self.count = max(1, min(_MOST_BUILDERS, len(os.sched_getaffinity(0))))
         for _ in range(self.count):
             self._doors.put(shop.door(DoorSettings(job_timeout_s=timeout_s)))
 

@@ -1,8 +1,7 @@
 """Apache TVM as a child program: reads networks, searches schedules, compiles, and measures over RPC or right here.
 
-One program plays three parts, each in a process of its own, so that one's crash costs the others nothing: jobs named in
-`model`, `search`, `build` and `bench`. Values that TVM has no words of its own for are those of the
-record file in docs/jobs/tune.md.
+Each part has a process of its own, so that a crash of one costs the others nothing; `model`, `search`, `build` and
+`bench` name the jobs. Values that TVM has no words for are those of the record file in docs/jobs/tune.md.
 """
 
 from __future__ import annotations

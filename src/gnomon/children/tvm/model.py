@@ -23,6 +23,8 @@ from .rewrites import rewritten
 
 _PIP = f"{shlex.quote(sys.executable)} -m pip install"
 _INNER = ("block", "body", "then_case", "else_case")
+_MOST_BYTES = 2**31 - 2**20
+"""More does not go through a protocol buffer."""
 
 
 class Opened:
@@ -115,10 +117,6 @@ def _missing(graph: Any) -> list[str]:
             for one in node.attribute:
                 graphs += [one.g] if one.HasField("g") else [*one.graphs]
     return list(found)
-
-
-_MOST_BYTES = 2**31 - 2**20
-"""More does not go through a protocol buffer."""
 
 
 def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:

@@ -11,6 +11,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from ..frame import Refused
 
+_TUNING = ("fast-", "slow-", "prefer-", "false-deps-", "no-bypass-", "tuning-", "branch", "macrofusion", "sbb-", "use-")
+
 
 def workload_of(text: str, layer: str) -> Any:
     """The workload of a layer from its digest and its base64 text. Refused where TVM cannot read it."""
@@ -34,9 +36,6 @@ def target_of(given: dict[str, Any]) -> Any:
     if cpu and not tvm.target.codegen.llvm_is_valid_cpu(cpu, triple):
         raise Refused(f"the target's processor {cpu!r} is not one that LLVM knows for {triple or 'this machine'}")
     return target
-
-
-_TUNING = ("fast-", "slow-", "prefer-", "false-deps-", "no-bypass-", "tuning-", "branch", "macrofusion", "sbb-", "use-")
 
 
 def lacking(given: dict[str, Any], other: dict[str, Any]) -> list[str]:

@@ -39,6 +39,7 @@ from gnomon.report.answer import Answer
 _PORTFOLIO_S = 60.0
 _FEW = 2  # times that may be equal by chance
 _COLLECT = "gnomon overlay collect"
+_MOST_OPTIONS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,9 +254,6 @@ def _row(
         "incomplete": _incomplete(times, choice),
         "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
     }
-
-
-_MOST_OPTIONS = 12
 
 
 def _options(times: LayerTimes, choice: LayerChoice) -> list[dict[str, Any]]:

@@ -1,7 +1,4 @@
-"""The reports of `gnomon overlay collect` and `analyze`, made from their JSON documents alone.
-
-Parts of the report of an overlay: the network's proof, each device, the devices' own choices, a portfolio.
-"""
+"""The reports of `gnomon overlay collect` and `analyze`, made from their JSON documents alone."""
 
 from __future__ import annotations
 
@@ -39,6 +36,9 @@ _MOST_DEVICES = 16
 
 Choices = dict[str, Mapping[str, Any]]
 """What was measured of the network on a device, by choice: "overlay", "untuned", "own:<host>"."""
+
+_MOST_LAYERS = 40
+_MOST_ITEMS = 8
 
 
 def measured_of(document: Mapping[str, Any]) -> dict[str, Choices]:
@@ -304,10 +304,6 @@ def _served(serves: Mapping[str, str], identity: str) -> str:
     """The devices that a configuration serves, by name where they are few."""
     devices = [named(device, 16) for device, one in serves.items() if one == identity]
     return ", ".join(devices) if len(devices) <= 3 else many(len(devices), "device")
-
-
-_MOST_LAYERS = 40
-_MOST_ITEMS = 8
 
 
 def collect_report(document: Mapping[str, Any], page: Page) -> None:

@@ -1,8 +1,7 @@
-"""The tuned network beside other runtimes on the same device: what tuning is worth to who has a choice.
+"""The tuned network beside other runtimes on the same device, measured by `gnomon profile`.
 
-`gnomon profile` measures all, interleaved in fresh processes: TVM with the records, and each runtime that reads the
-network. That job knows how; this file says what is asked of it, and what is told. TVM compiles the records for the
-device's own processor there, whatever target they were tuned for.
+All run interleaved in fresh processes: TVM with the records, and each runtime that reads the network. TVM compiles the
+records for the device's own processor there, whatever target they were tuned for.
 """
 
 from __future__ import annotations

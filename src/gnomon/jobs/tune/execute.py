@@ -41,6 +41,9 @@ _NETWORK = "the network"
 """What the whole is called among the layers, whose names are identifiers."""
 
 Tell = Callable[[str], None]
+_Layers = Annotated[
+    tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,11 +205,6 @@ def _notes(layers: Sequence[TuningLayer], reference: Path | None) -> tuple[str, 
     if reference is None:
         made.append("There are no reference outputs beside the library: what it computes was not checked.")
     return tuple(made)
-
-
-_Layers = Annotated[
-    tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

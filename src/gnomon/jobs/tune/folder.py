@@ -1,7 +1,4 @@
-"""Where the files of tuning are: records, compiled networks, and the networks that they are of.
-
-Reads tuning records from files and folders, of any tuner.
-"""
+"""The folder of tuning (networks, record files, compiled networks), and the reading of tuning records of any tuner."""
 
 from __future__ import annotations
 
@@ -31,6 +28,10 @@ from gnomon.system.files import in_place_of, save_text
 _MANIFEST = Strict(what="a compiled network's description", hint="Compile it again.", most_letters=64 << 20)
 _PARTS = (".layers.so", ".untuned.so")
 _SAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_BESIDES = "besides_s"
+_MARGIN = 0.98
+_MOST_BYTES = 4 << 30
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,9 +196,6 @@ def read_description(library: Path) -> Mapping[str, Any]:
         raise RecordError(f"{path}: {error.strerror or error}", hint="Compile it again.") from error
 
 
-_BESIDES = "besides_s"
-
-
 def write_besides_s(library: Path, besides_s: float) -> None:
     """Add to the description of a compiled network what all but the trials took when it was tuned."""
     write_description(library, {**read_description(library), _BESIDES: besides_s})
@@ -268,11 +266,6 @@ def _library(path: Path) -> dict[str, Any]:
         if isinstance(inner, dict) and isinstance(inner.get(field), str) and inner[field]:
             made[part] = inner[field]
     return made
-
-
-_MARGIN = 0.98
-_MOST_BYTES = 4 << 30
-_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
 def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords]:

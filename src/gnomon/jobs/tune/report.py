@@ -1,7 +1,4 @@
-"""The reports of `gnomon tune`, `tune list` and `exec`, made from their JSON documents alone.
-
-Words that the reports of tuning and of overlays have in common: times side by side, outputs, failures, places.
-"""
+"""The reports of `gnomon tune`, `tune list` and `exec`, made from their documents, and words that overlay's share."""
 
 from __future__ import annotations
 
@@ -25,6 +22,21 @@ _ROUNDING_OF_OTHERS = 1e-3
 
 _MOST_FAILURES = 8
 _MOST_MESSAGE = 200
+_PROPER = 16
+"""Trials a layer from which on more bring little: docs/jobs/tune.md has the figures."""
+
+FEW = 5
+"""Rows of a table in a brief report."""
+
+_MOST_LAYERS = 40
+_MOST_FILES = 100
+_STOPPED = {
+    "trials": "all trials that were asked for are made",
+    "plateau": "nothing better was found any more",
+    "budget": "the time was up",
+    "exhausted": "there was no further configuration",
+}
+_MOST_WINS = 6
 
 
 def named(text: Any, most: int = 48) -> str:
@@ -171,22 +183,6 @@ def rest(rows: Sequence[Mapping[str, Any]], page: Page) -> None:
         page.line(f"and {many(len(rows), 'more layer', 'more layers')}{told}: --json has all", indent=1, style="dim")
 
 
-_PROPER = 16
-"""Trials a layer from which on more bring little: docs/jobs/tune.md has the figures."""
-
-FEW = 5
-"""Rows of a table in a brief report."""
-
-_MOST_LAYERS = 40
-_MOST_FILES = 100
-_STOPPED = {
-    "trials": "all trials that were asked for are made",
-    "plateau": "nothing better was found any more",
-    "budget": "the time was up",
-    "exhausted": "there was no further configuration",
-}
-
-
 def tune_report(document: Mapping[str, Any], page: Page) -> None:
     """What tuning brought: the network's times first, then its layers, what failed, and where everything is.
 
@@ -203,9 +199,6 @@ def tune_report(document: Mapping[str, Any], page: Page) -> None:
     with page.details("notes"):
         notes(document["notes"], page)
     _tuned_files(document, page)
-
-
-_MOST_WINS = 6
 
 
 def _beside(found: Mapping[str, Any] | None, page: Page) -> None:
