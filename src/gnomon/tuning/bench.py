@@ -11,7 +11,7 @@ import contextlib
 import os
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,13 +72,12 @@ class NetworkCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """How a call is timed on the device: `repeat` samples, each of at least `number` calls and `min_repeat_ms`.
+    """How a call is timed on the device: `repeat` samples, each of at least one call and `min_repeat_ms`.
 
     `tolerance` is the largest difference of outputs, relative to the reference's largest magnitude, that is not wrong.
     `timeout_s` ends a call that does not return.
     """
 
-    number: int = 1
     repeat: int = 3
     min_repeat_ms: int = 10
     tolerance: float = 1e-3
@@ -93,7 +92,7 @@ def _path(path: Path | None) -> str:
 
 def once(loop: Loop) -> Loop:
     """A loop for a call that is made for its outputs: one sample, however short; all else as in `loop`."""
-    return replace(loop, number=1, repeat=1, min_repeat_ms=0)
+    return replace(loop, repeat=1, min_repeat_ms=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +250,6 @@ class Bench:
             "library": _path(what.library),
             "reference": _path(what.reference),
             "keep": _path(what.keep),
-            "number": loop.number,
             "repeat": loop.repeat,
             "min_repeat_ms": loop.min_repeat_ms,
             "tolerance": loop.tolerance,
@@ -302,16 +300,10 @@ class Builders:
         for _ in range(self.count):
             self._doors.put(shop.door(DoorSettings(job_timeout_s=timeout_s)))
 
-    def build(
-        self, orders: Sequence[Order], tell: Callable[[int], None] = lambda done: None
-    ) -> tuple[Built | Failure, ...]:
-        """What came of each order, in their order. `tell` is called with the number done, from this thread."""
+    def build(self, orders: Sequence[Order]) -> tuple[Built | Failure, ...]:
+        """The library or the failure of each order, in their order."""
         with ThreadPoolExecutor(self.count, thread_name_prefix="build") as pool:
-            made = []
-            for done, one in enumerate(pool.map(self._one, orders), 1):
-                made.append(one)
-                tell(done)
-        return tuple(made)
+            return tuple(pool.map(self._one, orders))
 
     def _one(self, order: Order) -> Built | Failure:
         door = self._doors.get()

@@ -22,19 +22,17 @@ from gnomon.system.process import guarded
 CHILD = "tvm.child"
 _VERSIONS = install_line("apache-tvm", "apache-tvm-ffi", python=sys.executable)
 _LINE_BYTES = 256 << 20
-_MEMORY_BYTES = 16 << 30
 _START_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorSettings:
-    """How children are started: seconds for a job, threads of what runs in them, whether they load the instructions
-    for integer tensors (15 s each time), and the cores that they may use (none: all).
+    """How children are started: seconds for a job, threads of what runs in them, and the cores that they may use (none:
+    all).
     """
 
     job_timeout_s: float = 60.0
     threads: int = 0
-    intrinsics: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     pin: tuple[int, ...] = ()
 
@@ -81,12 +79,11 @@ class Door:
         self._shop, self._renew = shop, renew
         self._program = Program(
             name=CHILD,
-            settings={"intrinsics": settings.intrinsics, "pin": list(settings.pin)},
+            settings={"pin": list(settings.pin)},
             environment=environment,
             job_timeout_s=settings.job_timeout_s,
             start_timeout_s=_START_S,
             line_bytes=_LINE_BYTES,
-            memory_bytes=_MEMORY_BYTES,
         )
         self._child: ChildProcess | None = None
         self.versions: Mapping[str, str] = {}

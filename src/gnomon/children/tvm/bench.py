@@ -93,7 +93,7 @@ def _upload_name(path: str) -> str:
 
 
 def jobs() -> dict[str, Work]:
-    """`connect`, `leave`, `measure` (a layer), `run` (a network), `functions` (the layers inside a network)."""
+    """`connect`, `leave`, `measure` (a layer), `run` (a network)."""
     place = _Place()
 
     def leave(job: Job) -> dict[str, Any]:
@@ -121,13 +121,13 @@ def here() -> dict[str, Any]:
     return {
         "mcpu": str(codegen.llvm_get_system_cpu()),
         "mtriple": str(codegen.llvm_get_system_triple()),
-        "threads": int(tvm.get_global_func("runtime.NumThreads")()),
     }
 
 
 def _measure(place: _Place, job: Job) -> dict[str, Any]:
-    """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), number, repeat,
-    min_repeat_ms. Facts: times_s, error (null: nothing to compare with).
+    """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), repeat, min_repeat_ms.
+
+    Facts: times_s, error (null: nothing to compare with).
     """
     function = _function(place.library(job["library"]), job["function"])
     device = place.session.cpu(0)
@@ -155,7 +155,7 @@ def _measure(place: _Place, job: Job) -> dict[str, Any]:
 
 
 def _run(place: _Place, job: Job) -> dict[str, Any]:
-    """Job: library, inputs, reference and keep (paths or ""), number, repeat, min_repeat_ms, tolerance.
+    """Job: library, inputs, reference and keep (paths or ""), repeat, min_repeat_ms, tolerance.
 
     Facts: times_s, error.
     """
@@ -192,7 +192,7 @@ def _times(library: Any, name: str, device: Any, job: Job, given: list[Any]) -> 
 
 
 def _loop(job: Job) -> dict[str, Any]:
-    return {name: job[name] for name in ("number", "repeat", "min_repeat_ms")}
+    return {"number": 1, "repeat": job["repeat"], "min_repeat_ms": job["min_repeat_ms"]}
 
 
 def _arrays(job: Job, positive: bool) -> list[Any]:

@@ -26,20 +26,20 @@ def jobs(opened: Opened) -> dict[str, Work]:
 
 
 def _build(job: Job) -> dict[str, Any]:
-    """Job: layer, workload, trace (null: untuned), target, linker, library. Facts: bytes, outputs."""
+    """Job: layer, workload, trace (null: untuned), target, linker, library. Facts: outputs."""
     target = tvm_workload.target_of(job["target"])
     workload = tvm_workload.workload_of(job["workload"], job["layer"])
     schedule = tvm_workload.scheduled(workload, job["trace"], target)
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     _export(build(module, target=target), job)
-    return {"bytes": Path(job["library"]).stat().st_size, "outputs": signature(workload.mod)[1]}
+    return {"outputs": signature(workload.mod)[1]}
 
 
 def _network(opened: Opened, job: Job) -> dict[str, Any]:
     """Job: records [[layer, workload, trace]..], target, linker, library, seed; layers and inputs: where to put a
     library of the network's functions, each callable by its name, and random inputs ("": nowhere).
 
-    Facts: bytes; functions and how many of them are `scheduled`. Refused where a record found no function: a
+    Facts: functions, and how many of them are `scheduled`. Refused where a record found no function: a
     configuration that is not used must not be taken for one that is.
     """
     module, target = opened.ready(), tvm_workload.target_of(job["target"])
@@ -61,7 +61,7 @@ def _network(opened: Opened, job: Job) -> dict[str, Any]:
         _export(build(_apart(module), target=target), {**job, "library": job["layers"]})
     if job.get("inputs"):
         _write_inputs(opened, job)
-    return {"bytes": Path(job["library"]).stat().st_size, "functions": len(functions), "scheduled": done}
+    return {"functions": len(functions), "scheduled": done}
 
 
 def _apart(module: Any) -> Any:

@@ -29,9 +29,8 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
         import tvm
         from tvm.s_tir import meta_schedule
 
-    if not settings.get("intrinsics"):
-        # TuneContext imports it for its effect: 15 s of parsing for tensor instructions that floats never use.
-        sys.modules["tvm.s_tir.tensor_intrin"] = types.ModuleType("tvm.s_tir.tensor_intrin")
+    # TuneContext imports it for its effect: 15 s of parsing for tensor instructions that no schedule here uses.
+    sys.modules["tvm.s_tir.tensor_intrin"] = types.ModuleType("tvm.s_tir.tensor_intrin")
     from . import bench as tvm_bench
     from . import build as tvm_build
     from . import model as tvm_model

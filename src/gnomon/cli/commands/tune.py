@@ -128,7 +128,7 @@ def tune(model: Path, html: Path | None, **values: Any) -> None:
 
     write_answer(whole, as_json=as_json, html=html, report=report)
     for document in documents:
-        _end((document["network"] or {}).get("failure"))
+        _end(document["network"]["failure"])
 
 
 @command("exec", short_help="Measure a compiled network, or tuned records, on any device.")

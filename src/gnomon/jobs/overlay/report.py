@@ -411,14 +411,11 @@ def _answer(document: Mapping[str, Any]) -> str:
     if most <= 0:
         what = "nothing is lost" if len(devices) == 1 else "nothing is lost, each choice is the best on every device"
         return f"{told}{what}."
-    ends = [total.get(name) for name in ("M_low", "M_high")]
-    known = None not in ends
-    interval = f" [{', '.join(f'{100 * end / len(devices):.1f}' for end in ends)}]" if known else ""
     # With --layer the network's worst layer may not be among those listed.
     where = f" (layer {named(worst['name'], 32)} on {named(worst['worst_device'], 32)})"
     where = where if worst["worst_regret"] >= most else ", in a layer that is not listed here"
     return (
-        f"{told}the network loses {loss(total['mean_regret'])}{interval} on average against each device's own best, "
+        f"{told}the network loses {loss(total['mean_regret'])} on average against each device's own best, "
         f"at worst {loss(most)}{where}{_undiluted(layers)}."
     )
 
