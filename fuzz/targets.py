@@ -85,7 +85,7 @@ from gnomon.jobs.estimator.help_files import import_nets
 from gnomon.jobs.runs.job import command_of
 from gnomon.jobs.space.choosing.validate import read_selection
 from gnomon.jobs.space.profiling.folder import LatencyRow, read_accuracy, read_latency, read_question
-from gnomon.jobs.space.profiling.look import looked_files, study_of
+from gnomon.jobs.space.profiling.look import shown_selection, study_of
 from gnomon.jobs.space.profiling.measuring import _row
 from gnomon.jobs.table.exchange import _read as read_any_table
 from gnomon.jobs.table.folder import read_table
@@ -404,8 +404,7 @@ def _studied(folder: Path) -> object:
 
 
 def _looked(folder: Path) -> object:
-    found = looked_files(folder / "profile")
-    return found, read_selection(folder / "profile")
+    return shown_selection(folder / "profile"), read_selection(folder / "profile")
 
 
 def _selected(folder: Path) -> None:
@@ -600,11 +599,6 @@ _SELECTION = {
     "groups": [["VGGblock_1"], ["Mobileblock_1", "Mobileblock_4"]],
     "primitives": [[{"name": "VGGblock_1", "frequency": 0.5}]],
     "share_kept": [0.1, 0.2, 0.3],
-}  # fmt: skip
-_VALIDATION = {
-    "toolchain": "onnxruntime", "networks": 3,
-    "spaces": {"median_full": [0.1, 0.2, 0.3], "median_reduced": [0.1, 0.2, 0.3], "thresholds": [0.5, 0.6],
-               "full": [1, 0.5], "reduced": [1, 0.75], "p_ahead": 0.9},
 }  # fmt: skip
 _EVENTS = (
     {"event": "block", "candidate": "c", "block": 0, "started_at_s": 1.0, "wall_ns": [1, 0], "cpu_ns": [0, 0],
@@ -853,9 +847,6 @@ TARGETS: dict[str, Target] = _all(
         read=within(good.profile, "profile/latency.jsonl", _profile_rows),
     ),
     Target(name="selection", seeds=good.values(_SELECTION), read=within(_selected, "profile/selection.json", _looked)),
-    Target(
-        name="validation", seeds=good.values(_VALIDATION), read=within(_selected, "profile/validation.json", _looked)
-    ),
     # Tuning
     Target(
         name="ansor log",

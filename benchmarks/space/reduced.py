@@ -6,10 +6,10 @@ with a balanced design trained from seeds of its own and judged by the validatio
 swaps and 12 mixed networks a family measured again, as `gnomon space profile` gets them.
 
 Told for each selection: the share of networks kept; the share of the true hypervolume (latency and error; reference:
-the worst of all networks in both) that kept networks reach; that of random reduced spaces of as many primitives a
-group; and random networks of both spaces at equal latency. `greedy` knows the truth and says what can be reached, and
-`seeds` what the truth is worth: the share of one seed's hypervolume that the front by the other seeds reaches. The goal
-is at most 10 % of the networks with at least 95 % of the hypervolume.
+the worst of all networks in both) that kept networks reach; and that of random reduced spaces of as many primitives a
+group. `greedy` knows the truth and says what can be reached, and `seeds` what the truth is worth: the share of one
+seed's hypervolume that the front by the other seeds reaches. The goal is at most 10 % of the networks with at least
+95 % of the hypervolume.
 
     python -m benchmarks.space.reduced --out /tmp/reduced
 """
@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.space.whole import GOAL, Whole, at_random, described, evidence, greedy, worth
+from benchmarks.space.whole import GOAL, Whole, at_random, described, greedy, worth
 from gnomon.api.place import request_of
 from gnomon.api.space import select_primitives
 from gnomon.errors import GnomonError
@@ -240,7 +240,6 @@ def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dic
                 "hypervolume": whole.share(kept),
                 "expected": (chosen.details.get("share_kept") or [None])[0],
                 "random": at_random(whole, [len(own) for own in kept], seed=number),
-                "at_equal_latency": evidence(whole, kept),
                 "groups": [list(names) for names in chosen.groups],
             }
         )

@@ -189,13 +189,13 @@ def show_space(
     `pictures` is a folder that gets a picture of all there is to see. `blocks` are as `select_primitives` takes them.
     Raises GnomonError.
     """
-    from gnomon.jobs.space.profiling.look import look, looked_files
+    from gnomon.jobs.space.profiling.look import look, shown_selection
 
     document = look(Path(profile_dir), method, tuple(map(str, blocks)))
     if pictures is not None:
         from gnomon.jobs.space.picture import draw_pictures
 
-        document["pictures"] = draw_pictures(document, looked_files(Path(profile_dir)), Path(pictures))
+        document["pictures"] = draw_pictures(document, shown_selection(Path(profile_dir)), Path(pictures))
     return document
 
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.jobs.space.kits.space_kit import front, hostile, network, profile, published, selection, validation
+from tests.jobs.space.kits.space_kit import front, hostile, network, profile, published, selection
 from tests.report.picture_kit import needs_drawing, words_in
 
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.jobs.space.picture import draw_pictures, front_picture, selection_picture
 from gnomon.jobs.space.points import choice_of, pairs_of, points_of
-from gnomon.jobs.space.profiling.look import looked_files
+from gnomon.jobs.space.profiling.look import shown_selection
 from gnomon.report.plain import SEVERAL
-
-NONE: dict[str, Any] = {"selection": None, "validation": None}
-ALL = {"selection": selection(), "validation": validation()}
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +23,8 @@ def drawing() -> None:
 
 
 def test_there_is_one_picture_a_file(tmp_path: Path) -> None:
-    made = draw_pictures(profile(), ALL, tmp_path / "a" / "b")
-    names = ["accuracy-latency.ort", "accuracy-latency.ort-int8", "choice", "distributions", "quantised"]
+    made = draw_pictures(profile(), selection(), tmp_path / "a" / "b")
+    names = ["accuracy-latency.ort", "accuracy-latency.ort-int8", "choice", "quantised"]
     assert [Path(path).name for path in made] == [f"{name}{kind}" for kind in (".svg", ".png") for name in names]
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in made[len(names) :])
     told = " ".join(words_in(Path(made[0])))
@@ -37,16 +33,15 @@ def test_there_is_one_picture_a_file(tmp_path: Path) -> None:
     assert "hollow: default or one-change variant" in told
     assert "ring: all its primitives are kept" in told
     assert "dotted: accuracy believed, not trained" in told
-    assert "reduced space: median 10.0 % [9.0, 10.5]" in words_in(Path(made[3]))
-    assert "0.500 times as long, the median; faster on 7 of 7" in words_in(Path(made[4]))
+    assert "0.500 times as long, the median; faster on 7 of 7" in words_in(Path(made[3]))
 
 
 def test_what_there_is_not_is_not_drawn(tmp_path: Path) -> None:
-    assert draw_pictures(profile(latency=[], accuracy=None), NONE, tmp_path) == []
-    made = draw_pictures(profile(), {"selection": None, "validation": validation(spaces=None)}, tmp_path)
+    assert draw_pictures(profile(latency=[], accuracy=None), None, tmp_path) == []
+    made = draw_pictures(profile(), None, tmp_path)
     assert [Path(path).stem.partition(".")[0] for path in made] == (["accuracy-latency"] * 2 + ["quantised"]) * 2
     assert "ring: all its primitives are kept" not in words_in(Path(made[0]))
-    assert [Path(p).name for p in draw_pictures(profile(accuracy=None), NONE, tmp_path)] == [
+    assert [Path(p).name for p in draw_pictures(profile(accuracy=None), None, tmp_path)] == [
         "quantised.svg",
         "quantised.png",
     ]
@@ -63,7 +58,7 @@ def test_a_front_is_drawn_as_predicted_and_as_measured(tmp_path: Path) -> None:
 
 
 def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (draw_pictures(profile(), ALL, tmp_path / name) for name in ("a", "b"))
+    first, second = (draw_pictures(profile(), selection(), tmp_path / name) for name in ("a", "b"))
     assert [Path(path).read_bytes() for path in first] == [Path(path).read_bytes() for path in second]
     for name in ("a.png", "b.png"):
         selection_picture(profile(), selection(), tmp_path / name)
@@ -73,7 +68,7 @@ def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_names_can_neither_leave_the_folder_nor_break_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "inside"
-    for path in draw_pictures(hostile(), ALL, folder):
+    for path in draw_pictures(hostile(), selection(), folder):
         assert Path(path).parent == folder
         assert path.endswith(".png") or all(word.isprintable() for word in words_in(Path(path)))
     assert list(tmp_path.iterdir()) == [folder]
@@ -82,7 +77,7 @@ def test_names_can_neither_leave_the_folder_nor_break_the_file(tmp_path: Path) -
 def test_two_toolchains_with_like_names_have_two_pictures(tmp_path: Path) -> None:
     document = profile()
     document["latency"][0]["toolchain"], document["latency"][1]["toolchain"] = "a/b", "a:b"
-    made = [name for name in draw_pictures(document, NONE, tmp_path) if "accuracy" in name]
+    made = [name for name in draw_pictures(document, None, tmp_path) if "accuracy" in name]
     assert len(set(made)) == 4, "each as .svg and as .png"
 
 
@@ -122,7 +117,7 @@ def test_networks_of_several_families_are_drawn(tmp_path: Path) -> None:
     mixed = {**network("Res", 0, 0, 1.2e-3), "id": "mixed", "primitives": ["VGGblock_0", "Resblock_1"]}
     document["latency"][0]["networks"].append(mixed)
     document["accuracy"]["trained"].append({"id": "mixed", "family": "", "accuracy": 0.97, "error": 0.01})
-    made = draw_pictures(document, ALL, tmp_path)
+    made = draw_pictures(document, selection(), tmp_path)
     words = words_in(Path(made[0]))
     assert SEVERAL in words
     assert "mixed" in " ".join(words)
@@ -168,7 +163,7 @@ def test_another_suffix_is_refused_before_anything_is_drawn(tmp_path: Path) -> N
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
-        draw_pictures(profile(), NONE, tmp_path / "file")
+        draw_pictures(profile(), None, tmp_path / "file")
     with pytest.raises(UsageError, match="cannot be written"):
         selection_picture(profile(), selection(), tmp_path / "none" / "c.svg")
 
@@ -176,32 +171,28 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_without_vl_convert_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(RuntimeMissingError, match="vl-convert-python is not installed") as caught:
-        draw_pictures(profile(), NONE, tmp_path)
+        draw_pictures(profile(), None, tmp_path)
     assert "vl-convert-python>=1.9,<2" in caught.value.hint
 
 
-def test_files_of_a_profile_are_read_if_they_are_there(tmp_path: Path) -> None:
-    assert looked_files(tmp_path) == NONE
+def test_the_selection_of_a_profile_is_read_if_it_is_there(tmp_path: Path) -> None:
+    assert shown_selection(tmp_path) is None
     (tmp_path / "selection.json").write_text(json.dumps(selection()))
-    (tmp_path / "validation.json").write_text(json.dumps(validation()))
-    assert looked_files(tmp_path) == ALL
+    assert shown_selection(tmp_path) == selection()
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("text", "told"),
     [
-        ("selection.json", "{", "not JSON"),
-        ("selection.json", "[]", "an object expected"),
-        ("selection.json", '{"groups": [1]}', r"\$\.groups"),
-        ("selection.json", json.dumps(selection(primitives=[[{"name": "a", "frequency": "b"}]])), r"\$\.primitives"),
-        ("selection.json", json.dumps(selection(share_kept=[1, 2])), r"\$\.share_kept"),
-        ("validation.json", '{"spaces": 3}', r"\$\.spaces"),
-        ("validation.json", '{"spaces": {"thresholds": [], "p_ahead": 1e400}}', r"\$\.spaces\.thresholds.*p_ahead"),
-        ("validation.json", '{"spaces": {"thresholds": [0.1], "full": [7], "reduced": [true]}}', "full.*reduced"),
+        ("{", "not JSON"),
+        ("[]", "an object expected"),
+        ('{"groups": [1]}', r"\$\.rule.*\$\.groups"),
+        (json.dumps(selection(primitives=[[{"name": "a", "frequency": "b"}]])), r"\$\.primitives"),
+        (json.dumps(selection(share_kept=[1, 2])), r"\$\.share_kept"),
     ],
 )
-def test_damaged_files_are_told_with_all_that_is_wrong(tmp_path: Path, file: str, text: str, told: str) -> None:
-    (tmp_path / file).write_text(text)
+def test_a_damaged_selection_is_told_with_all_that_is_wrong(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "selection.json").write_text(text)
     with pytest.raises(ProblemError, match=told) as caught:
-        looked_files(tmp_path)
-    assert file in caught.value.message
+        shown_selection(tmp_path)
+    assert "selection.json" in caught.value.message

@@ -438,35 +438,6 @@ def _space_front(document: Document) -> Parts:
     )
 
 
-def _validation(document: Document) -> Parts:
-    spaces = document["spaces"]
-    if spaces is None:
-        return
-    lines = [
-        (
-            kind,
-            [
-                (_shares(t).value, _shares(share).value)
-                for t, share in zip(spaces["thresholds"], spaces[name], strict=True)
-            ],
-        )
-        for name, kind in (("full", "faint"), ("reduced", "main"))
-    ]
-    yield (
-        "Both spaces",
-        [
-            scattered(
-                "Networks with at most such an error, at equal latency: the higher line is better",
-                ("error, % of images", "networks, %"),
-                (),
-                lines=lines,
-                height=320,
-                note="The strong line is the reduced space, the weak one the full space.",
-            )
-        ],
-    )
-
-
 def _tune(document: Document) -> Parts:
     network = document["network"] or {}
     whole = [(name, network.get(name), kind) for name, kind in (("untuned", "other"), ("tuned", "chosen"))]
@@ -702,7 +673,6 @@ _PICTURES: Mapping[str, Callable[[Document], Parts]] = {
     "gnomon-space": _space,
     "gnomon-space-select": _selection,
     "gnomon-space-front": _space_front,
-    "gnomon-space-validate": _validation,
     "gnomon-tune": _tune,
     "gnomon-exec": _exec,
     "gnomon-overlay-analyze": _overlay,

@@ -37,7 +37,7 @@ from gnomon.report.vega import (
     view,
 )
 
-_FRONT, _FULL, _REDUCED = "black", "#777777", "#0072B2"
+_FRONT, _PREDICTED, _MEASURED = "black", "#777777", "#0072B2"
 _HEIGHT = 380
 _MOST_BARS = 400
 """Of more networks the intervals would be a grey wall: their points alone are drawn."""
@@ -140,17 +140,17 @@ def front_spec(document: Mapping[str, Any]) -> Spec:
         for x, y in [_place(found, factor)]
     ]
     layers = [drawn("rule", ways, color="#cccccc", strokeWidth=1)]
-    layers += _front_points(predicted, factor, _FULL, hollow=True)
-    layers += _front_points([found for _, found in both], factor, _REDUCED, hollow=False)
+    layers += _front_points(predicted, factor, _PREDICTED, hollow=True)
+    layers += _front_points([found for _, found in both], factor, _MEASURED, hollow=False)
     x, y = scale_of(reach(layers, "x"), WIDTH), scale_of(reach(layers, "y"), _HEIGHT)
     layers.append(_steps(sorted(_place(one["measured"], factor) for one in rows if one["best"]), x))
     bound = document["latency_bound_s"]
     if bound is not None:
         limit = [{"x": factor * bound, "y": y.low, "y2": y.high}]
         layers += cut([drawn("rule", limit, color=_FRONT, strokeWidth=1, strokeDash=[1.5, 2])], x, y)
-    keys = [point_key("predicted", "circle", _FULL, hollow=True)]
+    keys = [point_key("predicted", "circle", _PREDICTED, hollow=True)]
     if document["measured"] is not None:
-        keys += [point_key("measured", "circle", _REDUCED), line_key("the best of these", _FRONT, strokeWidth=1.3)]
+        keys += [point_key("measured", "circle", _MEASURED), line_key("the best of these", _FRONT, strokeWidth=1.3)]
     plot = view(layers, *_axes(x, y, document["toolchain"], unit), (x.length, y.length))
     told = f"{len(rows)} networks that are predicted to be best. Intervals are of 95 %."
     return picture([plot, legend(keys, columns=3)], sentences(told))
@@ -171,30 +171,6 @@ def _front_points(found: Sequence[Mapping[str, Any]], factor: float, colour: str
     acrosses = [_bar(at, one["latency_s"][1:], factor) for at, one in zip(places, found, strict=True)]
     dots = points([{"x": x, "y": y} for x, y in places], "circle", colour, hollow=hollow, size=8)
     return [*bars(ups, "y", colour, **_FAINT), *bars(acrosses, "x", colour, **_FAINT), dots]
-
-
-def distributions_spec(spaces: Mapping[str, Any]) -> Spec:
-    """The share of networks with at most an error, of the reduced and of the full space, with both medians."""
-    errors = [100 * value for value in spaces["thresholds"]]
-    room = 0.04 * (errors[-1] - errors[0]) or 1.0
-    x = Scale(low=errors[0] - room, high=errors[-1] + room, length=WIDTH)
-    y = Scale(low=0, high=102, length=300)
-    layers, keys = [line([(x.low, 50), (x.high, 50)], "#cccccc", strokeWidth=1)], []
-    for name, colour, dash, shape in (("reduced", _REDUCED, [1, 0], "circle"), ("full", _FULL, [7, 3], "square")):
-        value, low, high = (100 * end for end in spaces[f"median_{name}"])
-        shares = [0.0, *spaces[name], spaces[name][-1]]
-        steps = list(zip([x.low, *errors, x.high], [100 * share for share in shares], strict=True))
-        style: dict[str, Any] = {"strokeWidth": 2.2, "strokeDash": dash}
-        layers.append(line(steps, colour, interpolate="step-after", **style))
-        layers += cut(bars([(value, 50, low, high)], "x", colour, caps=0, strokeWidth=4, opacity=0.5), x, y)
-        layers.append(points([{"x": value, "y": 50}], shape, colour, size=10))
-        told = f"{name} space: median {value:.1f} % [{low:.1f}, {high:.1f}]"
-        keys.append(line_key(told, colour, shape=shape, **style))
-    p = spaces["p_ahead"]
-    chance = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
-    title = f"Errors of mixed networks at equal latency; a lead of the reduced space as large by chance: {chance}."
-    axes = x.axis("validation error, %"), y.axis("networks with at most this error, %")
-    return picture([view(layers, *axes, (x.length, y.length)), legend(keys, columns=1)], sentences(title))
 
 
 def quantised_spec(sides: Sequence[tuple[Mapping[str, Any], Sequence[Pair]]], families: Sequence[str]) -> Spec:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnomon.jobs.space.drawing import choice_spec, distributions_spec, front_spec, networks_spec, quantised_spec
+from gnomon.jobs.space.drawing import choice_spec, front_spec, networks_spec, quantised_spec
 from gnomon.jobs.space.points import choice_of, pairs_of, points_of
 from gnomon.report.render import suffixed, write_pictures
 from gnomon.report.vega import Spec
@@ -16,14 +16,13 @@ _SUFFIXES = (".svg", ".png")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def draw_pictures(document: Mapping[str, Any], extras: Mapping[str, Any], folder: Path) -> list[str]:
+def draw_pictures(document: Mapping[str, Any], selection: Mapping[str, Any] | None, folder: Path) -> list[str]:
     """Draw what there is to see of a profile into a folder; returns the paths of the pictures.
 
-    `document` is that of a look, `extras` holds its "selection" and its "validation", each None where there is none.
-    accuracy-latency.<toolchain>, choice, distributions and quantised, each as .svg and as .png; what there is nothing
-    to draw of is left out. RuntimeMissingError without vl-convert, UsageError where the folder cannot be written.
+    `document` is that of a look, `selection` the last choice, None where there is none. The pictures are
+    accuracy-latency.<toolchain>, choice and quantised, each as .svg and as .png; what there is nothing to draw of is
+    left out. RuntimeMissingError without vl-convert, UsageError where the folder cannot be written.
     """
-    selection, validation = extras.get("selection"), extras.get("validation")
     families = list(document["families"])
     wanted: dict[str, Spec] = {}
     for one in document["latency"]:
@@ -35,8 +34,6 @@ def draw_pictures(document: Mapping[str, Any], extras: Mapping[str, Any], folder
     rows = [] if selection is None else choice_of(document, selection)
     if selection is not None and rows and rows[0].kept:
         wanted["choice"] = choice_spec(rows, selection)
-    if validation is not None and validation.get("spaces"):
-        wanted["distributions"] = distributions_spec(validation["spaces"])
     sides = [(one["compared"], pairs) for one in document["latency"] if (pairs := pairs_of(document, one))]
     if sides:
         wanted["quantised"] = quantised_spec(sides, families)

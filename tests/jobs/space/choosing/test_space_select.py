@@ -16,7 +16,6 @@ from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_lookup
 from gnomon.jobs.space.choosing.select import (
     RULES,
-    SELECTION,
     Rule,
     SelectRequest,
     published_tables,
@@ -26,6 +25,7 @@ from gnomon.jobs.space.choosing.select import (
 from gnomon.jobs.space.choosing.validate import read_selection
 from gnomon.jobs.space.profiling.estimates import Seen, latest, predictors
 from gnomon.jobs.space.profiling.folder import read_latency
+from gnomon.jobs.space.profiling.look import SELECTION
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.spaces.selection.pareto import ParetoOptions, pareto_options
 

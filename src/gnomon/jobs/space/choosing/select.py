@@ -28,7 +28,7 @@ from gnomon.jobs.space.profiling.estimates import (
     toolchain_of,
 )
 from gnomon.jobs.space.profiling.folder import LatencyRow, read_question
-from gnomon.jobs.space.profiling.look import imported, read_rows, study_of
+from gnomon.jobs.space.profiling.look import SELECTION, imported, read_rows, study_of
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.report.answer import Answer
 from gnomon.spaces.cells.primitives import published_primitives
@@ -39,7 +39,7 @@ from gnomon.system.files import save_text
 Rule = Literal["pareto", "relative", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
-OUTPUT, SELECTION = "output.yaml", "selection.json"
+OUTPUT = "output.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
