@@ -72,7 +72,6 @@ RULES: dict[str, tuple[Rule, ParetoOptions]] = {
     "pareto (default)": ("pareto", ParetoOptions()),
     "pareto, one family": ("pareto", ParetoOptions(families="one")),
     "published": ("published", ParetoOptions()),
-    "published, relative": ("relative", ParetoOptions()),
 }
 
 
@@ -230,7 +229,7 @@ def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dic
         try:
             chosen = select_primitives(profile, rule=RULES[rule][0], options=RULES[rule][1])
         except GnomonError as error:
-            # The published rules need a family with enough networks, pareto enough to be left of them.
+            # The published rule needs a family with enough networks, pareto enough to be left of them.
             rows.append({"failed": error.message})
             continue
         kept = [[case.names.index(name) for name in names] for names in chosen.groups]

@@ -125,11 +125,11 @@ def profile(config: Path, profile_dir: Path, html: Path | None, **values: Any) -
 @_PROFILE
 @click.option(
     "--rule",
-    type=click.Choice(["pareto", "relative", "published"]),
+    type=click.Choice(["pareto", "published"]),
     default="pareto",
     show_default=True,
     help="pareto: what is on the front of mixed networks. published: the published rule to the letter, which depends "
-    "on the unit of latency; relative: the same without that.",
+    "on the unit of latency.",
 )
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @click.option("--toolchain", metavar="NAME", help="Whose latencies.  [default: the first]")

@@ -247,7 +247,7 @@ class SelectionDocument:
     """The primitives that each cell group keeps: `gnomon space select`.
 
     `why`, `share_kept`, `stability`, `primitives` and `contenders` are the rule pareto's, `networks`, `counts` and
-    `accuracies` those of the published rules; each is null where the other decided.
+    `accuracies` those of the published rule; each is null where the other decided.
     """
 
     format: Literal["gnomon-space-select"]

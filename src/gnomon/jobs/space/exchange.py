@@ -362,7 +362,7 @@ def _unseen(study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[str]:
         return []
     return [
         f"{len(told - single)} of {len(told)} networks differ from their family's default in several cell groups "
-        f"({min(told - single)}, ..): the rules published and relative do not see these. The config may say another "
+        f"({min(told - single)}, ..): the rule published does not see these. The config may say another "
         "default: gnomon_cfg.default_primitives"
     ]
 

@@ -33,7 +33,6 @@ from gnomon.report.parts import (
 _RULES = {
     "pareto": "what the front of mixed networks is made of, over posterior samples",
     "published": "the published rule to the letter, which depends on the unit of latency (here ms)",
-    "relative": "the published rule with latencies relative to the default networks, whatever their unit",
 }
 _WALKED = 8
 

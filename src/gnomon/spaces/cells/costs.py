@@ -6,8 +6,6 @@ costs, as a swap changes all of them at once and nothing says which changed by h
 touched by that. So the sum over all layers is exact for the default and for every one-change variant, and additive
 for all others.
 
-Latencies without their unit.
-
 How far two orders agree: Kendall's tau-b.
 """
 
@@ -20,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.core.cost import Floats
-from gnomon.core.stats import median
 from gnomon.errors import ProblemError
 from gnomon.spaces.features import Ints
 
@@ -162,24 +159,6 @@ def _shares(cells: Cells, given: Sequence[float] | None) -> Floats:
 def _fixed(values: Floats) -> Floats:
     values.setflags(write=False)
     return values
-
-
-_DIGITS = 9
-
-
-def relative(latencies: Sequence[float] | Floats, reference: Sequence[float] | Floats) -> Floats:
-    """Latencies (N,) over the median of the reference ones, rounded to nine digits.
-
-    A change of unit, or a device that is slower by a factor, changes no digit of the result: without the rounding the
-    last bits would differ, and order what was a tie. Equal latencies stay equal. All must be positive and finite.
-    """
-    middle = median([float(one) for one in reference])
-    return np.array([rounded(float(one) / middle) for one in latencies])
-
-
-def rounded(value: float) -> float:
-    """A number to nine significant digits."""
-    return float(f"{value:.{_DIGITS - 1}e}")
 
 
 _PAIRS_AT_ONCE = 1 << 20

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
+from gnomon.core.stats import median
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.cells.costs import relative, rounded
 from gnomon.spaces.cells.effects import Effects, Evidence, Learned, design_matrix, learn_both
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.selection.kept import MOST_EXCHANGED, drawn_front, exchanged
@@ -73,6 +73,7 @@ _REPEATS, _FEW = 20, 40
 """So often it is thought to be measured again, with so many resamples each."""
 _NORMAL_95 = 1.959964
 _SEED = 12
+_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,18 +224,24 @@ def measured_points(prices: tuple[Learned, Learned], accuracy: Evidence, latency
 
 
 def unit_free(latency: Evidence) -> Evidence:
-    """Latencies over the median of all, with their errors, rounded so that a change of unit changes nothing.
+    """Latencies over the median of all, with their errors, to nine digits: a change of unit then changes none of them.
 
-    ProblemError for a latency that is not above 0.
+    Without the rounding the last bits would differ, and order what was a tie. ProblemError for a latency that is not
+    above 0.
     """
     if (latency.values <= 0).any():
         raise ProblemError(
             f"{int((latency.values <= 0).sum())} latencies are not above 0",
             hint="Measure these networks once more, or leave them out.",
         )
-    values = relative(latency.values, latency.values)
-    shares = np.array([rounded(float(share)) for share in latency.errors / latency.values])
+    middle = median(latency.values.tolist())
+    values = np.array([_rounded(value / middle) for value in latency.values.tolist()])
+    shares = np.array([_rounded(share) for share in (latency.errors / latency.values).tolist()])
     return Evidence(assignments=latency.assignments, values=values, errors=values * shares)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS - 1}e}")
 
 
 @dataclass(frozen=True, slots=True)
