@@ -58,7 +58,7 @@ def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
 
     `accuracy_table.yaml` is as published: a share of images by network, as measured where all were trained, else what
     is believed of each; none where nothing was trained. `latency_table.yaml` has the milliseconds of the first
-    toolchain, and `latency_table.<toolchain>.yaml` those of each.
+    toolchain, `latency_table.<toolchain>.yaml` those of each other one.
     """
     notes = _accuracies(folder, study)
     swaps = [n.id for family in study.families.values() for n in family.swaps()]
@@ -71,9 +71,8 @@ def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
                 f"{toolchain}: {len(failed)} of {len(swaps)} one-change variants have no latency ({failed[0]}, ..)"
             )
         if table:
-            _write(folder.path / f"latency_table.{toolchain}.yaml", write_flat_table(table))
-            if number == 0:
-                _write(folder.path / LATENCIES, write_flat_table(table))
+            name = f"latency_table.{toolchain}.yaml" if number else LATENCIES
+            _write(folder.path / name, write_flat_table(table))
     return notes
 
 
