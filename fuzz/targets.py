@@ -87,7 +87,7 @@ from gnomon.jobs.space.choosing.validate import read_selection
 from gnomon.jobs.space.profiling.folder import LatencyRow, read_accuracy, read_latency, read_question
 from gnomon.jobs.space.profiling.look import shown_selection, study_of
 from gnomon.jobs.space.profiling.measuring import _row
-from gnomon.jobs.table.exchange import _read as read_any_table
+from gnomon.jobs.table.exchange import read_profiled
 from gnomon.jobs.table.folder import read_table
 from gnomon.measure.link import event_of
 from gnomon.models.load import load, plausible_feeds
@@ -759,7 +759,7 @@ TARGETS: dict[str, Target] = _all(
         read=back(read_nnabla_csv, write_nnabla_csv),
         lines=True,
     ),
-    Target(name="any table", seeds=good.golden("snpe-table.csv"), read=file("t.csv", read_any_table)),
+    Target(name="any table", seeds=good.golden("snpe-table.csv"), read=file("t.csv", read_profiled)),
     Target(name="uid", seeds=good.texts(*_UIDS), read=text(unit_of_uid), lines=True),
     Target(name="unit", seeds=good.table_of_units, read=parsed(unit_of)),
     Target(

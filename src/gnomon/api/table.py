@@ -454,12 +454,9 @@ def import_tables(
     Of a file with several runtimes each has its own table, `out`/RUNTIME; one runtime, or the one that is named, makes
     a table at `out` itself. `key` says which of the file's times. Raises GnomonError.
     """
-    from gnomon.jobs.table.exchange import import_table as imported
-    from gnomon.jobs.table.exchange import import_tables as imported_all
+    from gnomon.jobs.table.exchange import import_tables as imported
 
-    if runtime is not None:
-        return (Path(out),), imported(Path(file), Path(out), space=space, runtime=runtime, key=key)[1]
-    tables, told = imported_all(Path(file), Path(out), space=space, key=key)
+    tables, told = imported(Path(file), Path(out), space=space, runtime=runtime, key=key)
     return tuple(tables), told
 
 

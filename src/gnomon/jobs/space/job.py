@@ -42,7 +42,7 @@ from gnomon.report.answer import Answer
 from gnomon.session.request import Request
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.space import State
-from gnomon.system.files import save_text
+from gnomon.system.files import read_file, save_text
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
@@ -289,10 +289,7 @@ def _check_numbers(asked: ProfileRequest) -> None:
 
 def read_config(path: Path) -> str:
     """The text of a config. UsageError where it cannot be read."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give the path of a config.") from error
+    data = read_file(path, hint="Give the path of a config.")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

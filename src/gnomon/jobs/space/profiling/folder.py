@@ -33,7 +33,7 @@ from gnomon.core.strict_json import Complaints, Strict, indented, is_text
 from gnomon.errors import RecordError, UsageError
 from gnomon.session import replay as recall
 from gnomon.session.request import Request
-from gnomon.system.files import Journal, read_journal, write_whole
+from gnomon.system.files import Journal, read_file, read_journal, write_whole
 from gnomon.system.locks import lock_file
 
 HINT = "Give a folder that `gnomon space profile` made."
@@ -236,10 +236,7 @@ def read_question(path: Path) -> dict[str, Any]:
 def _manifest_of(path: Path) -> dict[str, Any]:
     if not is_profile(path):
         raise UsageError(f"{path} is not a profile", hint="Give the folder that `gnomon space profile` made.")
-    try:
-        document = _STRICT.object(_STRICT.parse((path / MANIFEST).read_bytes()), "$")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
+    document = _STRICT.object(_STRICT.parse(read_file(path / MANIFEST, hint="Give a readable profile.")), "$")
     if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
         _STRICT.fail("$.format", f"{FORMAT}, version {VERSION} expected")
     return dict(document)
