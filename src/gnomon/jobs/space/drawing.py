@@ -1,4 +1,4 @@
-"""How the pictures of a search space are drawn."""
+"""The pictures of a search space as specifications of Vega-Lite: networks, a front, toolchains, and a choice."""
 
 from __future__ import annotations
 
@@ -38,11 +38,20 @@ from gnomon.report.vega import (
 )
 
 _FRONT, _PREDICTED, _MEASURED = "black", "#777777", "#0072B2"
+_FILL, _KEPT, _CELL = "#0072B2", "black", "#dddddd"
 _HEIGHT = 380
 _MOST_BARS = 400
 """Of more networks the intervals would be a grey wall: their points alone are drawn."""
 
 _FAINT: dict[str, Any] = {"opacity": 0.45, "strokeWidth": 1, "caps": 0}
+_LEAST = 0.005
+"""Below this frequency nothing is drawn: it would be a speck."""
+
+_MOST_NUMBERS = 6
+"""With more cell groups there is no room for numbers beside the bars."""
+
+_ROOM, _WHOLE, _ROW = 0.5, 0.86, 26
+"""Width of a bar beside its number and without one, in cells; height of a row in pixels."""
 
 
 def _looks(families: Sequence[str]) -> dict[str, Look]:
@@ -206,16 +215,6 @@ def quantised_spec(sides: Sequence[tuple[Mapping[str, Any], Sequence[Pair]]], fa
     there = [one.family for _, pairs in sides for one in pairs]
     title = "Networks quantised and in float32: below the full line quantising makes them faster."
     return picture([*views, legend(_families(looks, there), columns=4)], [title])
-
-
-_FILL, _KEPT, _CELL = "#0072B2", "black", "#dddddd"
-_LEAST = 0.005
-"""Below this frequency nothing is drawn: it would be a speck."""
-
-_MOST_NUMBERS = 6
-"""With more cell groups there is no room for numbers beside the bars."""
-
-_ROOM, _WHOLE, _ROW = 0.5, 0.86, 26
 
 
 def choice_spec(rows: Sequence[ChoiceRow], selection: Mapping[str, Any]) -> Spec:

@@ -1,6 +1,6 @@
-"""Accuracies and latencies from elsewhere into a profile, and those of a profile as csv.
+"""The jobs `space import` and `space export`: networks of other tools into a profile, and those of a profile as csv.
 
-What is imported is told as that for good: its rows have the `origin` from which they came.
+Imported rows have an `origin`, the file that they came from, for good.
 """
 
 from __future__ import annotations

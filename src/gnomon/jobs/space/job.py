@@ -1,8 +1,6 @@
-"""The job `space profile`: accuracies and latencies of a search space's networks. See docs/jobs/space.md.
+"""The job `space profile`: trains and measures networks of a search space, and writes the published tables of them.
 
-The published tables of a profile: accuracies and latencies of the one-change variants, by their published names.
-
-Which trained weights a network is measured with.
+A network is measured with the weights of its best training by validation. See docs/jobs/space.md.
 """
 
 from __future__ import annotations
@@ -51,6 +49,12 @@ from gnomon.training.loop import check_device
 from gnomon.training.recipe import check
 
 ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
+
+MIXED = 12
+"""Mixed networks of each family, and of several families, that are measured unless told otherwise: what tells whether
+layers add up, and what each family costs in each cell group."""
+
+_DESIGNS = 50  # a design of a small space is one-change variants for the most part
 
 
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
@@ -112,13 +116,6 @@ def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) ->
         if weights_path(folder, row).is_file():
             return read_state(weights_path(folder, row))
     return None
-
-
-MIXED = 12
-"""Mixed networks of each family, and of several families, that are measured unless told otherwise: what tells whether
-layers add up, and what each family costs in each cell group."""
-
-_DESIGNS = 50  # a design of a small space is one-change variants for the most part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

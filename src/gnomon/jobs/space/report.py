@@ -1,9 +1,4 @@
-"""The reports of `gnomon space`: what a profile holds, and the lists of primitives and of toolchains.
-
-The reports of a selection of primitives, and of what became of its promises.
-
-What a profile says of latencies, a toolchain at a time.
-"""
+"""The reports of `gnomon space`: a profile, a selection, a front, a validation, and lists of what there is."""
 
 from __future__ import annotations
 
@@ -34,7 +29,20 @@ _RULES = {
     "pareto": "what the front of mixed networks is made of, over posterior samples",
     "published": "the published rule to the letter, which depends on the unit of latency (here ms)",
 }
-_WALKED = 8
+_WALKED, _BEST, _ROWS = 8, 8, 6
+"""Networks of the published rule, of a ranking and of a front that a report shows; --json has all."""
+
+_AGREE = (
+    (0.8, "they agree closely"),
+    (0.6, "they agree in the main"),
+    (0.4, "the ends can be distinguished, neighbours cannot"),
+    (0.2, "most of the order is noise"),
+    (-1.0, "the order is noise"),
+)
+"""What an expected Kendall's tau of two rankings from as much evidence means, from this value on."""
+
+_NOISE = 0.4
+"""Below it an order is reported as mostly noise."""
 
 
 def selection_report(document: Mapping[str, Any], page: Page) -> None:
@@ -188,10 +196,6 @@ def _numbering(document: Mapping[str, Any], page: Page) -> None:
         "A search with aw_nas's own blocks would search others: profile with --numbering aw_nas, or register these "
         "blocks there.",
     )
-
-
-_ROWS = 6
-"""Networks of a front that a report shows; --json has all."""
 
 
 def front_report(document: Mapping[str, Any], page: Page) -> None:
@@ -433,20 +437,6 @@ def _compared(one: Mapping[str, Any], page: Page) -> None:
     if least is not None:
         part = "All" if least >= 1 else f"At least {units.share(least)} of the"
         say(page, f"{part} convolutions of each network read and give 8-bit values in its file.")
-
-
-_BEST = 8
-_AGREE = (
-    (0.8, "they agree closely"),
-    (0.6, "they agree in the main"),
-    (0.4, "the ends can be distinguished, neighbours cannot"),
-    (0.2, "most of the order is noise"),
-    (-1.0, "the order is noise"),
-)
-"""What an expected Kendall's tau of two rankings from as much evidence means, from this value on."""
-
-_NOISE = 0.4
-"""Below it an order is reported as mostly noise."""
 
 
 def profile_report(document: Mapping[str, Any], page: Page) -> None:

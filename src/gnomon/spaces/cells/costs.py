@@ -3,10 +3,8 @@
 cost[layer][primitive] = the default layer's cost + (latency of the network with that change - latency of the default
 network). Where a group has several layers, its difference is split over them in proportion to the default layers'
 costs, as a swap changes all of them at once and nothing says which changed by how much; the sum over the group is not
-touched by that. So the sum over all layers is exact for the default and for every one-change variant, and additive
-for all others.
-
-How far two orders agree: Kendall's tau-b.
+touched by that. So the sum over all layers is exact for the default and for every one-change variant, and additive for
+all others. Kendall's tau-b says how far the order of predicted networks agrees with that of measured ones.
 """
 
 from __future__ import annotations
@@ -20,6 +18,8 @@ from numpy.typing import ArrayLike
 from gnomon.core.cost import Floats
 from gnomon.errors import ProblemError
 from gnomon.spaces.features import Ints
+
+_PAIRS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +159,6 @@ def _shares(cells: Cells, given: Sequence[float] | None) -> Floats:
 def _fixed(values: Floats) -> Floats:
     values.setflags(write=False)
     return values
-
-
-_PAIRS_AT_ONCE = 1 << 20
 
 
 def kendall_tau(first: Floats, second: Floats) -> float:

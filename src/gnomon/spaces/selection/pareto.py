@@ -1,14 +1,13 @@
 """The Pareto selection: the primitives that networks on the front of accuracy and latency are made of.
 
 Both prices are learned from the networks that were measured, with what stays unknown (`effects`). From that, posterior
-samples are drawn; in each of them the front over *all* networks, mixed ones included, is exact.
-How often a primitive is part of it says how sure its use is (stability selection: Meinshausen and Buehlmann, 2010).
+samples are drawn; in each of them the front over *all* networks, mixed ones included, is exact. How often a primitive
+is part of it says how sure its use is (stability selection: Meinshausen and Buehlmann, 2010).
 
 The selection is the one that is expected to lose least while a share of the networks is left (`reduce`). It does not
 depend on the unit of latency, and nothing but the measurements has a part in it. A share that leaves too little to be
-worth a search is refused, with the share that would do.
-
-Which family a space of one family is made of.
+worth a search is refused, with the share that would do. A space of one family is of that one whose front is expected to
+have the largest hypervolume.
 """
 
 from __future__ import annotations
@@ -30,6 +29,17 @@ from gnomon.spaces.cells.effects import Effects, Evidence, Learned, design_matri
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.selection.kept import MOST_EXCHANGED, drawn_front, exchanged
 from gnomon.spaces.selection.reduce import Resamples, WeighedCosts, judged, reduce_choices, weighed_costs
+
+Families = Literal["mixed", "one"]
+
+_LEAST_KEPT = 0.5
+"""Where the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
+_GROWTH = 1.25
+_REPEATS, _FEW = 20, 40
+"""So often it is thought to be measured again, with so many resamples each."""
+_NORMAL_95 = 1.959964
+_SEED = 12
+_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,18 +72,6 @@ def choose_family(contenders: Sequence[Contender]) -> tuple[str, str]:
         f"its expected hypervolume is the largest, in {sure:.0%} of the resamples above that of {lead.family}, whose "
         "measured networks have the largest"
     )
-
-
-Families = Literal["mixed", "one"]
-
-_LEAST_KEPT = 0.5
-"""Where the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
-_GROWTH = 1.25
-_REPEATS, _FEW = 20, 40
-"""So often it is thought to be measured again, with so many resamples each."""
-_NORMAL_95 = 1.959964
-_SEED = 12
-_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

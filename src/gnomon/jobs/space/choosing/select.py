@@ -1,7 +1,4 @@
-"""The job `space select`: which primitives are worth searching, from what a profile holds; nothing is measured.
-
-The options of the Pareto rule, those that are left out as they usually are.
-"""
+"""The job `space select`: which primitives are worth searching, from what a profile holds; nothing is measured."""
 
 from __future__ import annotations
 
@@ -38,8 +35,10 @@ from gnomon.system.files import save_text
 
 Rule = Literal["pareto", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
-
 OUTPUT = "output.yaml"
+
+_DETAILS = ("why", "share_kept", "stability", "primitives", "contenders", "networks", "counts", "accuracies")
+"""Keys of the document that one rule fills; null where the other decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,10 +222,6 @@ def _by_published_rule(
         "networks": len(known.values),
     }
     return found.groups, found.family, {"networks": walked, "counts": found.counts, "accuracies": accuracies}
-
-
-_DETAILS = ("why", "share_kept", "stability", "primitives", "contenders", "networks", "counts", "accuracies")
-"""What rules tell of themselves; null where another decided."""
 
 
 def _pareto_details(found: ParetoSelection) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Measuring the networks of a study as a toolchain makes them: written, quantised, checked, timed; each a line.
 
 What a quantised model is worth is measured, not assumed: whether it classifies as well, whether its convolutions really
-read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin.
-
-Networks measured by a server that a compiled model is sent to, such as a board with a DPU.
+read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin. What a toolchain makes for a
+board with a DPU is timed by a server that it is sent to.
 """
 
 from __future__ import annotations

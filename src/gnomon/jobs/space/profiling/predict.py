@@ -5,8 +5,6 @@ the first. The estimator is a linear model of the same primitives, fitted to all
 too (`gnomon.estimate.fit`), so that no single network counts more than another. A third model also counts which
 primitives are neighbours, which is where runtimes convert layouts or scales. Which is taken is decided by the error on
 measured mixed networks that it was not fitted to.
-
-What describes the networks of a cell space to an estimator: swaps, and primitives that are neighbours.
 """
 
 from __future__ import annotations
@@ -32,6 +30,16 @@ from gnomon.spaces.cells.space import swaps
 from gnomon.spaces.features import Ints
 
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Assignment = tuple[int, ...]
+Way = Literal["additive", "estimator", "estimator with neighbours"]
+WAYS: tuple[Way, ...] = get_args(Way)
+NEIGHBOURS: Way = "estimator with neighbours"
+FOLDS = 8
+LEAST_MIXED = 6
+"""Mixed networks below which nothing can be fitted to some and tested on others."""
+
+COVERAGE = 0.9
+_MOST_TRIES = 100
 
 
 def columns_of(cells: Cells, *, neighbours: bool) -> Columns:
@@ -81,19 +89,6 @@ def strange(cells: Cells, chosen: Ints, seen: Sequence[tuple[int, ...]]) -> Flag
     counts = [len(ones) for ones in cells.choices]
     known = indicators(seen, counts).any(axis=0)
     return np.asarray((indicators(chosen, counts)[:, ~known] != 0).any(axis=1))
-
-
-Assignment = tuple[int, ...]
-Way = Literal["additive", "estimator", "estimator with neighbours"]
-WAYS: tuple[Way, ...] = get_args(Way)
-NEIGHBOURS: Way = "estimator with neighbours"
-
-FOLDS = 8
-LEAST_MIXED = 6
-"""Mixed networks below which nothing can be fitted to some and tested on others."""
-
-COVERAGE = 0.9
-_MOST_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

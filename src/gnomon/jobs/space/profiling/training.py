@@ -41,6 +41,8 @@ _TRIES = 2
 
 _GUARD = "In a script, call it from a function that is called below `if __name__ == '__main__':`."
 
+_FINAL = "wrong-output"  # a training that diverges does so again; what else fails may have been mended
+
 
 @contextmanager
 def open_executor(workers: int, cluster: str | None) -> Iterator[Executor]:
@@ -219,9 +221,6 @@ def _dask(address: str) -> Iterator[Executor]:
 def _dask_width(executor: Executor) -> int:
     client = getattr(executor, "_client", None)
     return max(1, len(client.scheduler_info()["workers"])) if client is not None else 1
-
-
-_FINAL = "wrong-output"  # a training that diverges does so again; what else fails may have been mended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
