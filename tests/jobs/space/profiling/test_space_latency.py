@@ -69,8 +69,7 @@ def test_all_are_measured(tmp_path: Path) -> None:
     found = measure_files(asked(tmp_path), files)
     assert list(found.timed) == list(files)
     assert all(not one.reason and one.call_s > 0 for one in found.timed.values())
-    assert found.configuration == "onnxruntime" and found.overhead_s > 0
-    assert set(found.seconds) == {"open", "read", "gauge", "measure"}
+    assert found.clock in ("cpu", "wall")
     assert set(visits(tmp_path).values()) == {1}
 
 
@@ -105,14 +104,14 @@ def test_files_of_equal_content_are_measured_once(tmp_path: Path) -> None:
 def test_an_open_campaign_goes_on_beside_the_same_anchor(tmp_path: Path) -> None:
     files = networks(tmp_path / "nets")
     few = {key: files[key] for key in NAMES[:2]}
-    first = measure_files(asked(tmp_path, goes_on=True), few)
+    first = measure_files(asked(tmp_path), few)
     before = visits(tmp_path)
-    second = measure_files(asked(tmp_path, goes_on=True), files)
-    assert second.campaign == first.campaign and second.overhead_s == first.overhead_s
+    second = measure_files(asked(tmp_path), files)
+    assert len({campaign for campaign, *_ in visits(tmp_path)}) == 1
     assert {key: second.timed[key] for key in few} == first.timed
     assert before.items() <= visits(tmp_path).items() and set(visits(tmp_path).values()) == {1}
-    # Each was finished: one that does not go on measures again.
-    assert measure_files(asked(tmp_path), few).campaign != first.campaign
+    measure_files(asked(tmp_path, question={"run": 2}), few)
+    assert len({campaign for campaign, *_ in visits(tmp_path)}) == 2
 
 
 def test_many_rest_on_a_network_that_is_loaded_several_times(tmp_path: Path) -> None:

@@ -206,10 +206,7 @@ def _toolchain(study: Study, rows: list[LatencyRow], name: str) -> dict[str, Any
         "imported": imported(mine.values()),
         "compared": None if compared is None else compared.document(),
         "least_quantised": min(quantised) if quantised else None,
-        "predictors": {
-            family: {key: value for key, value in one.document().items() if key not in ("estimator", "fitted")}
-            for family, one in predictors(study, mine).items()
-        },
+        "predictors": {family: one.document() for family, one in predictors(study, mine).items()},
     }
 
 

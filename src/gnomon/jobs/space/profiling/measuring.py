@@ -273,7 +273,6 @@ class Measurer:
     def _make(
         self, toolchain: Toolchain, networks: Sequence[Network], models: Mapping[str, Path]
     ) -> dict[str, Artifact]:
-        """What the toolchain makes of the models."""
         where, logs = self.folder.path / "models", self.folder.path / "log_files"
         calibration = where / "calibration.npz"
         if toolchain.name != toolchain.runtime:
@@ -375,7 +374,6 @@ class Measurer:
             request=request,
             subject=self.folder.path.name,
             question=question,
-            goes_on=True,
             files=(self.folder.path / MANIFEST, self.folder.path / LATENCY),
             closely=frozenset(defaults & paths.keys()),
         )
@@ -385,7 +383,6 @@ class Measurer:
 
 
 def _outcome(row: LatencyRow) -> dict[str, Any]:
-    """What a log of measuring says of it."""
     if row.reason:
         return {"outcome": row.reason}
     interval = [row.low_s, row.high_s]
