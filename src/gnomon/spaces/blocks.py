@@ -256,10 +256,6 @@ class BlockSpace:
             self._tables[rules.chains] = tables_of(self.space, self._places, self.inputs, self.dtype, rules)
         return self._tables[rules.chains]
 
-    def units(self) -> tuple[Unit, ...]:
-        """All units that occur in some net, an operator each."""
-        return self.tables().units
-
 
 def _resolutions(shapes: tuple[Shape, ...]) -> tuple[str, ...]:
     """What input shapes are called."""

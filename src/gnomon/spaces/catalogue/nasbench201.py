@@ -343,10 +343,6 @@ class NasBench201:
             self._tables[rules.chains] = tables_of(self.space, rules, live=self.live)
         return self._tables[rules.chains]
 
-    def units(self) -> tuple[Unit, ...]:
-        """All units that occur in some net, an operator each."""
-        return self.tables().units
-
     def assignment_of(self, text: str) -> tuple[int, ...]:
         """The assignment of an architecture string. ProblemError for one that is malformed."""
         return assignment_of(text)

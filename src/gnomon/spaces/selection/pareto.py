@@ -25,7 +25,7 @@ from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.cells.effects import Effects, Evidence, Learned, design_matrix, learn_both
+from gnomon.spaces.cells.effects import Evidence, Learned, design_matrix, learn_both
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.selection.kept import MOST_EXCHANGED, drawn_front, exchanged
 from gnomon.spaces.selection.reduce import Resamples, WeighedCosts, judged, reduce_choices, weighed_costs
@@ -120,8 +120,8 @@ class ParetoSelection:
     the expected share of the hypervolume that the kept networks reach, with the interval that 95 % of the samples lie
     in, up to the `reference`: the largest latency, over the median one, and error rate of what was measured.
     `stability` is how much of the choice is expected to come out again where the same networks are measured again: the
-    mean Jaccard index of the (group, primitive) that are kept. It is a property, and nothing is chosen by it.
-    `networks_before` counts those of the family that won, or of the mixed space. `family` is None for mixed ones.
+    mean Jaccard index of the (group, primitive) that are kept. It is a property, and nothing is chosen by it. `family`
+    is None for mixed ones.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -133,10 +133,6 @@ class ParetoSelection:
     share_low: float
     share_high: float
     stability: float
-    networks_before: int
-    networks_after: int
-    accuracy: Effects
-    latency: Effects
     reference: tuple[float, float]
 
 
@@ -163,8 +159,6 @@ def select_pareto(
     ]
     found = _select_named(named, moved[0], moved[1], options or ParetoOptions())
     at = [groups.index(g) for g in range(len(groups))]
-    ends = np.cumsum([0, *(len(slot.choices) for slot in named.slots)])
-    back = [0, *(1 + int(ends[at[g]] + k) for g in range(len(groups)) for k in np.argsort(orders[g]))]
     by_name = [{kept.name: kept for kept in own} for own in found.primitives]
     return replace(
         found,
@@ -176,8 +170,6 @@ def select_pareto(
             tuple(by_name[p][name] for name in slot.choices if name in by_name[p])
             for slot, p in zip(space.slots, at, strict=True)
         ),
-        accuracy=_reordered(found.accuracy, space, back),
-        latency=_reordered(found.latency, space, back),
     )
 
 
@@ -185,11 +177,6 @@ def _checked(space: Space, evidence: Evidence) -> Evidence:
     """The evidence; ProblemError for networks outside the space."""
     design_matrix(space, evidence.assignments)
     return evidence
-
-
-def _reordered(effects: Effects, space: Space, order: Sequence[int]) -> Effects:
-    """The effects of the same choices in the order of a space."""
-    return replace(effects, space=space, mean=effects.mean[order], covariance=effects.covariance[np.ix_(order, order)])
 
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
@@ -288,10 +275,6 @@ def _selected(
         share_low=float(np.quantile(shares, 0.025)),
         share_high=float(np.quantile(shares, 0.975)),
         stability=float(np.mean((again & marks).sum(axis=1) / (again | marks).sum(axis=1))),
-        networks_before=case.space.size,
-        networks_after=math.prod(map(len, kept)),
-        accuracy=case.prices[0].effects,
-        latency=case.prices[1].effects,
         reference=resamples.reference,
     )
 
