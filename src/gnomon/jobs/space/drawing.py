@@ -174,7 +174,6 @@ def _place(told: Mapping[str, Any], factor: float) -> tuple[float, float]:
 
 
 def _front_points(found: Sequence[Mapping[str, Any]], factor: float, colour: str, *, hollow: bool) -> list[Spec]:
-    """Networks with their intervals."""
     places = [_place(one, factor) for one in found]
     ups = [_bar(at, one["accuracy"][1:], 100) for at, one in zip(places, found, strict=True)]
     acrosses = [_bar(at, one["latency_s"][1:], factor) for at, one in zip(places, found, strict=True)]

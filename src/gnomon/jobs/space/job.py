@@ -276,12 +276,11 @@ def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
 
 
 def _check_numbers(asked: ProfileRequest) -> None:
-    """UsageError with all invalid numbers."""
     least = {"epochs": 1, "networks": 1, "seeds": 1, "mixed": 0, "workers": 0}
     found = {name: getattr(asked, name) for name in least}
     wrong = [f"{name} is {n}, below {least[name]}" for name, n in found.items() if n is not None and n < least[name]]
     if wrong:
-        raise UsageError(f"numbers is invalid: {'; '.join(wrong)}", hint="Leave them out for what is usual.")
+        raise UsageError("; ".join(wrong), hint="Leave them out for what is usual.")
 
 
 def read_config(path: Path) -> str:

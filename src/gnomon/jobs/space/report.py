@@ -120,7 +120,6 @@ def _families(contenders: Sequence[Mapping[str, Any]], page: Page) -> None:
 
 
 def _walked(walked: Sequence[Mapping[str, Any]], page: Page) -> None:
-    """The networks that the published rule walked."""
     page.heading("The networks that decided, the cheapest first")
     columns = [Column(title="network", number=False), Column(title="cost")]
     page.table(columns, [[one["id"], f"{one['cost']:.5g}"] for one in walked[:_WALKED]])
@@ -414,7 +413,6 @@ def _predicted(predictors: Mapping[str, Mapping[str, Any]], families: Sequence[s
 
 
 def _compared(one: Mapping[str, Any], page: Page) -> None:
-    """A quantised toolchain against its twin in float32."""
     compared, least = one["compared"], one["least_quantised"]
     if compared is None and least is None:
         return

@@ -78,10 +78,10 @@ class AccuracyRow:
     """One training of one network, or why it failed (`reason`).
 
     `key` names the training: the same network trained another way has another key. `method` and `stage` say what it was
-    for, `primitives` what the network is made of, one a cell group. `validation` and `test` are shares of images
-    that are classified rightly; `curve` is the validation accuracy after each epoch. `score` are training-free scores.
-    What was trained elsewhere has an `origin`, the file that it was imported from, and a standard `error` if the file
-    has one.
+    for, `primitives` what the network is made of, one a cell group. `validation` and `test` are shares of images that
+    are classified rightly; `curve` is the validation accuracy after each epoch. A `score` is in lines of an older
+    gnomon alone. What was trained elsewhere has an `origin`, the file that it was imported from, and a standard `error`
+    if the file has one.
     """
 
     key: Text

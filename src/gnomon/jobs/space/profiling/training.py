@@ -331,7 +331,6 @@ class Trainer:
             raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Make room.") from error
 
     def _row(self, one: Training, done: Trained | Failure) -> AccuracyRow:
-        """What the journal keeps of it."""
         failure = done if isinstance(done, Failure) else done.failure
         row = AccuracyRow(
             key=one.key,
