@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from gnomon import plugins
 from gnomon.core import codec
-from gnomon.core.schema import schema_of
 from gnomon.errors import ProblemError, UsageError
 
 DOCUMENTS: Mapping[str, str] = {
@@ -129,7 +128,7 @@ def document_record(name: str) -> type[Any]:
 
 def document_schema(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a document; UsageError where there is none of that name."""
-    return schema_of(document_record(name), title=f"gnomon-{name}")
+    return codec.schema_of(document_record(name), title=f"gnomon-{name}")
 
 
 def read_document(document: Mapping[str, Any]) -> Any:

@@ -63,7 +63,7 @@ _BEHIND = ', "times_s": '
 
 def as_times(value: Any) -> tuple[float, ...] | None:
     """Samples, if the value is a list of numbers; they may be anything, even NaN."""
-    if not isinstance(value, list) or len(value) > MOST_SAMPLES or any(type(t) not in (int, float) for t in value):
+    if not isinstance(value, list | tuple) or len(value) > MOST_SAMPLES or not {*map(type, value)} <= {int, float}:
         return None
     return tuple(float(t) for t in value)
 
