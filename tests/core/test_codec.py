@@ -7,14 +7,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.codec import Must, decode, dumps, from_json, loads, to_json
+from gnomon.core.codec import OTHERS_TOO, Must, decode, dumps, from_json, loads, to_json
 from gnomon.core.sample import Campaign, Event, Failure, OperatorSamples, Run, Samples
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError, RecordError
@@ -141,7 +141,12 @@ def test_all_that_does_not_fit_is_told_at_once() -> None:
     good = {"candidate": 1, "process": 0, "started_at_s": "x", "more": 2}
     with pytest.raises(RecordError) as refused:
         from_json(Run, good)
-    for part in ("$.candidate: a text", "$.block: missing", "$.started_at_s: a finite number", "'more' is not known"):
+    for part in (
+        "$.candidate: a text",
+        "$.block: missing",
+        "$.started_at_s: a finite number",
+        "$.more: there is no such field",
+    ):
         assert part in refused.value.message
 
 
@@ -222,13 +227,13 @@ class Nested:
     ("change", "told"),
     [
         ({"spans": {"a": [{"low": 2}]}}, "$.spans.a[0]: 2.0 is above 1.0"),
-        ({"spans": {"a": [{"low": 0, "hihg": 1}]}}, "$.spans.a[0]: the field 'hihg' is not known; did you mean high?"),
-        ({"spans": {"a": [{"low": 0, "x": 1}]}}, "$.spans.a[0]: the field 'x' is not known; known are low, high"),
+        ({"spans": {"a": [{"low": 0, "hihg": 1}]}}, "$.spans.a[0].hihg: there is no such field; did you mean high?"),
+        ({"spans": {"a": [{"low": 0, "x": 1}]}}, "$.spans.a[0].x: there is no such field; known are low, high"),
         ({"spans": {"a": [[]]}}, "$.spans.a[0]: an object expected, a list found"),
         ({"pair": [1]}, "$.pair[1]: missing"),
         ({"proof": {"gap": "1"}}, "$.proof.gap: a finite number expected, '1' found"),
         ({"kind": "round"}, "$.kind: 'wide' or 'narrow' expected, 'round' found"),
-        ({"more": 1}, "$: the field 'more' is not known; known are spans, pair, proof, kind"),
+        ({"more": 1}, "$.more: there is no such field; known are spans, pair, proof, kind"),
     ],
 )
 def test_what_is_wrong_inside_is_told_with_its_place(change: dict[str, Any], told: str) -> None:
@@ -237,6 +242,18 @@ def test_what_is_wrong_inside_is_told_with_its_place(change: dict[str, Any], tol
     with pytest.raises(RecordError) as refused:
         from_json(Nested, {**good, **change})
     assert told in refused.value.message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    count: int = 0
+
+
+def test_a_record_may_pass_over_fields_of_others_and_is_strict_all_the_same() -> None:
+    assert from_json(Foreign, {"count": 3, "more": [1]}) == Foreign(count=3)
+    with pytest.raises(RecordError, match=r"\$\.count: a whole number expected, '3' found"):
+        from_json(Foreign, {"count": "3"})
 
 
 def test_of_a_document_with_many_values_the_first_wrong_one_of_each_list_is_told() -> None:

@@ -129,7 +129,7 @@ def test_all_errors_are_told_at_once_with_their_paths(path: Path) -> None:
     )
     for part in (
         "extra:",
-        "devices.a: the field 'adress' is not known; did you mean address?",
+        "devices.a.adress: there is no such field; did you mean address?",
         "devices.a.address: missing",
         "devices.a.threads:",
         "devices.a.pin[1]:",

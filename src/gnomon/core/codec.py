@@ -139,6 +139,11 @@ class Must:
         return handler(schema) | {"description": self.be}
 
 
+_STRICT = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
+OTHERS_TOO = _STRICT | {"extra": "ignore"}
+"""`__pydantic_config__` of a record whose object may have fields of others, which are passed over."""
+
+
 def matching(pattern: str, be: str, most: int = 4096) -> Must:
     """A `Must` of texts: one line of at most so many letters, all of which match a regular expression (ASCII)."""
     expression = re.compile(pattern, re.ASCII)
@@ -183,10 +188,22 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
 
     What does not fit is told to `complaints`; what is returned then is not to be used.
     """
+    record, faults = checked(kind, value)
+    for location, sentence in faults:
+        complaints.tell(path + steps(location), sentence)
+    return record
+
+
+Location = tuple[int | str, ...]
+"""The keys and indices that lead to a place in a document."""
+
+
+def checked(kind: Any, value: Any) -> tuple[Any, list[tuple[Location, str]]]:
+    """The value as `decode` makes it, and what does not fit: where, and a sentence."""
     from pydantic_core import ValidationError
 
     try:
-        return _validator(kind).validate_python([value])[0]
+        return _validator(kind).validate_python([value])[0], []
     except ValidationError as error:
         errors = error
     if _is_small(value):
@@ -195,10 +212,8 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
         except ValidationError as error:
             errors = error
     if errors.error_count() > _MOST:
-        return complaints.tell(path, f"{errors.error_count()} values in it are not what they should be")
-    for wrong in errors.errors(include_url=False):
-        complaints.tell(*_complaint(wrong, value, path, kind))
-    return None
+        return None, [((), f"{errors.error_count()} values in it are not what they should be")]
+    return None, [_fault(wrong, value, kind) for wrong in errors.errors(include_url=False)]
 
 
 _MOST = 100_000
@@ -220,8 +235,7 @@ def _schema(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
     # In a tuple, as a dataclass itself takes no configuration.
-    config: Any = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
-    schema = TypeAdapter(typing.cast(Any, tuple)[kind], config=config).core_schema
+    schema = TypeAdapter(typing.cast(Any, tuple)[kind], config=typing.cast(Any, _STRICT)).core_schema
     _adapt(schema)
     return schema
 
@@ -264,7 +278,6 @@ def _checked(record: Any) -> Any:
     return record
 
 
-_OF_A_FIELD = ("missing", "unexpected_keyword_argument")
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a finite number",
@@ -277,30 +290,31 @@ _EXPECTED = {
 }
 
 
-def _complaint(wrong: ErrorDetails, value: Any, path: str, kind: Any) -> tuple[str, str]:
-    """The place and the sentence of an error of pydantic in a document that lies at `path`."""
-    fault, words, location = wrong["type"], wrong["msg"], wrong["loc"][1:]
-    for part in location[:-1] if fault in _OF_A_FIELD else location:
-        # What is not there is the name of one of several types.
+def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
+    """The place and the sentence of an error of pydantic in a document."""
+    fault, words = wrong["type"], wrong["msg"]
+    place: list[int | str] = []
+    around = value
+    for part in wrong["loc"][1:]:
+        # What is not there is a missing field, or the name of one of several types.
         with suppress(KeyError, IndexError, TypeError):
-            value = value[part]
-            path += _step(part)
+            around, value = value, value[part]
+            place.append(part)
     if fault == "missing":
-        return path + _step(location[-1]), "missing"
+        return (*place, wrong["loc"][-1]), "missing"
     if fault == "unexpected_keyword_argument":
-        name = str(location[-1])
-        records = (part["fields"] for part in _parts(_schema(kind), "dataclass"))
-        known = max(records, key=lambda names: len(value.keys() & set(names)))
-        near = difflib.get_close_matches(name[:64], known, n=1)
+        records = [part["fields"] for part in _parts(_schema(kind), "dataclass")]
+        known = max(reversed(records), key=lambda names: len(around.keys() & set(names)))
+        near = difflib.get_close_matches(str(place[-1])[:64], known, n=1)
         advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        return path, f"the field {shown(name)} is not known; {advice}"
+        return tuple(place), f"there is no such field; {advice}"
     expected = _EXPECTED.get(fault, words.removeprefix("Input should be "))
-    return path, words if expected == words else f"{expected} expected, {shown(wrong['input'])} found"
+    return tuple(place), words if expected == words else f"{expected} expected, {shown(wrong['input'])} found"
 
 
-def _step(part: int | str) -> str:
-    """A part of a path in a document."""
-    return f"[{part}]" if isinstance(part, int) else f".{shown_key(part)}"
+def steps(location: Location) -> str:
+    """A location as a path behind that of its document: `.cells[2].name`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{shown_key(part)}" for part in location)
 
 
 def schema_of(kind: type[Any], *, title: str) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def recipes(study: Study, *, epochs: int | None = None) -> tuple[Recipe, Recipe]
                 optimizer=dict(training.optimizer),
                 scheduler=scheduler,
                 batch_size=own.batch_size,
-                augment=own.augment,  # type: ignore[arg-type]  # the config has checked it
+                augment=own.augment,
             )
         )
     if epochs is not None:
