@@ -72,8 +72,6 @@ def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
                         if left < 0:
                             raise ModelError(f"the archive holds more than {most_bytes} bytes", hint=_PACKAGE)
                         file.write(chunk)
-    except ModelError:
-        raise
     except _BROKEN as error:
         raise ModelError(f"the archive cannot be read: {error}", hint=_PACKAGE) from error
     except OSError as error:  # such as a file where another entry has a folder, or a name that is too long
