@@ -98,9 +98,8 @@ from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
 from gnomon.models.pytorch.pt2 import read_pt2
 from gnomon.serving.command import timing_command
+from gnomon.serving.job import outcome_of
 from gnomon.serving.models import sent_model
-from gnomon.serving.orders import outcome_of
-from gnomon.serving.requests import wants_json
 from gnomon.session.package import read_plan
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.loading import load_space, text_reader
@@ -464,6 +463,12 @@ def _tracked() -> list[bytes]:
 _PRINTED = timing_command("x {model}", "FPS= (?P<fps>[^ ]*)|took (?P<ms>[0-9.]+)", None)
 
 
+def _accepted(accept: str) -> object:
+    from gnomon.serving.handlers import wants_json
+
+    return wants_json(accept)
+
+
 def _served(data: bytes) -> object:
     """The server's reply to what a client sends. An answer that tells of a defect is one."""
     reply = asyncio.run(_replied(data))
@@ -472,33 +477,32 @@ def _served(data: bytes) -> object:
 
 
 async def _replied(data: bytes) -> bytes:
-    from gnomon.serving.orders import Order, Refused
-    from gnomon.serving.queue import Desk, Lane
-    from gnomon.serving.requests import Reception
-    from gnomon.serving.server import HttpServer
+    from gnomon.serving.handlers import RequestHandler
+    from gnomon.serving.job import Job, Outcome
+    from gnomon.serving.queue import Queue, ServedDevice
     from gnomon.serving.settings import Limits as ServingLimits
     from gnomon.serving.settings import Measuring, ServeSettings
 
-    class Refusing:
-        async def run(self, order: Order) -> Refused:
-            return Refused(message="no", hint="none")
+    async def refuse(job: Job) -> Outcome:
+        return Outcome(kind="refused", message="no", hint="none")
 
-    limits = ServingLimits(most_bytes=1 << 20)
-    order = Order(job_s=1.0, memory_bytes=1, disk_bytes=1, model_bytes=1)
-    desk = Desk(limits, [Lane(name="d", runner=Refusing(), order=order)], lambda line: None)
+    settings = ServeSettings(measuring=Measuring(runtime="r"), limits=ServingLimits(most_bytes=1 << 20))
+    device = ServedDevice(name="d", run=refuse, job=Job(measuring=settings.measuring, limits=settings.limits))
     facts = {"runtime": "r", "version": "1", "configuration": "c", "device": {}}
     with tempfile.TemporaryDirectory() as folder:
-        settings = ServeSettings(measuring=Measuring(runtime="r"), limits=limits)
-        server = HttpServer(Reception(settings, desk, Path(folder), facts), limits)
+        queue = Queue(settings.limits, [device], lambda line: None)
+        runner = RequestHandler(settings, queue, Path(folder), facts, lambda line: None).runner()
+        await runner.setup()
+        assert runner.server is not None
         ours, theirs = socket.socketpair()
         with ours:
             ours.setblocking(False)
-            await asyncio.get_running_loop().connect_accepted_socket(server._protocol, theirs)
+            await asyncio.get_running_loop().connect_accepted_socket(runner.server, theirs)
             try:
                 async with asyncio.timeout(60):
                     return await _exchanged(ours, data)
             finally:
-                await server.stop()
+                await runner.cleanup()
 
 
 async def _exchanged(ours: socket.socket, data: bytes) -> bytes:
@@ -621,8 +625,9 @@ _CHROME = {
     ]
 }
 _ADDRESSES = ("ssh://me@board:22", "local", "adb://SERIAL", "sdb:", "ssh://[fe80::1%eth0]:22", "tvm://a:9190/key")
-_REPLIES = ({"latency_s": 1e-3, "reference_s": [1e-3], "runtime": "r"}, {"refused": {"message": "x", "hint": "y"}},
-            {"failed": {"kind": "DeviceError", "message": "x", "hint": ""}})  # fmt: skip
+_REPLIES = ({"kind": "measured", "result": {"latency_s": 1e-3, "reference_s": [1e-3], "runtime": "r"}},
+            {"kind": "refused", "message": "x", "hint": "y"},
+            {"kind": "failed", "error": "DeviceError", "message": "x", "hint": ""})  # fmt: skip
 _NUMBERS = ("1.5", "0x1F", "1:30:00", "1_000", "yes", "~", ".inf", "1e-3", "012", "2001-01-01", "-1.5e+3")
 _BLOCKS = good.golden("block-table-block.yaml", "block-table-flow.yaml")
 _DUMPS = good.golden(
@@ -933,7 +938,7 @@ TARGETS: dict[str, Target] = _all(
     # Serving
     Target(name="http", seeds=good.requests, read=_served),
     Target(
-        name="accept", seeds=good.texts("application/json;q=0.5, text/plain", "*/*"), read=text(wants_json), lines=True
+        name="accept", seeds=good.texts("application/json;q=0.5, text/plain", "*/*"), read=text(_accepted), lines=True
     ),
     Target(name="sent model", seeds=_archives, read=file("in/model", lambda path: sent_model(path, 1 << 16))),
     Target(
