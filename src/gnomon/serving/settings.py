@@ -7,7 +7,7 @@ import math
 import os
 import re
 import socket
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 from gnomon.devices.address import LOCAL
@@ -74,12 +74,9 @@ class ServeSettings:
     host: str = "127.0.0.1"
     port: int = 8055
     path: str = PUBLISHED_PATH
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     open_to_all: bool = False
     limits: Limits = Limits()
-
-    def __repr__(self) -> str:
-        return f"ServeSettings(host={self.host!r}, port={self.port}, token={'given' if self.token else None})"
 
     @property
     def url(self) -> str:
