@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import own_record, parser, publish
-from gnomon.api.place import request_of
+from gnomon.api.options import measure_request
 from gnomon.core.stats import student_quantile
 from gnomon.jobs.space.profiling.latency import FilesMeasured, FilesRequest, measure_files
 from gnomon.jobs.space.profiling.predict import WAYS, Assignment, fit_predictor, score
@@ -93,7 +93,7 @@ def figures(runtime: str, spaces: Mapping[str, tuple[CellSpace, Cells]], given: 
     unseen = {f: drawn(cells, given.unseen, {*table[f], *fitted[f]}) for f, (_, cells) in spaces.items()}
     closely = frozenset(network_id(family, cells.defaults) for family, (_, cells) in spaces.items())
     with own_record() as record, tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
-        request = replace(request_of(os.devnull, {"runtimes": (name,), "seed": SEED}), record=record)
+        request = replace(measure_request({"runtimes": (name,), "seed": SEED}), record=record)
         asked = FilesRequest(request=request, subject="cells", question={"precision": precision}, closely=closely)
         work, before = Path(folder), cpu_s()
         first, parts = measured(asked, spaces, table, precision, work)

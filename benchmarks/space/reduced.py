@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.space.whole import GOAL, Whole, at_random, described, greedy, worth
-from gnomon.api.place import request_of
+from gnomon.api.options import measure_request
 from gnomon.api.space import select_primitives
 from gnomon.errors import GnomonError
 from gnomon.jobs.space.choosing.select import Rule
@@ -105,7 +104,7 @@ class Case:
 
     def measure(self, folder: ProfileFolder, networks: Sequence[Network], seed: int) -> None:
         """The latencies of networks into a profile, in a record of its own."""
-        request = request_of(os.devnull, {"seed": seed, "record": self.folder / f"{folder.path.name}.sqlite"})
+        request = measure_request({"seed": seed, "record": self.folder / f"{folder.path.name}.sqlite"})
         weights = trained_weights(folder)
         measurer = Measurer(folder=folder, study=self.study, request=request, weights=weights)
         measurer.run(chosen_toolchain(TOOLCHAIN, None), {}, networks)

@@ -23,7 +23,7 @@ from gnomon.errors import CLOSED_PIPE, GnomonError, RuntimeMissingError
 from gnomon.jobs.runs.report import run_report
 from gnomon.report.page import Page
 from gnomon.runtimes.base import Wish
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "scipy", "highspy", "vl_convert", "rich", "onnx", "onnxruntime", "openvino", "onert", "sqlite3")
@@ -138,11 +138,11 @@ def test_wrong_options_are_told(args: list[str], told: str, capsys: pytest.Captu
     assert "hint: See: gnomon" in err
 
 
-def requested(monkeypatch: pytest.MonkeyPatch, *args: str) -> Request:
+def requested(monkeypatch: pytest.MonkeyPatch, *args: str) -> ModelRequest:
     """The request that a command line means."""
-    found: list[Request] = []
+    found: list[ModelRequest] = []
 
-    def job(request: Request, *_: object, **__: object) -> None:
+    def job(request: ModelRequest, *_: object, **__: object) -> None:
         found.append(request)
         raise RuntimeMissingError("enough", hint="")
 
@@ -183,8 +183,8 @@ def test_options_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_options_the_request_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert requested(monkeypatch, "m.onnx") == Request(model=Path("m.onnx"), wish=Wish(usual=True))
-    assert requested(monkeypatch, "m.onnx", "-n", "1") == Request(model=Path("m.onnx"))
+    assert requested(monkeypatch, "m.onnx") == ModelRequest(model=Path("m.onnx"), wish=Wish(usual=True))
+    assert requested(monkeypatch, "m.onnx", "-n", "1") == ModelRequest(model=Path("m.onnx"))
 
 
 def test_the_python_api_refuses_unknown_options() -> None:

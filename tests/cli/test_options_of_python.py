@@ -11,6 +11,7 @@ import click
 import pytest
 
 import gnomon
+from gnomon.api import options as measuring
 from gnomon.api import place, space, tune
 from gnomon.cli.main import cli, run
 from gnomon.errors import UsageError
@@ -18,7 +19,7 @@ from gnomon.errors import UsageError
 SHOWN = {"as_json", "quiet", "picture", "plot", "html"}
 """How the command line shows what was found."""
 
-OF_ONE_MODEL = {"shapes", "dims", "inputs", "processes", "budget_s", "max_time_s"}
+OF_ONE_MODEL = {"processes", "budget_s"}
 WHERE = {"devices": "device"}
 TRAINED = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")
 SERVER = ("dpu_url", "dpu_json", "dpu_token_file", "dpu_timeout")
@@ -35,7 +36,7 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     "table build": (
         gnomon.build_table,
         {**WHERE, "chains": "fuse", "what": "space", "from_models": "models"},
-        OF_ONE_MODEL - {"shapes"},
+        OF_ONE_MODEL,
     ),
     "exec": (gnomon.execute, {**WHERE, "no_layers": "layers"}, set()),
     "view": (gnomon.tuned_files, {}, set()),
@@ -71,7 +72,7 @@ def parameters(function: Any) -> set[str]:
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             name = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
-            names |= {**vars(place), **vars(space), **vars(tune)}[name].__annotations__.keys()
+            names |= {**vars(measuring), **vars(place), **vars(space), **vars(tune)}[name].__annotations__.keys()
         else:
             names.add(parameter.name)
     return names - {"on_progress", "on_message"}

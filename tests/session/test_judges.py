@@ -30,7 +30,7 @@ from gnomon.runtimes.base import Wish  # noqa: E402
 from gnomon.session import judges  # noqa: E402
 from gnomon.session.model_session import Lab, open_lab  # noqa: E402
 from gnomon.session.reference import Sensitivity, reference  # noqa: E402
-from gnomon.session.request import Request  # noqa: E402
+from gnomon.session.request import ModelRequest  # noqa: E402
 
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 node = helper.make_node
@@ -68,7 +68,7 @@ def judged(small: Effort, tmp_path: Path) -> Judged:
 
     @contextmanager
     def run(path: Path, *runtimes: str) -> Iterator[tuple[Sensitivity, Lab]]:
-        request = Request(model=path, runtimes=runtimes, effort=small)
+        request = ModelRequest(model=path, runtimes=runtimes, effort=small)
         with open_lab(request, kind="profile", question={}) as lab:
             yield reference(lab), lab
 
@@ -133,7 +133,7 @@ def placed(small: Effort, tmp_path: Path) -> Callable[..., tuple[Placement, str]
     """Places a model with little effort: the answer, and its page."""
 
     def run(path: Path, *runtimes: str, **more: Any) -> tuple[Placement, str]:
-        request = Request(model=path, runtimes=runtimes, effort=small, **more)
+        request = ModelRequest(model=path, runtimes=runtimes, effort=small, **more)
         found = place(request, tmp_path / "out", overwrite=True)
         out = io.StringIO()
         place_report(place_document(found), Page(out, brief=True, width=400))
@@ -296,7 +296,7 @@ def test_dimensions_stay_open_where_fixing_them_in_advance_changes_the_outputs(
         return {"difference": {"relative": float(fixed), "absolute": float(fixed)}}
 
     monkeypatch.setattr(judges, "_computed", computed)
-    request = Request(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small, dims={"n": 64})
+    request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small, dims={"n": 64})
     with open_lab(request, kind="profile", question={}) as lab:
         assert lab.placed.dims == {"n": 64}
         found = reference(lab)

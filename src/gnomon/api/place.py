@@ -14,25 +14,23 @@ Errors are those of `gnomon.errors`. Nothing is printed: `on_progress` is called
 from __future__ import annotations
 
 import json
-import math
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
+from gnomon.api.options import Options, PathLike, model_request, package_path, parts_of
 from gnomon.errors import ProblemError, RecordError, UsageError
-from gnomon.store.address import RecordAddress, RecordLike, record_address
+from gnomon.store.address import RecordLike, record_address
 from gnomon.store.base import ARGUMENTS
 
 if TYPE_CHECKING:
     from gnomon.core.front.front import Front
     from gnomon.core.graph import By
-    from gnomon.devices.config import DeviceConfig
     from gnomon.jobs.devices.visit import Cleaned
     from gnomon.jobs.devices.visit import DeviceHealth as DeviceHealth
     from gnomon.jobs.devices.visit import DeviceRow as DeviceRow
@@ -47,179 +45,6 @@ if TYPE_CHECKING:
     from gnomon.jobs.solve.job import FrontReport, SolveReport
     from gnomon.jobs.stab.job import Scheduled
     from gnomon.measure.progress import Watch
-    from gnomon.session.request import Request
-
-
-PathLike = str | os.PathLike[str]
-
-
-class Options(TypedDict, total=False):
-    """How to measure: the options of the command line by their names, in the plural where they may be repeated.
-
-    Each of several `threads` is a configuration of its own, for `place` and `profile` alone; without any these try one
-    thread, all usable cores, and what each runtime takes by itself; `pareto` one thread and all usable cores. For place
-    and profile several sizes of a dimension in `dims`, and several files of an input or a folder of them, give an
-    answer each: a `Sweep`.
-    `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
-    2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
-    `timeout_s` is killed. After `max_time_s` of `place`, `profile` or `pareto` nothing more is begun, and the job ends
-    with what it knows; what it waited for the device is not counted. `record` is the database of runs (default: the
-    user's own).
-    `device` is an address or a name of the file of devices (default: this machine), whose settings there hold where
-    an option is not given; `fetch` lets pip bring packages that it lacks, `pin` and `governor` hold while something is
-    measured, and it may stay away for `wait_s` when it vanishes.
-    """
-
-    runtimes: Sequence[str]
-    backends: Sequence[str]
-    threads: int | Sequence[int] | None
-    shapes: Mapping[str, Sequence[int]]
-    dims: Mapping[str, int | Sequence[int]]
-    inputs: Mapping[str, PathLike | Sequence[PathLike]]
-    precisions: Sequence[str]
-    environments: Sequence[Mapping[str, str]]
-    processes: int | None
-    budget_s: float
-    timeout_s: float
-    seed: int
-    record: RecordLike | None
-    fresh: bool
-    device: str
-    fetch: bool
-    wait_s: float
-    max_time_s: float | None
-    pin: Sequence[int]
-    governor: str | None
-
-
-def request_of(
-    model: PathLike, options: Options, *, sweeps: bool = False, usual: bool = False, limited: bool = False
-) -> Request:
-    """The request that the options mean; `sweeps` says that the job takes several numbers of threads, and
-    `limited` that it heeds `max_time_s`.
-
-    Without a number of threads a `usual` one tries one, all cores, and each runtime's own default; others take one.
-
-    UsageError for an option that there is not, or a number out of its range.
-    """
-    from gnomon.measure.effort import Effort
-    from gnomon.runtimes.base import Wish
-    from gnomon.session.request import WAIT_S, Request
-
-    unknown = sorted(options.keys() - Options.__annotations__.keys())
-    if unknown:
-        known = ", ".join(Options.__annotations__)
-        raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {known}.")
-    for name in ("threads", "processes", "budget_s", "timeout_s", "wait_s", "max_time_s"):
-        value = options.get(name)
-        if isinstance(value, int | float) and not 0 < value < math.inf:
-            raise UsageError(f"{name} is {value}", hint="Give a finite number above 0.")
-    if options.get("max_time_s") is not None and not limited:
-        raise UsageError("max_time_s is for place, profile and pareto alone", hint="Leave it out here.")
-    (_, options), *more = parts_of(options)
-    if more:
-        raise UsageError(
-            "several sizes of a dimension, or files of an input, are for place and profile on one device alone",
-            hint="Give one of each.",
-        )
-    threads = _threads_of(options.get("threads"), sweeps=sweeps)
-    effort: dict[str, Any] = {name: options[name] for name in ("budget_s", "timeout_s") if name in options}
-    processes = options.get("processes")
-    if processes is not None:
-        effort |= {"processes_least": processes, "processes_most": processes}
-    record = options.get("record")
-    device = _device_of(options)
-    return Request(
-        model=Path(model),
-        device=device,
-        runtimes=tuple(options.get("runtimes") or device.runtimes),
-        wish=Wish(
-            threads=threads[0] if threads else device.threads or 1,
-            more_threads=threads[1:],
-            usual=usual and not threads and device.threads is None,
-            backends=tuple(options.get("backends", ())),
-            precisions=tuple(options.get("precisions", ())),
-            environments=tuple(dict(e) for e in options.get("environments", ())),
-        ),
-        shapes={name: tuple(shape) for name, shape in options.get("shapes", {}).items()},
-        dims=cast("dict[str, int]", options["dims"]),
-        feeds=cast("dict[str, Path]", options["inputs"]),
-        effort=Effort(**effort),
-        seed=options.get("seed", 0),
-        record=_record(record),
-        fresh=options.get("fresh", False),
-        wait_s=options.get("wait_s", WAIT_S),
-        max_time_s=options.get("max_time_s"),
-    )
-
-
-def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
-    """The options of each combination of several sizes of dimensions and files of inputs, with what it is told by.
-
-    Files of several inputs belong together in their order. UsageError where their numbers differ.
-    """
-    dims = {name: (size,) if isinstance(size, int) else (*size,) for name, size in options.get("dims", {}).items()}
-    for name, sizes in dims.items():
-        if not sizes or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in sizes):
-            raise UsageError(f"the dimension {name!r} cannot be {sizes}", hint="Give whole numbers from 0 on.")
-    files = {name: _files(name, given) for name, given in options.get("inputs", {}).items()}
-    counts = {len(paths) for paths in files.values()} - {1}
-    if len(counts) > 1:
-        told = ", ".join(f"{name} {len(paths)}" for name, paths in files.items())
-        raise UsageError(f"inputs have unlike numbers of files: {told}", hint="Give one of each, or as many of each.")
-    made: list[tuple[dict[str, str], Options]] = []
-    for sizes in product(*dims.values()):
-        for number in range(max(counts, default=1)):
-            one = dict(zip(dims, sizes, strict=True))
-            fed = {name: paths[number % len(paths)] for name, paths in files.items()}
-            values = {name: str(size) for name, size in one.items() if len(dims[name]) > 1}
-            values |= {name: path.name for name, path in fed.items() if len(files[name]) > 1}
-            made.append((values, {**options, "dims": one, "inputs": fed}))
-    return made
-
-
-def _files(name: str, given: PathLike | Sequence[PathLike]) -> list[Path]:
-    """The files of an input; of a folder all that end in .npy, in the order of their names."""
-    paths = map(Path, [given] if isinstance(given, str | os.PathLike) else given)
-    found = [file for path in paths for file in (sorted(path.glob("*.npy")) if path.is_dir() else [path])]
-    if not found:
-        raise UsageError(f"--input {name}: no .npy file is given, or in that folder", hint="Give a .npy file.")
-    return found
-
-
-def _threads_of(given: int | Sequence[int] | None, *, sweeps: bool) -> tuple[int, ...]:
-    """The numbers of threads, each once; none where none is given."""
-    counts = () if given is None else (given,) if isinstance(given, int) else tuple(dict.fromkeys(given))
-    wrong = next((n for n in counts if isinstance(n, bool) or not isinstance(n, int) or n < 1), None)
-    if wrong is not None or (given is not None and not counts):
-        raise UsageError(f"threads is {given!r}", hint="Give a whole number above 0, or several.")
-    if len(counts) > 1 and not sweeps:
-        raise UsageError(
-            f"several numbers of threads ({', '.join(map(str, counts))}) are for place and profile alone",
-            hint="Give one. `gnomon pareto` chooses among several with --option threads=1,2.",
-        )
-    return counts
-
-
-def _device_of(options: Options) -> DeviceConfig:
-    """The device that is meant, with what the options say of it in place of what its table says."""
-    from gnomon.devices.address import LOCAL
-    from gnomon.devices.opening import resolve
-
-    device = resolve(options.get("device") or LOCAL)
-    said: dict[str, Any] = {}
-    if options.get("fetch"):
-        said["fetch"] = True
-    if options.get("pin"):
-        said["pin"] = tuple(options["pin"])
-    if options.get("governor"):
-        said["governor"] = options["governor"]
-    return replace(device, **said)
-
-
-def package_path(model: PathLike) -> Path:
-    """Where `place` writes the package of a model unless told otherwise: ./MODEL.gnomon."""
-    return Path(f"{Path(model).absolute().stem}.gnomon")
 
 
 def place(
@@ -256,7 +81,7 @@ def place(
             return before or place(model, **how, **own)
 
         return cast("Placement", _sweep(model, parts, part, on_message))
-    request = replace(request_of(model, options, sweeps=True, usual=True, limited=True), measure=measure)
+    request = model_request(model, options, measure=measure, sweeps=True, usual=True, limited=True)
     with ExitStack() as stack:
         if not package:
             if out is not None:
@@ -286,7 +111,7 @@ def _sweep(
 
     read = load(Path(model))
     for _, own in parts:
-        shapes_of(request_of(model, own, sweeps=True, limited=True), read)
+        shapes_of(model_request(model, own, sweeps=True, limited=True), read)
     return sweep(Path(model), [(values, partial(ask, values, own)) for values, own in parts], on_message)
 
 
@@ -309,10 +134,10 @@ def place_on(
     from gnomon.session.request import timed
 
     made = (
-        request_of(model, {**options, "device": name}, sweeps=True, usual=True, limited=True)
+        model_request(model, {**options, "device": name}, measure=measure, sweeps=True, usual=True, limited=True)
         for name in dict.fromkeys(devices)
     )
-    requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
+    requests = {request.device.name: timed(request) for request in made}
     destination = package_path(model) if out is None else Path(out)
     return place_fleet(requests, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
 
@@ -424,7 +249,7 @@ def stab(
     from gnomon.jobs.stab.job import stab as stab_job
 
     request = StabRequest(
-        measuring=request_of(nnpackage, options),
+        measuring=model_request(nnpackage, options),
         traces=Path(traces),
         out=Path("nnpkg_sched") / package_name(Path(nnpackage)) if out is None else Path(out),
         profile=measure,
@@ -442,7 +267,7 @@ def pareto_request(
     overwrite: bool = False,
     measure: bool = True,
 ) -> ParetoRequest:
-    """The request that the options mean, as `request_of`. UsageError also for options that say nothing of a dump."""
+    """The request that the options mean, as `model_request`. UsageError also for options that say nothing of a dump."""
     from gnomon.jobs.pareto.records import ParetoRequest
     from gnomon.jobs.pareto.search import Plan
     from gnomon.session.objectives import LATENCY, MEMORY
@@ -451,7 +276,7 @@ def pareto_request(
     if strange:
         raise UsageError(f"{strange[0]} says nothing of a dump", hint="Leave it out, or give a model.")
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
-    request = None if model is None else replace(request_of(model, how, limited=True), measure=measure)
+    request = None if model is None else model_request(model, how, measure=measure, limited=True)
     source, dumpfile = options.get("source"), options.get("dumpfile")
     counted = how.get("threads") or "threads" in options.get("tunings", {}) or dumpfile is not None
     names = options.get("search") or "hlps"
@@ -506,7 +331,7 @@ def profile(
         how |= {"on_progress": on_progress, "on_message": on_message}
         return cast("Profile", _sweep(model, parts, lambda values, own: profile(model, **how, **own), on_message))
     asked = None if for_s is None else Sustain(for_s=for_s, every_s=every_s)
-    request = request_of(model, options, sweeps=True, usual=True, limited=True)
+    request = model_request(model, options, sweeps=True, usual=True, limited=True)
     found = profile_job(request, inside=inside, asked=asked, watch=on_progress, tell=on_message)
     keep(found.document(), on_message)
     return found
@@ -566,7 +391,7 @@ def runs(*, record: RecordLike | None = None, limit: int | None = None) -> tuple
     """The campaigns in the record of runs, the newest first, at most `limit`. RecordError where it is not there."""
     from gnomon.jobs.runs.job import list_campaigns, open_record
 
-    with open_record(_record(record)) as store:
+    with open_record(record_address(record)) as store:
         return tuple(islice(list_campaigns(store), limit))
 
 
@@ -576,7 +401,7 @@ def show_run(
     """The campaign whose id begins so ("last": the newest), with its candidates summed up by a clock. RecordError."""
     from gnomon.jobs.runs.job import find_campaign, open_record, show_campaign
 
-    with open_record(_record(record)) as store:
+    with open_record(record_address(record)) as store:
         return show_campaign(store, find_campaign(store, campaign), clock=clock)
 
 
@@ -588,7 +413,7 @@ def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -
     from gnomon.jobs.runs.answers import answer_of
     from gnomon.jobs.runs.job import find_campaign, open_record
 
-    with open_record(_record(record)) as store:
+    with open_record(record_address(record)) as store:
         return answer_of(store, find_campaign(store, campaign))
 
 
@@ -602,7 +427,7 @@ def placed_before(
     from gnomon.models.load import load
 
     digest = load(Path(model)).graph.digest
-    return asked_before(_record(record), "place", words, Path.cwd(), digest, package=Path(package))
+    return asked_before(record_address(record), "place", words, Path.cwd(), digest, package=Path(package))
 
 
 def export_run(
@@ -615,7 +440,7 @@ def export_run(
     from gnomon.jobs.runs.job import export_csv, find_campaign, open_record
     from gnomon.store.lines import write_lines
 
-    with open_record(_record(record)) as store:
+    with open_record(record_address(record)) as store:
         yield from (export_csv if form == "csv" else write_lines)(store, [find_campaign(store, campaign)])
 
 
@@ -626,7 +451,7 @@ def export_run_files(campaign: str = "last", *, out: PathLike, record: RecordLik
     """
     from gnomon.jobs.runs.job import export_files, find_campaign, open_record
 
-    with open_record(_record(record)) as store:
+    with open_record(record_address(record)) as store:
         return tuple(export_files(store, find_campaign(store, campaign), Path(out)))
 
 
@@ -653,7 +478,7 @@ def export_run_as(
     )
 
     path = Path(out)
-    with open_record(_record(record)) as store:
+    with open_record(record_address(record)) as store:
         found = find_campaign(store, campaign)
         if form == "parquet":
             export_parquet(store, [found], path)
@@ -685,7 +510,7 @@ def import_runs(*files: RecordLike, record: RecordLike | None = None) -> Brought
     """
     from gnomon.jobs.runs.joining import import_runs as bring
 
-    return bring([record_address(file) for file in files], _record(record))
+    return bring([record_address(file) for file in files], record_address(record))
 
 
 def merge_runs(*files: RecordLike, out: RecordLike) -> Brought:
@@ -702,12 +527,8 @@ def command_of_run(campaign: str = "last", *, record: RecordLike | None = None) 
     """
     from gnomon.jobs.runs.job import command_of, find_campaign, open_record
 
-    with open_record(_record(record)) as store:
+    with open_record(record_address(record)) as store:
         return command_of(store, find_campaign(store, campaign))
-
-
-def _record(record: RecordLike | None) -> RecordAddress | None:
-    return None if record is None else record_address(record)
 
 
 def list_devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:
@@ -757,7 +578,7 @@ def probe_device(
     """
     from gnomon.jobs.devices.job import probe_device as probed
 
-    return probed(name, _record(record), tell=on_message)
+    return probed(name, record_address(record), tell=on_message)
 
 
 def release_device(name: str) -> DeviceHealth:

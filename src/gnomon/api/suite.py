@@ -192,5 +192,5 @@ def _as_file(name: str) -> str:
 def _record(record: RecordLike | None) -> RecordAddress | None:
     from gnomon.store.address import record_address
 
-    found = None if record is None else record_address(record)
+    found = record_address(record)
     return found.absolute() if isinstance(found, Path) else found

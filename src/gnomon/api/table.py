@@ -12,7 +12,7 @@ from gnomon.errors import UsageError
 from gnomon.store.address import RecordLike, record_address
 
 if TYPE_CHECKING:
-    from gnomon.api.place import Options, PathLike
+    from gnomon.api.options import MeasureOptions, PathLike
     from gnomon.formats.nets_csv import NetRow, UnitCount
     from gnomon.jobs.estimator.evaluation import Evaluation
     from gnomon.jobs.estimator.job import Described, SpaceEstimator
@@ -27,13 +27,14 @@ def build_table(
     space: str | SearchSpace | None = None,
     *,
     models: Sequence[PathLike] = (),
+    shapes: Mapping[str, Sequence[int]] | None = None,
     out: PathLike | None = None,
     fuse: Sequence[str] | None = None,
     again: bool = False,
     settings: Mapping[str, str] | None = None,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[MeasureOptions],
 ) -> Built:
     """Measure every unit of a search space once, into the table at `out` (./SPACE.table).
 
@@ -43,7 +44,7 @@ def build_table(
     call completes a table that was interrupted; `again` measures all of it again. `settings` are for a tool that
     measures by itself, such as snpe (docs/runtimes/snpe.md). Raises GnomonError.
     """
-    from gnomon.api.place import request_of
+    from gnomon.api.options import measure_request
     from gnomon.jobs.table.job import TableRequest
     from gnomon.jobs.table.job import build_table as build_job
     from gnomon.runtimes.snpe import bench_tools
@@ -56,12 +57,12 @@ def build_table(
     if space is None:
         from gnomon.jobs.estimator.models import space_of_models
 
-        shapes = {name: tuple(shape) for name, shape in (options.get("shapes") or {}).items()}
-        found: SearchSpace = space_of_models([Path(model) for model in models], shapes)
+        fixed = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+        found: SearchSpace = space_of_models([Path(model) for model in models], fixed)
     else:
         found = load_space(space) if isinstance(space, str) else space
     asked = TableRequest(
-        request=request_of(os.devnull, options),
+        request=measure_request(options),
         space=found,
         out=Path(out) if out is not None else Path(f"{found.name}.table"),
         rules=None if fuse is None else rules(fuse),
@@ -131,14 +132,14 @@ def measure_nets(
     overwrite: bool = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[MeasureOptions],
 ) -> tuple[Described, NetsMeasured]:
     """Measure the nets of a csv as the table was measured; `out` is a csv that gets them with their latencies, which
     must not be there unless it may be overwritten.
 
     Raises GnomonError; the same call goes on from there.
     """
-    from gnomon.api.place import request_of
+    from gnomon.api.options import measure_request
     from gnomon.jobs.estimator.job import described, read_samples, save_nets
     from gnomon.jobs.table.nets import measure_nets as measure_job
     from gnomon.session.bench.tool import tool_of
@@ -150,7 +151,7 @@ def measure_nets(
     found = described(Path(table), space)
     assert found.table is not None  # noqa: S101  # a table was given
     rows = read_samples(Path(nets), found, measured=False)
-    request = request_of(os.devnull, options)
+    request = measure_request(options)
     named = found.table.manifest.context.get("runtime")
     if not request.runtimes and isinstance(named, str):
         request = replace(request, runtimes=(named,))
@@ -304,7 +305,7 @@ def predict_model(
     from gnomon.jobs.estimator.models import predict_model as predict_job
     from gnomon.jobs.estimator.models import tables_of
 
-    chosen = [Path(table) for table in tables] or tables_of(device, None if record is None else record_address(record))
+    chosen = [Path(table) for table in tables] or tables_of(device, record_address(record))
     return predict_job(Path(model), chosen, shapes=shapes, coverage=coverage)
 
 

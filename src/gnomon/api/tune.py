@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
-    from gnomon.api.place import PathLike
+    from gnomon.api.options import PathLike
     from gnomon.devices.config import DeviceConfig
     from gnomon.jobs.overlay.job import Analysis
     from gnomon.jobs.tune.job import Tuned

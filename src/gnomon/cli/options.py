@@ -25,7 +25,7 @@ from gnomon.cli.values import (
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
-    from gnomon.api.place import Options
+    from gnomon.api.options import Options
     from gnomon.api.tune import TuneOptions
 
 _NAMED = {"--shape": "shapes", "--dim": "dims", "--input": "inputs"}

@@ -156,11 +156,11 @@ def _opened(job: Job, subject: str, question: Mapping[str, Any]) -> Any:
     from gnomon.runtimes.base import Wish
     from gnomon.runtimes.registry import all_runtimes
     from gnomon.session.bench.bench import open_bench
-    from gnomon.session.request import Request
+    from gnomon.session.request import ModelRequest
 
     measuring = job.measuring
     formats = next((runtime.formats for runtime in all_runtimes()[0] if runtime.name == measuring.runtime), frozenset())
-    request = Request(
+    request = ModelRequest(
         model=Path(),
         device=_device_of(job),
         runtimes=(measuring.runtime,),

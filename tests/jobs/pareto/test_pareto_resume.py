@@ -29,7 +29,7 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.progress import Steps
 from gnomon.search.base import Assignment
 from gnomon.session.objectives import goals_of
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -77,7 +77,7 @@ def bench(folder: Path, monkeypatch: pytest.MonkeyPatch, search: str, iterations
     device = Pretended(price, space.assignments)
     pretend(monkeypatch, space, device)
     folder.mkdir(exist_ok=True)
-    request = Request(model=folder / "m", effort=EFFORT, record=folder / "record.sqlite")
+    request = ModelRequest(model=folder / "m", effort=EFFORT, record=folder / "record.sqlite")
     plan = Plan(name=search, seed=3, iterations=None if search == "brute" else iterations)
     return Bench(device=device, asked=ParetoRequest(request=request, plan=plan))
 

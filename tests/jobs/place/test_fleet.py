@@ -19,7 +19,7 @@ from gnomon.jobs.place import fleet as fleet_module
 from gnomon.jobs.place.fleet import package_folders, place_on, run_lanes
 from gnomon.jobs.place.job import Placement
 from gnomon.measure.effort import Effort
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.system.stopping import Stopped, pause
 
 
@@ -136,12 +136,12 @@ def test_folders_of_packages(tmp_path: Path) -> None:
         package_folders(names, tmp_path / "file")
 
 
-def requests(tmp_path: Path, *names: str) -> dict[str, Request]:
-    return {name: Request(model=tmp_path / "m.onnx", device=board(name)) for name in names}
+def requests(tmp_path: Path, *names: str) -> dict[str, ModelRequest]:
+    return {name: ModelRequest(model=tmp_path / "m.onnx", device=board(name)) for name in names}
 
 
 def test_place_on_tags_what_lanes_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(request: Request, out: Path, **more: object) -> Placement:
+    def fake(request: ModelRequest, out: Path, **more: object) -> Placement:
         tell = more["tell"]
         if callable(tell):
             tell("hello")
@@ -169,7 +169,7 @@ def test_two_names_of_this_machine_for_real(zoo_model: Callable[[str], Path], sm
     """The composition on real placements: no times are judged."""
     local = parse_address("local")
     asked = {
-        name: Request(model=zoo_model("mix.circle"), device=DeviceConfig(name=name, address=local), effort=small)
+        name: ModelRequest(model=zoo_model("mix.circle"), device=DeviceConfig(name=name, address=local), effort=small)
         for name in ("first", "second")
     }
     found = place_on(asked, tmp_path / "out")

@@ -26,7 +26,7 @@ from gnomon.measure.effort import Effort, JobTime
 from gnomon.report.page import Page
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.session import targets
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 pytestmark = pytest.mark.usefixtures("short_visits")
 
@@ -152,7 +152,7 @@ def test_a_search_ends_with_what_it_has_run(tmp_path: Path, monkeypatch: pytest.
     device = Pretended(lambda a: (100.0 - 20 * a[0] + 7 * a[1], 50_000_000 + 300_000_000 * a[0]), space.assignments)
     pretend(monkeypatch, space, device)
     effort = Effort(processes_least=2, processes_most=2, rounds=1)
-    request = Request(model=Path("m"), record=tmp_path / "r.sqlite", effort=effort, max_time_s=600.0)
+    request = ModelRequest(model=Path("m"), record=tmp_path / "r.sqlite", effort=effort, max_time_s=600.0)
     asked = ParetoRequest(request=request, plan=Plan(name="random", iterations=8, seed=1))
     left = iter([1.0] * 10)  # a question before each evaluation, and one before each session
     with monkeypatch.context() as patched:

@@ -29,7 +29,7 @@ from gnomon.models.net import LeftOut, ModelNet, net_of_onnx
 from gnomon.report.answer import Answer
 from gnomon.session.model import read_model
 from gnomon.session.replay import NOTE as LAB
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.spaces.fuse import fuse, rules
 from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
 from gnomon.spaces.models import NAME, ModelSpace
@@ -196,7 +196,7 @@ def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
 def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
     """The net of an ONNX model. UsageError for a model of another format."""
     with ExitStack() as stack:
-        read = read_model(Request(model=path, shapes=dict(shapes)), stack)
+        read = read_model(ModelRequest(model=path, shapes=dict(shapes)), stack)
         if read.model.graph.format != "onnx":
             raise UsageError(
                 f"{path} is a {read.model.graph.format} model, and units are read of ONNX models only",

@@ -19,7 +19,7 @@ from gnomon.report.answer import Answer
 from gnomon.session.document import ConditionsPart
 from gnomon.session.objectives import LATENCY, MEMORY
 from gnomon.session.prove import Verified
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.session.targets import Missing
 from gnomon.store.address import RecordAddress
 
@@ -37,7 +37,7 @@ class ParetoRequest:
     means those of the whole machine.
     """
 
-    request: Request | None = None
+    request: ModelRequest | None = None
     source: Path | None = None
     backends: tuple[str, ...] = ()
     objectives: tuple[str, ...] = (LATENCY, MEMORY)

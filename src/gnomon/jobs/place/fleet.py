@@ -22,7 +22,7 @@ from gnomon.errors import GnomonError, PackageError, UsageError
 from gnomon.jobs.place.job import Placement, place
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.address import RecordAddress
 from gnomon.system.limits import allow_files, open_files
 from gnomon.system.stopping import Stopped, stop_at
@@ -194,7 +194,7 @@ class Fleet(Answer):
 
 
 def place_on(
-    requests: Mapping[str, Request],
+    requests: Mapping[str, ModelRequest],
     out: Path,
     *,
     overwrite: bool = False,
@@ -229,7 +229,7 @@ def place_on(
     return Fleet(model=model, record=record, results=results, seconds=time.monotonic() - start)
 
 
-def _one_model(requests: Mapping[str, Request]) -> Path:
+def _one_model(requests: Mapping[str, ModelRequest]) -> Path:
     models = list(dict.fromkeys(request.model for request in requests.values()))
     if len(models) != 1:
         told = f"{len(models)} models" if models else "no device"

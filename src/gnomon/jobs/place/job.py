@@ -51,7 +51,7 @@ from gnomon.session.package import check_destination, write_package
 from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
 from gnomon.session.reference import Sensitivity, doubts, drift, reference
-from gnomon.session.request import Request, patiently, timed
+from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.session.targets import Missing, describe
 from gnomon.store.address import RecordAddress
 from gnomon.system.process import guarded_folder
@@ -151,7 +151,7 @@ class Profile(Answer):
 
 
 def profile(
-    request: Request,
+    request: ModelRequest,
     *,
     inside: bool = False,
     asked: Sustain | None = None,
@@ -167,7 +167,7 @@ def profile(
 
 
 def _profile(
-    request: Request,
+    request: ModelRequest,
     inside: bool,
     asked: Sustain | None,
     watch: Watch | None,
@@ -200,7 +200,7 @@ _TRACES = 6
 
 
 def profile_by_turns(
-    requests: Sequence[Request], *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
+    requests: Sequence[ModelRequest], *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
 ) -> list[Profile]:
     """Measure several models of one device by turns: a fresh process of each, then of each again.
 
@@ -209,7 +209,7 @@ def profile_by_turns(
     """
     first = timed(requests[0])
 
-    def profiled(again: Request) -> list[Profile]:
+    def profiled(again: ModelRequest) -> list[Profile]:
         steps = Steps("by turns", watch)
         each = [replace(r, time=again.time, fresh=again.fresh) for r in requests]
         with ExitStack() as stack:
@@ -516,7 +516,7 @@ class Placement(Answer):
 
 
 def place(
-    request: Request,
+    request: ModelRequest,
     out: Path,
     *,
     overwrite: bool = False,
@@ -533,7 +533,7 @@ def place(
 
     request = timed(request)
 
-    def once(again: Request) -> Placement:
+    def once(again: ModelRequest) -> Placement:
         # What lies there then was written before the device vanished.
         return _place(again, out, overwrite=overwrite or began_without, watch=watch, tell=tell)
 
@@ -541,7 +541,7 @@ def place(
 
 
 def _place(
-    request: Request, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
+    request: ModelRequest, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
 ) -> Placement:
     with ExitStack() as stack:
         lab = stack.enter_context(
@@ -665,7 +665,7 @@ def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[
     raise AssertionError("unreachable")
 
 
-def _all_doubts(lab: Lab, request: Request, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+def _all_doubts(lab: Lab, request: ModelRequest, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     missed = [p for p in verdict.proved if p.measured.failure and p.measured.failure.kind == "unmeasured"]
     stopped = stopped_doubts(request, lab.runner.stopped, [p.contender.label for p in missed])
     best = verdict.best_single

@@ -37,7 +37,7 @@ from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_stu
 from gnomon.jobs.space.profiling.training import Trainer, weights_path
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.space import State
 from gnomon.system.files import read_file, save_text
@@ -130,7 +130,7 @@ class ProfileRequest:
 
     config: Path
     out: Path
-    request: Request
+    request: MeasureRequest
     data: str | None = None
     families: tuple[str, ...] = ()
     numbering: str | None = None

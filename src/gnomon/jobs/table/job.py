@@ -28,7 +28,7 @@ from gnomon.session import replay as recall
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.bench.tool import ToolRuntime
-from gnomon.session.request import Request, patiently
+from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, FusionRules
 from gnomon.spaces.latency_table import STABLE, Manifest, Row, Table, complaints, unlike
 from gnomon.spaces.loading import SearchSpace
@@ -60,7 +60,7 @@ class TableRequest:
     is the request's. A `tool` that measures by itself stands in the place of a runtime, and has its own effort.
     """
 
-    request: Request
+    request: MeasureRequest
     space: SearchSpace
     out: Path
     rules: FusionRules | None = None

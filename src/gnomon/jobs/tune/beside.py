@@ -19,7 +19,7 @@ from gnomon.measure.progress import Watch
 from gnomon.models.load import load
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.registry import chosen_runtimes
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 _RECORDS = "GNOMON_TVM_RECORDS"
 _TVM = "tvm"
@@ -43,7 +43,7 @@ def beside(
         return nothing_beside(f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}")
     try:
         others = [r.name for r in chosen_runtimes((), load(request.model).graph.format)]
-        asked = Request(
+        asked = ModelRequest(
             model=request.model,
             device=request.device.config,
             runtimes=(_TVM, *others),

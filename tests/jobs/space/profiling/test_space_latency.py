@@ -24,7 +24,7 @@ from gnomon.models.onnx.graph import load_outline
 from gnomon.models.units import write_net
 from gnomon.runtimes.base import Wish
 from gnomon.session.bench.baseline import Timed
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.primitives import published_primitives
 from gnomon.spaces.cells.space import CellLayout, tagged_net
 from gnomon.store.base import CampaignQuery, RunQuery
@@ -47,7 +47,7 @@ def networks(folder: Path) -> dict[str, Path]:
 def asked(folder: Path, *, environment: dict[str, str] | None = None, **changes: Any) -> FilesRequest:
     """A quick request with a record of its own."""
     wish = Wish(environments=(environment,) if environment else ())
-    request = Request(model=Path(), runtimes=("onnxruntime",), record=folder / "record.sqlite", wish=wish, wait_s=0.0)
+    request = MeasureRequest(runtimes=("onnxruntime",), record=folder / "record.sqlite", wish=wish, wait_s=0.0)
     return FilesRequest(
         request=request, subject="tiny", **{"question": {"run": 1}, "effort": replace(QUICK, together=3), **changes}
     )

@@ -31,7 +31,7 @@ from gnomon.core.codec import Must, decode
 from gnomon.core.strict_json import Complaints, Strict, indented, is_text
 from gnomon.errors import RecordError, UsageError
 from gnomon.session import replay as recall
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.system.files import Journal, read_file, read_journal, write_whole
 from gnomon.system.locks import lock_file
 
@@ -313,7 +313,7 @@ def _refused(path: Path, error: OSError) -> RecordError:
     )
 
 
-def measuring_context(request: Request, settings: Mapping[str, Any], server: str | None) -> dict[str, str]:
+def measuring_context(request: MeasureRequest, settings: Mapping[str, Any], server: str | None) -> dict[str, str]:
     """What changes the times of one toolchain, as texts by name: where it measures, with what, and its settings.
 
     Of what is as usual nothing is said, so that a profile of an older day goes on.

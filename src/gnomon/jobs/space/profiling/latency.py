@@ -21,7 +21,7 @@ from gnomon.models.load import load
 from gnomon.models.onnx.graph import load_outline
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge
 from gnomon.session.bench.bench import Bench, Placed, open_bench
-from gnomon.session.request import Request, patiently
+from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.unit import Trace, Unit
 
 NETWORK_EFFORT = Effort(
@@ -58,7 +58,7 @@ class FilesRequest:
     process, as where its memory happens to lie moves a small network by some per cent.
     """
 
-    request: Request
+    request: MeasureRequest
     subject: str
     question: Mapping[str, Any]
     effort: Effort = NETWORK_EFFORT

@@ -41,7 +41,7 @@ from gnomon.models.exported import adopt, written_of
 from gnomon.models.onnx.quantised import Quantised, read_quantised
 from gnomon.models.units import OPSET, write_net
 from gnomon.session.bench.baseline import Timed
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import State, model_weights, shared
 from gnomon.system.files import file_digest, save_text
 from gnomon.system.process import guarded_folder
@@ -124,7 +124,7 @@ class Measurer:
 
     folder: ProfileFolder
     study: Study
-    request: Request
+    request: MeasureRequest
     weights: Callable[[Network], State | None]
     data: Dataset | Streamed | None = None
     calibration: NDArray[np.uint8] | None = None
