@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.common import model_path, own_record, parser, publish, spread
 from benchmarks.search.searches import examine, summary
 from benchmarks.search.spaces import Priced
-from gnomon.api.place import pareto
+from gnomon.api.pareto import pareto
 from gnomon.core.space import Space
 from gnomon.jobs.pareto.exact import latency_model, priced_model
 from gnomon.jobs.pareto.records import Pareto

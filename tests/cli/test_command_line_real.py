@@ -154,7 +154,7 @@ def test_runtimes_tells_what_is_here(
     assert found["onnxruntime"]["installed"]
     assert found["onnxruntime"]["version"]
     assert all(row["installed"] or "-m pip install numpy " in row["install"] for row in found.values())
-    monkeypatch.setattr("gnomon.api.place.list_runtimes", lambda: document)  # asked once: it takes seconds
+    monkeypatch.setattr("gnomon.api.devices.list_runtimes", lambda: document)  # asked once: it takes seconds
     assert run(["runtimes"]) == 0
     assert "onnxruntime" in capsys.readouterr().out
 

@@ -12,7 +12,7 @@ import pytest
 
 import gnomon
 from gnomon.api import options as measuring
-from gnomon.api import place, space, tune
+from gnomon.api import pareto, space, tune
 from gnomon.cli.main import cli, run
 from gnomon.errors import UsageError
 
@@ -72,7 +72,7 @@ def parameters(function: Any) -> set[str]:
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             name = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
-            names |= {**vars(measuring), **vars(place), **vars(space), **vars(tune)}[name].__annotations__.keys()
+            names |= {**vars(measuring), **vars(pareto), **vars(space), **vars(tune)}[name].__annotations__.keys()
         else:
             names.add(parameter.name)
     return names - {"on_progress", "on_message"}

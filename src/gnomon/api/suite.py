@@ -172,7 +172,9 @@ def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, dec
     if cell.job == "profile":
         return api.profile(model, record=record, **options)
     if cell.job == "pareto":
-        return api.pareto(model, record=record, **options)
+        from gnomon.api.pareto import pareto
+
+        return pareto(model, record=record, **options)
     out.mkdir(parents=True, exist_ok=True)
     if cell.job == "table":
         from gnomon.api.table import build_table

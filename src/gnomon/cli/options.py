@@ -25,7 +25,6 @@ from gnomon.cli.values import (
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
-    from gnomon.api.options import Options
     from gnomon.api.tune import TuneOptions
 
 _NAMED = {"--shape": "shapes", "--dim": "dims", "--input": "inputs"}
@@ -210,8 +209,8 @@ def bench_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def options_of(values: dict[str, Any], device: str | None = None) -> Options:
-    """The options as `gnomon.api.place` takes them, for one device: that one, or the only one that is given.
+def options_of(values: dict[str, Any], device: str | None = None) -> dict[str, Any]:
+    """The options as `gnomon.api.options` has them, for one device: that one, or the only one that is given.
 
     UsageError where an input is given twice, or several devices are given and none is named.
     """
@@ -219,7 +218,7 @@ def options_of(values: dict[str, Any], device: str | None = None) -> Options:
     given = tuple(dict.fromkeys(made.pop("devices")))
     if device is None and len(given) > 1:
         raise click.UsageError("this command takes one --device; `gnomon place` takes several")
-    return cast("Options", {**made, "device": device or (given[0] if given else "local")})
+    return {**made, "device": device or (given[0] if given else "local")}
 
 
 def unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:

@@ -274,7 +274,7 @@ def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The ids of the newest runs that begin so, each with what it is; none where the record cannot be read."""
-    from gnomon.api.place import runs
+    from gnomon.api.runs import runs
     from gnomon.errors import GnomonError
 
     try:
@@ -343,9 +343,9 @@ class BoundValue(click.ParamType[tuple[str, float]]):
 
 def _check_kind(kind: BoundValue, name: str, unit: str, where: tuple[Any, Any]) -> None:
     """Seconds for memory, or bytes for a time, are a slip of the pen."""
-    from gnomon.api.place import objective_unit
+    from gnomon.session.objectives import goal_names, goal_of
 
-    measured_in = objective_unit(name)
+    measured_in = goal_of(name).unit if name in goal_names() else None
     if unit and measured_in is not None and unit not in _OF.get(measured_in, {}):
         kind.fail(f"{name} is not measured in {unit}", *where)
 

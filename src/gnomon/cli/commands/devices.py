@@ -13,7 +13,7 @@ from gnomon.cli.main import report_page, write_json, write_report
 from gnomon.cli.values import RECORD, Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
 
 if TYPE_CHECKING:
-    from gnomon.api.place import DeviceHealth, DeviceRow
+    from gnomon.jobs.devices.visit import DeviceHealth, DeviceRow
     from gnomon.store.address import RecordAddress
 
 _NOT_READY = 6
@@ -53,7 +53,7 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
     In addition to the list: what a command costs, the free space, whether files can be written, and whether there are
     energy counters. Exits with 6 if one of them is not ready.
     """
-    from gnomon.api.place import list_devices
+    from gnomon.api.devices import list_devices
 
     rows = list_devices(*names, closely=True)
     _show(rows, as_json=as_json or ctx.obj["json"], named=True)
@@ -102,7 +102,7 @@ def add(
 
     It is checked first, and not added if it cannot be used.
     """
-    from gnomon.api.place import add_device
+    from gnomon.api.devices import add_device
     from gnomon.devices.config import devices_path
 
     table = {key: _plain(key, value) for key, value in values.items() if value}
@@ -127,7 +127,7 @@ def add(
 @click.pass_obj
 def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
     """Take the device NAME out of the file of devices. The device itself is not touched: see clean."""
-    from gnomon.api.place import remove_device
+    from gnomon.api.devices import remove_device
 
     path = remove_device(name)
     if as_json or above["json"]:
@@ -145,7 +145,7 @@ def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
 @click.pass_obj
 def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
     """Remove the cache of pushed files from the device of this name or address; it is sent again when needed."""
-    from gnomon.api.place import clean_device
+    from gnomon.api.devices import clean_device
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
@@ -170,7 +170,7 @@ def probe(above: dict[str, Any], name: str, record: RecordAddress | None, as_jso
     A device that passes leaves quarantine; one that fails enters it, and the exit code is 6. `gnomon suite
     run` does the same before it uses a device, once an hour.
     """
-    from gnomon.api.place import probe_device
+    from gnomon.api.devices import probe_device
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
@@ -184,7 +184,7 @@ def probe(above: dict[str, Any], name: str, record: RecordAddress | None, as_jso
 @click.pass_obj
 def release(above: dict[str, Any], name: str, as_json: bool) -> None:
     """End the quarantine of the device NAME. If a probe was the reason, the next one makes a new baseline."""
-    from gnomon.api.place import release_device
+    from gnomon.api.devices import release_device
 
     _tell_health(release_device(name), as_json=as_json or above["json"])
 
@@ -207,7 +207,7 @@ def _plain(key: str, value: Any) -> Any:
 
 
 def _list(as_json: bool) -> None:
-    from gnomon.api.place import list_devices
+    from gnomon.api.devices import list_devices
 
     _show(list_devices(), as_json=as_json, named=False)
 

@@ -16,7 +16,7 @@ from gnomon.cli.values import BoundValue, TuningValue
 from gnomon.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from gnomon.api.place import ParetoOptions
+    from gnomon.api.pareto import ParetoOptions
 
 
 _OF_DUMPS = frozenset(
@@ -34,9 +34,9 @@ class _ObjectiveOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """See `click.Option.get_help_record`."""
-        from gnomon.api.place import objective_names
+        from gnomon.session.objectives import goal_names
 
-        self.help = f"{', '.join(objective_names())}. May be repeated.  [default: latency and peak-memory]"
+        self.help = f"{', '.join(goal_names())}. May be repeated.  [default: latency and peak-memory]"
         return super().get_help_record(ctx)
 
 
@@ -148,7 +148,7 @@ def pareto(
     and dropped from the front only where the difference exceeds the noise. After an interruption the same command
     resumes; with more --iterations it searches on. --pick or --under then writes a point as a package and verifies it.
     """
-    from gnomon.api import place as api
+    from gnomon.api import pareto as api
     from gnomon.cli.pictures import draw_pareto
     from gnomon.cli.progress import Show
     from gnomon.jobs.pareto.document import pareto_document
@@ -222,7 +222,7 @@ def oplist(model: Path, backends: str, as_json: bool, **values: Any) -> None:
     With --out this is written as pareto_profiler of ONE reads it: by type {"oplist"}, else {"opmap", "oplist",
     "opname_by_indx"}. The order is that of the model, so that a code means the same every time.
     """
-    from gnomon.api import place as api
+    from gnomon.api import pareto as api
 
     found = api.oplist(model, backends=backends.split(","), **values).document()
     if as_json:

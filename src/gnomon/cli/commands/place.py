@@ -68,11 +68,12 @@ def place(
         )
         return place_several(model, asked, values)
     from gnomon.api import place as api
+    from gnomon.api.options import package_path
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import Show
     from gnomon.jobs.place.document import answers_of, worst_code
 
-    destination = out or api.package_path(model)
+    destination = out or package_path(model)
     if destination.exists() and package and measure and not (overwrite or values["fresh"]):
         words = click.get_current_context().find_root().obj
         words = words if isinstance(words, tuple) else ()

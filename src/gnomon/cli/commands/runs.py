@@ -63,7 +63,7 @@ def list_(above: dict[str, Any], record: RecordAddress | None, as_json: bool, li
 @click.pass_obj
 def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
     """Show the campaign whose id begins with ID ("last": the newest): what it answered, and with -v all its runs."""
-    from gnomon.api.place import answer_of_run, show_run
+    from gnomon.api.runs import answer_of_run, show_run
 
     record = record or above["record"]
     detail = show_run(campaign, record=record, clock=clock).document()
@@ -131,7 +131,7 @@ def export(
 
     The files of a table, of a profile of a space or of tuning are written as the job left them.
     """
-    from gnomon.api.place import answer_of_run, export_run, export_run_as, export_run_files, no_answer
+    from gnomon.api.runs import answer_of_run, export_run, export_run_as, export_run_files, no_answer
 
     if (form in _WRITTEN) != (out is not None):
         raise click.UsageError(f"--out PATH stands with --format {', '.join(_WRITTEN)}, and with no other")
@@ -167,7 +167,7 @@ def import_(
     Each is added whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
     of its campaigns are not added: `runs resume` repeats none that was not given here.
     """
-    from gnomon.api.place import import_runs
+    from gnomon.api.runs import import_runs
 
     _brought(import_runs(*files, record=record or above["record"]).document(), as_json or above["json"])
 
@@ -179,7 +179,7 @@ def import_(
 @click.pass_obj
 def merge(above: dict[str, Any], files: tuple[RecordAddress, ...], out: RecordAddress, as_json: bool) -> None:
     """Write a new record of all that each FILE holds: a record (or its URL), or JSON lines of `runs export`."""
-    from gnomon.api.place import merge_runs
+    from gnomon.api.runs import merge_runs
 
     _brought(merge_runs(*files, out=out).document(), as_json or above["json"])
 
@@ -206,7 +206,7 @@ def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -
     import os
     import shlex
 
-    from gnomon.api.place import command_of_run
+    from gnomon.api.runs import command_of_run
     from gnomon.cli.main import run
 
     words, folder = command_of_run(campaign, record=record or above["record"])
@@ -221,7 +221,7 @@ def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -
 
 
 def _list(record: RecordAddress | None, as_json: bool, limit: int) -> None:
-    from gnomon.api.place import runs as list_runs
+    from gnomon.api.runs import runs as list_runs
     from gnomon.store.opening import default_record
 
     rows = [row.document() for row in list_runs(record=record, limit=limit + 1)]

@@ -12,7 +12,7 @@ from gnomon.cli.main import write_json, write_report
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def runtimes(as_json: bool) -> None:
     """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones."""
-    from gnomon.api.place import list_runtimes
+    from gnomon.api.devices import list_runtimes
 
     document = list_runtimes()
     if as_json:

@@ -53,7 +53,7 @@ def solve(
     html: Path | None,
 ) -> None:
     """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin."""
-    from gnomon.api import place as api
+    from gnomon.api import solve as api
 
     report = api.solve(read_problem_bytes(problem), weights, method=method, time_limit_s=time_limit_s)
     write_answer(report.document(), as_json=as_json, html=html)
@@ -80,7 +80,7 @@ def solve(
 @html_option
 def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool, html: Path | None) -> None:
     """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin."""
-    from gnomon.api import place as api
+    from gnomon.api import solve as api
 
     watch = _shown() if sys.stderr.isatty() else None
     report = api.front(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, on_progress=watch)

@@ -82,7 +82,7 @@ def stab(as_json: bool, quiet: bool, verbose: bool, html: Path | None, **values:
     backend, and proved: outputs, and where each operator ran. The traces stay in ./traces under the names that stab
     gives them, and --no-profile decides from them without a device.
     """
-    from gnomon.api import place as api
+    from gnomon.api import stab as api
     from gnomon.cli.progress import Show
     from gnomon.jobs.stab.document import stab_document
 
