@@ -15,8 +15,13 @@ _FUNCTIONS = {
         "remove_device",
     ),
     "document": ("document_names", "document_schema", "read_document"),
+    "estimator": (
+        *("count_units", "evaluate_estimator", "explain_net", "export_estimator", "fit_estimator", "import_nets"),
+        *("load_estimator", "measure_nets", "predict_model", "predict_nets", "suggest_nets"),
+    ),
     "html": ("write_report",),
-    "pareto": ("objectives", "oplist", "pareto"),
+    "objectives": ("objectives",),
+    "pareto": ("oplist", "pareto"),
     "place": ("place", "place_on", "profile"),
     "runs": (
         *("answer_of_run", "command_of_run", "export_run", "export_run_as", "export_run_files", "import_runs"),
@@ -30,10 +35,8 @@ _FUNCTIONS = {
     "stab": ("stab",),
     "suite": ("compare_suites", "run_suite", "suite_status"),
     "table": (
-        *("build_table", "check_table", "compare_tables", "export_table", "merge_tables", "import_table"),
-        *("import_tables", "count_units", "evaluate_estimator", "explain_net", "export_estimator", "fit_estimator"),
-        *("import_nets", "load_estimator", "measure_nets", "predict_model", "predict_nets"),
-        *("suggest_nets", "sum_blocks"),
+        *("build_table", "check_table", "compare_tables", "export_table", "import_table", "import_tables"),
+        *("merge_tables", "sum_blocks"),
     ),
     "tune": ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"),
 }

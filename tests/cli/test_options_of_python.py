@@ -16,7 +16,7 @@ from gnomon.api import pareto, space, tune
 from gnomon.cli.main import cli, run
 from gnomon.errors import UsageError
 
-SHOWN = {"as_json", "quiet", "picture", "plot", "html"}
+SHOWN = {"as_json", "quiet", "html"}
 """How the command line shows what was found."""
 
 OF_ONE_MODEL = {"processes", "budget_s"}
@@ -25,17 +25,17 @@ TRAINED = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "
 SERVER = ("dpu_url", "dpu_json", "dpu_token_file", "dpu_timeout")
 COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     # the function, options that it calls otherwise, and parameters that the command does not have
-    "place": (gnomon.place, WHERE, set()),
+    "place": (gnomon.place, {}, {"device"}),
     # Models beside it are those of `compare_models`.
-    "profile": (gnomon.profile, {**WHERE, "beside": ""}, set()),
-    "pareto": (gnomon.pareto, {**WHERE, "strategies": "search"}, set()),
+    "profile": (gnomon.profile, {"beside": ""}, set()),
+    "pareto": (gnomon.pareto, {}, set()),
     "solve": (gnomon.solve, {}, set()),
     "devices clean": (gnomon.clean_device, {}, set()),
     "devices remove": (gnomon.remove_device, {}, set()),
     "runs list": (gnomon.runs, {}, set()),
     "table build": (
         gnomon.build_table,
-        {**WHERE, "chains": "fuse", "what": "space", "from_models": "models"},
+        {"chains": "fuse", "what": "space", "from_models": "models"},
         OF_ONE_MODEL,
     ),
     "exec": (gnomon.execute, {**WHERE, "no_layers": "layers"}, set()),
@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     "space show": (gnomon.show_space, {}, set()),
     "space front": (
         gnomon.find_front,
-        {**WHERE, **dict.fromkeys(TRAINED, "training"), **dict.fromkeys(SERVER, "hooks")},
+        {**dict.fromkeys(TRAINED, "training"), **dict.fromkeys(SERVER, "hooks"), "picture": ""},
         OF_ONE_MODEL,
     ),
 }

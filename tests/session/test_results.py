@@ -19,7 +19,7 @@ from tests.jobs.space.choosing.test_space_select import accuracy, latency
 from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
 
 import gnomon
-from gnomon.api.table import fit_estimator
+from gnomon.api.estimator import fit_estimator
 from gnomon.jobs.space.choosing.validate import Validated
 from gnomon.jobs.table.folder import read_table
 from gnomon.jobs.table.job import Built

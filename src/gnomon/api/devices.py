@@ -8,7 +8,8 @@ from typing import Any
 
 from gnomon.devices import config
 from gnomon.jobs.devices import job
-from gnomon.jobs.devices.visit import Cleaned, DeviceHealth, DeviceRow
+from gnomon.jobs.devices.visit import Cleaned, DeviceHealth
+from gnomon.jobs.devices.visit import DeviceRow as DeviceRow
 from gnomon.store.address import RecordLike, record_address
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
 
 from gnomon.api.options import Options, PathLike, model_request, package_path
+from gnomon.api.pictures import draw, svg_and_png
 from gnomon.core.graph import By
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
@@ -14,7 +15,7 @@ from gnomon.jobs.pareto.records import Pareto, ParetoRequest
 from gnomon.jobs.pareto.search import Plan
 from gnomon.jobs.runs import answers
 from gnomon.measure.progress import Watch
-from gnomon.session.objectives import LATENCY, MEMORY, goal_names, goal_of
+from gnomon.session.objectives import LATENCY, MEMORY
 
 if TYPE_CHECKING:
     from gnomon.jobs.pareto.oplist import OplistReport
@@ -24,10 +25,10 @@ class ParetoOptions(Options, total=False):
     """What `pareto` is asked: how to measure, and the options of `gnomon pareto` by their names.
 
     `source` is a dump of pareto_profiler in place of a model; `codes` are the backends of its digits, that of 0 first.
-    `tunings` are options of the runtime with the values
-    that the search may choose. The point to deploy is a number of the front (`pick`), or the fastest one whose
-    objectives stay `under` so many seconds, bytes or joules. Several names of a `search` are compared. `dumpfile` gets
-    everything that was measured. `counters` name the energy counters to add up, where energy is an objective.
+    `tunings` are options of the runtime with the values that the search may choose. The point to deploy is a number of
+    the front (`pick`), or the fastest one whose objectives stay `under` so many seconds, bytes or joules. Several names
+    of a `search` are compared. `dumpfile` gets everything that was measured. `counters` name the energy counters to add
+    up, where energy is an objective.
     """
 
     source: PathLike | None
@@ -44,7 +45,8 @@ class ParetoOptions(Options, total=False):
 
 
 _PARETO_ALONE = ParetoOptions.__annotations__.keys() - Options.__annotations__.keys()
-_OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
+OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
+"""The options that say something of a dump."""
 
 
 def pareto(
@@ -53,20 +55,24 @@ def pareto(
     out: PathLike | None = None,
     overwrite: bool = False,
     measure: bool = True,
+    picture: PathLike | None = None,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[ParetoOptions],
 ) -> Pareto:
     """Find the front of several objectives over assignments, prove it, and deploy the point that is picked.
 
-    Needs a model or a `source`. Raises GnomonError; what was measured until then is kept, and the same call goes on.
+    Needs a model or a `source`. The front is drawn to `picture`.svg and .png (None: into the package, where one is
+    written). Raises GnomonError; what was measured until then is kept, and the same call goes on.
     """
-    asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
-    found = job.pareto(asked, watch=on_progress, tell=on_message)
-    document = found.document()
-    if document["campaign"]:
-        answers.keep(document, on_message)
-    return found
+    request = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
+    front = job.pareto(request, watch=on_progress, tell=on_message)
+    to = Path(picture) if picture is not None else front.package / "front" if front.package else None
+    if to is not None:
+        front = front.drawn(draw(Pareto.chart_by, front.document(), svg_and_png(to), on_message))
+    if front.lived is not None:
+        answers.keep(front.document(), on_message)
+    return front
 
 
 def pareto_request(
@@ -78,7 +84,7 @@ def pareto_request(
     measure: bool = True,
 ) -> ParetoRequest:
     """The request that the options mean, as `model_request`. UsageError also for options that say nothing of a dump."""
-    strange = sorted(options.keys() - _OF_DUMPS) if model is None else []
+    strange = sorted(options.keys() - OF_DUMPS) if model is None else []
     if strange:
         raise UsageError(f"{strange[0]} says nothing of a dump", hint="Leave it out, or give a model.")
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
@@ -107,11 +113,6 @@ def pareto_request(
         overwrite=overwrite,
         dumpfile=None if dumpfile is None else Path(dumpfile),
     )
-
-
-def objectives() -> Mapping[str, str]:
-    """The objectives of `pareto`, each with its unit. UsageError where one that a package adds cannot be loaded."""
-    return {name: goal_of(name).unit for name in goal_names()}
 
 
 def oplist(

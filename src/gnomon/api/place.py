@@ -15,21 +15,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from gnomon.api.options import Options, PathLike, model_request, package_path, parts_of
+from gnomon.api.pictures import draw
 from gnomon.errors import UsageError
 from gnomon.jobs.place import job
 from gnomon.jobs.place.job import Placement, Profile
 from gnomon.jobs.runs import answers
 from gnomon.measure.progress import Watch
-from gnomon.session.request import timed
-from gnomon.store.address import RecordLike, record_address
-from gnomon.store.base import ARGUMENTS
+from gnomon.session.request import ModelRequest, timed
 from gnomon.system.process import guarded_folder
 
 if TYPE_CHECKING:
@@ -40,43 +38,88 @@ if TYPE_CHECKING:
 def place(
     model: PathLike,
     *,
+    devices: Sequence[str] = (),
     out: PathLike | None = None,
     overwrite: bool = False,
     package: bool = True,
     measure: bool = True,
-    on_progress: Watch | None = None,
-    on_message: Callable[[str], None] | None = None,
+    picture: bool = True,
+    on_progress: Watch | WatchOf | None = None,
+    on_message: Callable[[str], None] | TellOf | None = None,
     **options: Unpack[Options],
 ) -> Placement:
     """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
 
     Without `package` the package is proved all the same, and not kept. Without `measure` it decides again from what the
-    record holds, and nothing is proven that was not before. Several sizes of a dimension, or several files of an input,
-    give a `Sweep`, with a package each in `out`-NAMEvalue. Raises GnomonError; what was measured until then is kept,
-    and the same call goes on from there.
+    results database holds, and nothing is proven that was not before. With `picture` the package has one of the plan.
+    Where the same question was answered before and its package is there, the answer is that one: a `KeptPlacement`,
+    unless `overwrite` or `fresh`. Several sizes of a dimension, or several files of an input, give a `Sweep`, with a
+    package each in `out`-NAMEvalue. Several `devices` give a `Fleet`, as `place_on` does, whose `on_progress` and
+    `on_message` are then given. Raises GnomonError; what was measured until then is kept, and the same call goes on
+    from there.
     """
+    how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture}
+    how |= {"on_progress": on_progress, "on_message": on_message}
+    names = tuple(dict.fromkeys(devices))
+    if not package and len(names) > 1:
+        raise UsageError(
+            "--no-package is of one --device; several keep their packages below --out",
+            hint="Leave it out, or give one device.",
+        )
+    if not package and out is not None:
+        raise UsageError("there is no folder for a package that is not kept", hint="Give either of the two.")
+    if len(names) > 1:
+        return cast("Placement", place_on(model, names, out=out, **how, **options))
+    if names:
+        options["device"] = names[0]
     destination = package_path(model) if out is None else Path(out)
     if len(parts := parts_of(options)) > 1:
 
-        def part(values: Mapping[str, str], own: Options) -> Any:
+        def part(values: Mapping[str, str], own: Options) -> Placement:
             where = destination.with_name(f"{destination.name}-{_part_name(values)}")
-            again = overwrite or own.get("fresh") or not (package and measure and where.exists())
-            before = None if again else placed_before(model, ARGUMENTS.get(), where, record=own.get("record"))
-            how: dict[str, Any] = {"out": where if package else None, "overwrite": overwrite, "package": package}
-            how |= {"measure": measure, "on_progress": on_progress, "on_message": on_message}
-            return before or place(model, **how, **own)
+            return place(model, out=where if package else None, package=package, **how, **own)
 
-        return cast("Placement", _sweep(model, parts, part, on_message))
+        return cast("Placement", _sweep(model, parts, part, how["on_message"]))
     request = model_request(model, options, measure=measure, sweeps=True, usual=True, limited=True)
-    with ExitStack() as stack:
-        if not package:
-            if out is not None:
-                raise UsageError("there is no folder for a package that is not kept", hint="Give either of the two.")
-            destination = stack.enter_context(guarded_folder("gnomon-package-")) / destination.name
-        found = job.place(request, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
-    found = found if package else replace(found, package=None)
-    answers.keep(found.document(), on_message)
-    return found
+    watch, tell = how["on_progress"], how["on_message"]
+    placement = _place(request, destination if package else None, watch, tell, overwrite=overwrite)
+    return _finished(request, placement, tell, picture=picture)
+
+
+def _place(
+    request: ModelRequest,
+    package: Path | None,
+    watch: Watch | None,
+    tell: Callable[[str], None] | None,
+    *,
+    overwrite: bool,
+) -> Placement:
+    """The placement on one device: a `KeptPlacement` where the same was answered before, and its package is there."""
+    if package is None:
+        with guarded_folder("gnomon-package-") as folder:
+            placement = job.place(request, folder / package_path(request.model).name, watch=watch, tell=tell)
+        return replace(placement, package=None)
+    if package.exists() and request.measure and not (overwrite or request.fresh):
+        from gnomon.jobs.place.kept import kept_placement
+
+        if (before := kept_placement(request, package)) is not None:
+            if tell is not None:
+                tell("this was found before; --overwrite (or --fresh) measures again")
+            return cast("Placement", before)
+    return job.place(request, package, overwrite=overwrite, watch=watch, tell=tell)
+
+
+def _finished(
+    request: ModelRequest, placement: Placement, tell: Callable[[str], None] | None, *, picture: bool
+) -> Placement:
+    """The placement with the picture of its package, kept as the answer to the request; one of before as it is."""
+    if not isinstance(placement, Placement):
+        return placement
+    if picture and placement.package is not None:
+        files = [placement.package / name for name in ("plan.svg", "plan.png")]
+        placement = placement.drawn(draw(Placement.chart_by, placement.document(), files, tell))
+    answers.keep(placement.document(), tell, answers.question_of(request, placement.package))
+    return placement
 
 
 def _part_name(values: Mapping[str, str]) -> str:
@@ -108,35 +151,35 @@ def place_on(
     out: PathLike | None = None,
     overwrite: bool = False,
     measure: bool = True,
+    picture: bool = True,
     on_progress: WatchOf | None = None,
     on_message: TellOf | None = None,
     **options: Unpack[Options],
 ) -> Fleet:
-    """Place a model on several devices side by side.
+    """Place a model on several devices side by side, each as `place` does.
 
-    Packages go to `out`/NAME. A device that fails is in the answer with its error; raises GnomonError if all fail.
+    Packages go to `out`/NAME. `on_progress` gives the watch of a device by its name, `on_message` is called with a name
+    and a sentence. A device that fails is in the answer with its error; raises GnomonError if all fail.
     """
     from gnomon.jobs.place.fleet import place_on as place_fleet
 
-    made = (
-        model_request(model, {**options, "device": name}, measure=measure, sweeps=True, usual=True, limited=True)
-        for name in dict.fromkeys(devices)
-    )
-    requests = {request.device.name: timed(request) for request in made}
+    each: list[Options] = [{**options, "device": name} for name in dict.fromkeys(devices)]
+    asked = [model_request(model, own, measure=measure, sweeps=True, usual=True, limited=True) for own in each]
+    requests = {request.device.name: timed(request) for request in asked}
     destination = package_path(model) if out is None else Path(out)
-    return place_fleet(requests, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
+    place_one = partial(_place, overwrite=overwrite)
+    fleet = place_fleet(requests, destination, place_one, watch=on_progress, tell=on_message)
 
+    def finished(name: str, placement: Placement) -> Placement:
+        tell = None if on_message is None else partial(on_message, name)
+        return _finished(requests[name], placement, tell, picture=picture)
 
-def placed_before(
-    model: PathLike, words: Sequence[str], package: PathLike, *, record: RecordLike | None = None
-) -> dict[str, Any] | None:
-    """The answer to the same words of a command line, given in this folder about the same model, that wrote `package`;
-    None without one.
-    """
-    from gnomon.models.load import load
-
-    digest = load(Path(model)).graph.digest
-    return answers.asked_before(record_address(record), "place", words, Path.cwd(), digest, package=Path(package))
+    # Pictures are drawn once nothing is measured any more: this machine may be one of the devices.
+    results = (
+        result if result.placement is None else replace(result, placement=finished(result.name, result.placement))
+        for result in fleet.results
+    )
+    return replace(fleet, results=tuple(results))
 
 
 def profile(

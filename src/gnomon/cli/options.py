@@ -27,8 +27,6 @@ from gnomon.errors import UsageError
 if TYPE_CHECKING:
     from gnomon.api.tune import TuneOptions
 
-_NAMED = {"--shape": "shapes", "--dim": "dims", "--input": "inputs"}
-
 Decorator = Callable[[Any], Any]
 
 _ONE_MODEL = frozenset({"model", "--shape", "--dim", "--input", "--processes", "--budget", "--max-time"})
@@ -52,8 +50,38 @@ html_option = click.option(
 """Of jobs whose document `write_answer` of `gnomon.cli.main` then writes as a page too."""
 
 
+def by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """The values by name, as the callback of an option. UsageError where it gives a name twice."""
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise click.UsageError(f"{parameter.opts[0]} gives {name!r} twice", context)
+        values[name] = value
+    return values
+
+
+def _one_device(context: click.Context, _: click.Parameter, names: tuple[str, ...]) -> str:
+    """The only device that is given, as the callback of an option. UsageError for several."""
+    if len(dict.fromkeys(names)) > 1:
+        raise click.UsageError("this command takes one --device; `gnomon place` takes several", context)
+    return names[0] if names else "local"
+
+
 def _option(name: str, *more: str, **settings: Any) -> tuple[str, Decorator]:
     return name, click.option(name, *more, **settings)
+
+
+def _device_option(name: str, **settings: Any) -> Decorator:
+    return click.option(
+        "--device",
+        name,
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete_device,
+        help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
+        "sdb://SERIAL or labgrid:PLACE.  [default: local]",
+        **settings,
+    )
 
 
 _OPTIONS: tuple[tuple[str, Decorator], ...] = (
@@ -75,15 +103,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         help="Threads of a runtime; place and profile try each of several.  [default: what the device's table says, "
         "else 1; place and profile: 1, all cores, and what each runtime takes by itself; pareto: 1 and all cores]",
     ),
-    _option(
-        "--device",
-        "devices",
-        multiple=True,
-        metavar="NAME",
-        shell_complete=complete_device,
-        help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
-        "sdb://SERIAL or labgrid:PLACE.  [default: local]",
-    ),
+    ("--device", _device_option("device", callback=_one_device)),
     _option(
         "--fetch",
         is_flag=True,
@@ -114,6 +134,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "shapes",
         multiple=True,
         type=ShapeValue(),
+        callback=by_name,
         metavar="NAME=1,3,224,224",
         help="Fix the shape of an input that the file leaves open. May be repeated.",
     ),
@@ -122,6 +143,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "dims",
         multiple=True,
         type=DimensionValue(),
+        callback=by_name,
         metavar="NAME=N[,N]",
         help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
         "several sizes. May be repeated.",
@@ -131,6 +153,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "inputs",
         multiple=True,
         type=InputValue(),
+        callback=by_name,
         metavar="NAME=FILE.npy",
         help="Feed an input from a file, which gives its shape too; others get random numbers. place and profile "
         "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
@@ -194,10 +217,16 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
 )
 
 
-def measuring_options(command: Callable[..., Any], *, model: Decorator | None = None) -> Callable[..., Any]:
-    """Give a command the model argument (or another in its place) and all options of measuring, in their order."""
+def measuring_options(
+    command: Callable[..., Any], *, model: Decorator | None = None, several: bool = False
+) -> Callable[..., Any]:
+    """Give a command the model argument (or another in its place) and all options of measuring, in their order.
+
+    A command that takes `several` devices has them as `devices`.
+    """
+    others = {"model": model, "--device": _device_option("devices") if several else None}
     for name, option in reversed(_OPTIONS):
-        command = (model if model is not None and name == "model" else option)(command)
+        command = (others.get(name) or option)(command)
     return command
 
 
@@ -207,28 +236,6 @@ def bench_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if name not in _ONE_MODEL:
             command = option(command)
     return command
-
-
-def options_of(values: dict[str, Any], device: str | None = None) -> dict[str, Any]:
-    """The options as `gnomon.api.options` has them, for one device: that one, or the only one that is given.
-
-    UsageError where an input is given twice, or several devices are given and none is named.
-    """
-    made = {**values, **{name: unique(option, values[name]) for option, name in _NAMED.items() if name in values}}
-    given = tuple(dict.fromkeys(made.pop("devices")))
-    if device is None and len(given) > 1:
-        raise click.UsageError("this command takes one --device; `gnomon place` takes several")
-    return {**made, "device": device or (given[0] if given else "local")}
-
-
-def unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """The values by name. UsageError for an option that gives a name twice."""
-    made: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in made:
-            raise click.UsageError(f"{option} gives {name!r} twice")
-        made[name] = value
-    return made
 
 
 def gone(*names: str, hint: str) -> Decorator:
@@ -544,6 +551,7 @@ shape_option = click.option(
     "shapes",
     multiple=True,
     type=ShapeValue(),
+    callback=by_name,
     metavar="NAME=1,3,224,224",
     help="Fix the shape of an input that the file leaves open. May be repeated.",
 )

@@ -71,7 +71,7 @@ class RecordValue(click.Path):
         """A path, or what `gnomon.store.address` makes of an address. RecordError for one with a password."""
         from gnomon.store.address import PostgresAddress, record_address
 
-        if isinstance(value, str) and isinstance(address := record_address(value), PostgresAddress):
+        if isinstance(address := record_address(value), PostgresAddress):
             return address
         return super().convert(value, param, ctx)
 
@@ -343,9 +343,9 @@ class BoundValue(click.ParamType[tuple[str, float]]):
 
 def _check_kind(kind: BoundValue, name: str, unit: str, where: tuple[Any, Any]) -> None:
     """Seconds for memory, or bytes for a time, are a slip of the pen."""
-    from gnomon.session.objectives import goal_names, goal_of
+    from gnomon.api.objectives import objective_unit
 
-    measured_in = goal_of(name).unit if name in goal_names() else None
+    measured_in = objective_unit(name)
     if unit and measured_in is not None and unit not in _OF.get(measured_in, {}):
         kind.fail(f"{name} is not measured in {unit}", *where)
 

@@ -14,13 +14,14 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.report.picture_kit import needs_drawing, told_in, words_in
 
+from gnomon.api.pictures import draw, svg_and_png
 from gnomon.cli.commands.pareto import pareto
-from gnomon.cli.pictures import draw_pareto
+from gnomon.cli.main import run
 from gnomon.cli.values import BoundValue, TuningValue
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.jobs.pareto import job
 from gnomon.jobs.pareto.picture import front_spec
-from gnomon.jobs.pareto.records import ParetoRequest
+from gnomon.jobs.pareto.records import Pareto, ParetoRequest
 from gnomon.jobs.pareto.report import headline, pareto_report
 from gnomon.report.page import Page
 
@@ -151,7 +152,6 @@ def test_the_defaults(requests: list[ParetoRequest]) -> None:
         (("--from", "d.json", "--by", "group"), "--by says nothing of a dump"),
         (("--from", "d.json", "--device", "board"), "--device says nothing of a dump"),
         (("--from", "d.json", "--option", "threads=1"), "--option says nothing of a dump"),
-        (("m.circle", "--codes", "cpu,npu"), "--codes names the digits of a dump"),
         (("m.circle", "--by", "colour"), "colour"),
         (("m.circle", "--pick", "0"), "--pick"),
         (("m.circle", "--iterations", "0"), "--iterations"),
@@ -170,6 +170,11 @@ def test_what_cannot_be_meant(arguments: tuple[str, ...], word: str) -> None:
     done = call(*arguments)
     assert done.exit_code == 2
     assert word in " ".join(done.output.split())
+
+
+def test_codes_are_of_a_dump(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pareto", "m.circle", "--codes", "cpu,npu"]) == 2
+    assert "--codes names the digits of a dump" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -400,7 +405,7 @@ def test_the_picture_is_the_same_every_time(dump: Path, tmp_path: Path, objectiv
         found = measured(found) | {"chosen": 2}
         found["points"][0]["label"] = HOSTILE
     told: list[str] = []
-    first, second = (draw_pareto(found, tmp_path / name, told.append) for name in "ab")
+    first, second = (draw(Pareto.chart_by, found, svg_and_png(tmp_path / name), told.append) for name in "ab")
     assert [Path(path).read_bytes() for path in first] == [Path(path).read_bytes() for path in second]
     assert Path(first[1]).read_bytes().startswith(b"\x89PNG")
     words = " ".join(words_in(first[0]))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.report.picture_kit import layers_of, needs_drawing, told_in, words_in
 
-from gnomon.cli.pictures import draw_evaluation
+from gnomon.api.pictures import EVALUATION, draw, svg_and_png
 from gnomon.jobs.estimator.picture import evaluation_spec
 
 
@@ -46,7 +46,7 @@ def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = 
 def drawn(found: dict[str, Any], to: Path) -> list[Path]:
     needs_drawing()
     told: list[str] = []
-    paths = draw_evaluation(found, to, told.append)
+    paths = draw(EVALUATION, found, svg_and_png(to), told.append)
     assert told == []
     return [Path(path) for path in paths]
 
@@ -120,5 +120,5 @@ def test_times_of_any_size_have_a_fitting_unit(factor: float, unit: str) -> None
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     needs_drawing()
     told: list[str] = []
-    assert draw_evaluation(evaluation(), tmp_path / "no" / "p", told.append) == []
+    assert draw(EVALUATION, evaluation(), svg_and_png(tmp_path / "no" / "p"), told.append) == []
     assert "no picture: it cannot be written" in told[0]

@@ -14,7 +14,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 
 from tests.models.test_net import model, node
 
-from gnomon.api.table import predict_model
+from gnomon.api.estimator import predict_model
 from gnomon.cli.main import run
 from gnomon.core.sample import Event
 from gnomon.errors import ModelError, UsageError

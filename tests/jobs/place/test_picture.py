@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from tests.cli.placement_kit import HOSTILE, placement
 from tests.report.picture_kit import layers_of, needs_drawing, told_in, words_in
 
-from gnomon.cli.pictures import draw
+from gnomon.api import pictures
 from gnomon.jobs.place.document import place_document
+from gnomon.jobs.place.job import Placement
 from gnomon.jobs.place.picture import placement_spec, rows_of, stretches
 
 
@@ -25,6 +27,10 @@ def spec_of(found: dict[str, Any]) -> dict[str, Any]:
     spec = placement_spec(found)
     assert spec is not None
     return spec
+
+
+def draw(found: dict[str, Any], folder: Path, tell: Callable[[str], None]) -> list[str]:
+    return pictures.draw(Placement.chart_by, found, [folder / name for name in ("plan.svg", "plan.png")], tell)
 
 
 def drawn(found: dict[str, Any], folder: Path) -> tuple[str, bytes]:

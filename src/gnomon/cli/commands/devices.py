@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import report_page, write_json, write_report
+from gnomon.cli.main import answering
 from gnomon.cli.values import RECORD, Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
 
 if TYPE_CHECKING:
-    from gnomon.jobs.devices.visit import DeviceHealth, DeviceRow
+    from gnomon.api.devices import DeviceRow
     from gnomon.store.address import RecordAddress
 
 _NOT_READY = 6
@@ -24,30 +23,31 @@ _NAME = click.argument("name", metavar="NAME", shell_complete=complete_device)
 @group(invoke_without_command=True, short_help="List, check and name the machines to measure on.")
 @_JSON
 @click.pass_context
-def devices(ctx: click.Context, as_json: bool) -> None:
+def devices(ctx: click.Context, as_json: bool) -> Any:
     """List, check and name the machines that models can be measured on. Without a subcommand: list.
 
     A device is this machine (local), or one that ssh, adb, sdb or labgrid reaches. The file of devices gives it a name
     and settings; docs/devices/devices.md describes it.
     """
-    ctx.obj = {"json": as_json}
-    if ctx.invoked_subcommand is None:
-        _list(as_json)
+    ctx.default_map = {name: {"as_json": as_json} for name in devices.commands}
+    return None if ctx.invoked_subcommand else ctx.invoke(list_)
 
 
 @devices.command("list", short_help="List the devices and what they have.")
 @_JSON
-@click.pass_obj
-def list_(above: dict[str, Any], as_json: bool) -> None:
+@answering
+def list_() -> Any:
     """List this machine and the devices of the file: whether each is reachable, what it is, and its runtimes."""
-    _list(as_json or above["json"])
+    from gnomon.api.devices import list_devices
+
+    return _listed(list_devices(), named=False)
 
 
 @devices.command(short_help="Check devices in detail.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_device)
 @_JSON
-@click.pass_context
-def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
+@answering
+def check(*, names: tuple[str, ...]) -> Any:
     """Check the devices of these names or addresses in detail, or all of the file.
 
     In addition to the list: what a command costs, the free space, whether files can be written, and whether there are
@@ -56,8 +56,7 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
     from gnomon.api.devices import list_devices
 
     rows = list_devices(*names, closely=True)
-    _show(rows, as_json=as_json or ctx.obj["json"], named=True)
-    return 0 if all(row.state == "ready" for row in rows) else _NOT_READY
+    return _listed(rows, named=True), 0 if all(row.state == "ready" for row in rows) else _NOT_READY
 
 
 @devices.command(short_help="Check a device, and give it a name.")
@@ -92,10 +91,8 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
 @click.option("--linker", metavar="COMMAND", help="The linker for that target.")
 @click.option("--no-check", is_flag=True, help="Add it without reaching it.")
 @_JSON
-@click.pass_obj
-def add(
-    above: dict[str, Any], /, name: str, address: str, no_keep: bool, no_check: bool, as_json: bool, **values: Any
-) -> None:
+@answering
+def add(*, name: str, address: str, no_keep: bool, no_check: bool, **values: Any) -> Any:
     """Give the device at ADDRESS a NAME in the file of devices.
 
     ADDRESS is local, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE.
@@ -107,64 +104,40 @@ def add(
 
     table = {key: _plain(key, value) for key, value in values.items() if value}
     row = add_device(name, address, check=not no_check, **({**table, "keep": False} if no_keep else table))
-    if as_json or above["json"]:
-        added = {"file": str(devices_path()), "added": name, "device": row.document() if row else None}
-        write_json({"format": "gnomon-device-added", "version": 1, **added})
-        return
-    from gnomon.jobs.devices.report import device_report
-
-    page = report_page()
-    page.headline(f"Added {name}. To measure there: gnomon place MODEL --device {name}")
-    if row is not None:
-        device_report(row.document(), page)
-    page.line("")
-    page.path("file", str(devices_path()))
+    added = {"file": str(devices_path()), "added": name, "device": row.document() if row else None}
+    return {"format": "gnomon-device-added", "version": 1, **added}
 
 
 @devices.command(short_help="Take a device's name out of the file.")
 @_NAME
 @_JSON
-@click.pass_obj
-def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
+@answering
+def remove(*, name: str) -> Any:
     """Take the device NAME out of the file of devices. The device itself is not touched: see clean."""
     from gnomon.api.devices import remove_device
 
-    path = remove_device(name)
-    if as_json or above["json"]:
-        write_json({"format": "gnomon-device-removed", "version": 1, "file": str(path), "removed": name})
-        return
-
-    page = report_page()
-    page.headline(f"Removed {name}.")
-    page.path("file", str(path))
+    return {"format": "gnomon-device-removed", "version": 1, "file": str(remove_device(name)), "removed": name}
 
 
 @devices.command(short_help="Remove what gnomon keeps on a device.")
 @_NAME
 @_JSON
-@click.pass_obj
-def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
+@answering
+def clean(*, name: str) -> Any:
     """Remove the cache of pushed files from the device of this name or address; it is sent again when needed."""
     from gnomon.api.devices import clean_device
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
-        cleaned = clean_device(name, on_message=show.tell)
-        found = {"format": "gnomon-device-cleaned", "version": 2, **asdict(cleaned)}
-    if as_json or above["json"]:
-        write_json(found)
-        return
-    from gnomon.jobs.devices.report import cleaned_report
-
-    write_report(cleaned_report, found)
+        return clean_device(name, on_message=show.on_message)
 
 
 @devices.command(short_help="Check whether a device is the same board, and as fast as before.")
 @_NAME
 @RECORD
 @_JSON
-@click.pass_obj
-def probe(above: dict[str, Any], name: str, record: RecordAddress | None, as_json: bool) -> None:
+@answering
+def probe(*, name: str, record: RecordAddress | None) -> Any:
     """Measure a small kernel on the device NAME, and compare it with the time at its first probe.
 
     A device that passes leaves quarantine; one that fails enters it, and the exit code is 6. `gnomon suite
@@ -174,29 +147,18 @@ def probe(above: dict[str, Any], name: str, record: RecordAddress | None, as_jso
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
-        found = probe_device(name, record=record, on_message=show.tell)
-    _tell_health(found, as_json=as_json or above["json"])
+        return probe_device(name, record=record, on_message=show.on_message)
 
 
 @devices.command(short_help="End the quarantine of a device.")
 @_NAME
 @_JSON
-@click.pass_obj
-def release(above: dict[str, Any], name: str, as_json: bool) -> None:
+@answering
+def release(*, name: str) -> Any:
     """End the quarantine of the device NAME. If a probe was the reason, the next one makes a new baseline."""
     from gnomon.api.devices import release_device
 
-    _tell_health(release_device(name), as_json=as_json or above["json"])
-
-
-def _tell_health(found: DeviceHealth, *, as_json: bool) -> None:
-    document = {"format": "gnomon-device-health", "version": 1, **asdict(found)}
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.devices.report import health_report
-
-    write_report(health_report, document)
+    return release_device(name)
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -206,17 +168,11 @@ def _plain(key: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _list(as_json: bool) -> None:
-    from gnomon.api.devices import list_devices
-
-    _show(list_devices(), as_json=as_json, named=False)
-
-
-def _show(rows: Sequence[DeviceRow], *, as_json: bool, named: bool) -> None:
+def _listed(rows: Sequence[DeviceRow], *, named: bool) -> dict[str, Any]:
     from gnomon.devices.config import devices_path
 
     path = devices_path()
-    document = {
+    return {
         "format": "gnomon-devices",
         "version": 1,
         "file": str(path),
@@ -224,9 +180,3 @@ def _show(rows: Sequence[DeviceRow], *, as_json: bool, named: bool) -> None:
         "named": named,
         "devices": [row.document() for row in rows],
     }
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.devices.report import devices_report
-
-    write_report(devices_report, document)

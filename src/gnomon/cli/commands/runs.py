@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import end_report, report_page, write_json, write_lines, write_report
+from gnomon.cli.main import answering, end_report, report_page, write_json, write_lines
 from gnomon.cli.values import RECORD, RecordValue, complete_run
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.report.plain import clean
@@ -21,36 +21,41 @@ _FILE_EACH = ("parquet", "perfetto", "netron")
 _WRITTEN = ("files", *_FILE_EACH, "model-explorer")
 """The forms that are written to a path."""
 _FILES = click.argument("files", nargs=-1, required=True, type=RecordValue(), metavar="FILE..")
+_LIMIT = click.option(
+    "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
+)
 _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 
 @group(invoke_without_command=True, short_help="List, show, export, join and resume what was measured.")
 @RECORD
 @_JSON
-@click.option(
-    "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
-)
+@_LIMIT
 @click.pass_context
-def runs(ctx: click.Context, record: RecordAddress | None, as_json: bool, limit: int) -> None:
+def runs(ctx: click.Context, /, **values: Any) -> Any:
     """List, show, export, join and resume what was measured. Without a subcommand: list.
 
     Nothing in the record is ever changed or removed; docs/record.md describes the file.
     """
-    ctx.obj = {"record": record, "json": as_json}
-    if ctx.invoked_subcommand is None:
-        _list(record, as_json, limit)
+    given = {name: value for name, value in values.items() if value is not None}
+    ctx.default_map = dict.fromkeys(runs.commands, given)
+    return None if ctx.invoked_subcommand else ctx.invoke(list_)
 
 
 @runs.command("list", short_help="List the campaigns, the newest first.")
 @RECORD
 @_JSON
-@click.option(
-    "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
-)
-@click.pass_obj
-def list_(above: dict[str, Any], record: RecordAddress | None, as_json: bool, limit: int) -> None:
+@_LIMIT
+@answering
+def list_(*, record: RecordAddress | None, limit: int) -> Any:
     """List the campaigns in the record, the newest first."""
-    _list(record or above["record"], as_json or above["json"], limit)
+    from gnomon.api.runs import runs as list_runs
+    from gnomon.store.opening import default_record
+
+    rows = [row.document() for row in list_runs(record=record, limit=limit + 1)]
+    where = str(record or default_record())
+    shown = {"record": where, "campaigns": rows[:limit], "more": len(rows) > limit}
+    return {"format": "gnomon-runs", "version": 1, **shown}
 
 
 @runs.command(short_help="Show one campaign.")
@@ -60,14 +65,12 @@ def list_(above: dict[str, Any], record: RecordAddress | None, as_json: bool, li
 @click.option(
     "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="Which times to sum up."
 )
-@click.pass_obj
-def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
+def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
     """Show the campaign whose id begins with ID ("last": the newest): what it answered, and with -v all its runs."""
     from gnomon.api.runs import answer_of_run, show_run
 
-    record = record or above["record"]
     detail = show_run(campaign, record=record, clock=clock).document()
-    if as_json or above["json"]:
+    if as_json:
         write_json(detail)
         return
     from gnomon.api.document import report_of
@@ -118,15 +121,7 @@ def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_
     metavar="FILE",
     help="Where the model is now (--format netron).  [default: where it was]",
 )
-@click.pass_obj
-def export(
-    above: dict[str, Any],
-    campaign: str,
-    record: RecordAddress | None,
-    form: Any,
-    out: Path | None,
-    model: Path | None,
-) -> None:
+def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | None, model: Path | None) -> None:
     """Write the campaign whose id begins with ID ("last": the newest) to the standard output, or to PATH.
 
     The files of a table, of a profile of a space or of tuning are written as the job left them.
@@ -137,7 +132,6 @@ def export(
         raise click.UsageError(f"--out PATH stands with --format {', '.join(_WRITTEN)}, and with no other")
     if model is not None and form != "netron":
         raise click.UsageError("--model FILE stands with --format netron")
-    record = record or above["record"]
     if form == "answer":
         answer = answer_of_run(campaign, record=record)
         if answer is None:
@@ -158,10 +152,8 @@ def export(
 @_FILES
 @RECORD
 @_JSON
-@click.pass_obj
-def import_(
-    above: dict[str, Any], files: tuple[RecordAddress, ...], record: RecordAddress | None, as_json: bool
-) -> None:
+@answering
+def import_(*, files: tuple[RecordAddress, ...], record: RecordAddress | None) -> Any:
     """Add what the record lacks of each FILE: a record (or its URL), or JSON lines as `runs export` writes them.
 
     Each is added whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
@@ -169,35 +161,25 @@ def import_(
     """
     from gnomon.api.runs import import_runs
 
-    _brought(import_runs(*files, record=record or above["record"]).document(), as_json or above["json"])
+    return import_runs(*files, record=record)
 
 
 @runs.command(short_help="Join results databases into a new one.")
 @_FILES
 @click.option("--out", type=RecordValue(), required=True, metavar="FILE", help="The new record.")
 @_JSON
-@click.pass_obj
-def merge(above: dict[str, Any], files: tuple[RecordAddress, ...], out: RecordAddress, as_json: bool) -> None:
+@answering
+def merge(*, files: tuple[RecordAddress, ...], out: RecordAddress) -> Any:
     """Write a new record of all that each FILE holds: a record (or its URL), or JSON lines of `runs export`."""
     from gnomon.api.runs import merge_runs
 
-    _brought(merge_runs(*files, out=out).document(), as_json or above["json"])
-
-
-def _brought(document: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.runs.report import brought_report
-
-    write_report(brought_report, document)
+    return merge_runs(*files, out=out)
 
 
 @runs.command(short_help="Resume an interrupted campaign.")
 @_ID
 @RECORD
-@click.pass_obj
-def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -> int:
+def resume(campaign: str, record: RecordAddress | None) -> int:
     """Repeat the command of the campaign whose id begins with ID ("last": the newest).
 
     It runs in its original folder, with the same options except --fresh: what was measured is not measured
@@ -209,7 +191,7 @@ def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -
     from gnomon.api.runs import command_of_run
     from gnomon.cli.main import run
 
-    words, folder = command_of_run(campaign, record=record or above["record"])
+    words, folder = command_of_run(campaign, record=record)
     try:
         os.chdir(folder)
     except OSError as error:
@@ -218,18 +200,3 @@ def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -
         ) from error
     click.echo(f"gnomon: in {clean(str(folder))}: gnomon {clean(shlex.join(words))}", err=True)
     return run(words)
-
-
-def _list(record: RecordAddress | None, as_json: bool, limit: int) -> None:
-    from gnomon.api.runs import runs as list_runs
-    from gnomon.store.opening import default_record
-
-    rows = [row.document() for row in list_runs(record=record, limit=limit + 1)]
-    told = {"record": str(record or default_record()), "campaigns": rows[:limit], "more": len(rows) > limit}
-    document = {"format": "gnomon-runs", "version": 1, **told}
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.runs.report import runs_report
-
-        write_report(runs_report, document)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_json, write_report
+from gnomon.cli.main import answering
 
 
 @command(short_help="List the runtimes that are installed here, and how to add the others.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-def runtimes(as_json: bool) -> None:
+@answering
+def runtimes() -> Any:
     """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones."""
-    from gnomon.api.devices import list_runtimes
+    from gnomon.api import devices as api
 
-    document = list_runtimes()
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.devices.report import runtimes_report
-
-        write_report(runtimes_report, document)
+    return api.list_runtimes()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_answer
+from gnomon.cli.main import answering
 from gnomon.cli.options import html_option
 from gnomon.cli.values import Seconds, WeightsValue, read_problem_bytes
 
@@ -44,19 +43,12 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @html_option
-def solve(
-    problem: str,
-    weights: dict[str, float] | None,
-    method: str,
-    time_limit_s: float,
-    as_json: bool,
-    html: Path | None,
-) -> None:
+@answering
+def solve(*, problem: str, weights: dict[str, float] | None, **values: Any) -> Any:
     """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin."""
     from gnomon.api import solve as api
 
-    report = api.solve(read_problem_bytes(problem), weights, method=method, time_limit_s=time_limit_s)
-    write_answer(report.document(), as_json=as_json, html=html)
+    return api.solve(read_problem_bytes(problem), weights, **values)
 
 
 @command(short_help="Find the Pareto front of a placement problem that is given as JSON.")
@@ -78,13 +70,13 @@ def solve(
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @html_option
-def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool, html: Path | None) -> None:
+@answering
+def front(*, problem: str, **values: Any) -> Any:
     """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin."""
     from gnomon.api import solve as api
 
     watch = _shown() if sys.stderr.isatty() else None
-    report = api.front(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, on_progress=watch)
-    write_answer(report.document(), as_json=as_json, html=html)
+    return api.front(read_problem_bytes(problem), on_progress=watch, **values)
 
 
 def _shown() -> Callable[[Front], None]:

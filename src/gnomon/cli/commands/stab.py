@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command, note_verbose
-from gnomon.cli.main import write_answer
+from gnomon.cli.main import answering, showing
 from gnomon.cli.options import html_option
 from gnomon.cli.values import RECORD, Seconds
 
@@ -35,7 +35,7 @@ from gnomon.cli.values import RECORD, Seconds
 @click.option("-v", "--verbose", is_flag=True, callback=note_verbose, help="Report each step, and show every operator.")
 @click.option(
     "--no-profile",
-    "profile",
+    "measure",
     is_flag=True,
     default=True,
     flag_value=False,
@@ -75,7 +75,11 @@ from gnomon.cli.values import RECORD, Seconds
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @html_option
-def stab(as_json: bool, quiet: bool, verbose: bool, html: Path | None, **values: Any) -> None:
+@answering
+@showing()
+def stab(
+    *, ip: str | None, user: str | None, port: int | None, device: str | None, verbose: bool, **values: Any
+) -> Any:
     """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it.
 
     Each backend is profiled on the device, the placement is solved for exactly, measured against the best single
@@ -83,18 +87,9 @@ def stab(as_json: bool, quiet: bool, verbose: bool, html: Path | None, **values:
     gives them, and --no-profile decides from them without a device.
     """
     from gnomon.api import stab as api
-    from gnomon.cli.progress import Show
-    from gnomon.jobs.stab.document import stab_document
 
-    measure = values.pop("profile")
-    ip, user, port, device = (values.pop(name) for name in ("ip", "user", "port", "device"))
-    values["device"] = _device(ip, user, port, device, measure)
-    with Show(quiet=quiet) as show:
-        found = api.stab(
-            measure=measure, on_progress=show.watch, on_message=show.tell, step=show.tell if verbose else None, **values
-        )
-        document = stab_document(found)
-    write_answer(document, as_json=as_json, html=html)
+    values["device"] = _device(ip, user, port, device, values["measure"])
+    return api.stab(step=values["on_message"] if verbose else None, **values)
 
 
 def _device(ip: str | None, user: str | None, port: int | None, device: str | None, profile: bool) -> str:

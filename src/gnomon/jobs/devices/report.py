@@ -127,6 +127,22 @@ def _energy(found: dict[str, Any], page: Page) -> None:
     page.line(f"Energy: {names}, moving every {every}; {units.digits(found['power_w'])} W just then.{others}", indent=3)
 
 
+def added_report(document: dict[str, Any], page: Page) -> None:
+    """Write that a device has a name now, and how it was found."""
+    name = document["added"]
+    page.headline(f"Added {name}. To measure there: gnomon place MODEL --device {name}")
+    if document["device"] is not None:
+        device_report(document["device"], page)
+    page.line("")
+    page.path("file", document["file"])
+
+
+def removed_report(document: dict[str, Any], page: Page) -> None:
+    """Write that a device's name is out of the file."""
+    page.headline(f"Removed {document['removed']}.")
+    page.path("file", document["file"])
+
+
 def cleaned_report(document: dict[str, Any], page: Page) -> None:
     """What was removed from a device."""
     if document["folder"] is None:

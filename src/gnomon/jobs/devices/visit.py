@@ -116,6 +116,10 @@ class DeviceHealth:
     health: Health
     was: Quarantine | None
 
+    def document(self) -> dict[str, Any]:
+        """It in JSON values."""
+        return {"format": "gnomon-device-health", "version": 1, **asdict(self)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
@@ -125,6 +129,10 @@ class Cleaned:
     folder: str | None
     entries: int
     size_bytes: int
+
+    def document(self) -> dict[str, Any]:
+        """It in JSON values."""
+        return {"format": "gnomon-device-cleaned", "version": 2, **asdict(self)}
 
 
 PUSHED = "pushed"

@@ -209,7 +209,7 @@ def pareto_document(found: Pareto) -> dict[str, Any]:
             verified=None if found.verified is None else verified_part(found.verified),
             package=None if found.package is None else str(found.package),
             dumpfile=None if found.dumpfile is None else str(found.dumpfile),
-            pictures=(),
+            pictures=found.pictures,
             sensitivity=float(lived.sensitivity) if lived else None,
             reference=(getattr(lived.sensitivity, "reference", "") or None) if lived else None,
             reference_checked_by=_checked_by(found),

@@ -493,6 +493,7 @@ class Placement(Answer):
     seconds: float
     waited_s: float = 0.0
     conditions: ConditionsPart
+    pictures: tuple[str, ...] = ()
 
     document_by = "gnomon.jobs.place.document:place_document"
     chart_by = "gnomon.jobs.place.picture:placement_spec"

@@ -25,7 +25,7 @@ from gnomon.devices.config import load_devices
 from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.jobs.compare.document import CompareDocument, PairPart
-from gnomon.jobs.compare.job import SESSIONS, compare
+from gnomon.jobs.compare.job import SESSIONS, compare, gate_code
 from gnomon.jobs.place.fleet import TellOf, run_lanes
 from gnomon.jobs.runs.answers import packed, unpacked
 from gnomon.jobs.runs.job import open_record
@@ -512,6 +512,10 @@ class SuiteCompared(Answer):
     def nothing(self) -> bool:
         """Whether nothing of any cell could be compared."""
         return not any(pair.configurations for pair in self._pairs())
+
+    def gate(self, fail_slower: float | None) -> int:
+        """The exit code where nothing may be slower by more than that share; None: no gate."""
+        return gate_code(fail_slower, self.slowest(), missing=self.missing(), nothing=self.nothing())
 
     def _pairs(self) -> list[PairPart]:
         return [pair for cell in self.made.cells if cell.comparison for pair in cell.comparison.pairs]

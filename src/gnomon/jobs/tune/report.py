@@ -445,6 +445,9 @@ def view_report(document: Mapping[str, Any], page: Page) -> None:
     if libraries:
         page.line("")
         page.path("run it", f"gnomon exec {shlex.quote(libraries[0]['path'])}")
+    for row in (*records, *libraries):
+        if row["problem"] is not None:
+            page.item(f"{row['path']}: {row['problem']}")
 
 
 def _of(row: Mapping[str, Any]) -> str:
