@@ -19,7 +19,6 @@ from gnomon.core.graph import Graph
 from gnomon.core.solver.solve import Solution
 from gnomon.core.stats import Comparison, Summary, summarise
 from gnomon.errors import MeasurementError
-from gnomon.formats.onert.config import placement_settings, steering
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.place.inside import InsideResult
 from gnomon.jobs.place.sustained import Sustain, Sustained, check_sustainable, sustain
@@ -679,7 +678,11 @@ def _all_doubts(lab: Lab, request: ModelRequest, verdict: Verdict, sensitivity: 
 def _left_out(lab: Lab, verdict: Verdict) -> list[Doubt]:
     """What an nnpackage's own config sets that the choice was measured without, so that it is not written."""
     package = lab.model.package
-    left = steering(package.config, placement_settings({}, 1)) if package else {}
+    if package is None:
+        return []
+    from gnomon.formats.onert.config import placement_settings, steering
+
+    left = steering(package.config, placement_settings({}, 1))
     if not left:
         return []
     rows = [p.contender.label for p in verdict.proved if p.contender.usual and p.ok]
