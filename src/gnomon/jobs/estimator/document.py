@@ -12,6 +12,7 @@ from gnomon.formats.nets_csv import NetRow, UnitCount
 
 if TYPE_CHECKING:
     from gnomon.jobs.estimator.evaluation import Evaluation
+    from gnomon.jobs.estimator.job import SpaceEstimator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
