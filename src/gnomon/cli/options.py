@@ -50,6 +50,20 @@ html_option = click.option(
 """Of jobs whose document `write_answer` of `gnomon.cli.main` then writes as a page too."""
 
 
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in their order."""
+
+    def decorated(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+
+
 def by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     """The values by name, as the callback of an option. UsageError where it gives a name twice."""
     values: dict[str, Any] = {}
@@ -212,30 +226,37 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     ),
     ("record", RECORD),
     _option("--fresh", is_flag=True, help="Measure again instead of resuming an interrupted run."),
-    _option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
+    ("--json", json_option),
     _option("--quiet", is_flag=True, help="No progress."),
 )
 
 
-def measuring_options(
-    command: Callable[..., Any], *, model: Decorator | None = None, several: bool = False
-) -> Callable[..., Any]:
-    """Give a command the model argument (or another in its place) and all options of measuring, in their order.
+def measuring_options(*, model: Decorator | None = None, several: bool = False) -> Decorator:
+    """The model argument (or another in its place) and all options of measuring, in their order.
 
     A command that takes `several` devices has them as `devices`.
     """
     others = {"model": model, "--device": _device_option("devices") if several else None}
-    for name, option in reversed(_OPTIONS):
-        command = (others.get(name) or option)(command)
-    return command
+    return together(*(others.get(name) or option for name, option in _OPTIONS))
 
 
-def bench_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command that measures many models of its own all options but those about one model."""
-    for name, option in reversed(_OPTIONS):
-        if name not in _ONE_MODEL:
-            command = option(command)
-    return command
+def some_options(*names: str) -> Decorator:
+    """Those of the options of measuring that have these names."""
+    return together(*(option for name, option in _OPTIONS if name in names))
+
+
+bench_options = together(*(option for name, option in _OPTIONS if name not in _ONE_MODEL))
+"""Of a command that measures many models of its own: all options but those about one model."""
+
+package_options = together(
+    click.option(
+        "--out",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Where the package goes.  [default: ./MODEL.gnomon]",
+    ),
+    click.option("--overwrite", is_flag=True, help="Replace a package that is there already."),
+)
 
 
 def gone(*names: str, hint: str) -> Decorator:
@@ -262,13 +283,7 @@ _FERULES = (
 def ferules(**others: str) -> Decorator:
     """The options of Ferule's commands, answered by what to give instead; `others` are letters with their hints."""
     rows = [*_FERULES, *(((f"-{letter}",), hint) for letter, hint in others.items())]
-
-    def refusing(command: Any) -> Any:
-        for names, hint in rows:
-            command = gone(*names, hint=hint)(command)
-        return command
-
-    return refusing
+    return together(*(gone(*names, hint=hint) for names, hint in reversed(rows)))
 
 
 _PATH = click.Path(path_type=Path)
@@ -295,7 +310,7 @@ WORKERS = click.option(
 )
 
 
-_PLACES = (
+place_options = together(
     WORKERS,
     click.option("--cluster", metavar="ADDRESS", help="Train on a Dask cluster: its scheduler, tcp://HOST:PORT."),
     click.option(
@@ -310,59 +325,43 @@ _PLACES = (
 )
 """Where, and by how many, is trained."""
 
-
-def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say where, and by how many, is trained."""
-    for option in reversed(_PLACES):
-        command = option(command)
-    return command
-
-
-def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of training."""
-    options = (
-        click.option(
-            "--data",
-            metavar="SOURCE",
-            help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR, torchvision:NAME, "
-            "huggingface:DIR or dataset:FILE.py:FUNCTION.  [default: gnomon_cfg.data of the config]",
-        ),
-        click.option(
-            "--accuracy",
-            "method",
-            type=click.Choice([*METHODS, "none"]),
-            default="balanced",
-            show_default=True,
-            help="How accuracies are obtained; none: train nothing.",
-        ),
-        click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]"),
-        click.option(
-            "--networks",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Networks of each family that 'balanced' trains.  [default: as many as one-change variants]",
-        ),
-        click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each."),
-        *_PLACES,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+training_options = together(
+    click.option(
+        "--data",
+        metavar="SOURCE",
+        help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR, torchvision:NAME, "
+        "huggingface:DIR or dataset:FILE.py:FUNCTION.  [default: gnomon_cfg.data of the config]",
+    ),
+    click.option(
+        "--accuracy",
+        "method",
+        type=click.Choice([*METHODS, "none"]),
+        default="balanced",
+        show_default=True,
+        help="How accuracies are obtained; none: train nothing.",
+    ),
+    click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]"),
+    click.option(
+        "--networks",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Networks of each family that 'balanced' trains.  [default: as many as one-change variants]",
+    ),
+    click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each."),
+    place_options,
+)
+"""How networks are trained."""
 
 
-def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of measuring over HTTP."""
-    options = (
-        click.option("--dpu-url", metavar="URL", help="The server that measures what a toolchain compiles."),
-        click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve reports them."),
-        click.option("--dpu-token-file", type=_PATH, metavar="FILE", help="The token that the server wants."),
-        click.option(
-            "--dpu-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for one model there."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+http_options = together(
+    click.option("--dpu-url", metavar="URL", help="The server that measures what a toolchain compiles."),
+    click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve reports them."),
+    click.option("--dpu-token-file", type=_PATH, metavar="FILE", help="The token that the server wants."),
+    click.option(
+        "--dpu-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for one model there."
+    ),
+)
+"""How models are measured over HTTP."""
 
 
 def chosen_toolchains(values: dict[str, Any]) -> tuple[str, ...]:
@@ -424,7 +423,7 @@ _LOGS_DEVICES = click.option(
     "of this device. An address or a name of the file of devices: where --prove finds it. May be repeated.",
 )
 _FETCH = click.option("--fetch", is_flag=True, help="Let pip fetch TVM from the package index for a device without it.")
-_DEVICE = (
+_DEVICE = together(
     click.option(
         "--target",
         metavar="TARGET",
@@ -451,7 +450,7 @@ _DEVICE = (
         help="Seconds to wait for the device.",
     ),
 )
-_CARE = (
+_CARE = together(
     click.option(
         "--processes",
         type=click.IntRange(1, 1000),
@@ -487,11 +486,11 @@ _CARE = (
         "--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, help="Seed of searches and orders."
     ),
 )
-_COMMON = (
+_COMMON = together(
     click.option(
         "--out", type=_PATH, metavar="DIR", help="Models, records and libraries.  [default: the user's own folder]"
     ),
-    click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
+    json_option,
     click.option("--quiet", is_flag=True, help="No progress."),
 )
 _NAMES = (
@@ -500,7 +499,7 @@ _NAMES = (
 )
 
 
-_COMPARING = (
+_COMPARING = together(
     click.option(
         "--fail-slower",
         type=Percent(),
@@ -539,11 +538,7 @@ changed_option = click.option(
 )
 
 
-def comparing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of comparing runs."""
-    for option in reversed((*_COMPARING, sessions_option, changed_option)):
-        command = option(command)
-    return command
+comparing_options = together(_COMPARING, sessions_option, changed_option)
 
 
 shape_option = click.option(
@@ -557,11 +552,11 @@ shape_option = click.option(
 )
 
 
-def device_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of which device is meant, how it is measured, and where files go."""
-    for option in reversed((_DEVICES, *_DEVICE, _FETCH, *_CARE, *_COMMON)):
-        command = option(command)
-    return command
+device_options = together(_DEVICES, _DEVICE, _FETCH, _CARE, _COMMON)
+"""Which device is meant, how it is measured, and where files go."""
+
+proof_options = together(_LOGS_DEVICES, _FETCH, _CARE, _COMMON)
+"""How is measured on devices that records describe."""
 
 
 def only_device(values: dict[str, Any]) -> str:
@@ -570,13 +565,6 @@ def only_device(values: dict[str, Any]) -> str:
     if len(given) > 1:
         raise click.UsageError("this command takes one --device")
     return given[0]
-
-
-def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of measuring on devices that records describe."""
-    for option in reversed((_LOGS_DEVICES, _FETCH, *_CARE, *_COMMON)):
-        command = option(command)
-    return command
 
 
 def tune_options(values: dict[str, Any]) -> TuneOptions:

@@ -9,7 +9,7 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import answering
-from gnomon.cli.options import comparing_options, html_option
+from gnomon.cli.options import comparing_options, html_option, json_option
 from gnomon.cli.values import RECORD, complete_run
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
@@ -23,7 +23,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option("--action-benchmark", type=_PATH, metavar="FILE", help="Write what github-action-benchmark reads.")
 @click.option("--bencher", type=_PATH, metavar="FILE", help="Write Bencher's metrics.")
 @RECORD
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@json_option
 @html_option
 @answering
 def compare(*, runs: tuple[str, ...], fail_slower: float | None, **values: Any) -> Any:

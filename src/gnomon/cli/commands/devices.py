@@ -9,6 +9,7 @@ import click
 
 from gnomon.cli.help import group
 from gnomon.cli.main import answering
+from gnomon.cli.options import json_option
 from gnomon.cli.values import RECORD, Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
 
 if TYPE_CHECKING:
@@ -16,12 +17,11 @@ if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress
 
 _NOT_READY = 6
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _NAME = click.argument("name", metavar="NAME", shell_complete=complete_device)
 
 
 @group(invoke_without_command=True, short_help="List, check and name the machines to measure on.")
-@_JSON
+@json_option
 @click.pass_context
 def devices(ctx: click.Context, as_json: bool) -> Any:
     """List, check and name the machines that models can be measured on. Without a subcommand: list.
@@ -34,7 +34,7 @@ def devices(ctx: click.Context, as_json: bool) -> Any:
 
 
 @devices.command("list", short_help="List the devices and what they have.")
-@_JSON
+@json_option
 @answering
 def list_() -> Any:
     """List this machine and the devices of the file: whether each is reachable, what it is, and its runtimes."""
@@ -45,7 +45,7 @@ def list_() -> Any:
 
 @devices.command(short_help="Check devices in detail.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_device)
-@_JSON
+@json_option
 @answering
 def check(*, names: tuple[str, ...]) -> Any:
     """Check the devices of these names or addresses in detail, or all of the file.
@@ -90,7 +90,7 @@ def check(*, names: tuple[str, ...]) -> Any:
 @click.option("--target", metavar="TARGET", help="What gnomon tune compiles for it.  [default: native]")
 @click.option("--linker", metavar="COMMAND", help="The linker for that target.")
 @click.option("--no-check", is_flag=True, help="Add it without reaching it.")
-@_JSON
+@json_option
 @answering
 def add(*, name: str, address: str, no_keep: bool, no_check: bool, **values: Any) -> Any:
     """Give the device at ADDRESS a NAME in the file of devices.
@@ -110,7 +110,7 @@ def add(*, name: str, address: str, no_keep: bool, no_check: bool, **values: Any
 
 @devices.command(short_help="Take a device's name out of the file.")
 @_NAME
-@_JSON
+@json_option
 @answering
 def remove(*, name: str) -> Any:
     """Take the device NAME out of the file of devices. The device itself is not touched: see clean."""
@@ -121,7 +121,7 @@ def remove(*, name: str) -> Any:
 
 @devices.command(short_help="Remove what gnomon keeps on a device.")
 @_NAME
-@_JSON
+@json_option
 @answering
 def clean(*, name: str) -> Any:
     """Remove the cache of pushed files from the device of this name or address; it is sent again when needed."""
@@ -135,7 +135,7 @@ def clean(*, name: str) -> Any:
 @devices.command(short_help="Check whether a device is the same board, and as fast as before.")
 @_NAME
 @RECORD
-@_JSON
+@json_option
 @answering
 def probe(*, name: str, record: RecordAddress | None) -> Any:
     """Measure a small kernel on the device NAME, and compare it with the time at its first probe.
@@ -152,7 +152,7 @@ def probe(*, name: str, record: RecordAddress | None) -> Any:
 
 @devices.command(short_help="End the quarantine of a device.")
 @_NAME
-@_JSON
+@json_option
 @answering
 def release(*, name: str) -> Any:
     """End the quarantine of the device NAME. If a probe was the reason, the next one makes a new baseline."""

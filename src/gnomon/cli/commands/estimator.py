@@ -10,11 +10,10 @@ import click
 
 from gnomon.cli.help import group
 from gnomon.cli.main import answering, showing
-from gnomon.cli.options import bench_options, by_name, html_option
+from gnomon.cli.options import bench_options, by_name, html_option, json_option
 from gnomon.cli.values import RECORD, Latency, ShapeValue, complete_space
 
 _PATH = click.Path(path_type=Path)
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _TABLE = click.option("--table", type=_PATH, metavar="DIR", help="The table of the space.")
 _SPACE = click.option(
     "--space",
@@ -57,7 +56,7 @@ def estimator() -> None:
 @_SEED
 @click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
 @_OVERWRITE
-@_JSON
+@json_option
 @answering
 def suggest_(*, out: Path, **values: Any) -> Any:
     """Choose the nets that an estimator learns the most from, and write them as csv."""
@@ -99,7 +98,7 @@ def measure_(*, nets: Path, out: Path, **values: Any) -> Any:
 @click.option(
     "--picture", type=_PATH, metavar="PATH", help="Write PATH.svg and PATH.png: what it predicts of nets held out."
 )
-@_JSON
+@json_option
 @html_option
 @answering
 def fit_(**values: Any) -> Any:
@@ -114,7 +113,7 @@ def fit_(**values: Any) -> Any:
 @click.argument("samples", type=_PATH, metavar="CSV")
 @_SPACE
 @click.option("--picture", type=_PATH, metavar="PATH", help="Write PATH.svg and PATH.png.")
-@_JSON
+@json_option
 @html_option
 @answering
 def eval_(*, path: Path, samples: Path, **values: Any) -> Any:
@@ -146,7 +145,7 @@ def eval_(*, path: Path, samples: Path, **values: Any) -> Any:
     help="Of MODEL's input.",
 )
 @RECORD
-@_JSON
+@json_option
 @html_option
 @answering
 def predict_(*, path: Path, nets: Path | None, out: Path | None, **values: Any) -> Any:
@@ -175,7 +174,7 @@ def _refuse(what: str, values: dict[str, Any]) -> None:
 @click.argument("path", type=_PATH, metavar="ESTIMATOR")
 @click.argument("nets", type=_PATH, metavar="CSV")
 @_SPACE
-@_JSON
+@json_option
 @html_option
 @answering
 def explain_(*, path: Path, nets: Path, space: str | None) -> Any:
@@ -190,7 +189,7 @@ def explain_(*, path: Path, nets: Path, space: str | None) -> Any:
 @_SPACE
 @click.option("--out", "-o", type=_PATH, default=Path("estimator.py"), show_default=True, metavar="FILE")
 @_OVERWRITE
-@_JSON
+@json_option
 @answering
 def export_(*, path: Path, out: Path, **values: Any) -> Any:
     """Write ESTIMATOR as one Python file that needs numpy alone.
@@ -211,7 +210,7 @@ def export_(*, path: Path, out: Path, **values: Any) -> Any:
 )
 @click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
 @_OVERWRITE
-@_JSON
+@json_option
 @answering
 def import_(*, space: str, out: Path, **values: Any) -> Any:
     """Make a csv of measured nets of HELP's files: LATENCY.pt of a device, and the architectures that it is of.
@@ -235,7 +234,7 @@ def import_(*, space: str, out: Path, **values: Any) -> Any:
 @click.option("--estimator", type=_PATH, metavar="JSON", help="An estimator: its units, as they run as one there.")
 @click.option("--out", type=_PATH, default=Path("counts.csv"), show_default=True, metavar="CSV", help="The counts.")
 @_OVERWRITE
-@_JSON
+@json_option
 @answering
 def count_(*, out: Path, **values: Any) -> Any:
     """Count how often each unit occurs in each net of CSV, as a csv with the columns net, unit, label, uid and count.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from click.core import ParameterSource
 
 from gnomon.cli.help import command
 from gnomon.cli.main import answering, showing
-from gnomon.cli.options import by_name, html_option, measuring_options
+from gnomon.cli.options import by_name, html_option, json_option, measuring_options, package_options
 from gnomon.cli.values import BoundValue, TuningValue
 
 
@@ -31,7 +30,7 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
 
 
 @command(short_help="Find the front of latency, peak memory and other objectives, and prove it.")
-@partial(measuring_options, model=_MODEL_OR_DUMP)
+@measuring_options(model=_MODEL_OR_DUMP)
 @click.option(
     "--from",
     "source",
@@ -92,13 +91,7 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
     metavar="OBJECTIVE=80MB",
     help="Write the package of the fastest point under this bound. May be repeated.",
 )
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where the package goes.  [default: ./MODEL.gnomon]",
-)
-@click.option("--overwrite", is_flag=True, help="Replace a package that is there already.")
+@package_options
 @click.option(
     "--dumpfile",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -170,7 +163,7 @@ def _check_parts(of_dumps: Set[str]) -> None:
     help="The backends, that of digit 0 first.",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the oplist there.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@json_option
 @answering
 def oplist(*, model: Path, backends: str, **values: Any) -> Any:
     """Show what the digits of MODEL's integer codes mean, how many codes there are, and what a code means.

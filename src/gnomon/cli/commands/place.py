@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,13 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import answering, showing
-from gnomon.cli.options import html_option, measuring_options
+from gnomon.cli.options import html_option, measuring_options, package_options
 from gnomon.cli.values import Span
 
 
 @command(short_help="Find the fastest way to run a model here, prove it, and write it as a package.")
-@partial(measuring_options, several=True)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where the package goes.  [default: ./MODEL.gnomon]",
-)
-@click.option("--overwrite", is_flag=True, help="Replace a package that is there already.")
+@measuring_options(several=True)
+@package_options
 @click.option(
     "--no-package",
     "package",
@@ -59,7 +52,7 @@ def place(*, model: Path, devices: tuple[str, ...], quiet: bool, **values: Any) 
 
 
 @command(short_help="Measure a model whole on every backend, end to end and per operator.")
-@measuring_options
+@measuring_options()
 @click.option(
     "--inside",
     is_flag=True,

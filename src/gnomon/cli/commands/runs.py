@@ -9,6 +9,7 @@ import click
 
 from gnomon.cli.help import group
 from gnomon.cli.main import answering, end_report, report_page, write_json, write_lines
+from gnomon.cli.options import json_option
 from gnomon.cli.values import RECORD, RecordValue, complete_run
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.report.plain import clean
@@ -16,7 +17,6 @@ from gnomon.report.plain import clean
 if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _FILE_EACH = ("parquet", "perfetto", "netron")
 _WRITTEN = ("files", *_FILE_EACH, "model-explorer")
 """The forms that are written to a path."""
@@ -29,7 +29,7 @@ _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 @group(invoke_without_command=True, short_help="List, show, export, join and resume what was measured.")
 @RECORD
-@_JSON
+@json_option
 @_LIMIT
 @click.pass_context
 def runs(ctx: click.Context, /, **values: Any) -> Any:
@@ -44,7 +44,7 @@ def runs(ctx: click.Context, /, **values: Any) -> Any:
 
 @runs.command("list", short_help="List the campaigns, the newest first.")
 @RECORD
-@_JSON
+@json_option
 @_LIMIT
 @answering
 def list_(*, record: RecordAddress | None, limit: int) -> Any:
@@ -61,7 +61,7 @@ def list_(*, record: RecordAddress | None, limit: int) -> Any:
 @runs.command(short_help="Show one campaign.")
 @_ID
 @RECORD
-@_JSON
+@json_option
 @click.option(
     "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="Which times to sum up."
 )
@@ -151,7 +151,7 @@ def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | N
 @runs.command("import", short_help="Add the runs of other files to the results database.")
 @_FILES
 @RECORD
-@_JSON
+@json_option
 @answering
 def import_(*, files: tuple[RecordAddress, ...], record: RecordAddress | None) -> Any:
     """Add what the record lacks of each FILE: a record (or its URL), or JSON lines as `runs export` writes them.
@@ -167,7 +167,7 @@ def import_(*, files: tuple[RecordAddress, ...], record: RecordAddress | None) -
 @runs.command(short_help="Join results databases into a new one.")
 @_FILES
 @click.option("--out", type=RecordValue(), required=True, metavar="FILE", help="The new record.")
-@_JSON
+@json_option
 @answering
 def merge(*, files: tuple[RecordAddress, ...], out: RecordAddress) -> Any:
     """Write a new record of all that each FILE holds: a record (or its URL), or JSON lines of `runs export`."""

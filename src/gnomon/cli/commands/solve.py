@@ -11,7 +11,7 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import answering
-from gnomon.cli.options import html_option
+from gnomon.cli.options import html_option, json_option
 from gnomon.cli.values import Seconds, WeightsValue, read_problem_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds after which it ends with the best solution found and the bound proved.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@json_option
 @html_option
 @answering
 def solve(*, problem: str, weights: dict[str, float] | None, **values: Any) -> Any:
@@ -68,7 +68,7 @@ def solve(*, problem: str, weights: dict[str, float] | None, **values: Any) -> A
     show_default=True,
     help="Seconds after which the search ends with what it has found and proved.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@json_option
 @html_option
 @answering
 def front(*, problem: str, **values: Any) -> Any:

@@ -17,6 +17,7 @@ from gnomon.cli.options import (
     gone,
     html_option,
     http_options,
+    json_option,
     place_options,
     server_of,
     settings_by_toolchain,
@@ -25,7 +26,6 @@ from gnomon.cli.options import (
 from gnomon.cli.values import Latency, ToolchainSettingValue
 
 _PATH = click.Path(path_type=Path)
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _BLOCKS = click.option(
     "--blocks",
     multiple=True,
@@ -160,7 +160,7 @@ def profile(*, config: Path, profile_dir: Path, on_progress: Any, on_message: An
 @gone(
     "--threshold", hint="Give --max-fraction; how often each primitive is on the front is in the report and in --json."
 )
-@_JSON
+@json_option
 @html_option
 def select(profile_dir: Path, as_json: bool, picture: Path | None, html: Path | None, **values: Any) -> None:
     """Choose the primitives worth searching from PROFILE. Nothing is measured, however often it runs."""
@@ -287,7 +287,7 @@ def validate(*, profile_dir: Path, on_progress: Any, on_message: Any, **values: 
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @click.option("--pictures", type=_PATH, metavar="DIR", help="Draw the pictures of the profile into this folder.")
 @_OWN_BLOCKS
-@_JSON
+@json_option
 @html_option
 @answering
 def show(*, profile_dir: Path, **values: Any) -> Any:
@@ -325,7 +325,7 @@ def show(*, profile_dir: Path, **values: Any) -> Any:
     help="The toolchain that the latencies count as.  [default: as a csv says, else imported]",
 )
 @_OWN_BLOCKS
-@_JSON
+@json_option
 @html_option
 @answering
 def import_(*, files: tuple[Path, ...], profile_dir: Path, **values: Any) -> Any:
@@ -344,7 +344,7 @@ def import_(*, files: tuple[Path, ...], profile_dir: Path, **values: Any) -> Any
 @click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @_OWN_BLOCKS
-@_JSON
+@json_option
 @answering
 def export(*, profile_dir: Path, out: Path, **values: Any) -> Any:
     """Write the networks of PROFILE as csv: a column a cell group, accuracy and latency with what is known of both."""
@@ -364,7 +364,7 @@ def export(*, profile_dir: Path, out: Path, **values: Any) -> Any:
 @space.command(short_help="List the known primitives, and what they are made of.")
 @click.option("--numbering", type=click.Choice(["ssprofile", "aw_nas"]), default="ssprofile", show_default=True)
 @_BLOCKS
-@_JSON
+@json_option
 @answering
 def primitives(*, numbering: str, blocks: tuple[str, ...]) -> Any:
     """List primitives by name: a number means another block in another numbering, the digest does not."""
@@ -378,7 +378,7 @@ def primitives(*, numbering: str, blocks: tuple[str, ...]) -> Any:
 
 
 @space.command(short_help="List the toolchains, and what is missing for them here.")
-@_JSON
+@json_option
 @answering
 def toolchains() -> Any:
     """List the toolchains that turn a network into what is measured, and what to install for each."""

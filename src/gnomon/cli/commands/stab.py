@@ -9,8 +9,7 @@ import click
 
 from gnomon.cli.help import command, note_verbose
 from gnomon.cli.main import answering, showing
-from gnomon.cli.options import html_option
-from gnomon.cli.values import RECORD, Seconds
+from gnomon.cli.options import html_option, some_options
 
 
 @command(short_help="Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.")
@@ -56,24 +55,7 @@ from gnomon.cli.values import RECORD, Seconds
 )
 @click.option("--overwrite", is_flag=True, help="Replace an nnpackage there that gnomon did not schedule.")
 @click.option("--compat", is_flag=True, help="Write the decision of ONE's stab, the exact one beside it in the report.")
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 1000),
-    metavar="N",
-    help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
-)
-@click.option(
-    "--budget",
-    "budget_s",
-    type=Seconds(),
-    default=60.0,
-    show_default=True,
-    help="Seconds after which a stage starts no processes beyond the least number.",
-)
-@RECORD
-@click.option("--fresh", is_flag=True, help="Measure again instead of resuming an interrupted run.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@some_options("--processes", "--budget", "record", "--fresh", "--json", "--quiet")
 @html_option
 @answering
 @showing()

@@ -9,7 +9,7 @@ import click
 
 from gnomon.cli.help import command, group
 from gnomon.cli.main import answering
-from gnomon.cli.options import comparing_options, html_option
+from gnomon.cli.options import comparing_options, html_option, json_option
 from gnomon.cli.values import RECORD
 from gnomon.errors import GATE_FAILED
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 
 
 @group(short_help="Many models on many devices by several jobs: run, look, compare.")
@@ -49,7 +48,7 @@ def suite() -> None:
 )
 @RECORD
 @click.option("--fresh", is_flag=True, help="Start a new run, also where one was interrupted.")
-@_json
+@json_option
 @click.option("--quiet", is_flag=True, help="Say nothing while it runs.")
 @html_option
 @answering
@@ -72,7 +71,7 @@ def run(*, file: Path, quiet: bool, **values: Any) -> Any:
 @command(short_help="Show how far the run of a suite is.")
 @click.argument("name", metavar="[RUN]", default="last")
 @RECORD
-@_json
+@json_option
 @html_option
 @answering
 def status(*, name: str, record: RecordAddress | None) -> Any:
@@ -87,7 +86,7 @@ def status(*, name: str, record: RecordAddress | None) -> Any:
 @click.argument("after", metavar="[RUN]", default="last")
 @comparing_options
 @RECORD
-@_json
+@json_option
 @html_option
 @answering
 def compare(*, before: str, after: str, fail_slower: float | None, **values: Any) -> Any:

@@ -9,11 +9,10 @@ import click
 
 from gnomon.cli.help import group
 from gnomon.cli.main import answering, showing
-from gnomon.cli.options import bench_options, by_name, html_option
+from gnomon.cli.options import bench_options, by_name, html_option, json_option
 from gnomon.cli.values import SettingValue, ShapeValue, complete_runtime, complete_space
 
 _NOT_GOOD = 7
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _PATH = click.Path(path_type=Path)
 
 
@@ -74,7 +73,7 @@ def build(*, what: tuple[str, ...], from_models: bool, chains: tuple[str, ...], 
 
 
 @table.command(short_help="List the search spaces that are known by name.")
-@_JSON
+@json_option
 @answering
 def spaces() -> Any:
     """List the search spaces that are known by name: how many nets and units they have."""
@@ -93,7 +92,7 @@ def spaces() -> Any:
 @click.option(
     "--space", shell_complete=complete_space, metavar="SPACE", help="The space it is for.  [default: the one it names]"
 )
-@_JSON
+@json_option
 @html_option
 @answering
 def check(*, path: Path, space: str | None) -> Any:
@@ -110,7 +109,7 @@ def check(*, path: Path, space: str | None) -> Any:
 @table.command(short_help="Compare two tables unit by unit.")
 @click.argument("first", type=_PATH, metavar="TABLE")
 @click.argument("second", type=_PATH, metavar="TABLE")
-@_JSON
+@json_option
 @html_option
 @answering
 def diff(*, first: Path, second: Path) -> Any:
@@ -124,7 +123,7 @@ def diff(*, first: Path, second: Path) -> Any:
 @click.argument("first", type=_PATH, metavar="TABLE")
 @click.argument("second", type=_PATH, metavar="TABLE")
 @click.option("--out", type=_PATH, required=True, metavar="DIR", help="The new table.")
-@_JSON
+@json_option
 @html_option
 @answering
 def merge(*, first: Path, second: Path, out: Path) -> Any:
@@ -145,7 +144,7 @@ def merge(*, first: Path, second: Path, out: Path) -> Any:
 )
 @click.option("--key", metavar="NAME", default="Layers Time", show_default=True, help="Which time of the file.")
 @click.option("--out", type=_PATH, required=True, metavar="DIR", help="The new table.")
-@_JSON
+@json_option
 @html_option
 @answering
 def import_(*, file: Path, out: Path, **values: Any) -> Any:
@@ -169,7 +168,7 @@ def import_(*, file: Path, out: Path, **values: Any) -> Any:
 @click.option(
     "--space", shell_complete=complete_space, metavar="SPACE", help="The space it is for.  [default: the one it names]"
 )
-@_JSON
+@json_option
 @answering
 def export(*, path: tuple[Path, ...], out: Path, nets: Path | None, space: str | None) -> Any:
     """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, and its .meta beside it.
@@ -189,7 +188,7 @@ def export(*, path: tuple[Path, ...], out: Path, nets: Path | None, space: str |
 @table.command(short_help="List a table of blocks, and add up a net's.")
 @click.argument("file", type=_PATH, metavar="FILE")
 @click.option("--sum", "names", multiple=True, metavar="NAME[,NAME]", help="Add these blocks up. May be repeated.")
-@_JSON
+@json_option
 @answering
 def blocks(*, file: Path, names: tuple[str, ...]) -> Any:
     """List FILE, a YAML table of blocks of the ProxylessNAS or OFA kind, and add up those that --sum names."""

@@ -9,7 +9,15 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import answering, showing, write_answer, write_report
-from gnomon.cli.options import device_options, ferules, html_option, only_device, shape_option, tune_options
+from gnomon.cli.options import (
+    device_options,
+    ferules,
+    html_option,
+    json_option,
+    only_device,
+    shape_option,
+    tune_options,
+)
 from gnomon.cli.values import Seconds
 from gnomon.errors import MeasurementError, UsageError
 
@@ -152,7 +160,7 @@ def exec_(*, source: Path, no_layers: bool, **values: Any) -> Any:
 
 @command("list", short_help="List tuned models, records and libraries.")
 @click.option("--out", type=_PATH, metavar="DIR", help="The folder.  [default: the user's own]")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@json_option
 @answering
 def list_(*, out: Path | None) -> Any:
     """List what tuning has made: models, records and compiled networks."""
