@@ -18,7 +18,7 @@ from tests.cli.placement_kit import placement, profiled
 import gnomon
 from gnomon.cli import main as command_line
 from gnomon.cli.main import cli, run
-from gnomon.cli.values import ShapeValue
+from gnomon.cli.values import shape
 from gnomon.errors import CLOSED_PIPE, GnomonError, RuntimeMissingError
 from gnomon.jobs.runs.report import run_report
 from gnomon.report.page import Page
@@ -361,4 +361,4 @@ def test_a_campaign_is_shown_with_its_device_and_threads(noted: dict[str, str] |
 
 
 def test_a_shape_may_be_empty_as_the_past_of_a_decoders_first_call_is() -> None:
-    assert ShapeValue().convert("past=key=1,4,0,8", None, None) == ("past=key", (1, 4, 0, 8))
+    assert shape.convert("past=key=1,4,0,8", None, None) == ("past=key", (1, 4, 0, 8))

@@ -11,16 +11,16 @@ import click
 
 from gnomon.cli.values import (
     RECORD,
-    Cores,
-    DimensionValue,
-    EnvironmentValue,
-    InputValue,
-    Percent,
-    Seconds,
-    ShapeValue,
-    Threads,
     complete_device,
     complete_runtime,
+    cores,
+    dimension,
+    environment,
+    input_files,
+    percent,
+    seconds,
+    shape,
+    thread_counts,
 )
 from gnomon.errors import UsageError
 
@@ -112,7 +112,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     _option(
         "--threads",
         "-n",
-        type=Threads(),
+        type=thread_counts,
         metavar="N[,N]",
         help="Threads of a runtime; place and profile try each of several.  [default: what the device's table says, "
         "else 1; place and profile: 1, all cores, and what each runtime takes by itself; pareto: 1 and all cores]",
@@ -125,7 +125,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     ),
     _option(
         "--pin",
-        type=Cores(),
+        type=cores,
         metavar="CORES",
         help="Measure on these cores of the device alone, such as 4-7 or 0,2.",
     ),
@@ -138,7 +138,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--reconnect-timeout",
         "--wait",
         "wait_s",
-        type=Seconds(),
+        type=seconds,
         default=600.0,
         show_default=True,
         help="Seconds to wait for a device that disconnects.",
@@ -147,7 +147,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--shape",
         "shapes",
         multiple=True,
-        type=ShapeValue(),
+        type=shape,
         callback=by_name,
         metavar="NAME=1,3,224,224",
         help="Fix the shape of an input that the file leaves open. May be repeated.",
@@ -156,7 +156,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--dim",
         "dims",
         multiple=True,
-        type=DimensionValue(),
+        type=dimension,
         callback=by_name,
         metavar="NAME=N[,N]",
         help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
@@ -166,7 +166,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--input",
         "inputs",
         multiple=True,
-        type=InputValue(),
+        type=input_files,
         callback=by_name,
         metavar="NAME=FILE.npy",
         help="Feed an input from a file, which gives its shape too; others get random numbers. place and profile "
@@ -183,7 +183,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--env",
         "environments",
         multiple=True,
-        type=EnvironmentValue(),
+        type=environment,
         metavar="KEY=VALUE[,KEY=VALUE]",
         help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
     ),
@@ -196,7 +196,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     _option(
         "--budget",
         "budget_s",
-        type=Seconds(),
+        type=seconds,
         default=60.0,
         show_default=True,
         help="Seconds after which a stage starts no processes beyond the least number.",
@@ -204,14 +204,14 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     _option(
         "--max-time",
         "max_time_s",
-        type=Seconds(),
+        type=seconds,
         help="Seconds after which no new measurement begins: the job ends with what it has, and the same command "
         "resumes it.",
     ),
     _option(
         "--timeout",
         "timeout_s",
-        type=Seconds(),
+        type=seconds,
         default=60.0,
         show_default=True,
         help="Seconds without an answer after which a measured process is killed.",
@@ -357,9 +357,7 @@ http_options = together(
     click.option("--dpu-url", metavar="URL", help="The server that measures what a toolchain compiles."),
     click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve reports them."),
     click.option("--dpu-token-file", type=_PATH, metavar="FILE", help="The token that the server wants."),
-    click.option(
-        "--dpu-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for one model there."
-    ),
+    click.option("--dpu-timeout", type=seconds, default=300.0, show_default=True, help="Seconds for one model there."),
 )
 """How models are measured over HTTP."""
 
@@ -444,7 +442,7 @@ _DEVICE = together(
         "--reconnect-timeout",
         "--wait",
         "wait_s",
-        type=Seconds(),
+        type=seconds,
         default=60.0,
         show_default=True,
         help="Seconds to wait for the device.",
@@ -469,7 +467,7 @@ _CARE = together(
     click.option(
         "--timeout",
         "timeout_s",
-        type=Seconds(),
+        type=seconds,
         default=60.0,
         show_default=True,
         help="Seconds after which a call that does not return is ended.",
@@ -477,7 +475,7 @@ _CARE = together(
     click.option(
         "--build-timeout",
         "build_timeout_s",
-        type=Seconds(),
+        type=seconds,
         default=30.0,
         show_default=True,
         help="Seconds after which a build of one layer is ended.",
@@ -502,14 +500,14 @@ _NAMES = (
 _COMPARING = together(
     click.option(
         "--fail-slower",
-        type=Percent(),
+        type=percent,
         metavar="3%",
         help="Exit with 1 where a configuration is certainly slower by more than this, or is missing; with 7 where "
         "nothing could be compared.",
     ),
     click.option(
         "--relevant",
-        type=Percent(),
+        type=percent,
         default=0.01,
         metavar="1%",
         help="Differences within this count as the same.  [default: 1%]",
@@ -524,7 +522,7 @@ _COMPARING = together(
 )
 sessions_option = click.option(
     "--sessions",
-    type=Percent(),
+    type=percent,
     default=0.02,
     metavar="2%",
     help="How much runs of the same model are assumed to differ (standard deviation), where the results database has "
@@ -545,7 +543,7 @@ shape_option = click.option(
     "--shape",
     "shapes",
     multiple=True,
-    type=ShapeValue(),
+    type=shape,
     callback=by_name,
     metavar="NAME=1,3,224,224",
     help="Fix the shape of an input that the file leaves open. May be repeated.",

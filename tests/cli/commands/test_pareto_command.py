@@ -17,7 +17,7 @@ from tests.report.picture_kit import needs_drawing, told_in, words_in
 from gnomon.api.pictures import draw, svg_and_png
 from gnomon.cli.commands.pareto import pareto
 from gnomon.cli.main import run
-from gnomon.cli.values import BoundValue, TuningValue
+from gnomon.cli.values import bound, tuning
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.jobs.pareto import job
 from gnomon.jobs.pareto.picture import front_spec
@@ -190,16 +190,16 @@ def test_codes_are_of_a_dump(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_bounds_with_units(given: str, meant: tuple[str, float]) -> None:
-    name, bound = BoundValue().convert(given, None, None)
-    assert (name, bound) == (meant[0], pytest.approx(meant[1]))
-    assert BoundValue().convert((name, bound), None, None) == (name, bound)
+    name, most = bound.convert(given, None, None)
+    assert (name, most) == (meant[0], pytest.approx(meant[1]))
+    assert bound.convert((name, most), None, None) == (name, most)
 
 
 def test_option_values() -> None:
-    assert TuningValue().convert("planner", None, None) == ("planner", ())
-    assert TuningValue().convert("threads=1, 2", None, None) == ("threads", ("1", "2"))
+    assert tuning.convert("planner", None, None) == ("planner", ())
+    assert tuning.convert("threads=1, 2", None, None) == ("threads", ("1", "2"))
     with pytest.raises(click.BadParameter):
-        TuningValue().convert("threads=", None, None)
+        tuning.convert("threads=", None, None)
 
 
 def test_a_dump_is_searched_and_shown(dump: Path) -> None:

@@ -10,7 +10,7 @@ import click
 from gnomon.cli.help import group
 from gnomon.cli.main import answering
 from gnomon.cli.options import json_option
-from gnomon.cli.values import RECORD, Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
+from gnomon.cli.values import RECORD, complete_device, complete_runtime, cores, environment, seconds
 
 if TYPE_CHECKING:
     from gnomon.api.devices import DeviceRow
@@ -69,12 +69,12 @@ def check(*, names: tuple[str, ...]) -> Any:
     "--env",
     "environment",
     multiple=True,
-    type=EnvironmentValue(),
+    type=environment,
     metavar="KEY=VALUE",
     help="Environment of every command there. May be repeated.",
 )
 @click.option("--ssh-option", "ssh_options", multiple=True, metavar="KEY=VALUE", help="For ssh -o. May be repeated.")
-@click.option("--connect-timeout", "connect_timeout_s", type=Seconds(), help="Seconds to wait for it.  [default: 10]")
+@click.option("--connect-timeout", "connect_timeout_s", type=seconds, help="Seconds to wait for it.  [default: 10]")
 @click.option(
     "--runtime",
     "runtimes",
@@ -84,7 +84,7 @@ def check(*, names: tuple[str, ...]) -> Any:
     help="Use this runtime there. May be repeated.",
 )
 @click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help="Threads of a runtime there.")
-@click.option("--pin", type=Cores(), metavar="CORES", help="Measure on these cores alone, such as 4-7 or 0,2.")
+@click.option("--pin", type=cores, metavar="CORES", help="Measure on these cores alone, such as 4-7 or 0,2.")
 @click.option("--governor", metavar="NAME", help="Set this frequency governor while measuring.")
 @click.option("--fetch", is_flag=True, help="Let pip fetch what the device lacks from the package index.")
 @click.option("--target", metavar="TARGET", help="What gnomon tune compiles for it.  [default: native]")

@@ -11,7 +11,7 @@ import click
 from gnomon.cli.help import group
 from gnomon.cli.main import answering, showing
 from gnomon.cli.options import bench_options, by_name, html_option, json_option
-from gnomon.cli.values import RECORD, Latency, ShapeValue, complete_space
+from gnomon.cli.values import RECORD, complete_space, latency, shape
 
 _PATH = click.Path(path_type=Path)
 _TABLE = click.option("--table", type=_PATH, metavar="DIR", help="The table of the space.")
@@ -52,7 +52,7 @@ def estimator() -> None:
 @_OTHER
 @_WORK
 @click.option("--estimator", "near", type=_PATH, metavar="JSON", help="With --bound: says which nets are near it.")
-@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Half of the nets are taken near this latency.")
+@click.option("--bound", "bound_s", type=latency, metavar="2ms", help="Half of the nets are taken near this latency.")
 @_SEED
 @click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
 @_OVERWRITE
@@ -128,7 +128,7 @@ def eval_(*, path: Path, samples: Path, **values: Any) -> Any:
 @click.argument("nets", type=_PATH, metavar="[CSV]", required=False)
 @_SPACE
 @click.option("--widen", is_flag=True, help="Units without any measurement widen the interval.  [default: refuse]")
-@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Show the probability of staying below it.")
+@click.option("--bound", "bound_s", type=latency, metavar="2ms", help="Show the probability of staying below it.")
 @click.option("--out", type=_PATH, metavar="CSV", help="Nets with latency_s, low_s and high_s.")
 @_OVERWRITE
 @click.option("--table", "tables", type=_PATH, multiple=True, metavar="DIR", help="Price MODEL by it. May be repeated.")
@@ -138,7 +138,7 @@ def eval_(*, path: Path, samples: Path, **values: Any) -> Any:
 @click.option(
     "--shape",
     "shapes",
-    type=ShapeValue(),
+    type=shape,
     multiple=True,
     callback=by_name,
     metavar="NAME=1,3,224,224",

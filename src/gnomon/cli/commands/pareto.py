@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from gnomon.cli.help import command
 from gnomon.cli.main import answering, showing
 from gnomon.cli.options import by_name, html_option, json_option, measuring_options, package_options
-from gnomon.cli.values import BoundValue, TuningValue
+from gnomon.cli.values import bound, tuning
 
 
 class _ObjectiveOption(click.Option):
@@ -64,7 +64,7 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
     "--option",
     "tunings",
     multiple=True,
-    type=TuningValue(),
+    type=tuning,
     callback=by_name,
     metavar="NAME[=VALUE,VALUE]",
     help="Choose among the values of a runtime's option, such as planner, executor, threads=1,2, optimise, precision.",
@@ -86,7 +86,7 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
 @click.option(
     "--under",
     multiple=True,
-    type=BoundValue(),
+    type=bound,
     callback=by_name,
     metavar="OBJECTIVE=80MB",
     help="Write the package of the fastest point under this bound. May be repeated.",

@@ -10,7 +10,7 @@ import click
 from gnomon.cli.help import command
 from gnomon.cli.main import answering, showing
 from gnomon.cli.options import html_option, measuring_options, package_options
-from gnomon.cli.values import Span
+from gnomon.cli.values import span
 
 
 @command(short_help="Find the fastest way to run a model here, prove it, and write it as a package.")
@@ -62,14 +62,14 @@ def place(*, model: Path, devices: tuple[str, ...], quiet: bool, **values: Any) 
 @click.option(
     "--for",
     "for_s",
-    type=Span(),
+    type=span,
     metavar="10min",
     help="Then run each configuration for this long in a fresh process, and report when it became slower.",
 )
 @click.option(
     "--every",
     "every_s",
-    type=Span(),
+    type=span,
     metavar="33ms",
     help="With --for: call at this pace, as the application does, and count the calls that come too late.",
 )

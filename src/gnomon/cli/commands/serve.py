@@ -12,7 +12,7 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import write_json
-from gnomon.cli.values import RECORD, Seconds, complete_device, complete_runtime
+from gnomon.cli.values import RECORD, complete_device, complete_runtime, seconds
 
 if TYPE_CHECKING:
     from gnomon.serving.settings import ServeSettings
@@ -60,11 +60,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--most-mb", type=_NUMBER, default=256, show_default=True, help="MiB of one model.")
 @click.option("--most-waiting-mb", type=_NUMBER, default=2048, show_default=True, help="MiB of all waiting models.")
 @click.option("--queue", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Requests at once.")
-@click.option("--job-timeout", type=Seconds(), help="Seconds for one model.  [default: 120; 600 with --command]")
-@click.option("--upload-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for an upload.")
-@click.option(
-    "--idle-timeout", type=Seconds(), default=20.0, show_default=True, help="Seconds that a client may pause."
-)
+@click.option("--job-timeout", type=seconds, help="Seconds for one model.  [default: 120; 600 with --command]")
+@click.option("--upload-timeout", type=seconds, default=300.0, show_default=True, help="Seconds for an upload.")
+@click.option("--idle-timeout", type=seconds, default=20.0, show_default=True, help="Seconds that a client may pause.")
 @click.option(
     "--memory-mb", type=_NUMBER, default=8192, show_default=True, help="MiB of address space of each process."
 )

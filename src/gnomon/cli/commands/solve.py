@@ -12,7 +12,7 @@ import click
 from gnomon.cli.help import command
 from gnomon.cli.main import answering
 from gnomon.cli.options import html_option, json_option
-from gnomon.cli.values import Seconds, WeightsValue, read_problem_bytes
+from gnomon.cli.values import read_problem_bytes, seconds, weights
 
 if TYPE_CHECKING:
     from gnomon.core.front.front import Front
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("problem", type=click.Path(allow_dash=True, path_type=str))
 @click.option(
     "--weights",
-    type=WeightsValue(),
+    type=weights,
     metavar="NAME=1,NAME=0.1",
     help="Weight of each objective; a single one needs none.",
 )
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--time-limit",
     "time_limit_s",
-    type=Seconds(),
+    type=seconds,
     default=60.0,
     show_default=True,
     help="Seconds after which it ends with the best solution found and the bound proved.",
@@ -63,7 +63,7 @@ def solve(*, problem: str, weights: dict[str, float] | None, **values: Any) -> A
 @click.option(
     "--time-limit",
     "time_limit_s",
-    type=Seconds(),
+    type=seconds,
     default=60.0,
     show_default=True,
     help="Seconds after which the search ends with what it has found and proved.",

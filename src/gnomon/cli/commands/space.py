@@ -23,7 +23,7 @@ from gnomon.cli.options import (
     settings_by_toolchain,
     training_options,
 )
-from gnomon.cli.values import Latency, ToolchainSettingValue
+from gnomon.cli.values import latency, toolchain_setting
 
 _PATH = click.Path(path_type=Path)
 _BLOCKS = click.option(
@@ -79,7 +79,7 @@ def space() -> None:
     "--set",
     "settings",
     multiple=True,
-    type=ToolchainSettingValue(),
+    type=toolchain_setting,
     metavar="TOOLCHAIN.KEY=VALUE",
     help="A setting of a toolchain, such as vitis.arch=/path/arch.json. May be repeated.",
 )
@@ -195,7 +195,7 @@ _PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_de
 @click.option(
     "--latency",
     "latency_s",
-    type=Latency(),
+    type=latency,
     metavar="2ms",
     help="Only networks that are predicted to take no longer than this.",
 )

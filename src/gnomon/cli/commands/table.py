@@ -10,7 +10,7 @@ import click
 from gnomon.cli.help import group
 from gnomon.cli.main import answering, showing
 from gnomon.cli.options import bench_options, by_name, html_option, json_option
-from gnomon.cli.values import SettingValue, ShapeValue, complete_runtime, complete_space
+from gnomon.cli.values import complete_runtime, complete_space, setting, shape
 
 _NOT_GOOD = 7
 _PATH = click.Path(path_type=Path)
@@ -28,7 +28,7 @@ def table() -> None:
 @click.option(
     "--shape",
     "shapes",
-    type=ShapeValue(),
+    type=shape,
     multiple=True,
     callback=by_name,
     metavar="NAME=1,3,224,224",
@@ -47,7 +47,7 @@ def table() -> None:
     "--set",
     "settings",
     multiple=True,
-    type=SettingValue(),
+    type=setting,
     callback=by_name,
     metavar="KEY=VALUE",
     help="A setting of an external measuring tool, such as perf_profile=burst or runs=20 of snpe. May be repeated.",

@@ -18,7 +18,7 @@ from gnomon.cli.options import (
     shape_option,
     tune_options,
 )
-from gnomon.cli.values import Seconds
+from gnomon.cli.values import seconds
 from gnomon.errors import MeasurementError, UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -74,7 +74,7 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
 @click.option(
     "--budget",
     "budget_s",
-    type=Seconds(),
+    type=seconds,
     metavar="SECONDS",
     help="End the whole command, proof included, after about this time.",
 )
