@@ -31,9 +31,6 @@ CHILDREN = Path(__file__).parents[1] / "children"
 _PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "CXX", "CC")
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _LINE_BYTES = 1 << 20
-_MEMORY_BYTES = 16 << 30
-"""What a child may address."""
-
 _TAIL_BYTES = 2000
 _LOOK_UP_S = 0.2
 _STUCK_S = 10.0
@@ -47,7 +44,7 @@ class Program:
 
     `name` is its module in `CHILDREN`. `python` is the interpreter, `packages` a folder of packages that go before the
     interpreter's own. `settings` are given to it once. Times are for the start and for each
-    job, `line_bytes` is the longest answer.
+    job, `line_bytes` is the longest answer, `memory_bytes` what it may address (None: no limit).
     """
 
     name: str
@@ -59,6 +56,7 @@ class Program:
     workers: int = 1
     job_timeout_s: float = 600.0
     start_timeout_s: float = 300.0
+    memory_bytes: int | None = 16 << 30
     line_bytes: int = _LINE_BYTES
 
     @property
@@ -95,7 +93,7 @@ class ChildProcess:
         os.set_blocking(self._process.stdin.fileno(), False)
         with contextlib.suppress(TimeoutError):  # `ready` tells it
             self._send(
-                {"memory_bytes": _MEMORY_BYTES, "settings": dict(program.settings)},
+                {"memory_bytes": program.memory_bytes, "settings": dict(program.settings)},
                 time.monotonic() + program.start_timeout_s,
             )
 
