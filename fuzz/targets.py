@@ -26,18 +26,7 @@ import numpy as np
 from fuzz import seeds as good
 from gnomon.agent.arrays import InputError, fill, make_buffers
 from gnomon.agent.plan import PlanRefused, checked_plan
-from gnomon.cli.values import (
-    BoundValue,
-    Cores,
-    EnvironmentValue,
-    Latency,
-    Seconds,
-    SettingValue,
-    ShapeValue,
-    Threads,
-    TuningValue,
-    WeightsValue,
-)
+from gnomon.cli import values
 from gnomon.core.codec import loads
 from gnomon.core.overlay.records import TunedModel
 from gnomon.core.space import Slot, Space, parse_decimal
@@ -362,8 +351,8 @@ def _known(name: str, chains: tuple[str, ...]) -> Any:
 
 def _options(data: str) -> object:
     """What stands behind options on a command line."""
-    kinds = (ShapeValue(), EnvironmentValue(), SettingValue(), WeightsValue(), Seconds(), Latency(), Cores(), Threads())
-    for kind in (*kinds, TuningValue(), BoundValue()):
+    kinds = (values.shape, values.environment, values.setting, values.weights, values.seconds, values.latency)
+    for kind in (*kinds, values.cores, values.thread_counts, values.tuning, values.bound):
         with contextlib.suppress(click.UsageError):
             kind.convert(data, None, None)
     return None

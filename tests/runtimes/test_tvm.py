@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -109,7 +110,7 @@ def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> Non
     path.write_text("nothing of the kind\n")
     with pytest.raises(ProblemError):
         Tvm().configurations(PROBE, wish)
-    header = {
+    header: dict[str, Any] = {
         "gnomon": "tuning records",
         "version": 1,
         "tuner": "metaschedule",

@@ -191,7 +191,7 @@ def test_codes_are_of_a_dump(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_bounds_with_units(given: str, meant: tuple[str, float]) -> None:
     name, most = bound.convert(given, None, None)
-    assert (name, most) == (meant[0], pytest.approx(meant[1]))
+    assert name == meant[0] and most == pytest.approx(meant[1])
     assert bound.convert((name, most), None, None) == (name, most)
 
 

@@ -14,6 +14,7 @@ from tests.bad_days.livekit import matmul_onnx
 from tests.jobs.pareto.pareto_kit import Pretended, PretendedSpace, pretend
 
 from gnomon.api import place as api
+from gnomon.api.options import model_request
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.pareto.job import pareto
@@ -203,6 +204,6 @@ def test_waiting_for_the_device_is_neither_counted_nor_limited(model: Path, tmp_
 
 def test_other_commands_say_that_they_do_not_heed_it() -> None:
     with pytest.raises(UsageError, match="max_time_s is for place, profile and pareto alone"):
-        api.request_of("m", {"max_time_s": 5.0})
+        model_request("m", {"max_time_s": 5.0})
     with pytest.raises(UsageError, match="max_time_s is 0"):
-        api.request_of("m", {"max_time_s": 0.0}, limited=True)
+        model_request("m", {"max_time_s": 0.0}, limited=True)

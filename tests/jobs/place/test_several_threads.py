@@ -11,6 +11,8 @@ import pytest
 from tests.bad_days.livekit import matmul_onnx
 
 from gnomon.api import place as api
+from gnomon.api.options import model_request
+from gnomon.api.pareto import pareto
 from gnomon.core.graph import Graph
 from gnomon.errors import UsageError
 from gnomon.jobs.place.across import AcrossPlacer
@@ -49,22 +51,22 @@ def test_each_number_is_a_configuration_that_is_named_by_it(runtime: Runtime, pr
 
 
 def test_a_sequence_is_several_numbers_once_each_and_a_number_one() -> None:
-    wish = api.request_of("m.onnx", {"threads": (2, 1, 2)}, sweeps=True).wish
+    wish = model_request("m.onnx", {"threads": (2, 1, 2)}, sweeps=True).wish
     assert (wish.threads, wish.more_threads, wish.thread_counts) == (2, (1,), (2, 1))
     for given in (2, [2]):
-        assert api.request_of("m.onnx", {"threads": given}).wish == Wish(threads=2)
-    assert api.request_of("m.onnx", {"threads": None}).wish == Wish()
+        assert model_request("m.onnx", {"threads": given}).wish == Wish(threads=2)
+    assert model_request("m.onnx", {"threads": None}).wish == Wish()
 
 
 @pytest.mark.parametrize("given", [0, -1, [], [1, 0], [1.5], ["2"], True])
 def test_what_is_no_number_of_threads_is_refused(given: Any) -> None:
     with pytest.raises(UsageError, match="threads is"):
-        api.request_of("m.onnx", {"threads": given}, sweeps=True)
+        model_request("m.onnx", {"threads": given}, sweeps=True)
 
 
 def test_jobs_that_take_one_number_say_so() -> None:
     with pytest.raises(UsageError, match="several numbers of threads") as refused:
-        api.pareto("m.onnx", threads=[1, 2])
+        pareto("m.onnx", threads=[1, 2])
     assert "--option threads=1,2" in refused.value.hint
 
 
