@@ -253,6 +253,8 @@ def test_a_runtime_that_differs_from_itself_is_not_refused_for_that(
 ) -> None:
     path = rounding(tmp_path / "m.onnx", 2, 0.02)
     with judged(path, "onnxruntime") as (_, lab):
+        if lab.slack == 0:
+            pytest.skip("ONNX Runtime computes the same with and without optimisations on this processor")
         (told,) = (d for d in lab.doubts if d.kind in {"near-itself", "unlike-itself"})
         assert "with and without optimisations" in told.message
         assert lab.tolerance(lab.targets[0].configuration) > 0.05

@@ -162,14 +162,13 @@ def reference(lab: Lab) -> Sensitivity:
                 made["doubts"] += [
                     doubt_of(lab, "reference-refused", told)
                     for runtime, told in refused.items()
-                    if told and runtime != judge.runtime and any(t.runtime.name == runtime for t in lab.targets)
+                    if runtime != judge.runtime and any(t.runtime.name == runtime and not t.copy for t in lab.targets)
                 ]
                 return _noted(lab, runner, {**made, _OPEN: lab.open_outputs})
             if failure is not None:
                 _blame_input(failure)
                 if failure.kind == "refused":
-                    inputs = f"{judge.name} refuses these inputs: {failure.message[:200]}"
-                    refused[judge.runtime] = "" if failure.stage == "load" else inputs
+                    refused[judge.runtime] = f"{judge.name} refuses these inputs: {failure.message[:200]}"
             reasons.append(f"{judge.label}: {describe(failure)}")
     lab.open_outputs = False
     found = None if loads_it else reference_here(lab, runner, reasons)

@@ -139,7 +139,7 @@ def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[boo
 def question_of(request: ModelRequest, package: Path | None) -> str:
     """The digest of what a request asks of a model's content and of its inputs', with the folder of the package.
 
-    Where the results database is, and how long a device is waited for, is no part of the question.
+    The results database and the time that a device is waited for do not belong to it.
     """
     question = asdict(replace(request, time=None, record=None, wait_s=0.0, fresh=False, model=Path(), feeds={}))
     question["feeds"] = {name: file_digest(path) for name, path in request.feeds.items() if path.is_file()}
