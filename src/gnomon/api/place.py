@@ -63,8 +63,8 @@ def place(
     names = tuple(dict.fromkeys(devices))
     if not package and len(names) > 1:
         raise UsageError(
-            "--no-package is of one --device; several keep their packages below --out",
-            hint="Leave it out, or give one device.",
+            "several devices keep their packages, each in a folder of its own",
+            hint="Leave out --no-package (package=False), or give one device.",
         )
     if not package and out is not None:
         raise UsageError("there is no folder for a package that is not kept", hint="Give either of the two.")

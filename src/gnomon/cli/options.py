@@ -245,6 +245,17 @@ def some_options(*names: str) -> Decorator:
     return together(*(option for name, option in _OPTIONS if name in names))
 
 
+models_shape_option = click.option(
+    "--shape",
+    "shapes",
+    type=shape,
+    multiple=True,
+    callback=by_name,
+    metavar="NAME=1,3,224,224",
+    help="Fix the shape of a model's input.",
+)
+"""Of a command that reads models beside others of its arguments."""
+
 bench_options = together(*(option for name, option in _OPTIONS if name not in _ONE_MODEL))
 """Of a command that measures many models of its own: all options but those about one model."""
 

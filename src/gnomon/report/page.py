@@ -33,6 +33,13 @@ class Column:
     most: int = 48
 
 
+class _Console(Console):
+    """A console that leaves it to the command line, which knows the exit code, that the reader went away."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Page:
     """Writes to a file, by default the standard output; every text is cleaned of control characters.
 
@@ -47,7 +54,7 @@ class Page:
         target = file or sys.stdout
         # With NO_COLOR (https://no-color.org) rich would still print bold and dim.
         colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-        self._console = Console(
+        self._console = _Console(
             file=target, width=width, highlight=False, markup=False, emoji=False, color_system=colours
         )
         if width is None:

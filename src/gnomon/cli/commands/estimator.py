@@ -10,8 +10,8 @@ import click
 
 from gnomon.cli.help import group
 from gnomon.cli.main import answering, showing
-from gnomon.cli.options import bench_options, by_name, html_option, json_option
-from gnomon.cli.values import RECORD, complete_space, latency, shape
+from gnomon.cli.options import bench_options, html_option, json_option, models_shape_option
+from gnomon.cli.values import RECORD, complete_space, latency
 
 _PATH = click.Path(path_type=Path)
 _TABLE = click.option("--table", type=_PATH, metavar="DIR", help="The table of the space.")
@@ -135,15 +135,7 @@ def eval_(*, path: Path, samples: Path, **values: Any) -> Any:
 @click.option(
     "--device", metavar="NAME", help="Price MODEL by the tables that were built there.  [default: this machine]"
 )
-@click.option(
-    "--shape",
-    "shapes",
-    type=shape,
-    multiple=True,
-    callback=by_name,
-    metavar="NAME=1,3,224,224",
-    help="Of MODEL's input.",
-)
+@models_shape_option
 @RECORD
 @json_option
 @html_option

@@ -9,8 +9,8 @@ import click
 
 from gnomon.cli.help import group
 from gnomon.cli.main import answering, showing
-from gnomon.cli.options import bench_options, by_name, html_option, json_option
-from gnomon.cli.values import complete_runtime, complete_space, setting, shape
+from gnomon.cli.options import bench_options, by_name, html_option, json_option, models_shape_option
+from gnomon.cli.values import complete_runtime, complete_space, setting
 
 _NOT_GOOD = 7
 _PATH = click.Path(path_type=Path)
@@ -25,15 +25,7 @@ def table() -> None:
 @click.argument("what", metavar="SPACE", nargs=-1, required=True, shell_complete=complete_space)
 @click.option("--from", "from_models", is_flag=True, help="The arguments are ONNX models, not a space.")
 @click.option("--out", type=_PATH, metavar="DIR", help="The table.  [default: ./SPACE.table, or ./models.table]")
-@click.option(
-    "--shape",
-    "shapes",
-    type=shape,
-    multiple=True,
-    callback=by_name,
-    metavar="NAME=1,3,224,224",
-    help="Of inputs of the models.",
-)
+@models_shape_option
 @click.option(
     "--fuse",
     "chains",
