@@ -235,7 +235,8 @@ def rounding(path: Path, layers: int, scale: float) -> Path:
     held: dict[str, Any] = {"root": 2**0.5, "one": 1, "half": 0.5, "gain": 1e4, "scale": scale}
     held = {name: np.float32(value) for name, value in held.items()} | {"zero": np.int8(0)}
     for k in range(layers):
-        held[f"w{k}"] = rng.integers(-127, 128, (16, 16)).astype(np.int8)
+        # Of 7 bits: processors without VNNI saturate sums of larger ones, and compute something else.
+        held[f"w{k}"] = rng.integers(-63, 64, (16, 16)).astype(np.int8)
         nodes += [
             node("DynamicQuantizeLinear", [last], [f"q{k}", f"s{k}", f"z{k}"], f"q{k}"),
             node("MatMulInteger", [f"q{k}", f"w{k}", f"z{k}", "zero"], [f"i{k}"], f"i{k}"),
@@ -251,10 +252,8 @@ def rounding(path: Path, layers: int, scale: float) -> Path:
 def test_a_runtime_that_differs_from_itself_is_not_refused_for_that(
     judged: Judged, placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = rounding(tmp_path / "m.onnx", 2, 0.02)
+    path = rounding(tmp_path / "m.onnx", 2, 0.04)
     with judged(path, "onnxruntime") as (_, lab):
-        if lab.slack == 0:
-            pytest.skip("ONNX Runtime computes the same with and without optimisations on this processor")
         (told,) = (d for d in lab.doubts if d.kind in {"near-itself", "unlike-itself"})
         assert "with and without optimisations" in told.message
         assert lab.tolerance(lab.targets[0].configuration) > 0.05
