@@ -309,8 +309,6 @@ from pathlib import Path
 from gnomon.errors import RecordError
 from gnomon.store.sqlite import SqliteStore
 from gnomon.testing.store import sample_campaign
-with SqliteStore.read(Path(sys.argv[2])) as store:  # the other user may not be let into Python's own folder
-    list(store.query(CampaignQuery()))
 if os.getuid() == 0:
     os.setuid(65534)
 try:
