@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.agent.governorkit import Board, events_of, wait_for
-from tests.agent.test_supervisor import candidate
+from tests.agent.supervisorkit import candidate
 
 from gnomon.measure.effort import Effort
 
