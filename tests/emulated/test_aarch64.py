@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.agent.governorkit import Board, wait_for
+from tests.agent.jobkit import job_of
 from tests.emulated.armkit import Emulated
 
 from gnomon.core.sample import Failure
@@ -24,8 +25,9 @@ from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
+from gnomon.runtimes.base import Configuration, Probe, Wish
 from gnomon.runtimes.onert import Onert
+from gnomon.session.model import place_model
 from gnomon.session.request import ModelRequest
 from gnomon.store.base import CampaignQuery
 from gnomon.store.sqlite import SqliteStore, default_path
@@ -62,18 +64,9 @@ def events_of(link: AgentLink, candidates: Sequence[dict[str, Any]]) -> list[dic
 
 def job(device: LocalDevice, model: Path, assignment: dict[int, str]) -> dict[str, Any]:
     """A model of the zoo under an assignment, through onert's own adapter."""
-    graph = load(model).graph
-    names = [tuple(graph.tensors[t].name for t in side) for side in (graph.inputs, graph.outputs)]
-    placed = PlacedModel(graph=graph, path=device.push(model, model.name), inputs=names[0], outputs=names[1])
+    placed = place_model(load(model), model, device.push)
     onert = Configuration(runtime="onert", name="onert", backends=("cpu", "ruy"), options={"threads": 1})
-    tensors = [graph.tensors[t] for t in (*graph.inputs, *graph.outputs)]
-    return {
-        "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in tensors},
-        "feeds": {name: {} for name in names[0]},
-        "outputs": list(names[1]),
-        "seed": 0,
-        "segments": [Onert().segment(placed, onert, assignment)],
-    }
+    return job_of(placed.graph, Onert().segment(placed, onert, assignment))
 
 
 def native_reference(model: Path, folder: Path) -> Path:

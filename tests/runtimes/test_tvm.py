@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.drivers.tvm_models import layer_norm_net, needs_tvm, small_net, write_records
+from tests.agent.jobkit import placed_here
 
 from gnomon.core.overlay.records import (
     TunedDevice,
@@ -22,8 +23,7 @@ from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import ProblemError, UsageError
 from gnomon.measure.link import AgentLink
-from gnomon.models.load import load
-from gnomon.runtimes.base import PlacedModel, Probe, Runtime, Wish
+from gnomon.runtimes.base import Probe, Runtime, Wish
 from gnomon.runtimes.registry import all_runtimes, chosen_runtimes, usual
 from gnomon.runtimes.tvm import RECORDS, Tvm, best_traces
 from gnomon.testing.runtime import RuntimeContract
@@ -145,23 +145,13 @@ def test_records_are_applied_and_those_of_another_model_are_refused(tmp_path: Pa
     assert (clean.name, clean.environment) == ("tvm", {})
     with LocalDevice() as device, AgentLink(device) as link:
         answers = {
-            name: link.ask({name: {"do": "supports", "segment": Tvm().segment(placed(one), tuned, {})}})[name]
+            name: link.ask({name: {"do": "supports", "segment": Tvm().segment(placed_here(one), tuned, {})}})[name]
             for name, one in (("own", model), ("other", other))
         }
     assert answers["own"] == {"whole": True, "functions": 7, "scheduled": 3}
     refused = answers["other"]
     assert isinstance(refused, Failure)
     assert "none of the 3 tuning records is of a layer of this model" in refused.message
-
-
-def placed(path: Path) -> PlacedModel:
-    graph = load(path).graph
-    return PlacedModel(
-        graph=graph,
-        path=str(path),
-        inputs=tuple(graph.tensors[t].name for t in graph.inputs),
-        outputs=tuple(graph.tensors[t].name for t in graph.outputs),
-    )
 
 
 @needs_tvm
