@@ -47,24 +47,6 @@ def test_an_address_reads_as_it_is_written(address: Address) -> None:
     assert is_address(str(address))
 
 
-@given(
-    st.text(max_size=80)
-    | st.text("ssh:/@[]-.%a1", max_size=40).map("ssh://{}".format)
-    | st.text("tvm:/@[]-.%a1", max_size=40).map("tvm://{}".format)
-    | st.text("labgrid:/@[]-.,=%a1", max_size=40).map("labgrid:{}".format)
-)
-def test_any_text_is_an_address_or_a_usage_error(text: str) -> None:
-    try:
-        found = parse_address(text)
-    except UsageError as error:
-        assert error.hint
-        assert error.message.isprintable()
-        return
-    assert parse_address(str(found)) == found
-    assert not found.host.startswith("-")
-    assert not (found.user or "").startswith("-")
-
-
 @pytest.mark.parametrize(
     ("text", "address"),
     [

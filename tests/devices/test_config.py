@@ -7,14 +7,13 @@ import threading
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnomon.devices.address import Address, parse_address
-from gnomon.devices.config import DeviceConfig, add_device, device_from, devices_path, load_devices, remove_device
+from gnomon.devices.config import DeviceConfig, add_device, devices_path, load_devices, remove_device
 from gnomon.errors import UsageError
 from gnomon.system.locks import changing
 
@@ -160,23 +159,6 @@ def test_hostile_files_are_refused(path: Path) -> None:
     path.mkdir()
     with pytest.raises(UsageError):
         load_devices(path)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@given(st.dictionaries(st.sampled_from([f.name for f in fields(DeviceConfig)] + ["x"]), JSON), st.text(max_size=9))
-def test_any_table_is_a_device_or_a_usage_error(table: dict[str, Any], name: str) -> None:
-    try:
-        found = device_from(name, table)
-    except UsageError as error:
-        assert all(line.isprintable() for line in error.message.splitlines())
-        return
-    assert found.name == name
 
 
 CONFIGS = st.builds(

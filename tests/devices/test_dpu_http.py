@@ -257,9 +257,3 @@ def test_when_to_come_again() -> None:
     assert later is not None
     assert 0 < later <= 100
     assert pause_s(formatdate(0, usegmt=True)) == 0
-
-
-@given(st.text(max_size=120))
-def test_no_header_of_when_to_come_again_does_anything_else(text: str) -> None:
-    found = pause_s(text)
-    assert found is None or 0 <= found <= 3600

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.devices.fingerprint import fingerprint
 
@@ -175,17 +172,3 @@ def test_what_changes_from_minute_to_minute_does_not_matter(tmp_path: Path, boar
         elif name.endswith(("cur_freq", "/temp")):
             (tmp_path / name).write_text("999")
     assert fingerprint(str(tmp_path)) == first
-
-
-@given(
-    st.sampled_from([RASPBERRY_PI_4, ODROID_XU4, LAPTOP, OLD_ARM]),
-    st.dictionaries(
-        st.sampled_from(sorted({**ODROID_XU4, **LAPTOP})), st.text(st.characters(exclude_categories=["Cs"])), max_size=6
-    ),
-)
-def test_nonsense_gives_values_and_no_error(board: dict[str, str], nonsense: dict[str, str]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        seen = fingerprint(build(Path(folder), {**board, **nonsense}))
-        assert json.loads(json.dumps(seen)) == seen
-        listed = [core for entry in seen["core_kinds"] or [] for core in entry["cores"]]
-        assert len(listed) == len(set(listed)) or "proc/cpuinfo" in nonsense

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.agent.snapshot import snapshot
 from gnomon.measure.environment import HOT_C, NEAR_C, judge, worst
@@ -132,17 +128,3 @@ def test_a_mainline_kernel_tells_the_voltage(tmp_path: Path, name: str, kinds: l
     files = {"sys/class/hwmon/hwmon1/name": name + "\n", "sys/class/hwmon/hwmon1/in0_lcrit_alarm": "1\n"}
     seen = board(tmp_path, **files)
     assert [doubt.kind for doubt in judge(seen, seen)] == kinds
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(sorted({**BOARD, FIRMWARE: ""})),
-        st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.integers().map(str), st.just("9" * 400)),
-        max_size=8,
-    )
-)
-def test_nonsense_is_survived_and_can_be_sent(nonsense: dict[str, str]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        seen = board(Path(folder), **nonsense)
-    json.loads(json.dumps(seen, allow_nan=False))
-    judge(seen, seen)

@@ -57,8 +57,6 @@ def test_its_one_backend() -> None:
     for wish in (Wish(), Wish(backends=("llvm",)), Wish(backends=("tvm",))):
         (made,) = Tvm().configurations(PROBE, wish)
         assert (made.name, made.backends, made.options) == ("tvm", ("llvm",), {"threads": 1})
-    with pytest.raises(UsageError, match="no backend 'cuda'"):
-        Tvm().configurations(PROBE, Wish(backends=("cuda",)))
 
 
 def trial(configuration: str, *times_s: float, layer: str = "1", **more: object) -> TuningTrial:
