@@ -219,6 +219,8 @@ def test_bad_days_of_a_counter_give_a_reason(machine: Machine, tmp_path: Path) -
     for nonsense in ("", "-5", "1e9", "0x10", "٣", "9" * 40, "\0", "12 13"):
         assert "not an energy" in after(lambda text=nonsense: file.write_text(text))  # type: ignore[misc]
     made.moving = [one]
+    assert "No such file" in after(file.unlink)
+    file.write_text("0\n")
 
     def a_folder() -> None:
         file.unlink()
@@ -228,15 +230,6 @@ def test_bad_days_of_a_counter_give_a_reason(machine: Machine, tmp_path: Path) -
     assert "Is a directory" in str(measured(made, wanted())["unknown"])
     shutil.rmtree(file.parent)
     assert "no energy counter 'intel-rapl:0'" in measured(made, wanted("intel-rapl:0"))["unknown"]
-
-
-def test_a_counter_that_vanishes_in_a_block(machine: Machine, tmp_path: Path) -> None:
-    made = machine(AMD)
-    meter = Meter(wanted())
-    meter.start()
-    made.moving = []
-    shutil.rmtree(tmp_path / "sys/class/powercap/intel-rapl:0")
-    assert "No such file" in meter.stop()["unknown"]
 
 
 @settings(max_examples=30)

@@ -89,18 +89,6 @@ def test_a_late_comer_does_not_overtake(tmp_path: Path) -> None:
     third.close()
 
 
-def test_who_gives_up_leaves_the_line(tmp_path: Path) -> None:
-    first, second, third = (Lease(tmp_path, "local") for _ in range(3))
-    assert first.take() is None
-    assert second.take() is not None
-    assert third.take() is not None
-    second.close()
-    first.close()
-    assert third.take() is None
-    third.close()
-    assert tickets(tmp_path) == []
-
-
 def test_those_who_wait_are_told_who_since_when_and_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/gnomon", "place", "model.onnx"])
     told: list[str] = []

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.agent.governorkit import Board, wait_for
+from tests.agent.governorkit import Board
 from tests.agent.jobkit import job_of
 from tests.emulated.armkit import Emulated
+from tests.processkit import becomes
 
 from gnomon.core.sample import Failure
 from gnomon.devices.address import parse_address
@@ -130,8 +131,8 @@ def test_a_governor_is_put_back_after_kill_9_there_too(arm: Emulated, tmp_path: 
     with made_up.running({"governor": "performance"}) as process:
         assert "performance" in made_up.governors()
         os.killpg(process.pid, signal.SIGKILL)
-        wait_for(lambda: made_up.governors() == ["ondemand", "ondemand"])
-        wait_for(lambda: not made_up.wardens())
+        assert becomes(lambda: made_up.governors() == ["ondemand", "ondemand"])
+        assert becomes(lambda: not made_up.wardens())
 
 
 def run_package(folder: Path, python: str, packages: Path | None, output: str) -> Outputs:

@@ -96,7 +96,7 @@ def test_of_several_zones_the_one_the_furthest_over_is_told() -> None:
     assert judge({}, after)[0].message.startswith("b reached 75")
 
 
-def test_a_processor_that_is_slowed_down_against_judge(tmp_path: Path) -> None:
+def test_a_processor_that_is_slowed_down_against_heat(tmp_path: Path) -> None:
     cool, slow, slower = board(tmp_path), board(tmp_path, cooling="2\n"), board(tmp_path, cooling="5\n")
     assert slow["slowed_to_cool"] == {"cooling_device2:cpufreq-cpu4": 2}
     for pair in ((cool, slow), (slow, cool)):

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.agent.drivers.tvm_models import layer_norm_net, needs_tvm, small_net, write_records
 from tests.agent.jobkit import placed_here
 
@@ -77,26 +75,6 @@ def test_the_best_trace_of_a_layer_is_by_the_median_of_all_its_samples() -> None
         trial("untuned", 2.0, layer="2"),  # best left alone
     )
     assert best_traces(replace(NO_RECORDS, trials=trials)) == {"1": ["b"]}
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("12"), st.sampled_from(["a", "b", "untuned"]), st.floats(1e-6, 1.0)), max_size=12
-    )
-)
-def test_single_samples_choose_the_least(drawn: list[tuple[str, str, float]]) -> None:
-    first: dict[tuple[str, str], float] = {}
-    for layer, configuration, time_s in drawn:
-        first.setdefault((layer, configuration), time_s)
-    trials = tuple(trial(c, t, layer=layer) for (layer, c), t in first.items())
-    found = best_traces(replace(NO_RECORDS, trials=trials))
-    for layer in "12":
-        mine = {c: t for (at, c), t in first.items() if at == layer}
-        least = min(mine.values(), default=None)
-        if layer in found:
-            assert mine[found[layer][0]] == least
-        else:
-            assert not mine or mine.get("untuned") == least
 
 
 def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.core.sample import FINISHED, Campaign, Context, Event, Failure
 from gnomon.devices.address import Address
@@ -90,34 +88,6 @@ def test_it_comes_back_as_it_was(store: SqliteStore) -> None:
     assert found.device == INFO
     assert found.probes == PROBES
     assert found.supports == SUPPORTS
-
-
-names = st.text("abc:", min_size=1, max_size=5)
-failures = st.builds(
-    Failure, stage=st.sampled_from(["probe", "load"]), kind=names, transient=st.booleans(), message=st.text(max_size=9)
-)
-supports = st.builds(
-    Support,
-    operators=st.dictionaries(names, st.frozensets(st.integers(0, 10**6))),
-    failures=st.dictionaries(names, failures),
-)
-probes = st.builds(
-    Probe,
-    version=names,
-    backends=st.lists(names).map(tuple),
-    details=st.dictionaries(names, st.none() | st.integers() | st.lists(names)),
-)
-
-
-@given(st.dictionaries(names, probes), st.dictionaries(names, supports))
-def test_what_is_noted_survives_json(probed: dict[str, Probe], supported: dict[str, Support]) -> None:
-    noted = recall.noted(REQUEST, INFO, probed, supported)
-    context = Context(
-        device=INFO.fingerprint, versions={}, model_digest="d", model_name="m", options={}, seed=0, gnomon_version="1"
-    )
-    made = Campaign(id="a", kind="place", key="k", context=context, started_at_s=1.0)
-    found = recall._recalled(made, json.loads(json.dumps(noted, allow_nan=False)))
-    assert (found.probes, found.supports, found.device) == (probed, supported, INFO)
 
 
 def test_the_newest_is_taken_but_a_finished_one_before_an_interrupted_one(store: SqliteStore) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,28 +166,3 @@ def test_nothing_is_left_of_a_workshop() -> None:
         groups = [pid_of(shop.door(DoorSettings())) for _ in range(3)]
         assert all(living(group) for group in groups)
     assert not any(living(group) for group in groups) and not shop.folder.exists()
-
-
-PARENT = """
-import functools, sys, time
-from pathlib import Path
-from gnomon.system.children import Program
-from gnomon.tuning import tvm as door
-door.Program = functools.partial(Program, folder=Path(sys.argv[1]))
-with door.Workshop() as shop:
-    child = shop.door(door.DoorSettings()).start()
-    print(child._process.pid, shop.folder, flush=True)
-    time.sleep(600)
-"""
-
-
-@pytest.mark.usefixtures("quick")
-def test_nothing_is_left_of_a_gnomon_that_was_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PARENT, str(tmp_path / "quick")]
-    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    with parent, parent.stdout:
-        pid, folder = parent.stdout.readline().split()
-        assert living(int(pid)) and Path(folder).is_dir()
-        parent.kill()
-    assert becomes(lambda: not living(int(pid)) and not Path(folder).exists())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -364,24 +363,6 @@ def test_a_request_that_was_given_up_takes_no_device(rpc_devices: Tracked) -> No
         assert tracker.request("dropped", 5).matchkey == "dropped:0.1"
 
 
-ASK = """
-import sys
-from gnomon.tuning.tracker import tracker_at
-tracker_at(sys.argv[1]).request(sys.argv[2], 60)
-"""
-
-
-@needs_tvm
-def test_a_request_whose_process_was_killed_takes_no_device(rpc_devices: Tracked) -> None:  # noqa: F811
-    tracker = rpc_devices.tracker
-    with device(tracker, "killed") as wire:
-        with subprocess.Popen([sys.executable, "-c", ASK, tracker.address, "killed"]) as process:
-            assert becomes(lambda: tracker.summary().queue("killed").pending == 1)
-            process.send_signal(signal.SIGKILL)
-        offer(wire, "killed", "killed:0.1")
-        assert tracker.request("killed", 5).matchkey == "killed:0.1"
-
-
 @needs_tvm
 def test_a_device_that_ends_is_not_listed_and_not_given(rpc_devices: Tracked) -> None:  # noqa: F811
     tracker = rpc_devices.tracker
@@ -391,17 +372,6 @@ def test_a_device_that_ends_is_not_listed_and_not_given(rpc_devices: Tracked) ->
     assert tracker.summary().queue("ending") == Queue(free=0, pending=0)
     with pytest.raises(DeviceError, match="no server of the tracker"):
         tracker.request("ending", 5)
-
-
-@needs_tvm
-def test_a_server_that_nobody_connects_to_is_free_again(rpc_devices: Tracked) -> None:  # noqa: F811
-    tracker = rpc_devices.tracker
-    first = tracker.request("wide", 20)
-    with pytest.raises(DeviceError, match="its only server is busy"):
-        tracker.request("wide", 0.2)
-    second = tracker.request("wide", 30)  # about 6 to 8 s later
-    assert (second.host, second.port) == (first.host, first.port)
-    assert second.matchkey != first.matchkey
 
 
 def test_no_process_of_gnomon_loads_tvm() -> None:

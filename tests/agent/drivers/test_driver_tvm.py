@@ -194,22 +194,6 @@ def written(tmp_path: Path, content: bytes) -> Path:
     return path
 
 
-def test_a_process_compiles_once_for_all(tmp_path: Path, folder: Path) -> None:
-    segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {"threads": 1}}
-    assert TvmDriver().supports(segment)["functions"] == 2
-    names = {path: path.stat().st_mtime_ns for path in folder.rglob("*.so*")}
-    assert len(names) == 2
-    assert TvmDriver().supports(segment) == {"whole": True, "functions": 2, "scheduled": 0}
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.so*")} == names
-
-
-def test_a_folder_that_others_may_write_keeps_nothing(tmp_path: Path, folder: Path) -> None:
-    folder.chmod(0o777)
-    segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {}}
-    assert TvmDriver().supports(segment)["whole"]
-    assert list(folder.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [

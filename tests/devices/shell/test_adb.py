@@ -9,7 +9,6 @@ import pytest
 from tests.devices.shell import adbkit
 from tests.devices.shell.adbkit import Phone, adb_server, phone
 from tests.devices.shell.shellkit import FAMILY, Commands, Extremes, Visits, WithoutPython
-from tests.devices.shell.sshkit import free_port
 from tests.processkit import becomes, gone
 
 from gnomon.devices.address import parse_address
@@ -168,14 +167,6 @@ class TestChoosing:
             assert device.describe().fingerprint["machine"]
         with adb_device(DeviceConfig(name="mine", address=parse_address(f"adb://{own.serial}")), None) as device:
             assert device.describe().name == "mine"
-
-    def test_an_unknown_phone_is_told_with_those_that_are_there(self, own: Phone) -> None:
-        adbkit.adb("connect", own.serial)
-        with pytest.raises(DeviceError, match=rf"adb knows no device QV714AE41T; connected: {own.serial}"):
-            own.device(serial="QV714AE41T").__enter__()
-        with pytest.raises(DeviceError, match="adb knows no device 127") as told:
-            own.device(serial=f"127.0.0.1:{free_port()}").__enter__()
-        assert told.value.transient
 
 
 @pytest.mark.parametrize(
