@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -105,12 +104,6 @@ def noisy(key: str, rng: random.Random) -> int:
 CRASH = {"kind": "crash", "transient": False, "message": "crashed with SIGSEGV"}
 KILLED = {"kind": "memory", "transient": True, "message": "killed by SIGKILL"}
 EFFORT = Effort(processes_least=3, processes_most=6, rounds=4)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore.open(tmp_path / "record.sqlite") as opened:
-        yield opened
 
 
 def runner(link: StandIn, store: SqliteStore, **more: Any) -> CampaignRunner:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from tests.agent.drivers.litertkit import tflite
 from tests.agent.jobkit import placed_here
 
 from gnomon.core.sample import Failure
-from gnomon.devices.local import LocalDevice
 from gnomon.errors import PackageError, UsageError
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
@@ -96,12 +94,6 @@ def test_a_gpu_that_is_not_there_is_refused_with_the_reason() -> None:
     none = replace(PROBE, details={"lacking": {"gpu": "No adapters found"}})
     with pytest.raises(UsageError, match="no backend 'gpu': No adapters found"):
         LiteRt().configurations(none, Wish(backends=("gpu",)))
-
-
-@pytest.fixture
-def link() -> Iterator[AgentLink]:
-    with LocalDevice() as device, AgentLink(device) as opened:
-        yield opened
 
 
 def supports(link: AgentLink, path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from tests.agent.jobkit import placed_here
 from tests.runtimes.openvinokit import net
 
 from gnomon.core.sample import Failure
-from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
@@ -70,12 +69,6 @@ def test_devices_are_placed_on_where_they_are_wished_or_real() -> None:
         with pytest.raises(UsageError, match=told) as refused:
             adapter.configurations(PROBE, Wish(backends=backends))
         assert refused.value.hint
-
-
-@pytest.fixture
-def link() -> Iterator[AgentLink]:
-    with LocalDevice() as device, AgentLink(device) as opened:
-        yield opened
 
 
 def test_what_is_computed_together_is_placed_together(tmp_path: Path, link: AgentLink) -> None:

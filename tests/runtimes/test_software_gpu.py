@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from tests.runtimes.test_ncnn import TestNcnn as NcnnContract
 from tests.runtimes.test_ncnn import written
 
 from gnomon.core.sample import Failure
-from gnomon.devices.local import LocalDevice
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
@@ -61,12 +60,6 @@ class TestNcnnOnVulkan(NcnnContract):
     def adapter(self) -> Runtime:
         pytest.importorskip("ncnn", reason="ncnn is not installed")
         return OnVulkan()
-
-
-@pytest.fixture
-def link() -> Iterator[AgentLink]:
-    with LocalDevice() as device, AgentLink(device) as opened:
-        yield opened
 
 
 def probed(link: AgentLink, runtime: Runtime) -> Probe:

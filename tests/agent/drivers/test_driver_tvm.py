@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from gnomon.agent.driver import Refused
 from gnomon.agent.drivers.tvm import driver as driver_tvm
 from gnomon.agent.drivers.tvm.driver import TvmDriver
 
-pytestmark = needs_tvm
+pytestmark = [needs_tvm, pytest.mark.usefixtures("folder")]
 
 _SCRIPT = """
 import json, os, sys, time
@@ -68,16 +67,6 @@ NETS = {
     "batch norms": tvm_models.norm_net(),
     "products of bytes": tvm_models.bytes_net(),
 }
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A private folder, as a visit has one."""
-    private = tmp_path / "private"
-    private.mkdir(mode=0o700)
-    monkeypatch.setenv("TMPDIR", str(private))
-    monkeypatch.setattr("tempfile.tempdir", str(private))
-    yield private
 
 
 def ask(folder: Path, threads: int, *names: str) -> dict[str, dict[str, Any]]:

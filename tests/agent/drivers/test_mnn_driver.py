@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,12 @@ from gnomon.agent.drivers.mnn import MnnDriver, MnnModel, convert
 
 pytest.importorskip("MNN", reason="MNN is not installed")
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 RNG = np.random.default_rng(0)
 F, B, I64 = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT64
 DIGITS = Path(__file__).parents[3] / "docs" / "examples" / "digits.onnx"
 Shape = tuple[int | None, ...]
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A private folder, as a visit has one."""
-    private = tmp_path / "private"
-    private.mkdir(mode=0o700)
-    monkeypatch.setattr("tempfile.tempdir", str(private))
-    yield private
 
 
 def floats(*shape: int) -> Array:
