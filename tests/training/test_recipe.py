@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gnomon.errors import ProblemError
-from gnomon.training import Recipe, check
+from gnomon.training.recipe import Recipe, check
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
