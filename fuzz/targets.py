@@ -97,7 +97,6 @@ from gnomon.spaces.unit import unit_of
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, TallyQuery
 from gnomon.store.lines import read_lines, write_lines
 from gnomon.store.sqlite import SqliteStore
-from gnomon.toolchains.evaluate import EvaluationOptions, _classes
 from gnomon.training.data.pictures import fitted, load_calibration, open_folder, read_folder
 from gnomon.training.data.readers import read_idx_folder, read_npz
 from gnomon.training.job import read_state
@@ -975,11 +974,6 @@ TARGETS: dict[str, Target] = _all(
         name="npz member",
         seeds=lambda: [good.npy(np.zeros((6, 4, 4), np.uint8))],
         read=lambda data: file("x.npz", read_npz)(_packed_npy(data)),
-    ),
-    Target(
-        name="npz to evaluate",
-        seeds=lambda: good.images()[:1],
-        read=file("x.npz", lambda p: _classes(p, EvaluationOptions())),
     ),
     Target(
         name="npy input",
