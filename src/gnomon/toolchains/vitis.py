@@ -9,14 +9,13 @@ by the server that the user names.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shlex
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -174,28 +173,19 @@ class Vitis:
         return self._make(jobs, tell or (lambda _: None))
 
     def _make(self, jobs: Sequence[ToolJob], tell: Tell) -> Iterator[Artifact]:
-        ready: list[tuple[ToolJob, Path, tuple[StepRecord, ...]]] = []
-        for job in jobs:
-            outcome = self._steps(job, job.model, self.first, ())
-            if isinstance(outcome, Artifact):
-                yield outcome
-            else:
-                ready.append((job, *outcome))
-        for job, model, steps in self._by_quark(ready, tell) if self.quark else iter(ready):
-            if isinstance(model, Failure):
-                yield Artifact(key=job.key, path=None, steps=steps, failure=model)
-                continue
-            tell(f"{self.name}: compiling {job.key}")
-            outcome = self._steps(job, model, (self.last,), steps)
-            yield outcome if isinstance(outcome, Artifact) else Artifact(key=job.key, path=outcome[0], steps=outcome[1])
+        by_key = {job.key: job for job in jobs}
+        artifacts = (self._after(self.first, job, Artifact(key=job.key, path=job.model)) for job in jobs)
+        for artifact in self._by_quark(by_key, list(artifacts), tell) if self.quark else artifacts:
+            tell(f"{self.name}: compiling {artifact.key}")
+            yield self._after((self.last,), by_key[artifact.key], artifact)
 
-    def _steps(
-        self, job: ToolJob, model: Path, steps: Sequence[CommandStep], done: tuple[StepRecord, ...]
-    ) -> tuple[Path, tuple[StepRecord, ...]] | Artifact:
-        """The last file and the records; an artifact with a failure where a step fails."""
+    def _after(self, steps: Sequence[CommandStep], job: ToolJob, artifact: Artifact) -> Artifact:
+        """What comes of an artifact by more steps; one that failed stays as it is."""
         for step in steps:
+            if artifact.path is None:
+                break
             values = {
-                "model": str(model.absolute()),
+                "model": str(artifact.path.absolute()),
                 "arch": str(self.arch.absolute()),
                 "out": str(job.folder.absolute()),
                 "name": self.kernel.replace("{key}", job.key),
@@ -204,20 +194,19 @@ class Vitis:
             log = (job.logs / f"{job.key}.{step.name}.log").absolute()
             outcome = run_step(step, values, log, self.timeout_s)
             if isinstance(outcome, Failure):
-                return Artifact(key=job.key, path=None, steps=done, failure=outcome)
-            model, done = outcome[0], (*done, outcome[1])
-        return model, done
+                artifact = replace(artifact, path=None, failure=outcome)
+            else:
+                artifact = replace(artifact, path=outcome[0], steps=(*artifact.steps, outcome[1]))
+        return artifact
 
-    def _by_quark(
-        self, ready: Sequence[tuple[ToolJob, Path, tuple[StepRecord, ...]]], tell: Tell
-    ) -> Iterator[tuple[ToolJob, Path | Failure, tuple[StepRecord, ...]]]:
+    def _by_quark(self, jobs: Mapping[str, ToolJob], artifacts: Sequence[Artifact], tell: Tell) -> Iterator[Artifact]:
+        """What comes of artifacts by Quark, and those that failed before."""
         assert self.quark is not None  # noqa: S101
-        by_key = {entry[0].key: entry for entry in ready}
-        for artifact in self.quark.make([dataclasses.replace(job, model=model) for job, model, _ in ready], tell):
-            job, _, steps = by_key[artifact.key]
-            result: Path | Failure | None = artifact.path or artifact.failure
-            assert result is not None  # noqa: S101
-            yield job, result, (*steps, *artifact.steps)
+        ready = {artifact.key: artifact for artifact in artifacts if artifact.path is not None}
+        yield from (artifact for artifact in artifacts if artifact.path is None)
+        models = [replace(jobs[key], model=artifact.path) for key, artifact in ready.items() if artifact.path]
+        for quantised in self.quark.make(models, tell):
+            yield replace(quantised, steps=(*ready[quantised.key].steps, *quantised.steps))
 
 
 def vitis(settings: Mapping[str, Any]) -> Toolchain:
