@@ -34,12 +34,6 @@ class TestHlps(StrategyContract):
         return named("hlps")
 
 
-class TestHlpsInBatches(StrategyContract):
-    @pytest.fixture
-    def make(self) -> Make:
-        return named("hlps", batch=5)
-
-
 def in_two_phases(space: Space, seed: int) -> Hlps:
     return Hlps(space, seed=seed, coarse=grouped(space, ["a" if len(s.choices) > 1 else "b" for s in space.slots]))
 
