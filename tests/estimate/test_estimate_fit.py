@@ -12,7 +12,7 @@ from tests.estimate.nets import UNITS, columns, counts, measured, prices
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Learner, Unknown
-from gnomon.estimate.document import read_estimator, write_estimator
+from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import within
 from gnomon.estimate.fit import Source, fit, resolution, source
 from gnomon.estimate.prior import Evidence, Problem, posterior
@@ -278,7 +278,7 @@ def test_what_columns_have_in_common_predicts_columns_that_no_sample_has() -> No
     errors = [np.abs(fit(c, few, taken).mean_s(x, unknown=Unknown.WIDEN) / y - 1).mean() for c in (alone, common)]
     assert errors[1] < 0.02 < errors[0]
     # The same model, bit for bit, from what is written.
-    assert read_estimator(write_estimator(with_work)).predict(x).high_s == pytest.approx(with_work.predict(x).high_s)
+    assert read_estimator(estimator_document(with_work)).predict(x).high_s == pytest.approx(with_work.predict(x).high_s)
 
 
 def test_work_that_says_nothing_is_turned_off() -> None:

@@ -1,7 +1,4 @@
-"""What describes nets to an estimator: columns, most often counts of units, with kinds, prices and typical sizes.
-
-How an estimator is fitted.
-"""
+"""What an estimator is fitted to and how: columns that describe nets, most often counts of units, times, and options."""
 
 from __future__ import annotations
 
@@ -162,5 +159,3 @@ class FitOptions:
     def __post_init__(self) -> None:
         if not 0.5 <= self.coverage <= 0.999:
             raise UsageError(f"the coverage {self.coverage} is not a share from 0.5 to 0.999", hint="take 0.9")
-        if not 1 <= self.passes <= 20:
-            raise UsageError(f"{self.passes} passes are asked for, and 1 to 20 can be", hint="take 4")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from gnomon.core.codec import Must, decode
-from gnomon.core.strict_json import Complaints, Strict
+from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.estimate.columns import MOST_COLUMNS, Columns, Floats
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
@@ -22,55 +21,14 @@ _MOST_TEXT = 20_000
 
 FORMAT = "gnomon-estimator"
 VERSION = 1
-MOST_LETTERS = 256 << 20
 _MOST_SAMPLES = 100_000
 
 
-def estimator_document(estimator: Estimator) -> dict[str, Any]:
-    """The JSON object of an estimator; `read_estimator` gives back one that predicts the same, bit for bit."""
-    c, n = estimator.coefficients, estimator.noise
-    columns = estimator.columns
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "unit": "s",
-        "columns": {
-            "names": list(columns.names),
-            "kinds": list(columns.kinds),
-            "prior_s": None
-            if columns.prior_s is None
-            else [None if math.isnan(v) else v for v in columns.prior_s.tolist()],
-            "scale": None if columns.scale is None else columns.scale.tolist(),
-        },
-        "level_s": estimator.level_s,
-        "bias_s": float(c.mean[0]),
-        "coefficients_s": c.mean[1:].tolist(),
-        "covariance": {"own": c.own.tolist(), "more": c.more.T.tolist(), "less": c.less.T.tolist()},
-        "noise": {"relative": n.relative, "floor_s": n.floor_s, "width": n.width, "coverage": n.coverage},
-        "known": [bool(k) for k in estimator.known],
-        "sizes": dict(estimator.sizes),
-        "weights": estimator.weights.tolist(),
-        "residual": None if estimator.residual is None else _residual_document(estimator.residual),
-    }
-
-
-def write_estimator(estimator: Estimator) -> str:
-    """The JSON text of an estimator, on one line; equal estimators give equal texts."""
-    return json.dumps(estimator_document(estimator), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _residual_document(residual: Residual) -> dict[str, Any]:
-    return {
-        "centre": residual.centre.tolist(),
-        # An endless length takes a column that never varied out of the distance; JSON has no infinity.
-        "length": [None if math.isinf(v) else v for v in residual.length.tolist()],
-        "points": residual.points.tolist(),
-        "alpha": residual.alpha.tolist(),
-        "half": residual.half.tolist(),
-        "size_s": residual.size_s,
-    }
-
-
+_FORMAT = Must(be=f"'{FORMAT}'", fits=lambda value: value == FORMAT)
+_SECONDS = Must(be="'s'", fits=lambda value: value == "s")
+_VERSION = Must(
+    be=f"version {VERSION} (else use the gnomon that wrote it, or fit again)", fits=lambda value: value == VERSION
+)
 Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: value > 0)]
 Coverage = Annotated[float, Must(be="a share from 0.5 to 0.999", fits=lambda value: 0.5 <= value <= 0.999)]
 Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: value >= 0)]
@@ -121,13 +79,6 @@ class ResidualDocument:
     size_s: Least0
 
 
-_FORMAT = Must(be=f"'{FORMAT}'", fits=lambda value: value == FORMAT)
-_SECONDS = Must(be="'s'", fits=lambda value: value == "s")
-_VERSION = Must(
-    be=f"version {VERSION} (else use the gnomon that wrote it, or fit again)", fits=lambda value: value == VERSION
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatorDocument:
     """All that the JSON of an estimator holds."""
@@ -147,15 +98,50 @@ class EstimatorDocument:
     residual: ResidualDocument | None
 
 
-def read_estimator(document: str | bytes | Mapping[str, Any]) -> Estimator:
-    """The estimator of JSON text (UTF-8 if bytes) or of the parsed object.
+def estimator_document(estimator: Estimator) -> dict[str, Any]:
+    """The JSON object of an estimator; `read_estimator` gives back one that predicts the same, bit for bit."""
+    c, n = estimator.coefficients, estimator.noise
+    columns = estimator.columns
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "unit": "s",
+        "columns": {
+            "names": list(columns.names),
+            "kinds": list(columns.kinds),
+            "prior_s": None
+            if columns.prior_s is None
+            else [None if math.isnan(v) else v for v in columns.prior_s.tolist()],
+            "scale": None if columns.scale is None else columns.scale.tolist(),
+        },
+        "level_s": estimator.level_s,
+        "bias_s": float(c.mean[0]),
+        "coefficients_s": c.mean[1:].tolist(),
+        "covariance": {"own": c.own.tolist(), "more": c.more.T.tolist(), "less": c.less.T.tolist()},
+        "noise": {"relative": n.relative, "floor_s": n.floor_s, "width": n.width, "coverage": n.coverage},
+        "known": [bool(k) for k in estimator.known],
+        "sizes": dict(estimator.sizes),
+        "weights": estimator.weights.tolist(),
+        "residual": None if estimator.residual is None else _residual_document(estimator.residual),
+    }
 
-    Raises ProblemError with all that is wrong, each with its path.
-    """
+
+def _residual_document(residual: Residual) -> dict[str, Any]:
+    return {
+        "centre": residual.centre.tolist(),
+        # An endless length takes a column that never varied out of the distance; JSON has no infinity.
+        "length": [None if math.isinf(v) else v for v in residual.length.tolist()],
+        "points": residual.points.tolist(),
+        "alpha": residual.alpha.tolist(),
+        "half": residual.half.tolist(),
+        "size_s": residual.size_s,
+    }
+
+
+def read_estimator(document: Mapping[str, Any]) -> Estimator:
+    """The estimator of a JSON object. ProblemError with all that is wrong, each with its path."""
     complaints = Complaints(what="estimator", hint=HINT)
-    strict = Strict(what="estimator", hint=HINT, most_letters=MOST_LETTERS)
-    data = strict.parse(document) if isinstance(document, str | bytes) else document
-    read: EstimatorDocument = decode(EstimatorDocument, data, complaints)
+    read: EstimatorDocument = decode(EstimatorDocument, document, complaints)
     complaints.raise_any()
     width = len(read.columns.names)
     _check_sizes(read, width, complaints)
