@@ -141,8 +141,6 @@ def test_groups_name_operators_of_a_written_model() -> None:
     }
     with pytest.raises(ProblemError, match="in two groups"):
         from_groups(whole, [["n0.0.Conv"], ["n0.0.Conv", "n2.0.Relu"]])
-    with pytest.raises(ProblemError, match="fused already"):
-        from_groups(fuse(whole, BN_RELU), [])
 
 
 def timed(mid: float, width: float = 0.02) -> Timed:
@@ -171,10 +169,6 @@ def test_times_tell_what_is_fused(a: float, b: float, ab: float, verdict: str) -
 def test_times_that_cannot_be_told_from_nothing_tell_nothing() -> None:
     nothing = Timed(low_s=0.0, mid_s=1e-7, high_s=2e-7)
     assert from_times(("Conv", "Relu"), timed(1e-3), nothing, timed(1e-3)).verdict == "cannot tell"
-    with pytest.raises(ProblemError, match="not a time"):
-        Timed(low_s=2.0, mid_s=1.0, high_s=3.0)
-    with pytest.raises(ProblemError, match="not a time"):
-        Timed(low_s=float("nan"), mid_s=1.0, high_s=3.0)
 
 
 def test_candidates_grow_by_a_layer_a_round() -> None:

@@ -1,4 +1,4 @@
-"""What an estimator is fitted to and how: columns that describe nets, most often counts of units, times, and options."""
+"""What an estimator is fitted to and how: columns that describe nets (most often counts of units), times, options."""
 
 from __future__ import annotations
 

@@ -76,8 +76,7 @@ class CellLayout:
     `input_shape` is (batch, channels, height, width). Layer l belongs to the cell group `groups[l]` and makes
     `widths[l]` channels; it has stride 2 if its group is one of `reduces`. `stem` writes down what stands before the
     layers, `head` what makes a score a class of the last one's output; without it that is the mean over height and
-    width, and a linear layer without a bias. ProblemError for groups that are not numbered 0, 1, .. without a gap, and
-    for what does not fit together.
+    width, and a linear layer without a bias. Groups are numbered 0, 1, .. without a gap.
     """
 
     input_shape: tuple[int, int, int, int]
@@ -87,17 +86,6 @@ class CellLayout:
     classes: int
     stem: Callable[[Symbol], Symbol] | None = None
     head: Callable[[Symbol], Symbol] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.groups or len(self.groups) != len(self.widths):
-            raise ProblemError(
-                f"{len(self.groups)} layers have a cell group, and {len(self.widths)} a width",
-                hint="Give each layer a cell group and a width.",
-            )
-        if set(self.groups) != set(range(max(self.groups) + 1)):
-            raise ProblemError("cell groups are not numbered 0, 1, .. without a gap", hint="Correct the cell layout.")
-        if self.classes < 1 or min(self.widths) < 1:
-            raise ProblemError("a width or the number of classes is below 1", hint="Give positive whole numbers.")
 
     @property
     def group_count(self) -> int:
@@ -120,10 +108,6 @@ class TaggedNet:
     net: Net
     tags: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        if len(self.tags) != len(self.net.nodes) or len(set(self.tags)) != len(self.tags):
-            raise ProblemError("a net needs one tag a node, each another", hint="Tag it again.")
-
     @property
     def modules(self) -> tuple[str, ...]:
         """The names of the blocks that are modules of PyTorch's; a net that has any is written by its exporter."""
@@ -135,8 +119,8 @@ class TaggedNet:
 class CellSpace:
     """All networks of a layout: a slot a cell group ("cell0", ..), a choice a primitive by its name.
 
-    `choices` are the primitives that each group can be made of. A `SearchSpace`. ProblemError where a name stands for
-    two primitives, and of `net` and `tables` where a block does not fit its place.
+    `choices` are the primitives that each group can be made of. A `SearchSpace`. ProblemError of `net` and `tables`
+    where a block does not fit its place.
     """
 
     name: str
@@ -146,15 +130,6 @@ class CellSpace:
     _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.choices) != self.layout.group_count or not all(self.choices):
-            raise ProblemError(
-                f"{len(self.choices)} lists of primitives for {self.layout.group_count} cell groups",
-                hint="Give each cell group at least one primitive.",
-            )
-        known: dict[str, Primitive] = {}
-        for one in (one for group in self.choices for one in group):
-            if known.setdefault(one.name, one) != one:
-                raise ProblemError(f"{one.name} stands for two primitives", hint="Give one of them another number.")
         slots = tuple(Slot(f"cell{g}", tuple(one.name for one in ones)) for g, ones in enumerate(self.choices))
         object.__setattr__(self, "space", Space(slots))
 
@@ -187,10 +162,6 @@ class CellSpace:
 
 def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet:
     """The network that has this primitive in each cell group. ProblemError where a block does not fit its place."""
-    if len(primitives) != layout.group_count:
-        raise ProblemError(
-            f"{len(primitives)} primitives for {layout.group_count} cell groups", hint="Give one a cell group."
-        )
     trace = Trace((layout.input_shape,))
     x, tags = trace.input(), list[str]()
     if layout.stem is not None:

@@ -25,7 +25,7 @@ from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.cells.effects import Evidence, Learned, design_matrix, learn_both
+from gnomon.spaces.cells.effects import Evidence, Learned, learn_both
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.selection.kept import MOST_EXCHANGED, drawn_front, exchanged
 from gnomon.spaces.selection.reduce import Resamples, WeighedCosts, judged, reduce_choices, weighed_costs
@@ -155,7 +155,7 @@ def select_pareto(
             values=one.values,
             errors=one.errors,
         )
-        for one in (_checked(space, accuracy), _checked(space, latency))
+        for one in (accuracy, latency)
     ]
     found = _select_named(named, moved[0], moved[1], options or ParetoOptions())
     at = [groups.index(g) for g in range(len(groups))]
@@ -171,12 +171,6 @@ def select_pareto(
             for slot, p in zip(space.slots, at, strict=True)
         ),
     )
-
-
-def _checked(space: Space, evidence: Evidence) -> Evidence:
-    """The evidence; ProblemError for networks outside the space."""
-    design_matrix(space, evidence.assignments)
-    return evidence
 
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
