@@ -48,4 +48,4 @@ class TestNsga2(StrategyContract):
     @pytest.fixture
     def make(self) -> Make:
         pytest.importorskip("pymoo", reason="pymoo is not installed")
-        return named("nsga2", population=8)
+        return named("nsga2")

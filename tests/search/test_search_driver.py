@@ -44,7 +44,7 @@ def test_an_interrupted_search_is_gone_on_with_and_finds_the_same(name: str, cut
     assert len(record) == cut
     second = Bench()
     resumed = run(strategy(name), second, budget=40, told=record)
-    assert (resumed.told, resumed.front, resumed.replayed) == (whole.told, whole.front, cut)
+    assert (resumed.told, resumed.front) == (whole.told, whole.front)
     assert len(set(first.evaluated) & set(second.evaluated)) <= 1
 
 
@@ -53,7 +53,7 @@ def test_the_budget_counts_what_was_told_before() -> None:
     bench = Bench()
     second = run(Exhaustive(PRICED.space), bench, budget=15, told=[*first.told, first.told[0]])
     assert len(bench.evaluated) == 5
-    assert (len(second.told), second.replayed, second.exhausted) == (15, 10, False)
+    assert (len(second.told), second.exhausted) == (15, False)
     assert not run(Exhaustive(PRICED.space), Bench(0), budget=5, told=first.told).exhausted
 
 
@@ -62,7 +62,7 @@ def test_a_space_that_is_done_is_told_to_be() -> None:
     assert trail.exhausted
     assert len(trail.told) == PRICED.space.size
     failed = {a for a in map(PRICED.space.decode, range(PRICED.space.size)) if a[1] == a[4] == 2}
-    assert trail.failed == len(failed)
+    assert {told.assignment for told in trail.told if told.cost is None} == failed
     assert {told.assignment for told in trail.front} >= PRICED.front() - failed
 
 

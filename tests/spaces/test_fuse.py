@@ -34,7 +34,7 @@ def test_chains_are_joined_as_far_as_the_rules_go() -> None:
     whole = net(block)
     assert chains(fuse(whole, UNFUSED)) == ["Conv", "BatchNormalization", "Relu", "Conv", "BatchNormalization", "Add"]
     assert chains(fuse(whole, BN_RELU)) == ["Conv+BatchNormalization+Relu", "Conv+BatchNormalization", "Add"]
-    more = BN_RELU.joined(rules(["Conv+BatchNormalization+Add"]))
+    more = rules([*BN_RELU.document(), "Conv+BatchNormalization+Add"])
     fused = fuse(whole, more)
     assert chains(fused) == ["Conv+BatchNormalization+Relu", "Conv+BatchNormalization+Add"]
     assert fused.nodes[1].inputs == (0, -1)
@@ -181,6 +181,7 @@ def test_candidates_grow_by_a_layer_a_round() -> None:
         for chain, units in found.items():
             for a, b, ab in units:
                 assert a.kinds + b.kinds == ab.kinds == chain and a.layers + b.layers == ab.layers
-        in_force = in_force.joined(FusionRules(frozenset(c for c in found if c[0] == "Conv" and "Add" not in c)))
+        more = frozenset(chain for chain in found if chain[0] == "Conv" and "Add" not in chain)
+        in_force = FusionRules(in_force.chains | more)
     assert rounds[0] == ["BatchNormalization+Add", "BatchNormalization+Relu", "Conv+BatchNormalization", "Relu+Conv"]
     assert "Conv+BatchNormalization+Relu" in rounds[1] and "Conv+BatchNormalization+Add" in rounds[1]

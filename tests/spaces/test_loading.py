@@ -78,8 +78,8 @@ def test_unknown_names_tell_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("attribute", "said", "hint"),
     [
-        ("spce", "has no 'spce'", "Its spaces: space."),
-        ("", "has no ''", "Its spaces: space."),
+        ("spce", "has no 'spce'", "It has: "),
+        ("", "has no ''", "It has: "),
         ("number", "not a search space but a int", "BlockSpace"),
         ("Conv", "cannot be called", "without arguments"),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 from gnomon.core.codec import Must, decode
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError, ProblemError
-from gnomon.estimate.columns import MOST_COLUMNS, Columns, Floats
+from gnomon.estimate.columns import Columns, Floats
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
 from gnomon.estimate.residual import Residual
 
@@ -22,6 +22,9 @@ _MOST_TEXT = 20_000
 FORMAT = "gnomon-estimator"
 VERSION = 1
 _MOST_SAMPLES = 100_000
+_MOST_COLUMNS = 20_000
+_MOST = 1e30
+"""No time, no price and no size of a column is above it."""
 
 
 _FORMAT = Must(be=f"'{FORMAT}'", fits=lambda value: value == FORMAT)
@@ -29,11 +32,11 @@ _SECONDS = Must(be="'s'", fits=lambda value: value == "s")
 _VERSION = Must(
     be=f"version {VERSION} (else use the gnomon that wrote it, or fit again)", fits=lambda value: value == VERSION
 )
-Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: value > 0)]
+Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
 Coverage = Annotated[float, Must(be="a share from 0.5 to 0.999", fits=lambda value: 0.5 <= value <= 0.999)]
-Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: value >= 0)]
+Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= value < _MOST)]
 Text = Annotated[str, Must(be=f"a text of at most {_MOST_TEXT} letters", fits=lambda value: len(value) <= _MOST_TEXT)]
-_ALL = Must(be=f"at most {MOST_COLUMNS} items", fits=lambda value: len(value) <= MOST_COLUMNS)
+_ALL = Must(be=f"at most {_MOST_COLUMNS} items", fits=lambda value: len(value) <= _MOST_COLUMNS)
 _SAMPLES = Must(be=f"at most {_MOST_SAMPLES} items", fits=lambda value: len(value) <= _MOST_SAMPLES)
 Rows = Annotated[tuple[tuple[float, ...], ...], _SAMPLES]
 
@@ -45,7 +48,7 @@ class ColumnsDocument:
     names: Annotated[tuple[Text, ...], _ALL]
     kinds: Annotated[tuple[Text, ...], _ALL]
     prior_s: Annotated[tuple[Least0 | None, ...], _ALL] | None
-    scale: Annotated[tuple[float, ...], _ALL] | None
+    scale: Annotated[tuple[Positive, ...], _ALL] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

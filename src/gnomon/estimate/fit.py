@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.errors import UsageError
-from gnomon.estimate.columns import MOST_S, Columns, FitOptions, Floats, Learner, times
+from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, times
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
 from gnomon.estimate.prior import (
     Evidence,
@@ -185,12 +185,6 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
     if errors_s is None or not len(y):
         return np.zeros(len(y))
     given = np.asarray(errors_s, dtype=float)
-    if given.shape != y.shape:
-        raise UsageError(f"{given.size} standard errors are given for {len(y)} times", hint="give one a time, or NaN")
-    if (wrong := np.flatnonzero((given < 0) | (given > MOST_S))).size:
-        raise UsageError(
-            f"standard error {wrong[0]} is {given[wrong[0]]:g} s", hint="give seconds from 0 to 1e15, or NaN"
-        )
     known = ~np.isnan(given)
     usual = float(np.median(given[known] / y[known])) if known.any() else 0.0
     return np.where(known, given, usual * y)

@@ -35,12 +35,11 @@ Evaluate = Callable[[Assignment], Cost | None]
 class Trail:
     """What a search did.
 
-    `told` has the result of each assignment once, in the order in which they were told, the first `replayed` of them
-    from earlier. `exhausted` says that the strategy had nothing more to ask, so that a larger budget changes nothing.
+    `told` has the result of each assignment once, in the order in which they were told. `exhausted` says that the
+    strategy had nothing more to ask, so that a larger budget changes nothing.
     """
 
     told: tuple[Told, ...]
-    replayed: int = 0
     exhausted: bool = False
     front: tuple[Told, ...] = field(init=False)
     """The results that no other dominates, ordered by cost; of equal costs the first that was told."""
@@ -53,11 +52,6 @@ class Trail:
         assignments = sorted(archive, key=archive.cost)
         front = tuple(Told(assignment=assignment, cost=archive.cost(assignment)) for assignment in assignments)
         object.__setattr__(self, "front", front)
-
-    @property
-    def failed(self) -> int:
-        """How many assignments failed."""
-        return sum(told.cost is None for told in self.told)
 
 
 def run(
@@ -81,11 +75,10 @@ def run(
     for earlier in told:
         strategy.tell(earlier.assignment, earlier.cost)
         known.setdefault(earlier.assignment, earlier)
-    replayed = len(known)
     while len(known) < budget and not (stop is not None and stop()):
         asked = strategy.ask(1)
         if not asked:
-            return Trail(told=tuple(known.values()), replayed=replayed, exhausted=True)
+            return Trail(told=tuple(known.values()), exhausted=True)
         if len(asked) > 1 or asked[0] in known:
             raise UsageError(
                 "the strategy asked for too much, or for what it knows",
@@ -97,7 +90,7 @@ def run(
         known[new.assignment] = new
         if on_told is not None:
             on_told(new)
-    return Trail(told=tuple(known.values()), replayed=replayed)
+    return Trail(told=tuple(known.values()))
 
 
 def known_strategies() -> tuple[str, ...]:

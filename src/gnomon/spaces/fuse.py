@@ -46,10 +46,6 @@ class FusionRules:
         """The chains as texts, sorted; `rules` reads them."""
         return sorted("+".join(chain) for chain in self.chains)
 
-    def joined(self, other: FusionRules) -> FusionRules:
-        """The rules of both."""
-        return FusionRules(self.chains | other.chains)
-
 
 UNFUSED = FusionRules()
 """Every operator runs by itself."""
