@@ -6,7 +6,6 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -80,23 +79,10 @@ def test_the_digest_is_of_all_contents() -> None:
     assert len({one.digest, swapped.digest, named.digest, dataset(9).digest}) == 4
 
 
-def test_images_of_other_types_or_shapes_are_refused() -> None:
-    x, y = np.zeros((2, 1, 3, 3), np.uint8), np.zeros(2, np.int64)
-    wrongs: tuple[tuple[Any, Any], ...] = (
-        (x[0], y),
-        (x.astype(np.float32), y),
-        (x, y[:1]),
-        (x, y - 1),
-        (x[:0], y[:0]),
-        (x, y.astype(np.int32)),
-    )
-    for wrong in wrongs:
-        with pytest.raises(ProblemError):
-            Images(x=wrong[0], y=wrong[1])
-    with pytest.raises(ProblemError, match="shape"):
-        Dataset(name="d", classes=1, train=Images(x=x, y=y), validation=images(3, 1), test=images(3, 1))
-    with pytest.raises(ProblemError, match="class 1"):
-        Dataset(name="d", classes=1, train=images(9, 1), validation=images(9, 2), test=images(3, 1))
+def test_parts_of_unlike_images_are_refused() -> None:
+    other = Images(x=np.zeros((2, 1, 3, 3), np.uint8), y=np.zeros(2, np.int64))
+    with pytest.raises(ProblemError, match="differ in shape"):
+        Dataset(name="d", classes=1, train=other, validation=images(3, 1), test=images(3, 1))
 
 
 def test_the_made_up_data_set_has_all_classes_everywhere() -> None:

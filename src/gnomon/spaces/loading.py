@@ -260,9 +260,7 @@ def _run(path: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:  # whatever the file does
         del sys.modules[name]
-        raise UsageError(
-            f"{path} cannot be run: {type(error).__name__}: {error}{where_in(error, path)}", hint="Correct the file."
-        ) from error
+        raise UsageError(f"{path} cannot be run: {reason(error)}", hint="Correct the file.") from error
     finally:
         sys.path.remove(folder)
     return module
@@ -270,6 +268,8 @@ def _run(path: Path) -> ModuleType:
 
 def users_line(error: BaseException) -> str:
     """The last line of a user's file that an error went through, as "space.py, line 7"; empty where there is none."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f"{error.filename}, line {error.lineno}"
     through = [
         f"{frame.f_code.co_filename}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -278,12 +278,11 @@ def users_line(error: BaseException) -> str:
     return through[-1] if through else ""
 
 
-def where_in(error: BaseException, path: Path) -> str:
-    """The last line of the file itself that an error went through."""
-    if isinstance(error, SyntaxError) and error.lineno:
-        return f" (line {error.lineno})"
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
-    return f" (line {lines[-1]})" if lines else ""
+def reason(error: BaseException) -> str:
+    """The kind of an error, its message in one line, and the line of a user's file that it went through."""
+    line = users_line(error)
+    message = " ".join(str(error).split())[:400]  # PyTorch's have many lines
+    return f"{type(error).__name__}: {message}" + (f" ({line})" if line else "")
 
 
 def _space(found: Any, text: str) -> SearchSpace:
@@ -295,7 +294,7 @@ def _space(found: Any, text: str) -> SearchSpace:
             raise
         except Exception as error:  # whatever the function does
             raise UsageError(
-                f"{text} cannot be called: {type(error).__name__}: {error}", hint="It is called without arguments."
+                f"{text} cannot be called: {reason(error)}", hint="It is called without arguments."
             ) from error
     if not isinstance(found, SearchSpace):
         raise UsageError(

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,10 @@ class ModuleBlock:
     name: str
     origin: str
     factory: Factory
-    _seen: dict[Any, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __call__(self, x: Symbol, *arguments: int) -> Symbol:
         """Writes it down, for these arguments behind the channels of its input."""
-        key = (x.shape[1:], arguments)
-        if key not in self._seen:
-            self._seen[key] = _tried(self.factory, self.name, *key)
-        made, macs, params = self._seen[key]
+        made, macs, params = _tried(self.factory, self.name, x.shape[1:], arguments)
         return x.layer(
             "Module", block=self.name, digest=self.digest, arguments=arguments, shape=made, macs=macs, params=params
         )
@@ -61,17 +57,12 @@ class ModuleBlock:
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits that stand for what it makes, whatever it is called."""
-        if "digest" not in self._seen:
-            tried = _TRIED_AT.get(self.name, _TRIED_AT[""])
-            self._seen["digest"] = digest_of([_told(self.factory, self.name, *one) for one in tried])
-        return str(self._seen["digest"])
+        return _digest(self.factory, self.name)
 
     @property
     def steady(self) -> bool:
         """Whether it makes the same of the same images each time, where it is not trained."""
-        if "steady" not in self._seen:
-            self._seen["steady"] = _steady(self.factory, self.name, *_TRIED_AT.get(self.name, _TRIED_AT[""])[0])
-        return bool(self._seen["steady"])
+        return _steady(self.factory, self.name, *_TRIED_AT.get(self.name, _TRIED_AT[""])[0])
 
 
 def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:
@@ -149,7 +140,8 @@ def _made(factory: Factory, name: str, channels: int, arguments: Sequence[int]) 
     return made
 
 
-def _tried(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> tuple[Shape, int, int]:
+@functools.lru_cache(maxsize=1024)
+def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]) -> tuple[Shape, int, int]:
     """The shape that a module makes of one image, its multiply-adds, and its trained numbers.
 
     ProblemError where it makes something else than a tensor a batch of images.
@@ -169,7 +161,13 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) 
     return tuple(made.shape[1:]), counted.get_total_flops() // 4, params  # two a multiply-add, and two images
 
 
-def _steady(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> bool:
+@functools.lru_cache(maxsize=256)
+def _digest(factory: Factory, name: str) -> str:
+    return digest_of([_told(factory, name, *place) for place in _TRIED_AT.get(name, _TRIED_AT[""])])
+
+
+@functools.lru_cache(maxsize=256)
+def _steady(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]) -> bool:
     torch = torch_package("a block of PyTorch's")
     with seeded(name), torch.no_grad(), plain_attention():
         module, images = _made(factory, name, shape[0], arguments).eval(), torch.randn(2, *shape)

@@ -149,16 +149,17 @@ def _block(layer: Layer, shape: Shape, factories: Factories, seed: int, tag: str
 
 
 def _initialise(module: Any, kind: str, seed: int, tag: str) -> None:
-    """Gives a layer fresh parameters."""
-    torch = torch_package()
-    random = generator(seed, tag)
-    for name, part in PARTS[kind].items():
-        tensor = getattr(module, name)
-        if tensor is not None:
-            turned = kind == "Linear" and part == "w"  # drawn as (in, out)
-            value = _fresh(kind, part, tuple(reversed(tensor.shape)) if turned else tuple(tensor.shape), random)
-            with torch.no_grad():
-                tensor.copy_(value.T if turned else value)
+    """Gives a layer fresh parameters; a normalisation has them already."""
+    if kind not in ("Conv", "Linear"):
+        return
+    init, random = torch_package().nn.init, generator(seed, tag)
+    fan_in = math.prod(module.weight.shape[1:])
+    if kind == "Conv":
+        init.normal_(module.weight, std=math.sqrt(2 / fan_in), generator=random)
+    else:
+        init.uniform_(module.weight, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in), generator=random)
+    if module.bias is not None:
+        init.zeros_(module.bias)
 
 
 def _fill(module: Any, prefix: str, state: State, complaints: Complaints) -> None:
@@ -174,15 +175,6 @@ def _fill(module: Any, prefix: str, state: State, complaints: Complaints) -> Non
             continue
         with torch.no_grad():
             tensor.copy_(torch.from_numpy(np.array(array, order="C")))
-
-
-def _fresh(kind: str, part: str, shape: tuple[int, ...], random: Any) -> Any:
-    torch = torch_package()
-    if part == "w" and kind == "Conv":
-        return torch.randn(shape, generator=random) * math.sqrt(2 / math.prod(shape[1:]))
-    if part == "w":
-        return (torch.rand(shape, generator=random) * 2 - 1) / math.sqrt(shape[0])
-    return torch.ones(shape) if part in {"scale", "var"} else torch.zeros(shape)
 
 
 @functools.cache

@@ -21,7 +21,6 @@ Or one is named by itself: ``file.py:function`` or ``package.module:function``, 
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +36,7 @@ from gnomon.spaces.blocks import Place, tables_of
 from gnomon.spaces.cells.primitives import ModuleFactory, Primitive, parse_name, published_primitives
 from gnomon.spaces.features import Assignment, CountTables
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules
-from gnomon.spaces.loading import load_attribute, where_in
+from gnomon.spaces.loading import load_attribute, reason, users_line
 from gnomon.spaces.unit import Net, Symbol, Trace, layer_name
 
 State = Mapping[str, NDArray[Any]]
@@ -311,8 +310,8 @@ def known_primitives(
     known: dict[str, Primitive] = published_primitives(numbering)
     found = dict(known)
     origins = dict.fromkeys(known, _PUBLISHED)
-    for origin, path, given in (*_packages(), *_given(blocks)):
-        for one in _checked(given, origin, path):
+    for origin, given in (*_packages(), *_given(blocks)):
+        for one in _checked(given, origin):
             if known.setdefault(one.name, one) is not one:
                 raise UsageError(
                     f"{one.name} is there twice: in {origins[one.name]} and in {origin}",
@@ -321,7 +320,7 @@ def known_primitives(
             if origins.setdefault(one.name, origin) == origin:
                 found[one.name] = one if one.module is None or bind is None else bind(one, origin)
         own = [(found[name], known[name].module is not None) for name, place in origins.items() if place == origin]
-        _try(own, origin, path)
+        _try(own, origin)
     return found
 
 
@@ -336,16 +335,16 @@ def module_of(origin: str, name: str) -> ModuleFactory:
 
     UsageError where it is not there any more.
     """
-    given = next((found for place, _, found in _packages() if place == origin), None)
-    (found,) = (one for _, _, one in _given([origin])) if given is None else (given,)
-    for one in _checked(found, origin, None):
+    given = next((found for place, found in _packages() if place == origin), None)
+    (found,) = (one for _, one in _given([origin])) if given is None else (given,)
+    for one in _checked(found, origin):
         if one.name == name and one.module is not None:
             return one.module
     raise UsageError(f"{origin} has no module {name}", hint="Give the file as it was when this began.")
 
 
-def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Path | None, Any]]:
-    """What files and functions add: origin, file, and what was found."""
+def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Any]]:
+    """What files and functions add: origin, and what was found."""
     seen = set()
     for text in map(str, blocks):
         named = named_function(text)
@@ -354,7 +353,7 @@ def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Path | None, Any
             continue
         seen.add(key)
         if named is None:
-            yield text, path, load_attribute(f"{text}:{_ATTRIBUTE}")
+            yield text, load_attribute(f"{text}:{_ATTRIBUTE}")
             continue
         made = load_attribute(text)
         if not callable(made):
@@ -363,21 +362,18 @@ def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Path | None, Any
             family, number = parse_name(named[1])
         except ProblemError:
             family, number = named[1], 0
-        source = inspect.getsourcefile(made) if inspect.isroutine(made) or inspect.isclass(made) else None
-        meaning = f"{path.name}:{named[1]}"
-        one = Primitive(family=family, number=number, module=made, meaning=meaning)
-        yield text, Path(source) if source else None, [one]
+        yield text, [Primitive(family=family, number=number, module=made, meaning=f"{path.name}:{named[1]}")]
 
 
-def _packages() -> list[tuple[str, Path | None, Any]]:
-    """What installed packages add: origin, no file, and what was found."""
+def _packages() -> list[tuple[str, Any]]:
+    """What installed packages add: origin, and what was found."""
     return [
-        (f"the package entry {entry.name} ({entry.value})", None, loaded(entry, f"the primitives {entry.name!r}"))
+        (f"the package entry {entry.name} ({entry.value})", loaded(entry, f"the primitives {entry.name!r}"))
         for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
     ]
 
 
-def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...]:
+def _checked(found: Any, origin: str) -> tuple[Primitive, ...]:
     """The primitives that were found, called where it is a function."""
     if callable(found):
         try:
@@ -386,8 +382,7 @@ def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...
             raise
         except Exception as error:  # whatever the function does
             raise UsageError(
-                f"{_ATTRIBUTE} of {origin} cannot be called: {_told(error, path)}",
-                hint="It is called without arguments.",
+                f"{_ATTRIBUTE} of {origin} cannot be called: {reason(error)}", hint="It is called without arguments."
             ) from error
     if not isinstance(found, list | tuple) or not all(isinstance(one, Primitive) for one in found):
         raise UsageError(
@@ -399,15 +394,15 @@ def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...
     return tuple(found)
 
 
-def _try(found: Sequence[tuple[Primitive, bool]], origin: str, path: Path | None) -> None:
+def _try(found: Sequence[tuple[Primitive, bool]], origin: str) -> None:
     """UsageError with all that is wrong with primitives, each with whether it is a module."""
-    wrong = [f"{one.name}: {told}" for one, module in found if (told := _fault(one, path, module))]
+    wrong = [f"{one.name}: {told}" for one, module in found if (told := _fault(one, module))]
     if wrong:
         more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         raise UsageError(f"{origin} has blocks that do not work: {'; '.join(wrong[:20])}{more}", hint=_HINT)
 
 
-def _fault(one: Primitive, path: Path | None, module: bool) -> str:
+def _fault(one: Primitive, module: bool) -> str:
     """What is wrong with a primitive, found by its name and by making networks of it; empty if nothing is."""
     try:
         if parse_name(one.name) != (one.family, one.number):
@@ -417,12 +412,7 @@ def _fault(one: Primitive, path: Path | None, module: bool) -> str:
         if first != second:
             return "it makes something else each time"
     except GnomonError as error:
-        return error.message + (where_in(error, path) if path else "")
+        return f"{error.message} ({line})" if (line := users_line(error)) else error.message
     except Exception as error:  # whatever a block does
-        return _told(error, path)
+        return reason(error)
     return ""
-
-
-def _told(error: Exception, path: Path | None) -> str:
-    said = " ".join(str(error).split())[:400]  # PyTorch's have many lines
-    return f"{type(error).__name__}: {said}{where_in(error, path) if path else ''}"

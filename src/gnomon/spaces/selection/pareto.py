@@ -50,11 +50,6 @@ class Contender:
     volumes: Floats
     measured: float
 
-    @classmethod
-    def of(cls, family: str, volumes: Floats, points: Floats, reference: tuple[float, float]) -> Contender:
-        """A family by its resampled volumes, and the points (N, 2) of its networks that were measured, as predicted."""
-        return cls(family=family, volumes=volumes, measured=hypervolume(points, reference))
-
     @property
     def expected(self) -> float:
         """The expected hypervolume of its front."""
@@ -385,7 +380,8 @@ def _contenders(space: Space, whole: Resamples, measured: Ints, points: Floats) 
         if all(map(len, places)):
             own = np.array([[i in place for i, place in zip(row, places, strict=True)] for row in measured.tolist()])
             _, volumes = judged(whole.restricted(places))
-            found.append(Contender.of(family, volumes, points[own.all(axis=1)], whole.reference))
+            measured_volume = hypervolume(points[own.all(axis=1)], whole.reference)
+            found.append(Contender(family=family, volumes=volumes, measured=measured_volume))
     if not found:
         raise ProblemError("no family has a primitive in each cell group", hint="Select from mixed families.")
     return found

@@ -30,22 +30,10 @@ _COUNTED = 1 << 18  # pixels that are counted at once
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Images:
-    """Images `x`, uint8 (n, channels, height, width), and the number of each one's class, `y`, int64 (n,).
-
-    ProblemError for other shapes or types, and for a class below 0.
-    """
+    """Images `x`, uint8 (n, channels, height, width), and the number of each one's class, `y`, int64 (n,)."""
 
     x: NDArray[np.uint8]
     y: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        if self.x.ndim != 4 or self.x.dtype != np.uint8 or self.y.dtype != np.int64 or self.y.shape != (len(self.x),):
-            raise ProblemError(
-                f"images are {self.x.dtype}{list(self.x.shape)} and classes {self.y.dtype}{list(self.y.shape)}",
-                hint="Give uint8 (n, channels, height, width) and int64 (n,).",
-            )
-        if 0 in self.x.shape or self.y.min() < 0:
-            raise ProblemError("images without a pixel, no image, or a class below 0", hint="Number classes from 0.")
 
     def __len__(self) -> int:
         """How many images there are."""
@@ -62,7 +50,7 @@ class Dataset:
 
     `digest` is the SHA-256 of all contents. `mean` and `std` (a value a channel, of pixels from 0 to 255) are those of
     the training images alone; a channel that never changes has the standard deviation 1. ProblemError where images of
-    the parts differ in shape, or a class is not below `classes`.
+    the parts differ in shape.
     """
 
     name: str
@@ -78,11 +66,6 @@ class Dataset:
         shapes = {name: list(getattr(self, name).x.shape[1:]) for name in PARTS}
         if shapes["train"] != shapes["validation"] or shapes["train"] != shapes["test"]:
             raise ProblemError(f"images differ in shape: {shapes}", hint="Give all of them one shape.")
-        highest = max(int(y.max()) for y in self.labels.values())
-        if highest >= self.classes:
-            raise ProblemError(
-                f"there is an image of class {highest}, and {self.classes} classes", hint="Number classes from 0."
-            )
         object.__setattr__(self, "digest", _digest(self))
         mean, std = moments(self.train.x)
         object.__setattr__(self, "mean", mean)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.spaces.loading import load_attribute, users_line
+from gnomon.spaces.loading import load_attribute, reason
 from gnomon.training.data.dataset import PARTS, moved_most
 from gnomon.training.data.huggingface import open_saved
 from gnomon.training.data.pictures import Opened, as_array, fitted, open_folder
@@ -86,7 +86,7 @@ def read_item(origin: Origin, key: Key, augment: str, seed: int) -> tuple[Any, i
     except MemoryError:
         raise  # is a failure of this training, not of the images
     except Exception as error:  # whatever a user's data set does
-        raise ProblemError(f"{where} cannot be read: {_reason(error)}", hint=ITEM) from error
+        raise ProblemError(f"{where} cannot be read: {reason(error)}", hint=ITEM) from error
 
 
 def _of_function(place: str) -> Opened:
@@ -98,7 +98,7 @@ def _of_function(place: str) -> Opened:
         raise
     except Exception as error:  # whatever the function does
         raise UsageError(
-            f"dataset:{place} cannot be called: {_reason(error)}", hint="It is called without arguments. " + _OWN
+            f"dataset:{place} cannot be called: {reason(error)}", hint="It is called without arguments. " + _OWN
         ) from error
     parts = dict(returned) if isinstance(returned, Mapping) else {"train": returned}
     if "train" not in parts or not set(parts) <= set(PARTS):
@@ -118,11 +118,6 @@ def _of_function(place: str) -> Opened:
         labels={name: y for name, part in parts.items() if (y := _targets(part)) is not None},
         classes=tuple(map(str, classes)) if isinstance(classes, list | tuple) else (),
     )
-
-
-def _reason(error: Exception) -> str:
-    line = users_line(error)
-    return f"{type(error).__name__}: {error}" + (f" ({line})" if line else "")
 
 
 def _targets(part: Any) -> NDArray[np.int64] | None:
