@@ -112,11 +112,11 @@ class _Genes:
 
     def unmet(self, order: Iterator[Assignment], n: int, but: Set[Assignment] = frozenset()) -> list[Assignment]:
         """The next `n` of an order that were not met and are not among `but`, all different."""
-        found: dict[Assignment, None] = {}
-        while len(found) < n and (assignment := next(order, None)) is not None:
+        unmet: dict[Assignment, None] = {}
+        while len(unmet) < n and (assignment := next(order, None)) is not None:
             if assignment not in self.met and assignment not in but:
-                found[assignment] = None
-        return list(found)
+                unmet[assignment] = None
+        return list(unmet)
 
 
 class _Scale:
@@ -131,10 +131,10 @@ class _Scale:
 
     def outcomes(self, costs: list[Cost | None]) -> dict[str, Any]:
         """F and the constraint G, which failures alone violate."""
-        told = [
+        rows = [
             np.full(self.objectives, np.nan) if c is None else (np.array(c) - self._low) / self._span for c in costs
         ]
-        values = np.array(told)
+        values = np.array(rows)
         failed = np.isnan(values[:, 0])
         values[failed] = 0.0  # never compared: a violated constraint decides before
         return {"F": values, "G": np.where(failed, 1.0, -1.0)[:, None]}
@@ -173,9 +173,9 @@ def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
     while len(genes.met) < space.size:
         batch = choice.best(_children(algorithm, genes, wanted, order), wanted)
         genes.met.update(batch)
-        told = yield batch
-        choice.learn(dict(zip(batch, told, strict=True)))
-        _tell(algorithm, problem, Population.new("X", genes.rows(batch)), scale.outcomes(list(told)))
+        results = yield batch
+        choice.learn(dict(zip(batch, results, strict=True)))
+        _tell(algorithm, problem, Population.new("X", genes.rows(batch)), scale.outcomes(list(results)))
 
 
 class _Choice:

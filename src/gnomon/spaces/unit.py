@@ -233,14 +233,12 @@ def live(net: Net) -> Net:
 
     Whatever is computed of `Zeros` alone is constant; a constant that is added is dropped, as a runtime folds it away,
     and one that multiplies makes a constant. Nodes that the output does not need go too. A net whose output is
-    constant has no node left. ProblemError for a net whose units are chains: drop first, fuse then.
+    constant has no node left. Units are single layers: drop first, fuse then.
     """
     constant = -len(net.inputs) - 1
     stands: list[int] = []  # what each node's output is, as a reference of the given net, or `constant`
     rewired: list[Node] = []
     for index, node in enumerate(net.nodes):
-        if len(node.unit.layers) > 1:
-            raise ProblemError("dead parts can be dropped of single layers only", hint="Drop them before fusing.")
         kind = node.unit.layers[0].kind
         refs = tuple(stands[ref] if ref >= 0 else ref for ref in node.inputs)
         moving = tuple(ref for ref in refs if ref != constant)

@@ -90,10 +90,10 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
 
     ProblemError where one is not what it was when the net was made.
     """
-    found = {}
+    factories = {}
     for one in (one for node in tagged.net.nodes for one in node.unit.layers if one.kind == "Module"):
         name = str(one["block"])
-        if name in found or name not in origins:
+        if name in factories or name not in origins:
             continue
         block = _loaded(name, origins[name])
         if block.digest != one["digest"]:
@@ -101,8 +101,8 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
                 f"{name} of {origins[name]} is not what it was when this began",
                 hint="Restore the file as it was, or begin again in another folder.",
             )
-        found[name] = block.factory
-    return found
+        factories[name] = block.factory
+    return factories
 
 
 @functools.lru_cache(maxsize=256)
@@ -127,17 +127,17 @@ def plain_attention() -> Iterator[None]:
 def _made(factory: Factory, name: str, channels: int, arguments: Sequence[int]) -> Any:
     """A module. ProblemError for anything else, and for one of other numbers than float32."""
     torch = torch_package()
-    made = factory(channels, *arguments)
-    if not isinstance(made, torch.nn.Module):
+    module = factory(channels, *arguments)
+    if not isinstance(module, torch.nn.Module):
         raise ProblemError(
-            f"{name} is a {type(made).__name__}, not a torch.nn.Module", hint="Return the module, not what it makes."
+            f"{name} is a {type(module).__name__}, not a torch.nn.Module", hint="Return the module, not what it makes."
         )
-    for own, tensor in made.state_dict().items():
+    for own, tensor in module.state_dict().items():
         if tensor.is_floating_point() and tensor.dtype != torch.float32:
             raise ProblemError(
                 f"{own} of {name} is {str(tensor.dtype).removeprefix('torch.')}", hint="Make modules of float32."
             )
-    return made
+    return module
 
 
 @functools.lru_cache(maxsize=1024)
@@ -151,14 +151,19 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]
 
     with seeded(name), torch.no_grad(), plain_attention(), FlopCounterMode(display=False) as counted:
         module = _made(factory, name, shape[0], arguments).eval()
-        made = module(torch.zeros(2, *shape))
-    if not isinstance(made, torch.Tensor) or made.dim() < 2 or made.shape[0] != 2 or made.dtype != torch.float32:
-        told = f"{tuple(made.shape)}" if isinstance(made, torch.Tensor) else f"a {type(made).__name__}"
+        output = module(torch.zeros(2, *shape))
+    if (
+        not isinstance(output, torch.Tensor)
+        or output.dim() < 2
+        or output.shape[0] != 2
+        or output.dtype != torch.float32
+    ):
+        kind = f"{tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__}"
         raise ProblemError(
-            f"{name} makes {told} of a batch {(2, *shape)}", hint="A module returns one tensor of float32, of (N, ..)."
+            f"{name} makes {kind} of a batch {(2, *shape)}", hint="A module returns one tensor of float32, of (N, ..)."
         )
     params = sum(one.numel() for one in module.parameters() if one.requires_grad)
-    return tuple(made.shape[1:]), counted.get_total_flops() // 4, params  # two a multiply-add, and two images
+    return tuple(output.shape[1:]), counted.get_total_flops() // 4, params  # two a multiply-add, and two images
 
 
 @functools.lru_cache(maxsize=256)
@@ -183,9 +188,9 @@ def _told(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -
 
     class Calls(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            made = function(*args, **(kwargs or {}))
-            calls.append([str(resolve_name(function)), _plain(args), _plain(kwargs or {}), _plain(made)])
-            return made
+            result = function(*args, **(kwargs or {}))
+            calls.append([str(resolve_name(function)), _plain(args), _plain(kwargs or {}), _plain(result)])
+            return result
 
     with seeded(name), torch.no_grad(), plain_attention():
         module = _made(factory, name, shape[0], arguments).eval()

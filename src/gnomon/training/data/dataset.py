@@ -101,12 +101,7 @@ class Dataset:
         return self
 
     def supply(self, device: str, recipe: Recipe, *, seed: int) -> Supply:
-        """The batches of a training on a device. ProblemError for an augmentation that these images cannot have."""
-        if recipe.augment == "resized-crop":
-            raise ProblemError(
-                "the augmentation resized-crop is for pictures that are read as they are needed",
-                hint="Give gnomon_cfg.resize with folder:, huggingface: or dataset:, or another gnomon_cfg.augment.",
-            )
+        """The batches of a training on a device."""
         return Supply(self, device, recipe, seed)
 
 

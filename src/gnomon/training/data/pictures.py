@@ -67,14 +67,14 @@ class Pictures:
 
         What cannot be read is a complaint.
         """
-        found = {}
+        sizes = {}
         for k, name in enumerate(self.names):
             try:
                 with self.file(k) as file, _picture(file) as picture:
-                    found[name] = picture.mode in _GREY, picture.height, picture.width
+                    sizes[name] = picture.mode in _GREY, picture.height, picture.width
             except (ProblemError, UsageError) as error:
                 complaints.tell(name, error.message)
-        return found
+        return sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
