@@ -73,7 +73,7 @@ class Pictures:
                 with self.file(k) as file, _picture(file) as picture:
                     sizes[name] = picture.mode in _GREY, picture.height, picture.width
             except (ProblemError, UsageError) as error:
-                complaints.tell(name, error.message)
+                complaints.tell(name, error.message.removeprefix(f"{name} "))
         return sizes
 
 

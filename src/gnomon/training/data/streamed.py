@@ -222,12 +222,11 @@ class _Items:
             return error.message
 
 
-def _collated(items: list[tuple[Any, int] | str]) -> Any:
+def _collated(items: list[Any]) -> Any:
     """Items as a batch, or the first of what is wrong with them."""
-    for item in items:
-        if isinstance(item, str):
-            return item
-    shapes = {tuple(item[0].shape) for item in items}
+    if wrong := [item for item in items if isinstance(item, str)]:
+        return wrong[0]
+    shapes = {tuple(image.shape) for image, _ in items}
     if len(shapes) > 1:
         return f"images differ in shape: {sorted(shapes)[:2]}; gnomon_cfg.resize makes pictures of any size one size"
     return torch_package().utils.data.default_collate(items)
