@@ -237,13 +237,10 @@ def flat_models() -> list[bytes]:
 
 
 def weights(folder: Path) -> None:
-    """Weights, and a checkpoint as PyTorch writes it."""
-    from gnomon.training.job import Checkpoint, checkpoint_bytes, write_state
+    """Weights."""
+    from gnomon.training.job import write_state
 
-    state = {"a": np.ones((2, 2), np.float32), "b": np.zeros(1, np.float32)}
-    write_state(folder / "state.safetensors", state)
-    checkpoint = Checkpoint(digest="d", state=state, optimizer={"state": {}, "param_groups": []}, history=())
-    (folder / "checkpoint.pth").write_bytes(checkpoint_bytes(checkpoint))
+    write_state(folder / "state.safetensors", {"a": np.ones((2, 2), np.float32), "b": np.zeros(1, np.float32)})
 
 
 HELP_SPACES = {"strings": "nasbench201", "blocks": "fbnet", "values": "ofa-mobilenetv3"}
@@ -276,14 +273,6 @@ def help_files(kind: str) -> Callable[[], list[bytes]]:
         return found
 
     return made
-
-
-def dataset() -> list[bytes]:
-    """Images and classes as they travel."""
-    from gnomon.training.data.dataset import Dataset, Images, pack
-
-    one = Images(x=np.zeros((4, 1, 4, 4), np.uint8), y=np.arange(4) % 2)
-    return [pack(Dataset(name="d", classes=2, train=one, validation=one, test=one))]
 
 
 def table_of_units() -> list[bytes]:

@@ -97,11 +97,9 @@ from gnomon.spaces.unit import unit_of
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, TallyQuery
 from gnomon.store.lines import read_lines, write_lines
 from gnomon.store.sqlite import SqliteStore
-from gnomon.toolchains.evaluate import EvaluationOptions, _classes
-from gnomon.training.data.dataset import unpack
 from gnomon.training.data.pictures import fitted, load_calibration, open_folder, read_folder
 from gnomon.training.data.readers import read_idx_folder, read_npz
-from gnomon.training.job import read_checkpoint, read_state
+from gnomon.training.job import read_state
 from gnomon.training.recipe import Recipe, check
 from gnomon.training.saved import load_saved, numbers
 from gnomon.tuning import target as processors
@@ -362,11 +360,11 @@ def _listed(path: Path) -> object:
     from PIL import Image
 
     Image.new("RGB", (4, 4)).save(path.parent / "a.png")
-    return load_calibration(path, path.parent, channels=3, limit_bytes=1 << 20)
+    return load_calibration(path, path.parent, channels=3)
 
 
 def _one_by_one(folder: Path) -> object:
-    parts = open_folder(folder, look=True).parts.values()
+    parts = open_folder(folder).parts.values()
     return [fitted(part[k][0], 8, None) for part in parts for k in range(len(part))]
 
 
@@ -971,16 +969,11 @@ TARGETS: dict[str, Target] = _all(
     # Records and arrays
     Target(name="record", seeds=good.written(good.record, "record.sqlite"), read=file("record.sqlite", _record)),
     Target(name="lines of runs", seeds=good.lines_of_runs, read=_runs, lines=True),
-    Target(name="npz", seeds=good.images, read=file("x.npz", lambda p: read_npz(p, 1 << 20))),
+    Target(name="npz", seeds=good.images, read=file("x.npz", read_npz)),
     Target(
         name="npz member",
         seeds=lambda: [good.npy(np.zeros((6, 4, 4), np.uint8))],
-        read=lambda data: file("x.npz", lambda p: read_npz(p, 1 << 20))(_packed_npy(data)),
-    ),
-    Target(
-        name="npz to evaluate",
-        seeds=lambda: good.images()[:1],
-        read=file("x.npz", lambda p: _classes(p, EvaluationOptions())),
+        read=lambda data: file("x.npz", read_npz)(_packed_npy(data)),
     ),
     Target(
         name="npy input",
@@ -994,31 +987,24 @@ TARGETS: dict[str, Target] = _all(
     Target(
         name="idx",
         seeds=good.written(_idx, "train-images-idx3-ubyte"),
-        read=within(_idx, "train-images-idx3-ubyte", lambda p: read_idx_folder(p, 1 << 20)),
+        read=within(_idx, "train-images-idx3-ubyte", read_idx_folder),
     ),
     Target(
         name="pictures",
         seeds=good.written(_pictures, "a/x.png"),
-        read=within(_pictures, "a/x.png", lambda p: read_folder(p, 1 << 20)),
+        read=within(_pictures, "a/x.png", read_folder),
     ),
     Target(
         name="jpeg",
         seeds=good.written(_pictures, "b/x.jpg"),
-        read=within(_pictures, "b/x.jpg", lambda p: read_folder(p, 1 << 20)),
+        read=within(_pictures, "b/x.jpg", read_folder),
     ),
     Target(
         name="pictures one by one",
         seeds=good.written(_pictures, "b/x.jpg"),
         read=within(_pictures, "b/x.jpg", _one_by_one),
     ),
-    Target(name="data set", seeds=good.dataset, read=unpack),
     Target(
         name="weights", seeds=good.written(good.weights, "state.safetensors"), read=file("w.safetensors", read_state)
-    ),
-    Target(
-        name="checkpoint",
-        seeds=good.written(good.weights, "checkpoint.pth"),
-        read=read_checkpoint,
-        refuses=(ValueError,),
     ),
 )

@@ -45,15 +45,15 @@ from gnomon.jobs.space.profiling import latency, training
 from gnomon.training.data import sources
 few = replace(latency.NETWORK_EFFORT, **{FEW_PROCESSES!r})
 latency.FilesRequest.__init__.__kwdefaults__.update(effort=few)
-digits, pool, kept, left = sources._digits, training._pool, {{}}, ExitStack()
-def quarter(most):
-    found = digits(most)
-    return replace(found, images=replace(found.images, x=found.images.x[::4], y=found.images.y[::4]))
+digits, pool, kept, left = sources._carried, training._pool, {{}}, ExitStack()
+def quarter(name):
+    found = digits(name)
+    return replace(found, parts={{part: replace(i, x=i.x[::4], y=i.y[::4]) for part, i in found.parts.items()}})
 @contextmanager
 def same(workers):
     if workers not in kept:
         kept[workers] = left.enter_context(pool(workers))
     yield kept[workers]
-sources._digits, training._pool = quarter, same
+sources._carried, training._pool = quarter, same
 """
 """Search spaces: few processes, a quarter of the digits, and processes that train stay for the next call."""

@@ -31,7 +31,7 @@ from gnomon.jobs.space.profiling.study import Family, Study, open_study
 from gnomon.jobs.space.profiling.training import Trainer
 from gnomon.measure.progress import Progress
 from gnomon.spaces.cells.costs import kendall_tau
-from gnomon.training.data.dataset import Dataset, packed
+from gnomon.training.data.dataset import Dataset
 
 CONFIG = """\
 search_space_cfg:
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
     trainer = Trainer(
         folder=folder,
         study=study,
-        data=packed(data),
+        data=data,
         workers=arguments.workers,
         watch=_watch if sys.stderr.isatty() else None,
     )

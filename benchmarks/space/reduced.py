@@ -44,7 +44,7 @@ from gnomon.measure.progress import Progress
 from gnomon.spaces.features import Ints
 from gnomon.spaces.selection.pareto import ParetoOptions
 from gnomon.toolchains.base import chosen_toolchain
-from gnomon.training.data.dataset import Dataset, packed
+from gnomon.training.data.dataset import Dataset
 
 CONFIG = """\
 search_space_cfg:
@@ -98,9 +98,7 @@ class Case:
     def trainer(self, folder: ProfileFolder) -> Trainer:
         """What trains into a profile."""
         watch = _watch if sys.stderr.isatty() else None
-        return Trainer(
-            folder=folder, study=self.study, data=packed(self.data), workers=self.arguments.workers, watch=watch
-        )
+        return Trainer(folder=folder, study=self.study, data=self.data, workers=self.arguments.workers, watch=watch)
 
     def measure(self, folder: ProfileFolder, networks: Sequence[Network], seed: int) -> None:
         """The latencies of networks into a profile, in a record of its own."""

@@ -17,7 +17,7 @@ from tests.estimate.nets import columns, counts, measured, prices
 
 from gnomon.errors import ProblemError
 from gnomon.estimate.columns import Columns, Unknown
-from gnomon.estimate.document import estimator_document, read_estimator, write_estimator
+from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import Estimator
 from gnomon.estimate.export import export_estimator
 from gnomon.estimate.fit import fit
@@ -42,13 +42,13 @@ def bent() -> Estimator:
 @pytest.mark.parametrize("made", [plain, bent])
 def test_a_round_trip_is_exact(made: Any) -> None:
     first = made()
-    text = write_estimator(first)
-    for again in (read_estimator(text), read_estimator(text.encode()), read_estimator(json.loads(text))):
-        assert write_estimator(again) == text
-        x = np.abs(np.random.default_rng(3).standard_normal((50, len(first.columns))))
-        one, two = (e.predict(x, unknown=Unknown.WIDEN) for e in (first, again))
-        assert np.array_equal(one.mean_s, two.mean_s)
-        assert np.array_equal(one.high_s, two.high_s)
+    document = estimator_document(first)
+    again = read_estimator(json.loads(json.dumps(document, allow_nan=False)))
+    assert estimator_document(again) == document
+    x = np.abs(np.random.default_rng(3).standard_normal((50, len(first.columns))))
+    one, two = (e.predict(x, unknown=Unknown.WIDEN) for e in (first, again))
+    assert np.array_equal(one.mean_s, two.mean_s)
+    assert np.array_equal(one.high_s, two.high_s)
 
 
 @pytest.mark.parametrize("made", [plain, bent])
@@ -134,13 +134,10 @@ def test_what_is_malformed_is_named_by_its_path(path: tuple[str | int, ...], val
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "null", "NaN", '{"a": 1, "a": 2}', "[" * 100_000, b"\xff\xfe", "1" * 10_000, '{"format": NaN}'],
-)
-def test_texts_that_are_no_estimator_are_refused(text: str | bytes) -> None:
+@pytest.mark.parametrize("document", [[], None, {}, "text", 1])
+def test_what_is_not_an_estimator_is_refused(document: Any) -> None:
     with pytest.raises(ProblemError, match="malformed"):
-        read_estimator(text)
+        read_estimator(document)
 
 
 @pytest.mark.parametrize("name", list(estimator_document(plain())))
@@ -165,4 +162,4 @@ def test_any_other_value_is_read_or_refused(name: str, value: Any) -> None:
         found = read_estimator(_DOCUMENT | {name: value})
     except ProblemError:
         return
-    assert write_estimator(found)
+    assert estimator_document(found)

@@ -7,11 +7,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.spaces.catalogue.nasbenchkit import architecture
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_counts, write_nets, write_profiled
-from gnomon.spaces.catalogue.nasbench201 import architecture
 from gnomon.spaces.loading import load_space, text_reader
 
 SPACE = Space((Slot(name="first", choices=("a", "b,c", 'd"e')), Slot(name="second", choices=("1x1", "skip"))))

@@ -34,12 +34,6 @@ class TestHlps(StrategyContract):
         return named("hlps")
 
 
-class TestHlpsInBatches(StrategyContract):
-    @pytest.fixture
-    def make(self) -> Make:
-        return named("hlps", batch=5)
-
-
 def in_two_phases(space: Space, seed: int) -> Hlps:
     return Hlps(space, seed=seed, coarse=grouped(space, ["a" if len(s.choices) > 1 else "b" for s in space.slots]))
 
@@ -54,4 +48,4 @@ class TestNsga2(StrategyContract):
     @pytest.fixture
     def make(self) -> Make:
         pytest.importorskip("pymoo", reason="pymoo is not installed")
-        return named("nsga2", population=8)
+        return named("nsga2")

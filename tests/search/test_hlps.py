@@ -8,11 +8,11 @@ from tests.search.searchkit import Priced, distance, drive, space_of
 
 from gnomon.core.front.dominance import nondominated
 from gnomon.core.space import Slot, Space
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 from gnomon.search import hlps
 from gnomon.search.base import Assignment, Cost
 from gnomon.search.driver import make_strategy
-from gnomon.search.hlps import Coarse, Hlps, common_starts, grouped
+from gnomon.search.hlps import Hlps, common_starts, grouped
 
 
 def found_front(priced: Priced, asked: list[Assignment]) -> set[Assignment]:
@@ -20,8 +20,7 @@ def found_front(priced: Priced, asked: list[Assignment]) -> set[Assignment]:
 
 
 def phase_of(priced: Priced, samples: int, seed: int = 3) -> hlps._Phase:
-    options = hlps._Options(samples=samples, batch=1)
-    return hlps._Phase(priced.space, seed, options, lambda assignment: assignment)
+    return hlps._Phase(priced.space, seed, samples, lambda assignment: assignment)
 
 
 def driven(phase: hlps._Phase, priced: Priced, until: Callable[[], bool] = lambda: False) -> list[Assignment]:
@@ -126,13 +125,7 @@ def test_one_backend_is_left_by_all_slots_at_once() -> None:
 
 def test_samples_limit_what_is_asked() -> None:
     priced = Priced(space_of(*[3] * 6), 1)
-    assert len(drive(Hlps(priced.space, samples=50, batch=7), priced, 10**6)) == 50
-
-
-@pytest.mark.parametrize("option", ["samples", "batch"])
-def test_options_start_from_1(option: str) -> None:
-    with pytest.raises(UsageError, match=option):
-        make_strategy("hlps", space_of(2, 2), **{option: 0})
+    assert len(drive(Hlps(priced.space, samples=50), priced, 10**6)) == 50
 
 
 def test_a_start_is_sought_until_one_succeeds() -> None:
@@ -179,25 +172,7 @@ def test_choices_are_matched_by_name() -> None:
     assert made.tables(fine) == ((0, 1), (2, 0))
 
 
-@pytest.mark.parametrize(
-    ("follows", "fine"),
-    [((0, 0, 1), space_of(2, 2)), ((0, 1), space_of(2, 1))],
-    ids=["another number of slots", "a missing choice"],
-)
-def test_a_mapping_that_does_not_fit_is_refused(follows: tuple[int, ...], fine: Space) -> None:
-    with pytest.raises(ProblemError):
-        Hlps(fine, coarse=Coarse(space=space_of(2, 2), follows=follows))
-
-
-@pytest.mark.parametrize("follows", [(0, 0), (0, 2), (-1, 0, 1)])
-def test_a_mapping_reaches_each_coarse_slot(follows: tuple[int, ...]) -> None:
-    with pytest.raises(ProblemError):
-        Coarse(space=space_of(2, 2), follows=follows)
-
-
 def test_groups_without_a_common_choice_are_refused() -> None:
     fine = Space((Slot("a", ("gpu",)), Slot("b", ("cpu",))))
     with pytest.raises(ProblemError, match="'x'"):
         grouped(fine, ["x", "x"])
-    with pytest.raises(ProblemError, match="labels"):
-        grouped(fine, ["x"])

@@ -5,14 +5,13 @@ from tests.search.searchkit import Priced, drive, space_of
 
 pytest.importorskip("pymoo", reason="pymoo is not installed")
 
-from gnomon.errors import UsageError
 from gnomon.search.nsga2 import Nsga2
 
 
 @pytest.mark.parametrize("radices", [(2, 3, 1, 4), (5, 5), (2,) * 6], ids=str)
 def test_a_small_space_is_searched_whole_and_nothing_twice(radices: tuple[int, ...]) -> None:
     priced = Priced(space_of(*radices), 1)
-    asked = drive(Nsga2(priced.space, seed=2, population=6), priced, 10**6)
+    asked = drive(Nsga2(priced.space, seed=2), priced, 10**6)
     assert len(asked) == len(set(asked)) == priced.space.size
 
 
@@ -59,15 +58,9 @@ def test_slots_without_a_choice_are_left_alone() -> None:
     assert {(a[0], a[2]) for a in asked} == {(0, 0)}
 
 
-@pytest.mark.parametrize("population", [3, 0, -2])
-def test_a_population_that_is_too_small_is_refused(population: int) -> None:
-    with pytest.raises(UsageError):
-        Nsga2(space_of(2, 2), population=population)
-
-
 def test_each_generation_is_full_of_what_was_not_met() -> None:
     priced = Priced(space_of(*[2] * 8), 1)
-    strategy = Nsga2(priced.space, seed=5, population=12)
+    strategy = Nsga2(priced.space, seed=5)
     for turn in range(30):
         generation = strategy.ask(1000)
         assert len(generation) == (4 if turn else 6)

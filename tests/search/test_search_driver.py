@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,20 +14,17 @@ PRICED = Priced(space_of(2, 3, 2, 2, 3), 4)
 
 
 class Bench:
-    """Evaluates one by one, fails for some, counts, and is pulled from the wall after `most`."""
+    """Evaluates, fails for some, and is pulled from the wall after `most`."""
 
     def __init__(self, most: int = 10**6) -> None:
         self.most = most
-        self.batches: list[int] = []
         self.evaluated: list[Assignment] = []
 
-    def __call__(self, asked: Sequence[Assignment]) -> Iterator[Cost | None]:
-        self.batches.append(len(asked))
-        for assignment in asked:
-            self.evaluated.append(assignment)
-            if len(self.evaluated) > self.most:
-                raise KeyboardInterrupt
-            yield None if assignment[1] == assignment[4] == 2 else PRICED(assignment)
+    def __call__(self, assignment: Assignment) -> Cost | None:
+        self.evaluated.append(assignment)
+        if len(self.evaluated) > self.most:
+            raise KeyboardInterrupt
+        return None if assignment[1] == assignment[4] == 2 else PRICED(assignment)
 
 
 def strategy(name: str, seed: int = 1) -> Any:
@@ -39,41 +35,34 @@ def strategy(name: str, seed: int = 1) -> Any:
 
 @pytest.mark.parametrize("name", known_strategies())
 @pytest.mark.parametrize("cut", [0, 1, 13, 29])
-@pytest.mark.parametrize("batch", [1, 5])
-def test_an_interrupted_search_is_gone_on_with_and_finds_the_same(name: str, cut: int, batch: int) -> None:
-    whole = run(strategy(name), Bench(), budget=40, batch=batch)
+def test_an_interrupted_search_is_gone_on_with_and_finds_the_same(name: str, cut: int) -> None:
+    whole = run(strategy(name), Bench(), budget=40)
     record: list[Told] = []
     first = Bench(most=cut)
     with pytest.raises(KeyboardInterrupt):
-        run(strategy(name), first, budget=40, batch=batch, on_told=record.append)
+        run(strategy(name), first, budget=40, on_told=record.append)
     assert len(record) == cut
     second = Bench()
-    resumed = run(strategy(name), second, budget=40, told=record, batch=batch)
-    assert (resumed.told, resumed.front, resumed.replayed) == (whole.told, whole.front, cut)
+    resumed = run(strategy(name), second, budget=40, told=record)
+    assert (resumed.told, resumed.front) == (whole.told, whole.front)
     assert len(set(first.evaluated) & set(second.evaluated)) <= 1
-
-
-@pytest.mark.parametrize("name", known_strategies())
-def test_how_many_are_asked_at_once_does_not_change_what_is_found(name: str) -> None:
-    trails = [run(strategy(name), Bench(), budget=36, batch=batch) for batch in (1, 4, 50)]
-    assert trails[0].told == trails[1].told == trails[2].told
 
 
 def test_the_budget_counts_what_was_told_before() -> None:
     first = run(Exhaustive(PRICED.space), Bench(), budget=10)
     bench = Bench()
-    second = run(Exhaustive(PRICED.space), bench, budget=15, told=[*first.told, first.told[0]], batch=4)
-    assert bench.batches == [4, 1]
-    assert (len(second.told), second.replayed, second.exhausted) == (15, 10, False)
+    second = run(Exhaustive(PRICED.space), bench, budget=15, told=[*first.told, first.told[0]])
+    assert len(bench.evaluated) == 5
+    assert (len(second.told), second.exhausted) == (15, False)
     assert not run(Exhaustive(PRICED.space), Bench(0), budget=5, told=first.told).exhausted
 
 
 def test_a_space_that_is_done_is_told_to_be() -> None:
-    trail = run(Exhaustive(PRICED.space), Bench(), budget=1000, batch=7)
+    trail = run(Exhaustive(PRICED.space), Bench(), budget=1000)
     assert trail.exhausted
     assert len(trail.told) == PRICED.space.size
     failed = {a for a in map(PRICED.space.decode, range(PRICED.space.size)) if a[1] == a[4] == 2}
-    assert trail.failed == len(failed)
+    assert {told.assignment for told in trail.told if told.cost is None} == failed
     assert {told.assignment for told in trail.front} >= PRICED.front() - failed
 
 
@@ -91,43 +80,17 @@ def test_the_front_keeps_the_first_of_equal_costs_and_no_failure() -> None:
 
 
 def test_errors_of_the_evaluation_pass_through() -> None:
-    def broken(asked: Sequence[Assignment]) -> list[Cost | None]:
+    def broken(assignment: Assignment) -> Cost | None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         run(Exhaustive(PRICED.space), broken, budget=1)
 
 
-def test_an_evaluation_that_gives_too_few_results_is_refused_after_those_it_gave() -> None:
-    record: list[Told] = []
-    with pytest.raises(UsageError, match="gave 2 results"):
-        run(
-            Exhaustive(PRICED.space),
-            lambda asked: [(1.0, 1.0)] * 2,
-            budget=3,
-            batch=3,
-            on_told=record.append,
-        )
-    assert len(record) == 2
-
-
-def test_an_evaluation_is_run_to_its_end_and_may_not_give_more() -> None:
-    ended = []
-
-    def tidy(asked: Sequence[Assignment]) -> Iterator[Cost | None]:
-        yield from [(1.0,)] * len(asked)
-        ended.append(len(asked))
-
-    run(Exhaustive(PRICED.space), tidy, budget=5, batch=3)
-    assert ended == [3, 2]
-    with pytest.raises(UsageError, match="more results"):
-        run(Exhaustive(PRICED.space), lambda asked: [(1.0,)] * 4, budget=3, batch=3)
-
-
 def test_a_cost_that_cannot_be_is_not_recorded() -> None:
     record: list[Told] = []
     with pytest.raises(ProblemError):
-        run(Exhaustive(PRICED.space), lambda asked: [(float("nan"),)], budget=3, on_told=record.append)
+        run(Exhaustive(PRICED.space), lambda _: (float("nan"),), budget=3, on_told=record.append)
     assert not record
 
 
@@ -144,13 +107,7 @@ class Stubborn:
         pass
 
 
-@pytest.mark.parametrize("answers", [[[(0,), (1,), (2,)]], [[(0,), (0,)]], [[(0,)], [(0,)]]])
+@pytest.mark.parametrize("answers", [[[(0,), (1,)]], [[(0,)], [(0,)]]])
 def test_a_strategy_that_breaks_its_contract_is_stopped(answers: list[list[Assignment]]) -> None:
     with pytest.raises(UsageError, match="the strategy asked"):
-        run(Stubborn(answers), lambda asked: [(1.0,) for _ in asked], budget=9, batch=2)
-
-
-@pytest.mark.parametrize(("budget", "batch"), [(-1, 1), (1, 0)])
-def test_a_budget_and_a_batch_that_cannot_be_are_refused(budget: int, batch: int) -> None:
-    with pytest.raises(UsageError):
-        run(Exhaustive(PRICED.space), Bench(), budget=budget, batch=batch)
+        run(Stubborn(answers), lambda _: (1.0,), budget=9)

@@ -27,10 +27,9 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 
 
 def test_options_reach_the_strategy_and_unknown_ones_are_refused() -> None:
-    with pytest.raises(UsageError, match="batch is 0"):
-        make_strategy("hlps", SPACE, batch=0)
-    with pytest.raises(UsageError, match="'batch'"):
-        make_strategy("random", SPACE, batch=1)
+    assert len(make_strategy("hlps", SPACE, samples=3).ask(4)) == 1
+    with pytest.raises(UsageError, match="'samples'"):
+        make_strategy("random", SPACE, samples=1)
 
 
 def test_a_third_partys_strategy_comes_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> None:

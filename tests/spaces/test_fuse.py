@@ -34,7 +34,7 @@ def test_chains_are_joined_as_far_as_the_rules_go() -> None:
     whole = net(block)
     assert chains(fuse(whole, UNFUSED)) == ["Conv", "BatchNormalization", "Relu", "Conv", "BatchNormalization", "Add"]
     assert chains(fuse(whole, BN_RELU)) == ["Conv+BatchNormalization+Relu", "Conv+BatchNormalization", "Add"]
-    more = BN_RELU.joined(rules(["Conv+BatchNormalization+Add"]))
+    more = rules([*BN_RELU.document(), "Conv+BatchNormalization+Add"])
     fused = fuse(whole, more)
     assert chains(fused) == ["Conv+BatchNormalization+Relu", "Conv+BatchNormalization+Add"]
     assert fused.nodes[1].inputs == (0, -1)
@@ -141,8 +141,6 @@ def test_groups_name_operators_of_a_written_model() -> None:
     }
     with pytest.raises(ProblemError, match="in two groups"):
         from_groups(whole, [["n0.0.Conv"], ["n0.0.Conv", "n2.0.Relu"]])
-    with pytest.raises(ProblemError, match="fused already"):
-        from_groups(fuse(whole, BN_RELU), [])
 
 
 def timed(mid: float, width: float = 0.02) -> Timed:
@@ -171,10 +169,6 @@ def test_times_tell_what_is_fused(a: float, b: float, ab: float, verdict: str) -
 def test_times_that_cannot_be_told_from_nothing_tell_nothing() -> None:
     nothing = Timed(low_s=0.0, mid_s=1e-7, high_s=2e-7)
     assert from_times(("Conv", "Relu"), timed(1e-3), nothing, timed(1e-3)).verdict == "cannot tell"
-    with pytest.raises(ProblemError, match="not a time"):
-        Timed(low_s=2.0, mid_s=1.0, high_s=3.0)
-    with pytest.raises(ProblemError, match="not a time"):
-        Timed(low_s=float("nan"), mid_s=1.0, high_s=3.0)
 
 
 def test_candidates_grow_by_a_layer_a_round() -> None:
@@ -187,6 +181,7 @@ def test_candidates_grow_by_a_layer_a_round() -> None:
         for chain, units in found.items():
             for a, b, ab in units:
                 assert a.kinds + b.kinds == ab.kinds == chain and a.layers + b.layers == ab.layers
-        in_force = in_force.joined(FusionRules(frozenset(c for c in found if c[0] == "Conv" and "Add" not in c)))
+        more = frozenset(chain for chain in found if chain[0] == "Conv" and "Add" not in chain)
+        in_force = FusionRules(in_force.chains | more)
     assert rounds[0] == ["BatchNormalization+Add", "BatchNormalization+Relu", "Conv+BatchNormalization", "Relu+Conv"]
     assert "Conv+BatchNormalization+Relu" in rounds[1] and "Conv+BatchNormalization+Add" in rounds[1]

@@ -137,7 +137,7 @@ def test_merging_brings_rows_to_the_speed_and_overhead_of_the_first() -> None:
     slow = table(row(9, 2e-4), overhead_s=2e-6, anchor_calls_s=(4e-5,))
     whole = merged(table(row(8, 1e-4)), slow)
     assert whole.times_s[relu(9)] == pytest.approx((2e-4 - 2e-6) / 2)
-    found = whole.row(relu(9))
+    found = next((row for row in whole.rows if row.unit == relu(9)), None)
     assert found is not None
     assert found.drift == pytest.approx(0.5)
     assert found.relative_half_width == pytest.approx(0.01, rel=0.02)

@@ -78,8 +78,8 @@ def test_unknown_names_tell_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("attribute", "said", "hint"),
     [
-        ("spce", "has no 'spce'", "Its spaces: space."),
-        ("", "has no ''", "Its spaces: space."),
+        ("spce", "has no 'spce'", "It has: "),
+        ("", "has no ''", "It has: "),
         ("number", "not a search space but a int", "BlockSpace"),
         ("Conv", "cannot be called", "without arguments"),
     ],
@@ -93,9 +93,9 @@ def test_wrong_attributes_are_told(file: Path, attribute: str, said: str, hint: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x = 1\n1 / 0\n", "ZeroDivisionError: division by zero .line 2."),
+        ("x = 1\n1 / 0\n", "ZeroDivisionError: division by zero .*line 2."),
         ("x = (\n", "SyntaxError"),
-        ("import no_such_module_at_all\n", "ModuleNotFoundError: .* .line 1."),
+        ("import no_such_module_at_all\n", "ModuleNotFoundError: .*line 1."),
         ("raise SystemExit(3)\n", "SystemExit: 3"),
     ],
 )

@@ -105,7 +105,6 @@ def test_a_chain_takes_further_inputs_in_their_order() -> None:
     ("more", "said"),
     [
         ({"dtype": "float8"}, "no data type 'float8'"),
-        ({"layout": "NHWC"}, "no layout 'NHWC'"),
         ({"layers": ()}, "needs a layer"),
         ({"inputs": ((1, 0, 4, 4),)}, "not shapes"),
     ],
@@ -113,6 +112,11 @@ def test_a_chain_takes_further_inputs_in_their_order() -> None:
 def test_units_that_cannot_be_are_refused(more: dict[str, Any], said: str) -> None:
     with pytest.raises(ProblemError, match=said):
         Unit(**{"layers": (layer("Relu"),), "inputs": (IMAGE,), **more})
+
+
+def test_another_layout_is_refused() -> None:
+    with pytest.raises(ProblemError, match="no layout 'NHWC'"):
+        unit_of({**Unit(layers=(layer("Relu"),), inputs=(IMAGE,)).document(), "layout": "NHWC"})
 
 
 @given(
@@ -187,8 +191,6 @@ def test_what_cannot_be_simplified_is_told() -> None:
     trace, x = trace_of()
     with pytest.raises(ProblemError, match="Concat of zeros"):
         live(trace.net(x.concat(x.layer("Zeros"))))
-    with pytest.raises(ProblemError, match="single layers"):
-        live(net_of(Unit(layers=(CONV, layer("Relu")), inputs=(IMAGE,))))
 
 
 def test_values_of_two_nets_do_not_mix() -> None:

@@ -13,7 +13,7 @@ from gnomon.models.onnx.quantised import read_quantised
 from gnomon.testing.toolchain import ToolchainContract
 from gnomon.toolchains import children as plain
 from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
-from gnomon.toolchains.evaluate import EvaluationOptions, evaluate
+from gnomon.toolchains.evaluate import evaluate
 from gnomon.toolchains.openvino_int8 import openvino_int8
 from gnomon.toolchains.ort_int8 import onnxruntime_int8
 from gnomon.toolchains.quark_xint8 import PACKAGES, quark_xint8
@@ -103,14 +103,12 @@ def test_int8_is_int8_and_close_to_float(made: Made, tmp_path: Path) -> None:
         assert path.stat().st_size < one.model.stat().st_size * 0.6
         images = tmp_path / f"{one.key}.npz"
         labels(one.model, images)
-        found = {e.key: e for e in evaluate({"float": one.model, "int8": path}, images)}
+        found = {e.key: e for e in evaluate({"float": one.model, "int8": path}, images, "onnxruntime")}
         assert found["float"].accuracy == 1.0
         assert found["int8"].accuracy >= 0.85
         assert np.array_equal(found["int8"].correct, found["int8"].correct & found["float"].correct)
-        told = next(iter(evaluate({"int8": path}, images, EvaluationOptions(runtime="openvino"))))
-        assert told.failure is None and told.accuracy >= 0.85
-        # OpenVINO's own word on the precision of each convolution and matrix product.
-        assert set(told.kernels) <= {"u8", "i8"} and sum(told.kernels.values()) == before.operators
+        (other,) = evaluate({"int8": path}, images, "openvino")
+        assert other.failure is None and other.accuracy >= 0.85
 
 
 def labels(model: Path, dest: Path) -> None:
@@ -153,13 +151,6 @@ def test_two_workers_make_the_same_files(tmp_path: Path) -> None:
     one = {a.key: a.steps[0].digest_out for a in onnxruntime_int8({"images": 8}).make(jobs)}
     two = {a.key: a.steps[0].digest_out for a in onnxruntime_int8({"images": 8, "workers": 2}).make(jobs)}
     assert one == two
-
-
-def test_a_result_never_replaces_the_model(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    model = small_net(tmp_path / "out" / "k.onnx", "VGGblock_1")
-    with pytest.raises(UsageError, match="would replace a model"):
-        onnxruntime_int8({}).make([job(tmp_path, "k", model)])
 
 
 @pytest.mark.parametrize(

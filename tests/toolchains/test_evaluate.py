@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from tests.toolchains.toolkit import truncated_job
 
-from gnomon.errors import UsageError
-from gnomon.toolchains.evaluate import EvaluationOptions, EvaluationRuntime, evaluate
+from gnomon.toolchains.evaluate import evaluate
 
-RUNTIMES: list[EvaluationRuntime] = ["onnxruntime", "openvino"]
+RUNTIMES = ["onnxruntime", "openvino"]
 PIXELS = 12
 
 
@@ -33,7 +31,7 @@ def linear(path: Path, weights: NDArray[np.float32], batch: int | str) -> Path:
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("kind", ["uint8", "float32"])
-def test_it_agrees_with_numpy(runtime: EvaluationRuntime, kind: str, tmp_path: Path) -> None:
+def test_it_agrees_with_numpy(runtime: str, kind: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     x = rng.integers(0, 256, (37, 1, 3, 4)).astype(np.uint8)
     seen = x if kind == "uint8" else ((x - np.float32(100)) / np.float32(50)).astype(np.float32)
@@ -44,8 +42,8 @@ def test_it_agrees_with_numpy(runtime: EvaluationRuntime, kind: str, tmp_path: P
     models = {
         str(batch): linear(tmp_path / f"{batch}.onnx", w, batch) for batch, w in zip(batches, weights, strict=True)
     }
-    options = EvaluationOptions(runtime=runtime, mean=(100.0,), std=(50.0,))
-    found = {one.key: one for one in evaluate(models, tmp_path / "images.npz", options)}
+    evaluations = evaluate(models, tmp_path / "images.npz", runtime, mean=(100.0,), std=(50.0,))
+    found = {one.key: one for one in evaluations}
     flat = ((x.astype(np.float32) - 100) / 50).reshape(37, -1)
     for batch, w in zip(batches, weights, strict=True):
         one = found[str(batch)]
@@ -55,7 +53,7 @@ def test_it_agrees_with_numpy(runtime: EvaluationRuntime, kind: str, tmp_path: P
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_one_broken_model_costs_itself_only(runtime: EvaluationRuntime, tmp_path: Path) -> None:
+def test_one_broken_model_costs_itself_only(runtime: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "i.npz", x=np.ones((3, 1, 3, 4), np.float32), y=np.zeros(3, np.int64))
     good = np.zeros((PIXELS, 10), np.float32)
     nothing = np.full((PIXELS, 10), np.nan, np.float32)
@@ -70,50 +68,10 @@ def test_one_broken_model_costs_itself_only(runtime: EvaluationRuntime, tmp_path
         "nan": linear(tmp_path / "nan.onnx", nothing, 1),
         "good": small,
     }
-    found = {one.key: one for one in evaluate(models, tmp_path / "i.npz", EvaluationOptions(runtime=runtime))}
+    found = {one.key: one for one in evaluate(models, tmp_path / "i.npz", runtime)}
     assert found["good"].accuracy == 1.0
     assert found["nan"].accuracy == 0.0
     for key in ("truncated", "gone", "other"):
         failure = found[key].failure
         assert failure is not None and failure.stage == "check" and failure.message
         assert np.isnan(found[key].accuracy)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "told"),
-    [
-        ({"x": np.zeros((2, 1, 3, 4), np.float32)}, "y"),
-        ({"x": np.zeros((2, 1, 3, 4), np.float64), "y": np.zeros(2, np.int64)}, "float64"),
-        ({"x": np.zeros((2, 1, 3, 4), np.float32), "y": np.zeros(3, np.int64)}, r"\[3\]"),
-        ({"x": np.zeros((0, 1, 3, 4), np.float32), "y": np.zeros(0, np.int64)}, r"\[0\]"),
-        ({"x": np.zeros((2, 2, 3, 4), np.uint8), "y": np.zeros(2, np.int64)}, "2"),
-        ({"x": np.array([object()]), "y": np.zeros(1, np.int64)}, "labelled"),
-    ],
-)
-def test_images_that_cannot_be_meant_are_refused(arrays, told, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    np.savez(tmp_path / "i.npz", **arrays)
-    options = EvaluationOptions(mean=(1.0, 2.0, 3.0), std=(1.0,))
-    with pytest.raises(UsageError, match=told):
-        evaluate({}, tmp_path / "i.npz", options)
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"\x93NUMPY"])
-def test_a_broken_file_is_refused(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "i.npz").write_bytes(content)
-    with pytest.raises(UsageError, match="no labelled images"):
-        evaluate({}, tmp_path / "i.npz")
-
-
-def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'torch'"):
-        evaluate({}, tmp_path / "i.npz", EvaluationOptions(runtime="torch"))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="standard deviation"):
-        evaluate({}, tmp_path / "i.npz", EvaluationOptions(std=(0.0,)))
-
-
-def test_an_archive_whose_members_are_no_arrays_is_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "i.npz", "w") as archive:
-        archive.writestr("x", b"text")
-        archive.writestr("y", b"text")
-    with pytest.raises(UsageError, match="x or y is not an array"):
-        evaluate({}, tmp_path / "i.npz")

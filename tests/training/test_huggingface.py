@@ -84,7 +84,9 @@ def test_one_data_set_is_split_and_grey_pictures_stay_grey(package: Any, tmp_pat
 def test_columns_are_found_by_their_kind_or_named(package: Any, tmp_path: Path) -> None:
     more = (package.ClassLabel(names=["x", "y"]), [1] * 20)
     rows(package, 20, other=more).save_to_disk(tmp_path / "d")
-    with pytest.raises(ProblemError, match=r"has 2 columns of classes \(picture, kind, id, other\)") as refused:
+    with pytest.raises(
+        ProblemError, match=r"there are 2 columns of classes in .* \(picture, kind, id, other\)"
+    ) as refused:
         opened(tmp_path / "d")
     assert "gnomon_cfg.label_column" in refused.value.hint
     assert set(opened(tmp_path / "d", label_column="other").labels["train"]) == {1}
@@ -107,7 +109,7 @@ def test_a_picture_that_is_an_address_is_not_fetched(package: Any, tmp_path: Pat
     table = made.cast(features)  # saving would fetch them
     assert table.features["picture"].decode
     with pytest.raises(ProblemError, match="row 0: a picture that is not here"):
-        huggingface._all_grey(table.cast_column("picture", package.Image(decode=False)), "picture")
+        huggingface._pictures(package, table, "picture", "kind")[0]
 
 
 def test_a_cached_data_set_is_loaded_by_name_and_another_is_not_fetched(

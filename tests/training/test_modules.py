@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from tests.training.trainkit import LAYOUT, PRIMITIVES, data
+from tests.training.trainkit import LAYOUT, PRIMITIVES, Killed, kill_after, shapes
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import STEMS
@@ -18,11 +18,12 @@ from gnomon.models.units import OPSET, write_net
 from gnomon.spaces.cells.primitives import Primitive, Stem
 from gnomon.spaces.cells.space import CellSpace, TaggedNet, known_primitives, model_weights, tagged_net
 from gnomon.spaces.unit import Trace
-from gnomon.training import Recipe, TrainJob, build, state_of, train
-from gnomon.training import network as counts
 from gnomon.training.export import ExportJob, export
-from gnomon.training.job import Trained
+from gnomon.training.job import Trained, TrainJob
+from gnomon.training.loop import train
 from gnomon.training.modules import HEAD, STEM, ModuleBlock, end_block, known_blocks, load_factories
+from gnomon.training.network import build, state_of
+from gnomon.training.recipe import Recipe
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 
@@ -58,7 +59,7 @@ def net(file: Path, names: tuple[str, str, str], **layout: Any) -> tuple[TaggedN
 def job(file: Path, epochs: int = 3) -> TrainJob:
     tagged, origins = net(file, ("Ownblock_0", "VGGblock_1", "Ownblock_0"))
     recipe = Recipe(epochs=epochs, optimizer={"type": "AdamW", "lr": 0.01}, batch_size=32)
-    return TrainJob(key="own", tagged=tagged, recipe=recipe, data=data(), seed=1, modules=origins)
+    return TrainJob(tagged=tagged, recipe=recipe, data=shapes(), seed=1, modules=origins)
 
 
 def exported(tagged: TaggedNet, origins: dict[str, str], state: Any, path: Path) -> bytes:
@@ -103,8 +104,6 @@ def test_modules_stand_in_networks_beside_blocks_with_what_they_cost() -> None:
     tagged = tagged_net(layout, [known[name] for name in ("VGGblock_1", "Modernblock_0", "Modernblock_1")])
     assert tagged.modules == ("Modernblock_0", "Modernblock_1")
     assert [tag for tag in tagged.tags if "Modern" in tag] == ["l1/Modernblock_0/0", "l2/Modernblock_1/0"]
-    module = build(tagged, None, seed=0, factories=load_factories(dict.fromkeys(tagged.modules, str(EXAMPLE)), tagged))
-    assert counts.params(tagged.net) == sum(one.numel() for one in module.parameters())
     (block,) = (
         node.unit
         for node in tagged.net.nodes
@@ -140,8 +139,8 @@ def test_a_digest_knows_what_a_block_does_and_not_what_it_is_called(file: Path, 
         (("return self.drop", "return [x]; self.drop"), "makes a list of a batch"),
         (("stride=stride, ", ""), r"makes \(1, 64, 32, 32\) of \(1, 64, 32, 32\), where 64 channels of about 16x16"),
         (("self.conv(x)", "self.conv(x)[:1]"), r"makes \(1, .*of a batch \(2,"),
-        (("self.conv(x)", "self.konv(x)"), r"AttributeError: .*konv.* .line 9."),
-        (("c_in, c_out, 3", "c_in + 1, c_out, 3"), r"RuntimeError: .* .line 9."),
+        (("self.conv(x)", "self.konv(x)"), r"AttributeError: .*konv.*line 9."),
+        (("c_in, c_out, 3", "c_in + 1, c_out, 3"), r"RuntimeError: .*line 9."),
         (("(0.3)", "(0.3).half()\n        self.half()"), "is float16"),
         (("module=Block", "module=lambda *given: 3"), "is a int, not a torch.nn.Module"),
         (("module=Block", "module=lambda c_in: Block(c_in, c_in, 1)"), "TypeError"),
@@ -178,7 +177,9 @@ def same(one: Trained, other: Trained) -> bool:
     return one.losses == other.losses and all(np.array_equal(one.state[name], other.state[name]) for name in one.state)
 
 
-def test_training_depends_on_the_job_alone_and_goes_on_where_it_was(file: Path, tmp_path: Path) -> None:
+def test_training_depends_on_the_job_alone_and_goes_on_where_it_was(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = torch.random.get_rng_state()
     whole = train(job(file))
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -186,16 +187,9 @@ def test_training_depends_on_the_job_alone_and_goes_on_where_it_was(file: Path, 
     assert {"l0.Ownblock_0.0.conv.weight", "l1.VGGblock_1.0.weight", "head.1.weight"} <= whole.state.keys()
     torch.rand(7)
     assert same(train(job(file)), whole)
-
-    class Stop(Exception):
-        pass
-
-    def stop(epoch: Any) -> None:
-        if epoch.number == 1:
-            raise Stop
-
-    with pytest.raises(Stop):
-        train(job(file), partial=tmp_path / "partial.pt", on_epoch=stop)
+    kill_after(monkeypatch, 2)
+    with pytest.raises(Killed):
+        train(job(file), partial=tmp_path / "partial.pt")
     assert same(train(job(file), partial=tmp_path / "partial.pt"), whole)
 
 

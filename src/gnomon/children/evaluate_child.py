@@ -14,7 +14,6 @@ from typing import Any
 from .frame import Job, Refused, Work, one_thread, serve
 
 _FREE_BATCH = 100
-_COMPUTES = ("Convolution", "GroupConvolution", "FullyConnected", "MatMul")
 
 
 def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
@@ -31,7 +30,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
     opened, versions = (_openvino if settings["runtime"] == "openvino" else _onnxruntime)(settings)
 
     def work(job: Job) -> dict[str, Any]:
-        shape, call, facts = opened(job["model"])
+        shape, call = opened(job["model"])
         sizes = [size if size > 0 else None for size in shape[1:]]
         fits = len(shape) == images.ndim
         if not fits or any(w not in (None, n) for w, n in zip(sizes, images.shape[1:], strict=True)):
@@ -48,13 +47,13 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
             # What is not a number has no class: it is wrong, whatever the label.
             classes.append(np.where(np.isfinite(result).all(axis=1), result.argmax(axis=1), -1))
         np.save(job["output"], np.concatenate(classes).astype(np.int64), allow_pickle=False)
-        return facts
+        return {}
 
     return work, versions
 
 
-Opened = tuple[list[int], Callable[[Any], Any], dict[str, Any]]
-"""The input's shape (-1: free), a function of a batch, and what the runtime says of its kernels."""
+Opened = tuple[list[int], Callable[[Any], Any]]
+"""The input's shape (-1: free), and a function of a batch."""
 
 
 def _onnxruntime(settings: dict[str, Any]) -> tuple[Callable[[str], Opened], dict[str, str]]:
@@ -67,7 +66,7 @@ def _onnxruntime(settings: dict[str, Any]) -> tuple[Callable[[str], Opened], dic
         session = ort.InferenceSession(path, ort.SessionOptions(), providers=["CPUExecutionProvider"])
         (source,) = session.get_inputs()
         shape = [size if isinstance(size, int) else -1 for size in source.shape]
-        return shape, lambda batch: session.run(None, {source.name: batch})[0], {}
+        return shape, lambda batch: session.run(None, {source.name: batch})[0]
 
     return opened, {"onnxruntime": ort.__version__}
 
@@ -84,13 +83,7 @@ def _openvino(settings: dict[str, Any]) -> tuple[Callable[[str], Opened], dict[s
         compiled = core.compile_model(core.read_model(Path(path)), "CPU", options)
         (source,) = compiled.inputs
         shape = [size.get_length() if size.is_static else -1 for size in source.partial_shape]
-        kernels: dict[str, int] = {}
-        for node in compiled.get_runtime_model().get_ordered_ops():
-            told = node.get_rt_info()
-            if "layerType" in told and told["layerType"].astype(str) in _COMPUTES:
-                precision = told["runtimePrecision"].astype(str)
-                kernels[precision] = kernels.get(precision, 0) + 1
-        return shape, lambda batch: compiled([batch])[0], {"kernels": kernels}
+        return shape, lambda batch: compiled([batch])[0]
 
     return opened, {"openvino": ov.__version__.partition("-")[0]}
 

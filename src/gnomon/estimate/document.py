@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from gnomon.core.codec import Must, decode
-from gnomon.core.strict_json import Complaints, Strict
+from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError, ProblemError
-from gnomon.estimate.columns import MOST_COLUMNS, Columns, Floats
+from gnomon.estimate.columns import Columns, Floats
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
 from gnomon.estimate.residual import Residual
 
@@ -22,60 +21,22 @@ _MOST_TEXT = 20_000
 
 FORMAT = "gnomon-estimator"
 VERSION = 1
-MOST_LETTERS = 256 << 20
 _MOST_SAMPLES = 100_000
+_MOST_COLUMNS = 20_000
+_MOST = 1e30
+"""No time, no price and no size of a column is above it."""
 
 
-def estimator_document(estimator: Estimator) -> dict[str, Any]:
-    """The JSON object of an estimator; `read_estimator` gives back one that predicts the same, bit for bit."""
-    c, n = estimator.coefficients, estimator.noise
-    columns = estimator.columns
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "unit": "s",
-        "columns": {
-            "names": list(columns.names),
-            "kinds": list(columns.kinds),
-            "prior_s": None
-            if columns.prior_s is None
-            else [None if math.isnan(v) else v for v in columns.prior_s.tolist()],
-            "scale": None if columns.scale is None else columns.scale.tolist(),
-        },
-        "level_s": estimator.level_s,
-        "bias_s": float(c.mean[0]),
-        "coefficients_s": c.mean[1:].tolist(),
-        "covariance": {"own": c.own.tolist(), "more": c.more.T.tolist(), "less": c.less.T.tolist()},
-        "noise": {"relative": n.relative, "floor_s": n.floor_s, "width": n.width, "coverage": n.coverage},
-        "known": [bool(k) for k in estimator.known],
-        "sizes": dict(estimator.sizes),
-        "weights": estimator.weights.tolist(),
-        "residual": None if estimator.residual is None else _residual_document(estimator.residual),
-    }
-
-
-def write_estimator(estimator: Estimator) -> str:
-    """The JSON text of an estimator, on one line; equal estimators give equal texts."""
-    return json.dumps(estimator_document(estimator), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _residual_document(residual: Residual) -> dict[str, Any]:
-    return {
-        "centre": residual.centre.tolist(),
-        # An endless length takes a column that never varied out of the distance; JSON has no infinity.
-        "length": [None if math.isinf(v) else v for v in residual.length.tolist()],
-        "points": residual.points.tolist(),
-        "alpha": residual.alpha.tolist(),
-        "half": residual.half.tolist(),
-        "size_s": residual.size_s,
-    }
-
-
-Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: value > 0)]
+_FORMAT = Must(be=f"'{FORMAT}'", fits=lambda value: value == FORMAT)
+_SECONDS = Must(be="'s'", fits=lambda value: value == "s")
+_VERSION = Must(
+    be=f"version {VERSION} (else use the gnomon that wrote it, or fit again)", fits=lambda value: value == VERSION
+)
+Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
 Coverage = Annotated[float, Must(be="a share from 0.5 to 0.999", fits=lambda value: 0.5 <= value <= 0.999)]
-Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: value >= 0)]
+Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= value < _MOST)]
 Text = Annotated[str, Must(be=f"a text of at most {_MOST_TEXT} letters", fits=lambda value: len(value) <= _MOST_TEXT)]
-_ALL = Must(be=f"at most {MOST_COLUMNS} items", fits=lambda value: len(value) <= MOST_COLUMNS)
+_ALL = Must(be=f"at most {_MOST_COLUMNS} items", fits=lambda value: len(value) <= _MOST_COLUMNS)
 _SAMPLES = Must(be=f"at most {_MOST_SAMPLES} items", fits=lambda value: len(value) <= _MOST_SAMPLES)
 Rows = Annotated[tuple[tuple[float, ...], ...], _SAMPLES]
 
@@ -87,7 +48,7 @@ class ColumnsDocument:
     names: Annotated[tuple[Text, ...], _ALL]
     kinds: Annotated[tuple[Text, ...], _ALL]
     prior_s: Annotated[tuple[Least0 | None, ...], _ALL] | None
-    scale: Annotated[tuple[float, ...], _ALL] | None
+    scale: Annotated[tuple[Positive, ...], _ALL] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +82,6 @@ class ResidualDocument:
     size_s: Least0
 
 
-_FORMAT = Must(be=f"'{FORMAT}'", fits=lambda value: value == FORMAT)
-_SECONDS = Must(be="'s'", fits=lambda value: value == "s")
-_VERSION = Must(
-    be=f"version {VERSION} (else use the gnomon that wrote it, or fit again)", fits=lambda value: value == VERSION
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatorDocument:
     """All that the JSON of an estimator holds."""
@@ -147,15 +101,50 @@ class EstimatorDocument:
     residual: ResidualDocument | None
 
 
-def read_estimator(document: str | bytes | Mapping[str, Any]) -> Estimator:
-    """The estimator of JSON text (UTF-8 if bytes) or of the parsed object.
+def estimator_document(estimator: Estimator) -> dict[str, Any]:
+    """The JSON object of an estimator; `read_estimator` gives back one that predicts the same, bit for bit."""
+    c, n = estimator.coefficients, estimator.noise
+    columns = estimator.columns
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "unit": "s",
+        "columns": {
+            "names": list(columns.names),
+            "kinds": list(columns.kinds),
+            "prior_s": None
+            if columns.prior_s is None
+            else [None if math.isnan(v) else v for v in columns.prior_s.tolist()],
+            "scale": None if columns.scale is None else columns.scale.tolist(),
+        },
+        "level_s": estimator.level_s,
+        "bias_s": float(c.mean[0]),
+        "coefficients_s": c.mean[1:].tolist(),
+        "covariance": {"own": c.own.tolist(), "more": c.more.T.tolist(), "less": c.less.T.tolist()},
+        "noise": {"relative": n.relative, "floor_s": n.floor_s, "width": n.width, "coverage": n.coverage},
+        "known": [bool(k) for k in estimator.known],
+        "sizes": dict(estimator.sizes),
+        "weights": estimator.weights.tolist(),
+        "residual": None if estimator.residual is None else _residual_document(estimator.residual),
+    }
 
-    Raises ProblemError with all that is wrong, each with its path.
-    """
+
+def _residual_document(residual: Residual) -> dict[str, Any]:
+    return {
+        "centre": residual.centre.tolist(),
+        # An endless length takes a column that never varied out of the distance; JSON has no infinity.
+        "length": [None if math.isinf(v) else v for v in residual.length.tolist()],
+        "points": residual.points.tolist(),
+        "alpha": residual.alpha.tolist(),
+        "half": residual.half.tolist(),
+        "size_s": residual.size_s,
+    }
+
+
+def read_estimator(document: Mapping[str, Any]) -> Estimator:
+    """The estimator of a JSON object. ProblemError with all that is wrong, each with its path."""
     complaints = Complaints(what="estimator", hint=HINT)
-    strict = Strict(what="estimator", hint=HINT, most_letters=MOST_LETTERS)
-    data = strict.parse(document) if isinstance(document, str | bytes) else document
-    read: EstimatorDocument = decode(EstimatorDocument, data, complaints)
+    read: EstimatorDocument = decode(EstimatorDocument, document, complaints)
     complaints.raise_any()
     width = len(read.columns.names)
     _check_sizes(read, width, complaints)

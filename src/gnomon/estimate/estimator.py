@@ -1,7 +1,4 @@
-"""A fitted estimator: predictions with intervals, and what they rest on.
-
-How good predictions are: share within a tolerance, rank, relative error, coverage, and the measurement-noise limit.
-"""
+"""A fitted estimator: predictions with intervals, what they rest on, and scores of how good they are."""
 
 from __future__ import annotations
 
@@ -56,12 +53,12 @@ class Coefficients:
 
     def variance(self, x1: Floats) -> Floats:
         """The variance of the expected time of rows that begin with a 1 for the bias, in seconds squared."""
-        found = (x1 * x1) @ self.own
+        variance = (x1 * x1) @ self.own
         for sign, part in ((1.0, self.more), (-1.0, self.less)):
             if part.shape[1]:
                 along = x1 @ part
-                found += sign * np.einsum("ij,ij->i", along, along)
-        return np.maximum(found, 0.0)
+                variance += sign * np.einsum("ij,ij->i", along, along)
+        return np.maximum(variance, 0.0)
 
     def times(self, row: Floats) -> Floats:
         """The covariance times a row (1 + columns,)."""
@@ -115,10 +112,10 @@ class Estimator:
 
     def probability(self, rows: ArrayLike, bound_s: float, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
         """How probable it is that each net takes at most `bound_s`: normal, as wide as the interval is."""
-        found = self.predict(rows, unknown=unknown)
+        prediction = self.predict(rows, unknown=unknown)
         normal = NormalDist()
-        deviation = (found.high_s - found.mean_s) / normal.inv_cdf((1 + self.noise.coverage) / 2)
-        z = (bound_s - found.mean_s) / np.maximum(deviation, 1e-300)
+        deviation = (prediction.high_s - prediction.mean_s) / normal.inv_cdf((1 + self.noise.coverage) / 2)
+        z = (bound_s - prediction.mean_s) / np.maximum(deviation, 1e-300)
         return np.array([normal.cdf(float(v)) for v in z])
 
     def explain(self, row: ArrayLike) -> tuple[Doubt, ...]:
@@ -206,5 +203,5 @@ def coverage(low: Floats, high: Floats, measured: Floats) -> float:
 def _ranks(values: Floats) -> Floats:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
-    found: Floats = (ends - (counts - 1) / 2.0)[inverse]
-    return found
+    ranks: Floats = (ends - (counts - 1) / 2.0)[inverse]
+    return ranks

@@ -1,19 +1,14 @@
 """Fitting: a prior from tables and other devices, samples of whole nets, and the interval they allow.
 
-Weights of the samples for errors with heavy tails: a net that was measured under load counts little.
+Errors have heavy tails, so that a net that was measured under load counts little. A Student error is a normal one whose
+variance is itself unknown; its expected inverse gives the weight of a sample in each pass (Lange, Little and Taylor,
+Robust Statistical Modeling Using the t Distribution, 1989). Residuals are those of leaving the sample out, so that a
+sample cannot hide by pulling the model to itself.
 
-A Student error is a normal one whose variance is itself unknown; its expected inverse gives the weight of a sample in
-each pass (Lange, Little and Taylor, Robust Statistical Modeling Using the t Distribution, 1989). Residuals are those of
-leaving the sample out, so that a sample cannot hide by pulling the model to itself.
-
-Other devices as sources of a prior: what they say a unit costs relative to their own level.
-
-How wide an interval must be, from residuals of leaving one sample out.
-
-A score is a left-out residual over its predicted deviation. With many samples the interval takes their quantile, as
-conformal prediction does (Barber et al., Predictive Inference with the Jackknife+, 2021); with few a single score would
-decide, so that the quantile is smoothed (Harrell and Davis, 1982) and drawn towards what Student errors give, widened
-for the few samples the deviation itself comes from.
+How wide an interval is follows from the scores of the samples: a left-out residual over its predicted deviation. With
+many samples the interval takes their quantile, as conformal prediction does (Barber et al., Predictive Inference with
+the Jackknife+, 2021); with few a single score would decide, so that the quantile is smoothed (Harrell and Davis, 1982)
+and drawn towards what Student errors give, widened for the few samples the deviation itself comes from.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.errors import UsageError
-from gnomon.estimate.columns import MOST_S, Columns, FitOptions, Floats, Learner, times
+from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, times
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
 from gnomon.estimate.prior import (
     Evidence,
@@ -42,15 +37,24 @@ from gnomon.estimate.prior import (
 )
 from gnomon.estimate.residual import learn
 
+MOST_SAMPLES = 20_000
+_NOTHING_SEEN_NOISE = 0.06
+_LEAST_LOG_NOISE = math.log(1e-3)  # below it a sample's own error would be divided by nothing
 _TAIL = 3.0  # degrees of freedom of the errors' Student distribution: few of them make outliers cheap
 _FLOOR = 0.2  # errors grow with a net's time, but not below this share of the median time
+_TRUST = 20.0  # with so many samples, half of the trust is in the scores
+_HEAVY = 1.05  # errors with heavy tails against normal ones
+_GRID = 4000
+_ROUNDED = 12**-0.5  # the deviation of what is rounded to whole steps, in steps
+_STEPS_S = tuple(10.0**-k for k in range(10))
+_LEAST_STEP = 1e-4  # of the least time: finer steps are not an error
 
 
 def factors(residual: Floats, variance: Floats, current: Floats) -> Floats:
     """By what each sample's variance is multiplied: (tail + z**2) / (tail + 1), z in unweighted deviations."""
     z2 = residual**2 / variance * current
-    found: Floats = (_TAIL + z2) / (_TAIL + 1)
-    return found
+    multiples: Floats = (_TAIL + z2) / (_TAIL + 1)
+    return multiples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +77,12 @@ class Source:
                 f"the other device '{self.name}' has no column in common with these nets",
                 hint="describe both with the same columns",
             )
-        found = np.zeros(1 + len(columns))
-        found[0] = self.coefficients[0]
+        coefficients = np.zeros(1 + len(columns))
+        coefficients[0] = self.coefficients[0]
         for j, name in enumerate(columns.names):
             if name in own:
-                found[1 + j] = self.coefficients[1 + own[name]]
-        return found
+                coefficients[1 + j] = self.coefficients[1 + own[name]]
+        return coefficients
 
 
 def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> Source:
@@ -91,14 +95,9 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
     if len(x) < 2:
         raise UsageError(f"the other device '{name}' has {len(x)} samples", hint="give two or more, or leave it out")
     unpriced = Columns(names=columns.names, kinds=columns.kinds, scale=columns.scale, shared=columns.shared)
-    found = fit(unpriced, x, y, options=FitOptions(learner=Learner.NEVER, passes=2))
-    coefficients = found.coefficients.mean / found.level_s
-    return Source(name=name, columns=columns.names, coefficients=coefficients, noise=found.noise.relative)
-
-
-_TRUST = 20.0  # with so many samples, half of the trust is in the scores
-_HEAVY = 1.05  # errors with heavy tails against normal ones
-_GRID = 4000
+    estimator = fit(unpriced, x, y, options=FitOptions(learner=Learner.NEVER, passes=2))
+    coefficients = estimator.coefficients.mean / estimator.level_s
+    return Source(name=name, columns=columns.names, coefficients=coefficients, noise=estimator.noise.relative)
 
 
 def factor(scores: Floats, coverage: float, freedom: float) -> float:
@@ -131,13 +130,8 @@ def smooth_quantile(values: Floats, share: float) -> float:
     return float(weights @ ordered / weights.sum())
 
 
-MOST_SAMPLES = 20_000
-_NOTHING_SEEN_NOISE = 0.06
-_LEAST_LOG_NOISE = math.log(1e-3)  # below it a sample's own error would be divided by nothing
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Solution:
     """`errors` are the variances of the samples, `usual` that share of them which any measured net has, relative."""
 
     theta: Floats
@@ -191,20 +185,9 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
     if errors_s is None or not len(y):
         return np.zeros(len(y))
     given = np.asarray(errors_s, dtype=float)
-    if given.shape != y.shape:
-        raise UsageError(f"{given.size} standard errors are given for {len(y)} times", hint="give one a time, or NaN")
-    if (wrong := np.flatnonzero((given < 0) | (given > MOST_S))).size:
-        raise UsageError(
-            f"standard error {wrong[0]} is {given[wrong[0]]:g} s", hint="give seconds from 0 to 1e15, or NaN"
-        )
     known = ~np.isnan(given)
     usual = float(np.median(given[known] / y[known])) if known.any() else 0.0
     return np.where(known, given, usual * y)
-
-
-_ROUNDED = 12**-0.5  # the deviation of what is rounded to whole steps, in steps
-_STEPS_S = tuple(10.0**-k for k in range(10))
-_LEAST_STEP = 1e-4  # of the least time: finer steps are not an error
 
 
 def resolution(times_s: Floats) -> float:
@@ -224,7 +207,7 @@ def resolution(times_s: Floats) -> float:
 
 def _search(
     prior: Prior, x1: Floats, y: Floats, own: Floats, options: FitOptions, expected: tuple[float, float]
-) -> _Found:
+) -> _Solution:
     """Sizes, noise and weights in turn: weights need residuals, residuals need sizes.
 
     A sample's variance is that of all nets, times what its residual says of it, and its `own` standard error squared.
@@ -236,13 +219,12 @@ def _search(
     if not len(y):
         start = np.append(np.log(sizes), math.log(_NOTHING_SEEN_NOISE))
         told = posterior(problem, start, y)
-        return _Found(theta=start, posterior=told, errors=y, weights=y, usual=_NOTHING_SEEN_NOISE)
+        return _Solution(theta=start, posterior=told, errors=y, weights=y, usual=_NOTHING_SEEN_NOISE)
     spread = y**2 + _FLOOR**2
     multiplied = np.ones(len(y))
 
     def weights(log_noise: float) -> Floats:
-        found: Floats = multiplied * spread + own**2 * math.exp(-2 * log_noise)
-        return found
+        return np.asarray(multiplied * spread + own**2 * math.exp(-2 * log_noise), dtype=float)
 
     log_noise = math.log(expected[0])
     theta = np.append(np.log(sizes), log_noise)
@@ -259,11 +241,11 @@ def _search(
     told = posterior(problem, theta, final)
     usual = math.hypot(math.exp(float(theta[-1])), float(np.median(own / np.sqrt(spread))))
     errors = math.exp(2 * theta[-1]) * final
-    return _Found(theta=theta, posterior=told, errors=errors, weights=usual**2 * spread / errors, usual=usual)
+    return _Solution(theta=theta, posterior=told, errors=errors, weights=usual**2 * spread / errors, usual=usual)
 
 
 def _estimator(
-    columns: Columns, samples: tuple[Floats, Floats, float, Floats], prior: Prior, found: _Found, options: FitOptions
+    columns: Columns, samples: tuple[Floats, Floats, float, Floats], prior: Prior, found: _Solution, options: FitOptions
 ) -> Estimator:
     x1, y, level, own = samples
     coefficients = _coefficients(prior, found, level)
@@ -304,12 +286,12 @@ def _estimator(
     )
 
 
-def _freedom(found: _Found) -> float:
+def _freedom(found: _Solution) -> float:
     """The number of samples less the sum of their leverages, the effective number of coefficients."""
     return float((found.errors / found.posterior.loo_variance).sum())
 
 
-def _coefficients(prior: Prior, found: _Found, level: float) -> Coefficients:
+def _coefficients(prior: Prior, found: _Solution, level: float) -> Coefficients:
     told = found.posterior
     width = len(prior.mean)
     counts = [b.directions.shape[-1] for b in prior.blocks]

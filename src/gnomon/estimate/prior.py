@@ -2,9 +2,8 @@
 
 A block is a set of directions in the space of coefficients with one unknown size: the bias, the scale of the table, the
 columns of one kind, the mean of other devices, the ways in which they differ. The model's special cases are limits of
-these sizes: all zero is the raw sum, bias and table free is scale-and-bias, kinds free is the inverse table.
-
-The sizes of a prior's blocks and the noise, by the evidence of the samples, and the posterior they give.
+these sizes: all zero is the raw sum, bias and table free is scale-and-bias, kinds free is the inverse table. The sizes
+of the blocks and the noise are found by the evidence of the samples, which give the posterior.
 
 Samples are y = design u + e, with u of one unit normal coordinate a direction times its block's size, and independent
 errors of variance `noise**2 * weights`. Everything is exact linear algebra in the smaller of two spaces, that of the
@@ -33,6 +32,14 @@ PRICED_SIZE = 0.1
 BESIDE_SOURCES_SIZE = 0.1
 SIZE_SPREAD = 1.5  # of the logarithm of a block's size
 _LEAST_VARIATION = 1e-9
+NOISE = 0.06
+NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
+_OF_DEVICES = 0.5  # at least so far apart, as logarithms, are the noises of devices of one sort
+_STEPS = (1.6, 0.8, 0.4, 0.2)
+_LATER_STEPS = (0.8, 0.3)
+_MOST = 9.0
+_FACTORIAL = 4  # blocks whose on and off are all tried as starts
+_JITTER = 1e-9
 WORK = "work"
 """The name of the block of what columns have in common."""
 
@@ -60,9 +67,9 @@ class Block:
         """The coefficients (width, k) that values (r, k) along the directions stand for."""
         if self.alone is None:
             return np.asarray(self.directions @ values, dtype=float)
-        found = np.zeros((width, values.shape[1]))
-        found[self.alone] = values * self.directions[:, None]
-        return found
+        coefficients = np.zeros((width, values.shape[1]))
+        coefficients[self.alone] = values * self.directions[:, None]
+        return coefficients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +111,7 @@ def build(columns: Columns, x: Floats, level_s: float, sources: Sequence[Floats]
     return Prior(mean=mean, blocks=tuple(blocks))
 
 
-def _priced(columns: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _priced(columns: Columns) -> NDArray[np.bool_]:
     if columns.prior_s is None:
         return np.zeros(len(columns), dtype=bool)
     return ~np.isnan(columns.prior_s)
@@ -118,9 +125,9 @@ def _common(columns: Columns, x: Floats) -> Floats | None:
     varied = variation > _LEAST_VARIATION * np.abs(columns.shared).max(axis=0)
     if not varied.any():
         return None
-    found = np.zeros((1 + len(columns), int(varied.sum())))
-    found[1:] = columns.shared[:, varied] / variation[varied] / np.sqrt(varied.sum())
-    return found
+    directions = np.zeros((1 + len(columns), int(varied.sum())))
+    directions[1:] = columns.shared[:, varied] / variation[varied] / np.sqrt(varied.sum())
+    return directions
 
 
 def _source_blocks(sources: Sequence[Floats]) -> list[Block]:
@@ -132,7 +139,7 @@ def _source_blocks(sources: Sequence[Floats]) -> list[Block]:
     return blocks
 
 
-def _sizes(columns: Columns, members: np.ndarray[tuple[int], np.dtype[np.intp]], x: Floats, mean: Floats) -> Floats:
+def _sizes(columns: Columns, members: NDArray[np.intp], x: Floats, mean: Floats) -> Floats:
     """The size of one step of a kind's prior, a column: its price, or what moves the level by one at the usual
     variation."""
     scale = np.ones(len(members)) if columns.scale is None else columns.scale[members]
@@ -147,16 +154,6 @@ def _sizes(columns: Columns, members: np.ndarray[tuple[int], np.dtype[np.intp]],
     if (own > 0).any():  # a table that prices some of the kind: the others cost what those do
         usual = float(np.exp(np.log(own[own > 0] * scale[own > 0]).mean()))
     return np.where(own > 0, own, usual / scale)
-
-
-NOISE = 0.06
-NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
-_OF_DEVICES = 0.5  # at least so far apart, as logarithms, are the noises of devices of one sort
-_STEPS = (1.6, 0.8, 0.4, 0.2)
-_LATER_STEPS = (0.8, 0.3)
-_MOST = 9.0
-_FACTORIAL = 4  # blocks whose on and off are all tried as starts
-_JITTER = 1e-9
 
 
 def expected_noise(others: Sequence[float]) -> tuple[float, float]:

@@ -1,8 +1,6 @@
-"""What a search strategy is, and the ledger of results that the built-in ones share.
+"""What a search strategy is, and what the built-in ones share: results, their front, and draws of random numbers.
 
-The non-dominated results seen so far, kept up to date one result at a time.
-
-Random draws that are the same on every machine and with every version of numpy.
+The draws are the same on every machine and with every version of numpy.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Protocol
 
 from gnomon.core.front.dominance import dominates
 from gnomon.core.space import Space
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 
 Assignment = tuple[int, ...]
 Cost = tuple[float, ...]
@@ -45,7 +43,7 @@ class Strategy(Protocol):
         """At most `n` assignments that were neither asked of this strategy nor told to it before, all different.
 
         Fewer mean that the strategy wants results first. None, while nothing that was asked is still untold, means
-        that it is exhausted, and stays so. UsageError for a negative `n`.
+        that it is exhausted, and stays so.
         """
         ...
 
@@ -67,49 +65,24 @@ class Ledger:
     pending: set[Assignment] = field(default_factory=set)
     _objectives: int = 0
 
-    def take(self, assignment: Sequence[int], cost: Sequence[float] | None) -> Told:
-        """Check and enter a result, as `Strategy.tell` has it; returns what counts for that assignment."""
-        told = self.checked(assignment, cost)
-        self.pending.discard(told.assignment)
-        first = self.known.setdefault(told.assignment, told.cost)
-        return Told(assignment=told.assignment, cost=first)
-
-    def checked(self, assignment: Sequence[int], cost: Sequence[float] | None) -> Told:
-        """The result in plain numbers. ProblemError as `Strategy.tell` has it."""
+    def take(self, assignment: Sequence[int], cost: Sequence[float] | None) -> None:
+        """Enter a result, as `Strategy.tell` has it. ProblemError for what it refuses."""
         self.space.encode(assignment)
-        plain = tuple(int(i) for i in assignment)
-        if cost is None:
-            return Told(assignment=plain, cost=None)
-        numbers = tuple(float(c) for c in cost)
-        if not numbers or not all(math.isfinite(c) for c in numbers):
-            raise ProblemError(
-                f"the cost {numbers} of an assignment is not finite", hint="tell None for an assignment that failed"
-            )
-        if self._objectives and len(numbers) != self._objectives:
-            raise ProblemError(
-                f"a cost has {len(numbers)} objectives where earlier ones had {self._objectives}",
-                hint="tell the same objectives of each assignment, in the same order",
-            )
-        self._objectives = len(numbers)
-        return Told(assignment=plain, cost=numbers)
-
-    def fresh(self, assignment: Assignment) -> bool:
-        """Whether it is neither told nor asked."""
-        return assignment not in self.known and assignment not in self.pending
-
-
-def checked_count(n: int) -> int:
-    """The number of assignments wanted. UsageError if it is negative."""
-    if n < 0:
-        raise UsageError(f"{n} assignments cannot be asked for", hint="ask for 0 or more")
-    return n
-
-
-def checked_seed(seed: int) -> int:
-    """The seed. UsageError if it is negative."""
-    if seed < 0:
-        raise UsageError(f"the seed {seed} is negative", hint="use a whole number from 0")
-    return seed
+        plain, numbers = tuple(int(i) for i in assignment), None
+        if cost is not None:
+            numbers = tuple(float(c) for c in cost)
+            if not numbers or not all(math.isfinite(c) for c in numbers):
+                raise ProblemError(
+                    f"the cost {numbers} of an assignment is not finite", hint="tell None for an assignment that failed"
+                )
+            if self._objectives and len(numbers) != self._objectives:
+                raise ProblemError(
+                    f"a cost has {len(numbers)} objectives where earlier ones had {self._objectives}",
+                    hint="tell the same objectives of each assignment, in the same order",
+                )
+            self._objectives = len(numbers)
+        self.pending.discard(plain)
+        self.known.setdefault(plain, numbers)
 
 
 class Entry(Enum):
@@ -152,8 +125,8 @@ class Archive:
 
 
 def generator(seed: int) -> random.Random:
-    """A generator of its own. UsageError for a negative seed."""
-    return random.Random(checked_seed(seed))  # noqa: S311 - it chooses what to measure and keeps no secret
+    """A generator of its own."""
+    return random.Random(seed)  # noqa: S311 - it chooses what to measure and keeps no secret
 
 
 def shuffled(space: Space, rng: random.Random) -> Iterator[Assignment]:

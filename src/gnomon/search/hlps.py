@@ -1,12 +1,7 @@
-"""Hamming local Pareto search (HLPS).
+"""Hamming local Pareto search (HLPS), in a space or first in a coarse one over it, and what it shares with NSGA-II.
 
-The moves of local searches over assignments: one slot, several, or all slots of one choice at once.
-
-Assignments that any search should know early: those that a user would try by hand.
-
-Makes a strategy of a plan: a generator that yields batches of assignments and is sent their costs.
-
-A coarse space over a finer one: each slot of the finer one follows a slot of the coarse one.
+Shared are the moves from an assignment to others, the assignments that any search should know early, and strategies
+that follow a plan: a generator that yields batches of assignments and is sent their costs.
 """
 
 from __future__ import annotations
@@ -18,9 +13,20 @@ from itertools import islice, permutations
 from random import Random
 
 from gnomon.core.space import Slot, Space
-from gnomon.errors import ProblemError, UsageError
-from gnomon.search.base import Archive, Assignment, Cost, Entry, Ledger, checked_count, generator, shuffled, uniform
+from gnomon.errors import ProblemError
+from gnomon.search.base import Archive, Assignment, Cost, Entry, Ledger, generator, shuffled, uniform
 from gnomon.search.surrogate import Guide
+
+SAMPLES = 2000
+FIRST = 4
+"""Random assignments that it begins with: those that random search draws first with the same seed."""
+
+_RADIUS = 2  # Hamming distances at which a new result has random neighbours
+_STRANGER_EVERY = 16  # steps: one of so many is random, whatever the model expects
+_STRANGERS = 10  # random assignments that a step may choose from
+_MEMBERS = 15  # of the archive, from which farther neighbours are drawn again for each step
+_MOST_CANDIDATES = 1000
+_REFIT_SHARE = 40  # of this many results one more is evaluated before the model learns again
 
 
 class Moves:
@@ -78,10 +84,10 @@ def common_starts(space: Space) -> tuple[Assignment, ...]:
     several = [slot for slot in space.slots if len(slot.choices) > 1]
     counts = Counter(name for slot in several for name in slot.choices)
     common = [name for name, count in counts.items() if 2 * count >= len(several)] if len(several) > 1 else []
-    found = [tuple(0 for _ in space.slots)]
+    starts = [tuple(0 for _ in space.slots)]
     for name in common:
-        found.append(tuple(slot.choices.index(name) if name in slot.choices else 0 for slot in space.slots))
-    return tuple(dict.fromkeys(found))
+        starts.append(tuple(slot.choices.index(name) if name in slot.choices else 0 for slot in space.slots))
+    return tuple(dict.fromkeys(starts))
 
 
 Plan = Generator[Sequence[Assignment], Sequence[Cost | None], None]
@@ -101,38 +107,26 @@ class Planned:
     def __init__(self, space: Space, plan: Plan) -> None:
         self._ledger = Ledger(space)
         self._plan = plan
-        self._batch: Sequence[Assignment] | None = None
-        self._begun = False
+        self._batch = next(plan, None)
 
     def ask(self, n: int) -> Sequence[Assignment]:
         """As `Strategy.ask`: of the plan's present batch only."""
-        if not checked_count(n):
-            return ()
         known, pending = self._ledger.known, self._ledger.pending
-        while (batch := self._present()) is not None:
-            waited = [a for a in dict.fromkeys(batch) if a not in known]
+        while self._batch is not None:
+            waited = [a for a in dict.fromkeys(self._batch) if a not in known]
             if waited:
                 asked = [a for a in waited if a not in pending][:n]
                 pending.update(asked)
                 return tuple(asked)
-            self._advance([known[a] for a in batch])
+            try:
+                self._batch = self._plan.send([known[a] for a in self._batch])
+            except StopIteration:
+                self._batch = None
         return ()
 
     def tell(self, assignment: Assignment, cost: Cost | None) -> None:
         """As `Strategy.tell`."""
         self._ledger.take(assignment, cost)
-
-    def _present(self) -> Sequence[Assignment] | None:
-        if not self._begun:
-            self._begun = True
-            self._batch = next(self._plan, None)
-        return self._batch
-
-    def _advance(self, costs: list[Cost | None]) -> None:
-        try:
-            self._batch = self._plan.send(costs)
-        except StopIteration:
-            self._batch = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,46 +139,20 @@ class Coarse:
     space: Space
     follows: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "follows", tuple(int(i) for i in self.follows))
-        count = len(self.space.slots)
-        if set(self.follows) != set(range(count)):
-            raise ProblemError(
-                "the mapping of the slots does not reach each coarse slot, or leaves their range",
-                hint=f"give each fine slot the index, from 0 to {count - 1}, of its coarse slot, and use each",
-            )
-
     def tables(self, fine: Space) -> tuple[tuple[int, ...], ...]:
-        """For each fine slot the fine index of each choice of its coarse slot.
-
-        ProblemError where the numbers of slots differ, or a fine slot lacks a choice.
-        """
-        if len(fine.slots) != len(self.follows):
-            raise ProblemError(
-                f"{len(self.follows)} slots are mapped, but the space has {len(fine.slots)}",
-                hint="give the coarse slot of each slot of the finer space",
-            )
-        rows: list[tuple[int, ...]] = []
-        for slot, index in zip(fine.slots, self.follows, strict=True):
-            above = self.space.slots[index]
-            missing = [name for name in above.choices if name not in slot.choices]
-            if missing:
-                raise ProblemError(
-                    f"slot '{slot.name}' lacks the choice '{missing[0]}' of its coarse slot '{above.name}'",
-                    hint="give coarse slots only choices that all their slots have (gnomon.search.hlps.grouped does)",
-                )
-            rows.append(tuple(slot.choices.index(name) for name in above.choices))
-        return tuple(rows)
+        """For each fine slot the fine index of each choice of its coarse slot."""
+        return tuple(
+            tuple(slot.choices.index(name) for name in self.space.slots[index].choices)
+            for slot, index in zip(fine.slots, self.follows, strict=True)
+        )
 
 
 def grouped(fine: Space, labels: Sequence[str]) -> Coarse:
     """The coarse space with one slot a label, in the order of first appearance; `labels` has one a fine slot.
 
-    A coarse slot has the choices that all its fine slots have, in the first one's order. ProblemError where the
-    numbers differ, or the slots of a label have no choice in common.
+    A coarse slot has the choices that all its fine slots have, in the first one's order. ProblemError where the slots
+    of a label have no choice in common.
     """
-    if len(labels) != len(fine.slots):
-        raise ProblemError(f"{len(labels)} labels for {len(fine.slots)} slots", hint="give one label a slot")
     names = list(dict.fromkeys(labels))
     slots: list[Slot] = []
     for name in names:
@@ -194,29 +162,6 @@ def grouped(fine: Space, labels: Sequence[str]) -> Coarse:
             raise ProblemError(f"the slots of '{name}' have no choice in common", hint="give them different labels")
         slots.append(Slot(name, shared))
     return Coarse(space=Space(tuple(slots)), follows=tuple(names.index(label) for label in labels))
-
-
-SAMPLES = 2000
-FIRST = 4
-"""Random assignments that it begins with: those that random search draws first with the same seed."""
-
-_RADIUS = 2  # Hamming distances at which a new result has random neighbours
-_STRANGER_EVERY = 16  # steps: one of so many is random, whatever the model expects
-_STRANGERS = 10  # random assignments that a step may choose from
-_MEMBERS = 15  # of the archive, from which farther neighbours are drawn again for each step
-_MOST_CANDIDATES = 1000
-_REFIT_SHARE = 40  # of this many results one more is evaluated before the model learns again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    samples: int
-    batch: int
-
-    def __post_init__(self) -> None:
-        for name in ("samples", "batch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}", hint=f"give {name} a whole number from 1")
 
 
 class Hlps(Planned):
@@ -234,50 +179,39 @@ class Hlps(Planned):
     It goes on until `samples` are spent; the source makes three rounds.
 
     With `coarse` the coarse space is searched first; what its archive holds then starts the search of the space itself.
-    `samples` limits the assignments of each of these two phases. Results are waited for after every `batch` of
-    neighbours: 1 searches with the fewest evaluations, more keep several devices busy.
+    `samples` limits the assignments of each of these two phases.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int = 0,
-        samples: int = SAMPLES,
-        batch: int = 1,
-        coarse: Coarse | None = None,
-    ) -> None:
-        self._options = _Options(samples=samples, batch=batch)
-        generator(seed)
-        if coarse is not None:
-            coarse.tables(space)
-        super().__init__(space, self._phases(space, coarse, seed))
+    def __init__(self, space: Space, *, seed: int = 0, samples: int = SAMPLES, coarse: Coarse | None = None) -> None:
+        super().__init__(space, _phases(space, coarse, seed, samples))
 
-    def _phases(self, space: Space, coarse: Coarse | None, seed: int) -> Plan:
-        last = _Phase(space, seed, self._options, lambda a: a)
-        starts: Sequence[Assignment] = ()
-        if coarse is not None:
-            rows, follows = coarse.tables(space), coarse.follows
 
-            def refine(assignment: Assignment) -> Assignment:
-                return tuple(row[assignment[index]] for row, index in zip(rows, follows, strict=True))
+def _phases(space: Space, coarse: Coarse | None, seed: int, samples: int) -> Plan:
+    last = _Phase(space, seed, samples, lambda a: a)
+    starts: Sequence[Assignment] = ()
+    if coarse is not None:
+        rows, follows = coarse.tables(space), coarse.follows
 
-            first = _Phase(coarse.space, seed, self._options, refine)
-            yield from first.plan(())
-            starts = [refine(a) for a in first.archive]
-            for assignment, cost in first.tried.items():
-                last.guide.learn(refine(assignment), cost)
-        yield from last.plan(starts)
+        def refine(assignment: Assignment) -> Assignment:
+            return tuple(row[assignment[index]] for row, index in zip(rows, follows, strict=True))
+
+        first = _Phase(coarse.space, seed, samples, refine)
+        yield from first.plan(())
+        starts = [refine(a) for a in first.archive]
+        for assignment, cost in first.tried.items():
+            last.guide.learn(refine(assignment), cost)
+    yield from last.plan(starts)
 
 
 class _Phase:
     """The rounds in one space; `refine` makes the assignment to evaluate from one of this space."""
 
-    def __init__(self, space: Space, seed: int, options: _Options, refine: Callable[[Assignment], Assignment]) -> None:
+    def __init__(self, space: Space, seed: int, samples: int, refine: Callable[[Assignment], Assignment]) -> None:
         self.archive = Archive()
         self.guide = Guide(space)
         self.tried: dict[Assignment, Cost | None] = {}
-        self._space, self._options, self._refine = space, options, refine
+        self._space, self._refine = space, refine
+        self._most = min(samples, space.size)
         # Another stream than that of the strangers, which are random search's.
         self._rng: Random = generator(generator(seed).getrandbits(64))
         self._moves = Moves(space)
@@ -291,7 +225,7 @@ class _Phase:
         if not starts:
             self._due.extend(common_starts(self._space))
         turn, step = 0, 0
-        while not self._spent():
+        while len(self.tried) < self._most:
             if self.archive and not self._due and self._over():
                 turn += 1
                 yield from self._try(islice(self._strangers, 1))
@@ -302,16 +236,12 @@ class _Phase:
 
     def _chosen(self, step: int, radius: int) -> list[Assignment]:
         """What to evaluate in a step."""
-        batch = self._options.batch
-        chosen: list[Assignment] = []
         self._due = deque(a for a in self._due if a not in self.tried)
         if self._due and step % 2 == 0:
-            chosen.append(self._due.popleft())
-        elif step % _STRANGER_EVERY == 0 or not self.archive:
-            chosen.extend(islice(self._strangers, 1))
-        if len(chosen) < batch and self.archive:
-            wanted = (batch - len(chosen)) * (1 + len(self.tried) // _REFIT_SHARE)
-            chosen.extend(self._led(wanted, radius))
+            return [self._due.popleft()]
+        chosen = list(islice(self._strangers, 1)) if step % _STRANGER_EVERY == 0 or not self.archive else []
+        if not chosen and self.archive:
+            chosen = self._led(1 + len(self.tried) // _REFIT_SHARE, radius)
         return chosen or list(islice(self._strangers, 1))
 
     def _led(self, count: int, radius: int) -> list[Assignment]:
@@ -339,19 +269,12 @@ class _Phase:
         self._near = {a: self._near.get(a, []) for a in self.archive}
         return list(self._near.values())
 
-    def _spent(self) -> bool:
-        return len(self.tried) >= min(self._options.samples, self._space.size)
-
     def _try(self, candidates: Iterable[Assignment]) -> Plan:
         """Evaluate what was not tried before."""
-        fresh = iter([a for a in dict.fromkeys(candidates) if a not in self.tried])
-        while not self._spent():
-            batch = list(islice(fresh, min(self._options.batch, self._options.samples - len(self.tried))))
-            if not batch:
-                return
-            costs = yield [self._refine(a) for a in batch]
-            for assignment, cost in zip(batch, costs, strict=True):
-                self._enter(assignment, cost)
+        fresh = [a for a in dict.fromkeys(candidates) if a not in self.tried]
+        for assignment in fresh[: self._most - len(self.tried)]:
+            (cost,) = yield [self._refine(assignment)]
+            self._enter(assignment, cost)
 
     def _enter(self, assignment: Assignment, cost: Cost | None) -> None:
         self.tried[assignment] = cost

@@ -11,7 +11,6 @@ import numpy as np
 
 from gnomon.core.installing import needed
 from gnomon.core.space import Space
-from gnomon.errors import UsageError
 from gnomon.search.base import Archive, Assignment, Cost, generator, shuffled
 from gnomon.search.hlps import Moves, Plan, Planned, common_starts
 from gnomon.search.surrogate import Guide
@@ -49,15 +48,12 @@ class Nsga2(Planned):
     Transactions on Evolutionary Computation 10, 2006). Children that were met before are bred again; where that finds
     too few, random assignments that were not met fill the generation, so that nothing is evaluated twice and a space
     that is small enough is searched whole. Failures are infeasible to the algorithm: they lose against everything. A
-    generation is waited for as a whole. UsageError for a population below 4.
+    generation is waited for as a whole.
     """
 
-    def __init__(self, space: Space, *, seed: int = 0, population: int = POPULATION) -> None:
-        if population < 4:
-            raise UsageError(f"the population is {population}", hint="give a population of 4 or more")
-        common = common_starts(space)[: max(1, population // 4)]
-        order = chain(common, shuffled(space, generator(seed)))
-        super().__init__(space, _plan(space, seed, population, order))
+    def __init__(self, space: Space, *, seed: int = 0) -> None:
+        order = chain(common_starts(space)[: POPULATION // 4], shuffled(space, generator(seed)))
+        super().__init__(space, _plan(space, seed, order))
 
 
 class _Unmet(DuplicateElimination):
@@ -116,11 +112,11 @@ class _Genes:
 
     def unmet(self, order: Iterator[Assignment], n: int, but: Set[Assignment] = frozenset()) -> list[Assignment]:
         """The next `n` of an order that were not met and are not among `but`, all different."""
-        found: dict[Assignment, None] = {}
-        while len(found) < n and (assignment := next(order, None)) is not None:
+        unmet: dict[Assignment, None] = {}
+        while len(unmet) < n and (assignment := next(order, None)) is not None:
             if assignment not in self.met and assignment not in but:
-                found[assignment] = None
-        return list(found)
+                unmet[assignment] = None
+        return list(unmet)
 
 
 class _Scale:
@@ -135,20 +131,20 @@ class _Scale:
 
     def outcomes(self, costs: list[Cost | None]) -> dict[str, Any]:
         """F and the constraint G, which failures alone violate."""
-        told = [
+        rows = [
             np.full(self.objectives, np.nan) if c is None else (np.array(c) - self._low) / self._span for c in costs
         ]
-        values = np.array(told)
+        values = np.array(rows)
         failed = np.isnan(values[:, 0])
         values[failed] = 0.0  # never compared: a violated constraint decides before
         return {"F": values, "G": np.where(failed, 1.0, -1.0)[:, None]}
 
 
-def _plan(space: Space, seed: int, population: int, order: Iterator[Assignment]) -> Plan:
+def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
     genes, choice = _Genes(space), _Choice(space)
     first: dict[Assignment, Cost | None] = {}
     while not any(cost is not None for cost in first.values()):
-        batch = genes.unmet(order, population // 2)
+        batch = genes.unmet(order, POPULATION // 2)
         if not batch:
             return
         genes.met.update(batch)
@@ -157,14 +153,14 @@ def _plan(space: Space, seed: int, population: int, order: Iterator[Assignment])
         return
     choice.learn(first)
     # Of many that failed before the first success a population is enough.
-    costs = dict(list(first.items())[-population:])
+    costs = dict(list(first.items())[-POPULATION:])
     scale = _Scale([cost for cost in costs.values() if cost is not None])
     problem = Problem(
         n_var=len(genes.slots), n_obj=scale.objectives, n_ieq_constr=1, xl=0, xu=genes.radices - 1, vtype=int
     )
-    wanted = max(2, population // 3)
+    wanted = POPULATION // 3
     algorithm = NSGA2(
-        pop_size=population,
+        pop_size=POPULATION,
         n_offsprings=_BRED * wanted,
         sampling=genes.rows(list(costs)),
         crossover=UniformCrossover(prob=0.9),
@@ -177,9 +173,9 @@ def _plan(space: Space, seed: int, population: int, order: Iterator[Assignment])
     while len(genes.met) < space.size:
         batch = choice.best(_children(algorithm, genes, wanted, order), wanted)
         genes.met.update(batch)
-        told = yield batch
-        choice.learn(dict(zip(batch, told, strict=True)))
-        _tell(algorithm, problem, Population.new("X", genes.rows(batch)), scale.outcomes(list(told)))
+        results = yield batch
+        choice.learn(dict(zip(batch, results, strict=True)))
+        _tell(algorithm, problem, Population.new("X", genes.rows(batch)), scale.outcomes(list(results)))
 
 
 class _Choice:

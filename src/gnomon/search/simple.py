@@ -1,15 +1,13 @@
-"""Every assignment, in the order of the codes.
-
-Distinct assignments, uniformly at random.
-"""
+"""Strategies that do not look at results: every assignment in the order of the codes, or distinct ones at random."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from gnomon.core.space import Space, decimal
 from gnomon.errors import UsageError
-from gnomon.search.base import Assignment, Cost, Ledger, checked_count, checked_seed, generator, shuffled
+from gnomon.search.base import Assignment, Cost, Ledger, generator, shuffled
 
 MOST_ASSIGNMENTS = 10**7
 
@@ -23,16 +21,10 @@ class _Ordered:
 
     def ask(self, n: int) -> Sequence[Assignment]:
         """As `Strategy.ask`."""
-        asked: list[Assignment] = []
-        if not checked_count(n):
-            return ()
-        for assignment in self._order:
-            if self._ledger.fresh(assignment):
-                asked.append(assignment)
-            if len(asked) == n:
-                break
-        self._ledger.pending.update(asked)
-        return tuple(asked)
+        known, pending = self._ledger.known, self._ledger.pending
+        asked = tuple(islice((a for a in self._order if a not in known and a not in pending), n))
+        pending.update(asked)
+        return asked
 
     def tell(self, assignment: Assignment, cost: Cost | None) -> None:
         """As `Strategy.tell`."""
@@ -45,8 +37,7 @@ class Exhaustive(_Ordered):
     UsageError for a space of more than `MOST_ASSIGNMENTS`.
     """
 
-    def __init__(self, space: Space, *, seed: int = 0) -> None:
-        checked_seed(seed)  # every strategy takes one; the order of the codes is the same for all
+    def __init__(self, space: Space, *, seed: int = 0) -> None:  # every strategy takes a seed
         if space.size > MOST_ASSIGNMENTS:
             size = decimal(space.size) if space.size < 10**30 else "more than 10^30"
             raise UsageError(

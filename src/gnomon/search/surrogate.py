@@ -6,10 +6,7 @@ ANOVA decomposition kernels, 1999): each slot has an effect of its own, pairs of
 beside it stands whether a choice's name is used anywhere, as a backend that is used at all has its price. How strong
 interactions, such prices and noise are, is chosen by the marginal likelihood from a few values. Costs that are all
 positive are modelled by their logarithms. Failures are a further model, of 1 where a run succeeded and 0 where not.
-
-Orders candidates of a search by what a model, learned from the results so far, expects of them.
-
-How much a front is expected to gain from assignments of which a model forecasts the costs.
+Candidates of a search are ordered by how much the front is expected to gain from what the model forecasts of them.
 """
 
 from __future__ import annotations
@@ -34,6 +31,10 @@ _USE = (0.0, 1.0)
 _NOISE = (1e-3, 3e-2)
 _GRID = tuple(itertools.product(_INTERACTION, _USE, _NOISE))
 _HOPELESS = 0.25  # at what is forecast to succeed as little as that nothing is tried for its costs
+_MARGIN = 0.1  # of the front's range: how far beyond its worst costs a gain still counts
+_TINY = 1e-6
+LEAST_RESULTS = 2
+_DIGITS = 7  # of gains that are compared: what is left is the rounding of the machine's linear algebra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +192,6 @@ def _nearest(costs: Floats) -> list[int]:
     return sorted(np.argsort(beaten, kind="stable")[:MOST_RESULTS].tolist())
 
 
-_MARGIN = 0.1  # of the front's range: how far beyond its worst costs a gain still counts
-_TINY = 1e-6
-
-
 def expected_gain(front: Floats, span: Floats, forecast: Forecast) -> Floats:
     """What each forecast (rows) adds to a front (N, objectives), in the mean over its uncertainty.
 
@@ -239,10 +236,6 @@ def _ahead(front: Floats, costs: Floats) -> Floats:
     for point in front:
         nearest = np.minimum(nearest, (point - costs).max(axis=1))
     return nearest
-
-
-LEAST_RESULTS = 2
-_DIGITS = 7  # of gains that are compared: what is left is the rounding of the machine's linear algebra
 
 
 class Guide:

@@ -85,10 +85,6 @@ class CountTables:
     def sums(self, assignments: ArrayLike, values: ArrayLike) -> Floats:
         """`counts(assignments) @ values` without making the counts: a number a net, or several where values are 2-D."""
         weights = np.asarray(values, np.float64)
-        if weights.shape[:1] != self.rows.shape[1:]:
-            raise ProblemError(
-                f"{weights.shape} values for {self.rows.shape[1]} units and extras", hint="Give one value for each."
-            )
         by_row = self.rows.astype(np.float64) @ weights
         chosen = self._chosen(assignments)
         out = np.empty((len(chosen), *weights.shape[1:]))

@@ -129,10 +129,6 @@ class Table:
         """The rows without a time."""
         return tuple(row for row in self.rows if row.status == "failed")
 
-    def row(self, unit: Unit) -> Row | None:
-        """The newest row of a unit, or None."""
-        return next((row for row in self.rows if row.unit == unit), None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:

@@ -320,17 +320,11 @@ def _generic(arity: int) -> Kind:
     return Kind(attributes=known, arity=arity, shape=lambda one, _: one.numbers("shape"))
 
 
+_ELEMENTWISE = ("Relu", "Relu6", "HardSwish", "HardSigmoid", "Sigmoid", "Tanh", "Swish", "Gelu", "Identity", "Zeros")
 KINDS: dict[str, Kind] = {
     "Conv": Kind(attributes=_CONV, shape=_conv),
+    **dict.fromkeys((*_ELEMENTWISE, "Softmax", "LayerNormalization"), Kind(shape=_same)),
     "BatchNormalization": Kind(shape=_image_same),
-    "Relu": Kind(shape=_same),
-    "Relu6": Kind(shape=_same),
-    "HardSwish": Kind(shape=_same),
-    "HardSigmoid": Kind(shape=_same),
-    "Sigmoid": Kind(shape=_same),
-    "Tanh": Kind(shape=_same),
-    "Identity": Kind(shape=_same),
-    "Zeros": Kind(shape=_same),
     "Add": Kind(arity=2, shape=_equal),
     "Mul": Kind(arity=2, shape=_scaled),
     "Concat": Kind(arity=2, shape=_concatenated),
@@ -339,10 +333,6 @@ KINDS: dict[str, Kind] = {
     "GlobalAveragePool": Kind(shape=_global_pool),
     "ChannelShuffle": Kind(attributes={"groups": None}, shape=_shuffle),
     "Linear": Kind(attributes={"out_features": None, "bias": True}, shape=_linear),
-    "Swish": Kind(shape=_same),
-    "Gelu": Kind(shape=_same),
-    "Softmax": Kind(shape=_same),
-    "LayerNormalization": Kind(shape=_same),
     "MatMul": Kind(arity=2, shape=_product),
     "Attention": Kind(attributes={"heads": None, "past": 0}, arity=3, shape=_attention),
     "CachedAttention": Kind(attributes={"heads": None, "past": None}, shape=_cached),

@@ -80,18 +80,12 @@ class SearchSpace(Protocol):
         ...
 
 
-@runtime_checkable
-class ReadsText(Protocol):
-    """A search space whose nets others write as one text, such as NAS-Bench-201's architecture strings. Optional."""
-
-    def assignment_of(self, text: str) -> tuple[int, ...]:
-        """The assignment of the net that a text names. ProblemError for a text that names none."""
-        ...
-
-
 def text_reader(space: SearchSpace) -> Callable[[str], tuple[int, ...]] | None:
-    """What reads a net of the space from one text; None where nobody writes its nets so."""
-    return space.assignment_of if isinstance(space, ReadsText) else None
+    """What reads a net of the space from one text, such as NAS-Bench-201's architecture strings; None without such.
+
+    It is the space's method `assignment_of`, which raises ProblemError for a text that names no net.
+    """
+    return getattr(space, "assignment_of", None)
 
 
 def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -> Ints:
@@ -157,9 +151,8 @@ def load_space(text: str) -> SearchSpace:
     A file is run as Python runs a script's imports: its folder comes first on the path meanwhile. UsageError for an
     unknown name, a file that cannot be read or run, an attribute that is not there, or something that is not a space.
     """
-    path, separator, attribute = text.rpartition(":")
-    if separator and path.endswith(".py"):
-        return _space(_attribute(_run(Path(path)), attribute, path), text)
+    if text.rpartition(":")[0].endswith(".py"):
+        return _space(load_attribute(text), text)
     if text.endswith(".py"):
         raise UsageError(f"which space of {text}?", hint=f"Name the attribute too, as in {_EXAMPLE}.")
     entries = named(GROUP, _OWN)
@@ -209,23 +202,19 @@ def load_attribute(text: str) -> Any:
     path, _, attribute = text.rpartition(":")
     module = _imported(path) if _MODULE.fullmatch(path) and not path.endswith(".py") else _run(Path(path))
     if not attribute or not hasattr(module, attribute):
-        there = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+        own = [name for name, value in vars(module).items() if _is_own(value, module.__name__)]
         raise UsageError(
             f"{path} has no {attribute!r}",
-            hint=f"Its functions: {', '.join(there)}." if there else "Give the name of something in it.",
+            hint=f"It has: {', '.join(own)}." if own else f"Give the name of something in it, as in {_EXAMPLE}.",
         )
     return getattr(module, attribute)
 
 
-def _attribute(module: ModuleType, attribute: str, path: str) -> Any:
-    """An attribute of a file's module. UsageError that names those there are."""
-    if not attribute or not hasattr(module, attribute):
-        there = [n for n, v in vars(module).items() if isinstance(v, SearchSpace) and not isinstance(v, type)]
-        raise UsageError(
-            f"{path} has no {attribute!r}",
-            hint=f"Its spaces: {', '.join(there)}." if there else f"Assign a space to a name in it, as in {_EXAMPLE}.",
-        )
-    return getattr(module, attribute)
+def _is_own(value: Any, module: str) -> bool:
+    """Whether it is a space, or a function or a class of the module itself."""
+    if callable(value):
+        return getattr(value, "__module__", "") == module
+    return isinstance(value, SearchSpace)
 
 
 def _imported(name: str) -> ModuleType:
@@ -271,9 +260,7 @@ def _run(path: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:  # whatever the file does
         del sys.modules[name]
-        raise UsageError(
-            f"{path} cannot be run: {type(error).__name__}: {error}{where_in(error, path)}", hint="Correct the file."
-        ) from error
+        raise UsageError(f"{path} cannot be run: {reason(error)}", hint="Correct the file.") from error
     finally:
         sys.path.remove(folder)
     return module
@@ -281,6 +268,8 @@ def _run(path: Path) -> ModuleType:
 
 def users_line(error: BaseException) -> str:
     """The last line of a user's file that an error went through, as "space.py, line 7"; empty where there is none."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f"{error.filename}, line {error.lineno}"
     through = [
         f"{frame.f_code.co_filename}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -289,12 +278,11 @@ def users_line(error: BaseException) -> str:
     return through[-1] if through else ""
 
 
-def where_in(error: BaseException, path: Path) -> str:
-    """The last line of the file itself that an error went through."""
-    if isinstance(error, SyntaxError) and error.lineno:
-        return f" (line {error.lineno})"
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
-    return f" (line {lines[-1]})" if lines else ""
+def reason(error: BaseException) -> str:
+    """The kind of an error, its message in one line, and the line of a user's file that it went through."""
+    line = users_line(error)
+    message = " ".join(str(error).split())[:400]  # PyTorch's have many lines
+    return f"{type(error).__name__}: {message}" + (f" ({line})" if line else "")
 
 
 def _space(found: Any, text: str) -> SearchSpace:
@@ -306,7 +294,7 @@ def _space(found: Any, text: str) -> SearchSpace:
             raise
         except Exception as error:  # whatever the function does
             raise UsageError(
-                f"{text} cannot be called: {type(error).__name__}: {error}", hint="It is called without arguments."
+                f"{text} cannot be called: {reason(error)}", hint="It is called without arguments."
             ) from error
     if not isinstance(found, SearchSpace):
         raise UsageError(

@@ -21,7 +21,6 @@ from gnomon.spaces.layers import MOST_ELEMENTS, MOST_LONG, Layer, Shape, Value, 
 Pair = int | tuple[int, int]
 
 _DTYPES = ("float32", "float16")
-_LAYOUTS = ("NCHW",)
 _FIELDS = frozenset({"layers", "inputs", "dtype", "layout"})
 _ID_DIGITS = 12
 VIEWS = {"Reshape"}
@@ -40,11 +39,10 @@ class Unit:
     layers: tuple[Layer, ...]
     inputs: tuple[Shape, ...]
     dtype: str = "float32"
-    layout: str = "NCHW"
 
     def __post_init__(self) -> None:
-        _known("data type", self.dtype, _DTYPES)
-        _known("layout", self.layout, _LAYOUTS)
+        if self.dtype not in _DTYPES:
+            raise ProblemError(f"there is no data type {self.dtype!r} of units", hint=f"Known: {', '.join(_DTYPES)}.")
         if not self.layers:
             raise ProblemError("a unit needs a layer", hint="For the no-op model use the layer Identity.")
         if len(self.inputs) != sum(kind_of(one.kind).arity for one in self.layers) - len(self.layers) + 1:
@@ -91,7 +89,7 @@ class Unit:
             "dtype": self.dtype,
             "inputs": [list(shape) for shape in self.inputs],
             "layers": layers,
-            "layout": self.layout,
+            "layout": "NCHW",
         }
 
     def canonical(self) -> str:
@@ -127,6 +125,8 @@ def unit_of(document: object) -> Unit:
     if not isinstance(document, Mapping) or set(document) != _FIELDS:
         raise ProblemError("this is not a unit", hint=f"A unit has exactly the fields {', '.join(sorted(_FIELDS))}.")
     layers, inputs = document["layers"], document["inputs"]
+    if document["layout"] != "NCHW":
+        raise ProblemError(f"there is no layout {document['layout']!r} of units", hint="Known: NCHW.")
     if not isinstance(layers, list) or not all(isinstance(one, Mapping) and "kind" in one for one in layers):
         raise ProblemError("the layers of a unit are a list of objects with a kind", hint="Correct the document.")
     if not isinstance(inputs, list) or not all(isinstance(shape, list) for shape in inputs):
@@ -135,22 +135,12 @@ def unit_of(document: object) -> Unit:
     for one in layers:
         attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in one.items() if k != "kind"}
         made.append(layer(str(one["kind"]), **attributes))
-    return Unit(
-        layers=tuple(made),
-        inputs=tuple(tuple(shape) for shape in inputs),
-        dtype=str(document["dtype"]),
-        layout=str(document["layout"]),
-    )
+    return Unit(layers=tuple(made), inputs=tuple(tuple(shape) for shape in inputs), dtype=str(document["dtype"]))
 
 
 @lru_cache(maxsize=1 << 16)
 def _id(unit: Unit) -> str:
     return hashlib.sha256(unit.canonical().encode()).hexdigest()[:_ID_DIGITS]
-
-
-def _known(what: str, name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise ProblemError(f"there is no {what} {name!r} of units", hint=f"Known: {', '.join(known)}.")
 
 
 def _layer_label(one: Layer) -> str:
@@ -243,14 +233,12 @@ def live(net: Net) -> Net:
 
     Whatever is computed of `Zeros` alone is constant; a constant that is added is dropped, as a runtime folds it away,
     and one that multiplies makes a constant. Nodes that the output does not need go too. A net whose output is
-    constant has no node left. ProblemError for a net whose units are chains: drop first, fuse then.
+    constant has no node left. Units are single layers: drop first, fuse then.
     """
     constant = -len(net.inputs) - 1
     stands: list[int] = []  # what each node's output is, as a reference of the given net, or `constant`
     rewired: list[Node] = []
     for index, node in enumerate(net.nodes):
-        if len(node.unit.layers) > 1:
-            raise ProblemError("dead parts can be dropped of single layers only", hint="Drop them before fusing.")
         kind = node.unit.layers[0].kind
         refs = tuple(stands[ref] if ref >= 0 else ref for ref in node.inputs)
         moving = tuple(ref for ref in refs if ref != constant)

@@ -91,8 +91,6 @@ class StrategyContract:
     def test_none_are_given_where_none_are_wanted(self, make: Make) -> None:
         strategy = make(MIXED, 0)
         assert len(strategy.ask(0)) == 0
-        with pytest.raises(UsageError):
-            strategy.ask(-1)
         assert strategy.ask(1)
 
     def test_exhausted_it_stays_so(self, make: Make) -> None:
@@ -204,7 +202,3 @@ class StrategyContract:
             assert refused.hint
             return
         assert len(_drive(strategy, lambda a: (float(sum(a)), float(-sum(a[::2]))), most=60, n=7)) == 60
-
-    def test_a_negative_seed_is_refused(self, make: Make) -> None:
-        with pytest.raises(UsageError):
-            make(MIXED, -1)

@@ -11,12 +11,10 @@ that it can do), and a fixture `broken` (a job that it cannot do, such as one of
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import pytest
 
-from gnomon.errors import UsageError
 from gnomon.system.files import file_digest
 from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
 
@@ -75,9 +73,3 @@ class ToolchainContract:
 
     def test_no_jobs_are_no_work(self, usable: Toolchain) -> None:
         assert list(usable.make([])) == []
-
-    def test_jobs_that_cannot_be_meant_are_refused_together(self, usable: Toolchain, jobs: Sequence[ToolJob]) -> None:
-        bad = [dataclasses.replace(jobs[0], key=key) for key in ("../up", "", ".hidden", "a b")]
-        with pytest.raises(UsageError) as caught:
-            usable.make([*bad, jobs[0], jobs[0]])
-        assert "'../up'" in caught.value.message and "two jobs" in caught.value.message

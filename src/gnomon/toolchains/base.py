@@ -5,7 +5,6 @@ An entry is a function that makes a toolchain of its settings, a mapping from na
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,10 @@ from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.plugins import loaded, named
 
+GROUP = "gnomon.toolchains"
+
 Tell = Callable[[str], None]
 """Is told in a sentence what is being done."""
-
-_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}", re.ASCII)
-_MOST_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +71,15 @@ class Artifact:
     steps: tuple[StepRecord, ...] = ()
     failure: Failure | None = None
 
-    def __post_init__(self) -> None:
-        if (self.path is None) == (self.failure is None):
-            raise ValueError(f"{self.key}: an artifact is either a file or a failure")
-
 
 @runtime_checkable
 class Toolchain(Protocol):
     """Makes what a runtime measures from float32 ONNX models.
 
     Contract: stateless, so that it can be asked again. `make` yields one artifact a job, each as soon as it is ready,
-    in any order. What goes wrong with one model is its `Failure`, and the others go on. UsageError for jobs that
-    is invalid, RuntimeMissingError where `check` finds something missing; both before the first job. A model file
-    is never changed, a result appears whole or not at all, and no process outlives the iterator.
+    in any order. What goes wrong with one model is its `Failure`, and the others go on. RuntimeMissingError where
+    `check` finds something missing, before the first job. A model file is never changed, a result appears whole or not
+    at all, and no process outlives the iterator.
     """
 
     @property
@@ -113,31 +107,6 @@ def check_ready(toolchain: Toolchain) -> None:
         raise RuntimeMissingError(
             f"the toolchain {toolchain.name} cannot be used: {'; '.join(one.what for one in missing)}",
             hint=" ".join(dict.fromkeys(one.hint for one in missing)),
-        )
-
-
-def check_jobs(jobs: Sequence[ToolJob], suffix: str | None = None) -> None:
-    """UsageError with all that is wrong with jobs: their keys, which become file names, and their folders.
-
-    `suffix` is that of the results, where the toolchain writes any: none of them may be a model that is read.
-    """
-    told: list[str] = []
-    seen: set[str] = set()
-    models = {job.model.absolute() for job in jobs}
-    for job in jobs:
-        if not _KEY.fullmatch(job.key) or job.key.endswith("."):
-            told.append(f"{ascii(job.key)[:60]} is not a plain name")
-            continue
-        told += [f"{job.key} stands for two jobs"] * (job.key in seen)
-        seen.add(job.key)
-        told += [f"there is no folder {folder}" for folder in (job.folder, job.logs) if not folder.is_dir()]
-        if suffix is not None and (job.folder / f"{job.key}{suffix}").absolute() in models:
-            told.append(f"the result of {job.key} would replace a model")
-    if told := list(dict.fromkeys(told)):
-        more = f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
-        raise UsageError(
-            f"jobs cannot be done: {'; '.join(told[:_MOST_TOLD])}{more}",
-            hint="Use letters, digits and ._+- in keys, each key once, and make the folders first.",
         )
 
 
@@ -189,22 +158,24 @@ def read_settings(toolchain: str, known: Sequence[Setting], given: Mapping[str, 
     """The value of every known setting. UsageError with all that is wrong with the given ones."""
     from pydantic import TypeAdapter, ValidationError
 
-    by_name = {one.name: one for one in known}
-    found = {one.name: one.default for one in known}
-    told = []
+    types = {setting.name: setting.type for setting in known}
+    values = {setting.name: setting.default for setting in known}
+    errors = []
     for name, value in given.items():
-        if name not in by_name:
-            told.append(f"there is no setting {ascii(name)[:60]}")
+        if name not in types:
+            errors.append(f"there is no setting {ascii(name)[:60]}")
             continue
         try:
-            found[name] = TypeAdapter(by_name[name].type).validate_python(value, strict=not isinstance(value, str))
+            values[name] = TypeAdapter(types[name]).validate_python(value, strict=not isinstance(value, str))
         except ValidationError as error:
             wrong = error.errors()[0]["msg"].replace("Input should be", "it must be")
-            told.append(f"{name} is {ascii(value)[:60]}: {wrong}")
-    if told:
-        choices = "; ".join(f"{one.name}: {one.meaning}" for one in known) or "none"
-        raise UsageError(f"the toolchain {toolchain} cannot be set so: {'; '.join(told)}", hint=f"Settings: {choices}.")
-    return found
+            errors.append(f"{name} is {ascii(value)[:60]}: {wrong}")
+    if errors:
+        choices = "; ".join(f"{setting.name}: {setting.meaning}" for setting in known) or "none"
+        raise UsageError(
+            f"the toolchain {toolchain} cannot be set so: {'; '.join(errors)}", hint=f"Settings: {choices}."
+        )
+    return values
 
 
 COMMON = (
@@ -217,9 +188,6 @@ COMMON = (
 IMAGES = Setting(
     name="images", type=whole(1, 1 << 20), default=64, meaning="how many calibration images are used at most"
 )
-
-
-GROUP = "gnomon.toolchains"
 
 
 def toolchain_names() -> tuple[str, ...]:
@@ -237,7 +205,7 @@ def chosen_toolchain(name: str, settings: Mapping[str, Any] | None = None) -> To
     advice = f"Known: {', '.join(known) or 'none; install gnomon again'}."
     if name not in known:
         raise UsageError(f"there is no toolchain {ascii(name)[:60]}", hint=advice)
-    made = loaded(known[name], f"the toolchain {name}")(dict(settings or {}))
-    if not isinstance(made, Toolchain):
+    toolchain = loaded(known[name], f"the toolchain {name}")(dict(settings or {}))
+    if not isinstance(toolchain, Toolchain):
         raise UsageError(f"what is registered as {name} makes no toolchain", hint=advice)
-    return made
+    return toolchain

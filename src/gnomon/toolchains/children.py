@@ -14,22 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.sample import Failure
-from gnomon.system.children import Order, Program, Reply, run_orders, tail
+from gnomon.system.children import Order, Program, Reply, run_orders
 from gnomon.system.files import file_digest
-from gnomon.toolchains.base import (
-    Artifact,
-    Missing,
-    StepRecord,
-    Tell,
-    Toolchain,
-    ToolJob,
-    check_jobs,
-    check_ready,
-    read_settings,
-)
+from gnomon.toolchains.base import Artifact, Missing, StepRecord, Tell, Toolchain, ToolJob, check_ready, read_settings
 
 STEP = "quantize"
-SUFFIX = ".onnx"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,90 +36,62 @@ class ChildToolchain:
 
     def make(self, jobs: Sequence[ToolJob], tell: Tell | None = None) -> Iterator[Artifact]:
         """Quantise all models; see `Toolchain`."""
-        check_jobs(jobs, SUFFIX)
         check_ready(self)
-        return self._make(jobs, tell or (lambda _: None))
+        if jobs and tell:
+            tell(f"{self.name}: {len(jobs)} models, {self.program.workers} at a time")
+        return self._make(jobs)
 
-    def _make(self, jobs: Sequence[ToolJob], tell: Tell) -> Iterator[Artifact]:
-        begun: dict[str, _Begun] = {}
-        orders = []
-        for job in jobs:
-            made = _begin(self.program, self.name, job)
-            if isinstance(made, Artifact):
-                yield made
-                continue
-            begun[job.key] = made
-            orders.append(Order(key=job.key, message=made.message(), stage=STEP, log=made.log))
-        if orders:
-            tell(f"{self.name}: {len(orders)} models, {self.program.workers} at a time")
+    def _make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
+        begun = {job.key: (job, file_digest(job.model)) for job in jobs}
+        orders = [self._order(job, digest) for job, digest in begun.values()]
         try:
             for reply in run_orders(self.program, orders):
-                one = begun.pop(reply.order.key)
-                yield _end(self.program, one, reply)
+                yield self._artifact(*begun[reply.order.key], reply)
         finally:
-            for one in begun.values():
-                one.partial.unlink(missing_ok=True)
+            for job in jobs:
+                _partial(job).unlink(missing_ok=True)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
-    job: ToolJob
-    partial: Path
-    log: Path
-    digest: str
-
-    def message(self) -> dict[str, str]:
-        """What the child program is told of the job."""
-        return {
-            "model": str(self.job.model.absolute()),
-            "calibration": str(self.job.calibration.absolute()),
-            "output": str(self.partial.absolute()),
-        }
-
-
-def _begin(program: Program, name: str, job: ToolJob) -> _Begun | Artifact:
-    log = (job.logs / f"{job.key}.{STEP}.log").absolute()
-    try:
-        digest = file_digest(job.model)
+    def _order(self, job: ToolJob, digest: str) -> Order:
+        """What the child program is told of the job, whose log is begun."""
+        log = (job.logs / f"{job.key}.{STEP}.log").absolute()
         log.write_text(
-            f"toolchain: {name}\nmodel: {job.model}\nSHA-256: {digest}\ncommand: {shlex.join(program.argv)}\n"
-            f"settings: {json.dumps(dict(program.settings), sort_keys=True)}\n\n",
+            f"toolchain: {self.name}\nmodel: {job.model}\nSHA-256: {digest}\n"
+            f"command: {shlex.join(self.program.argv)}\n"
+            f"settings: {json.dumps(dict(self.program.settings), sort_keys=True)}\n\n",
             encoding="utf-8",
         )
-    except OSError as error:
-        return Artifact(key=job.key, path=None, failure=_refused(f"{error.filename}: {error.strerror or error}"))
-    # Not by `in_place_of`: another program writes it, many are under way at once, and its name tells its format.
-    partial = job.folder / f".{job.key}.{os.getpid()}.part{SUFFIX}"
-    return _Begun(job=job, partial=partial, log=log, digest=digest)
+        message = {
+            "model": str(job.model.absolute()),
+            "calibration": str(job.calibration.absolute()),
+            "output": str(_partial(job).absolute()),
+        }
+        return Order(key=job.key, message=message, stage=STEP, log=log)
+
+    def _artifact(self, job: ToolJob, digest: str, reply: Reply) -> Artifact:
+        if reply.failure is not None:
+            return Artifact(key=job.key, path=None, failure=reply.failure)
+        log = reply.order.log
+        assert log is not None  # noqa: S101
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"\nversions: {json.dumps(dict(reply.versions))}\nfacts: {json.dumps(dict(reply.facts))}\n")
+        path = _partial(job).replace(job.folder / f"{job.key}.onnx")
+        step = StepRecord(
+            name=STEP,
+            argv=self.program.argv,
+            seconds=reply.seconds,
+            log=log,
+            digest_in=digest,
+            digest_out=file_digest(path),
+        )
+        return Artifact(key=job.key, path=path, steps=(step,))
 
 
-def _end(program: Program, one: _Begun, reply: Reply) -> Artifact:
-    job, failure = one.job, reply.failure
-    if failure is None:
-        try:
-            digest = file_digest(one.partial)
-            dest = job.folder / f"{job.key}{SUFFIX}"
-            one.partial.replace(dest)
-            with one.log.open("a", encoding="utf-8") as log:
-                log.write(f"\nversions: {json.dumps(dict(reply.versions))}\nfacts: {json.dumps(dict(reply.facts))}\n")
-        except OSError as error:
-            failure = _refused(f"there is no result: {error.strerror or error}", tail(one.log))
-        else:
-            step = StepRecord(
-                name=STEP,
-                argv=program.argv,
-                seconds=reply.seconds,
-                log=one.log,
-                digest_in=one.digest,
-                digest_out=digest,
-            )
-            return Artifact(key=job.key, path=dest, steps=(step,))
-    one.partial.unlink(missing_ok=True)
-    return Artifact(key=job.key, path=None, failure=failure)
+def _partial(job: ToolJob) -> Path:
+    """Where a result is written until it is whole.
 
-
-def _refused(why: str, log_tail: str = "") -> Failure:
-    return Failure(stage=STEP, kind="refused", transient=False, message=why, log_tail=log_tail)
+    Not by `in_place_of`: another program writes it, many are under way at once, and its name tells its format.
+    """
+    return job.folder / f".{job.key}.{os.getpid()}.part.onnx"
 
 
 def missing_packages(packages: Sequence[str], hint: str) -> tuple[Missing, ...]:
@@ -155,7 +116,6 @@ class Plain:
 
     def make(self, jobs: Sequence[ToolJob], tell: Tell | None = None) -> Iterator[Artifact]:
         """The models' own paths."""
-        check_jobs(jobs)
         return (_handed_on(job) for job in jobs)
 
 

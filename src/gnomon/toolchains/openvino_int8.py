@@ -27,16 +27,16 @@ SETTINGS = (
 
 def openvino_int8(settings: Mapping[str, Any]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones."""
-    found = read_settings(NAME, SETTINGS, settings)
+    values = read_settings(NAME, SETTINGS, settings)
     return ChildToolchain(
         name=NAME,
         runtime="openvino",
         program=Program(
             name="nncf_child",
-            settings={name: found[name] for name in ("images", "preset", "fast_bias_correction")},
-            workers=found["workers"],
-            job_timeout_s=found["timeout_s"],
-            memory_bytes=found["memory_gib"] << 30,
+            settings={name: values[name] for name in ("images", "preset", "fast_bias_correction")},
+            workers=values["workers"],
+            job_timeout_s=values["timeout_s"],
+            memory_bytes=values["memory_gib"] << 30,
         ),
         needs=lambda: missing_packages(
             ("nncf", "openvino", "onnx", "onnxruntime"), install_line("quantise", python=sys.executable)

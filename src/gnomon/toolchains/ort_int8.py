@@ -28,16 +28,16 @@ SETTINGS = (
 
 def onnxruntime_int8(settings: Mapping[str, Any]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones."""
-    found = read_settings(NAME, SETTINGS, settings)
+    values = read_settings(NAME, SETTINGS, settings)
     return ChildToolchain(
         name=NAME,
         runtime="onnxruntime",
         program=Program(
             name="ort_int8_child",
-            settings={name: found[name] for name in ("images", "per_channel", "method", "reduce_range")},
-            workers=found["workers"],
-            job_timeout_s=found["timeout_s"],
-            memory_bytes=found["memory_gib"] << 30,
+            settings={name: values[name] for name in ("images", "per_channel", "method", "reduce_range")},
+            workers=values["workers"],
+            job_timeout_s=values["timeout_s"],
+            memory_bytes=values["memory_gib"] << 30,
         ),
         needs=lambda: missing_packages(("onnxruntime", "onnx"), install_line("onnxruntime", python=sys.executable)),
     )

@@ -39,18 +39,18 @@ SETTINGS = (
 
 def quark_xint8(settings: Mapping[str, Any]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones."""
-    found = read_settings(NAME, SETTINGS, settings)
-    folder = found["packages"] or (Path(os.environ[PACKAGES]) if os.environ.get(PACKAGES) else None)
+    values = read_settings(NAME, SETTINGS, settings)
+    folder = values["packages"] or (Path(os.environ[PACKAGES]) if os.environ.get(PACKAGES) else None)
     program = Program(
         name="quark_child",
-        settings={name: found[name] for name in ("images", "config", "in_memory")},
-        python=found["python"] or os.environ.get(PYTHON) or sys.executable,
+        settings={name: values[name] for name in ("images", "config", "in_memory")},
+        python=values["python"] or os.environ.get(PYTHON) or sys.executable,
         packages=folder,
         # Compiled once: the home that a child sees goes away.
         environment={"TORCH_EXTENSIONS_DIR": str(_extensions(folder))},
-        workers=found["workers"],
-        job_timeout_s=found["timeout_s"],
-        memory_bytes=found["memory_gib"] << 30,
+        workers=values["workers"],
+        job_timeout_s=values["timeout_s"],
+        memory_bytes=values["memory_gib"] << 30,
     )
     return ChildToolchain(name=NAME, runtime="onnxruntime", program=program, needs=lambda: _missing(program))
 
@@ -73,22 +73,22 @@ def _install(program: Program) -> str:
 
 
 def _missing(program: Program) -> tuple[Missing, ...]:
-    found = []
+    missing = []
     if program.packages is not None and not program.packages.is_dir():
-        found.append(Missing(what=f"there is no folder {program.packages}", hint=_install(program)))
+        missing.append(Missing(what=f"there is no folder {program.packages}", hint=_install(program)))
     python = shutil.which(program.python)
     compiler = f"apt-get install g++; {pip_line(['ninja'], program.python)}: Quark compiles at its first import."
     if python is None:
-        found.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to one."))
+        missing.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to one."))
     else:
-        found += [Missing(what=what, hint=_install(program)) for what in _packages_missing(program)]
+        missing += [Missing(what=what, hint=_install(program)) for what in _packages_missing(program)]
     places = child_environment(program, Path("/"))["PATH"]
-    found += [
+    missing += [
         Missing(what=f"there is no {name}", hint=compiler)
         for name in ("g++", "ninja")
         if shutil.which(name, path=places) is None
     ]
-    return tuple(found)
+    return tuple(missing)
 
 
 def _packages_missing(program: Program) -> list[str]:

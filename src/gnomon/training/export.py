@@ -18,6 +18,7 @@ import numpy as np
 from gnomon.core.sample import Failure
 from gnomon.errors import GnomonError
 from gnomon.spaces.cells.space import State, TaggedNet
+from gnomon.spaces.loading import reason
 from gnomon.training.job import trained_net_digest
 from gnomon.training.modules import load_factories, plain_attention
 from gnomon.training.network import build, torch_package
@@ -38,13 +39,9 @@ class ExportJob:
 
     def digest(self) -> str:
         """SHA-256 of what decides the file: of PyTorch, too, whose exporter may write another one."""
-        told = [
-            trained_net_digest(self.tagged),
-            self.seed,
-            self.opset,
-            str(torch_package("writing a network").__version__),
-        ]
-        digest = hashlib.sha256(json.dumps(told).encode())
+        version = str(torch_package("writing a network").__version__)
+        decisive = [trained_net_digest(self.tagged), self.seed, self.opset, version]
+        digest = hashlib.sha256(json.dumps(decisive).encode())
         for name, array in sorted(self.state.items()):
             digest.update(json.dumps([name, str(array.dtype), list(array.shape)]).encode())
             digest.update(np.ascontiguousarray(array).data)
@@ -75,6 +72,5 @@ def export(job: ExportJob, path: Path) -> Failure | None:
     except GnomonError:
         raise
     except Exception as error:  # whatever an exporter makes of a block
-        said = " ".join(str(error).split())[:500]
-        return Failure(stage="load", kind="refused", transient=False, message=f"{type(error).__name__}: {said}")
+        return Failure(stage="load", kind="refused", transient=False, message=reason(error))
     return None

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,10 @@ class ModuleBlock:
     name: str
     origin: str
     factory: Factory
-    _seen: dict[Any, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __call__(self, x: Symbol, *arguments: int) -> Symbol:
         """Writes it down, for these arguments behind the channels of its input."""
-        key = (x.shape[1:], arguments)
-        if key not in self._seen:
-            self._seen[key] = _tried(self.factory, self.name, *key)
-        made, macs, params = self._seen[key]
+        made, macs, params = _tried(self.factory, self.name, x.shape[1:], arguments)
         return x.layer(
             "Module", block=self.name, digest=self.digest, arguments=arguments, shape=made, macs=macs, params=params
         )
@@ -61,17 +57,12 @@ class ModuleBlock:
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits that stand for what it makes, whatever it is called."""
-        if "digest" not in self._seen:
-            tried = _TRIED_AT.get(self.name, _TRIED_AT[""])
-            self._seen["digest"] = digest_of([_told(self.factory, self.name, *one) for one in tried])
-        return str(self._seen["digest"])
+        return _digest(self.factory, self.name)
 
     @property
     def steady(self) -> bool:
         """Whether it makes the same of the same images each time, where it is not trained."""
-        if "steady" not in self._seen:
-            self._seen["steady"] = _steady(self.factory, self.name, *_TRIED_AT.get(self.name, _TRIED_AT[""])[0])
-        return bool(self._seen["steady"])
+        return _steady(self.factory, self.name, *_TRIED_AT.get(self.name, _TRIED_AT[""])[0])
 
 
 def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:
@@ -99,10 +90,10 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
 
     ProblemError where one is not what it was when the net was made.
     """
-    found = {}
+    factories = {}
     for one in (one for node in tagged.net.nodes for one in node.unit.layers if one.kind == "Module"):
         name = str(one["block"])
-        if name in found or name not in origins:
+        if name in factories or name not in origins:
             continue
         block = _loaded(name, origins[name])
         if block.digest != one["digest"]:
@@ -110,8 +101,8 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
                 f"{name} of {origins[name]} is not what it was when this began",
                 hint="Restore the file as it was, or begin again in another folder.",
             )
-        found[name] = block.factory
-    return found
+        factories[name] = block.factory
+    return factories
 
 
 @functools.lru_cache(maxsize=256)
@@ -136,20 +127,21 @@ def plain_attention() -> Iterator[None]:
 def _made(factory: Factory, name: str, channels: int, arguments: Sequence[int]) -> Any:
     """A module. ProblemError for anything else, and for one of other numbers than float32."""
     torch = torch_package()
-    made = factory(channels, *arguments)
-    if not isinstance(made, torch.nn.Module):
+    module = factory(channels, *arguments)
+    if not isinstance(module, torch.nn.Module):
         raise ProblemError(
-            f"{name} is a {type(made).__name__}, not a torch.nn.Module", hint="Return the module, not what it makes."
+            f"{name} is a {type(module).__name__}, not a torch.nn.Module", hint="Return the module, not what it makes."
         )
-    for own, tensor in made.state_dict().items():
+    for own, tensor in module.state_dict().items():
         if tensor.is_floating_point() and tensor.dtype != torch.float32:
             raise ProblemError(
                 f"{own} of {name} is {str(tensor.dtype).removeprefix('torch.')}", hint="Make modules of float32."
             )
-    return made
+    return module
 
 
-def _tried(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> tuple[Shape, int, int]:
+@functools.lru_cache(maxsize=1024)
+def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]) -> tuple[Shape, int, int]:
     """The shape that a module makes of one image, its multiply-adds, and its trained numbers.
 
     ProblemError where it makes something else than a tensor a batch of images.
@@ -159,17 +151,28 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) 
 
     with seeded(name), torch.no_grad(), plain_attention(), FlopCounterMode(display=False) as counted:
         module = _made(factory, name, shape[0], arguments).eval()
-        made = module(torch.zeros(2, *shape))
-    if not isinstance(made, torch.Tensor) or made.dim() < 2 or made.shape[0] != 2 or made.dtype != torch.float32:
-        told = f"{tuple(made.shape)}" if isinstance(made, torch.Tensor) else f"a {type(made).__name__}"
+        output = module(torch.zeros(2, *shape))
+    if (
+        not isinstance(output, torch.Tensor)
+        or output.dim() < 2
+        or output.shape[0] != 2
+        or output.dtype != torch.float32
+    ):
+        kind = f"{tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__}"
         raise ProblemError(
-            f"{name} makes {told} of a batch {(2, *shape)}", hint="A module returns one tensor of float32, of (N, ..)."
+            f"{name} makes {kind} of a batch {(2, *shape)}", hint="A module returns one tensor of float32, of (N, ..)."
         )
     params = sum(one.numel() for one in module.parameters() if one.requires_grad)
-    return tuple(made.shape[1:]), counted.get_total_flops() // 4, params  # two a multiply-add, and two images
+    return tuple(output.shape[1:]), counted.get_total_flops() // 4, params  # two a multiply-add, and two images
 
 
-def _steady(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> bool:
+@functools.lru_cache(maxsize=256)
+def _digest(factory: Factory, name: str) -> str:
+    return digest_of([_told(factory, name, *place) for place in _TRIED_AT.get(name, _TRIED_AT[""])])
+
+
+@functools.lru_cache(maxsize=256)
+def _steady(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]) -> bool:
     torch = torch_package("a block of PyTorch's")
     with seeded(name), torch.no_grad(), plain_attention():
         module, images = _made(factory, name, shape[0], arguments).eval(), torch.randn(2, *shape)
@@ -185,9 +188,9 @@ def _told(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -
 
     class Calls(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            made = function(*args, **(kwargs or {}))
-            calls.append([str(resolve_name(function)), _plain(args), _plain(kwargs or {}), _plain(made)])
-            return made
+            result = function(*args, **(kwargs or {}))
+            calls.append([str(resolve_name(function)), _plain(args), _plain(kwargs or {}), _plain(result)])
+            return result
 
     with seeded(name), torch.no_grad(), plain_attention():
         module = _made(factory, name, shape[0], arguments).eval()

@@ -1,13 +1,9 @@
 """A tagged net as a PyTorch module: the same operators that the ONNX writer writes for it.
 
-Layers with parameters are made one a tag and named by it, so that several nets can be assembled from one set of layers
-(weight sharing), and the module's `state_dict` is the net's state. Fresh parameters depend on (seed, tag) alone.
-Convolutions: normal with the variance 2 / fan-in (He et al., "Delving deep into rectifiers", 2015); linear layers:
-uniform within 1 / sqrt(fan-in); biases 0. Blocks that are modules already begin as what makes them says.
-
-The lazy import of PyTorch: nothing of gnomon loads it before a network is trained.
-
-Parameters and multiply-accumulates of a net, by arithmetic on its layers.
+Layers with parameters are made one a tag and named by it, so that the module's `state_dict` is the net's state. Fresh
+parameters depend on (seed, tag) alone. Convolutions: normal with the variance 2 / fan-in (He et al., "Delving deep into
+rectifiers", 2015); linear layers: uniform within 1 / sqrt(fan-in); biases 0. Blocks that are modules already begin as
+what makes them says. PyTorch is imported when a network is made, not before.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ import functools
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,20 +26,19 @@ from gnomon.spaces.cells.space import PARTS, State, TaggedNet, state_prefix
 from gnomon.spaces.layers import Layer, Shape, features_of
 from gnomon.spaces.unit import Net, shapes
 
-
-def torch_package(task: str = "training a network") -> Any:
-    """The torch package, for a task. RuntimeMissingError where it is not installed, or cannot be loaded."""
-    with needed(f"{task} needs the package torch, which cannot be loaded", "torch", python=sys.executable):
-        import torch
-    return torch
-
-
 Factory = Callable[..., Any]
 """Makes a `torch.nn.Module` of (N, C, H, W): of C, then of the channels that it makes and its stride; a stem of those
 channels alone, a head of the classes."""
 
 Factories = Mapping[str, Factory]
 """What makes the modules of a net's blocks of PyTorch's, by the name of the block."""
+
+
+def torch_package(task: str = "training a network") -> Any:
+    """The torch package, for a task. RuntimeMissingError where it is not installed, or cannot be loaded."""
+    with needed(f"{task} needs the package torch, which cannot be loaded", "torch", python=sys.executable):
+        import torch
+    return torch
 
 
 def build(tagged: TaggedNet, state: State | None, *, seed: int, factories: Factories | None = None) -> Any:
@@ -53,43 +48,24 @@ def build(tagged: TaggedNet, state: State | None, *, seed: int, factories: Facto
     copied from it, the others are fresh ones of (seed, tag). ProblemError for a chain of several layers in a node, for
     a block without its factory, and for parameters of the wrong shape, all named; RuntimeMissingError without PyTorch.
     """
-    return assemble(tagged, make_layers((tagged,), state, seed=seed, factories=factories))
-
-
-def make_layers(
-    nets: Iterable[TaggedNet], state: State | None, *, seed: int, factories: Factories | None = None
-) -> dict[str, Any]:
-    """The layers with parameters of several nets, one a tag, in the order in which tags occur first."""
-    made: dict[str, Any] = {}
+    layers: dict[str, Any] = {}
     complaints = Complaints(what="state", hint="Give the parameters of networks of this space.")
-    for tagged in nets:
-        for tag, (one, shape) in zip(tagged.tags, _singles(tagged.net), strict=True):
-            if _is_layer(one) and tag not in made:
-                if one.kind == "Module":
-                    made[tag] = _module(one, shape, factories or {}, seed, tag)
-                else:
-                    made[tag] = _layer(one, shape)
-                    _begin(made[tag], one.kind, seed, tag)
-                _fill(made[tag], state_prefix(tag), state or {}, complaints, whole=False)
+    for tag, layer, shape in _tagged_layers(tagged):
+        if _has_parameters(layer) and tag not in layers:
+            if layer.kind == "Module":
+                layers[tag] = _block(layer, shape, factories or {}, seed, tag)
+            else:
+                layers[tag] = _layer(layer, shape)
+                _initialise(layers[tag], layer.kind, seed, tag)
+            _fill(layers[tag], state_prefix(tag), state or {}, complaints)
     complaints.raise_any()
-    return made
-
-
-def assemble(tagged: TaggedNet, layers: Mapping[str, Any]) -> Any:
-    """A module that computes the net with these layers, which are shared, not copied."""
     return _net_class()(tagged, layers)
 
 
 def state_of(module: Any) -> dict[str, NDArray[Any]]:
-    """A copy of the parameters of a module that `build` or `assemble` made, by the names of its `state_dict`."""
-    return {name: np.array(one.cpu().contiguous().numpy(), order="C") for name, one in module.state_dict().items()}
-
-
-def load_state(module: Any, state: State) -> None:
-    """Overwrites the parameters of such a module with those of a state. ProblemError that names what does not fit."""
-    complaints = Complaints(what="state", hint="Give the parameters of networks of this space.")
-    _fill(module, "", state, complaints, whole=True)
-    complaints.raise_any()
+    """A copy of the parameters of a module that `build` made, by the names of its `state_dict`."""
+    state = module.state_dict()
+    return {name: np.array(tensor.cpu().contiguous().numpy(), order="C") for name, tensor in state.items()}
 
 
 def generator(*words: object) -> Any:
@@ -107,95 +83,98 @@ def seeded(*words: object) -> Iterator[None]:
         yield
 
 
-def _is_layer(one: Layer) -> bool:
-    """Whether it has parameters of its own."""
-    return one.kind in PARTS or one.kind == "Module"
+def macs(net: Net) -> int:
+    """Multiply-accumulates of convolutions and linear layers, for the batch that the net is written down with."""
+    total = 0
+    for node in net.nodes:
+        source = node.unit.inputs[0]
+        for layer, output in zip(node.unit.layers, shapes(node.unit), strict=True):
+            if layer.kind == "Conv":
+                kernel = math.prod(layer.pair("kernel"))
+                total += math.prod(output) * source[1] // layer.integer("group") * kernel
+            elif layer.kind == "Linear":
+                total += math.prod(output) * features_of(source)
+            elif layer.kind == "Module":
+                total += output[0] * layer.integer("macs")
+            source = output
+    return total
 
 
-def _singles(net: Net) -> Iterable[tuple[Layer, Shape]]:
-    """The layer of each node and the shape of its first input. ProblemError for a chain."""
-    for index, node in enumerate(net.nodes):
+def _has_parameters(layer: Layer) -> bool:
+    return layer.kind in PARTS or layer.kind == "Module"
+
+
+def _tagged_layers(tagged: TaggedNet) -> Iterator[tuple[str, Layer, Shape]]:
+    """The tag and the layer of each node, and the shape of its first input. ProblemError for a chain."""
+    for index, (tag, node) in enumerate(zip(tagged.tags, tagged.net.nodes, strict=True)):
         if len(node.unit.layers) != 1:
             raise ProblemError(
                 f"node {index} is a chain of layers ({node.unit.chain}), and only single layers have a tag",
                 hint="Train the net before operators are fused.",
             )
-        yield node.unit.layers[0], node.unit.inputs[0]
+        yield tag, node.unit.layers[0], node.unit.inputs[0]
 
 
-def _layer(one: Layer, shape: Shape) -> Any:
+def _layer(layer: Layer, shape: Shape) -> Any:
     """A layer with uninitialised parameters; the global random numbers stay untouched."""
-    torch = torch_package()
-    made: Any
-    if one.kind == "Conv":
-        made = torch.nn.utils.skip_init(
-            torch.nn.Conv2d,
+    nn = torch_package().nn
+    if layer.kind == "Conv":
+        return nn.utils.skip_init(
+            nn.Conv2d,
             shape[1],
-            one.integer("out_channels"),
-            one.pair("kernel"),
-            stride=one.pair("stride"),
-            padding=one.pair("pad"),
-            dilation=one.pair("dilation"),
-            groups=one.integer("group"),
-            bias=bool(one["bias"]),
+            layer.integer("out_channels"),
+            layer.pair("kernel"),
+            stride=layer.pair("stride"),
+            padding=layer.pair("pad"),
+            dilation=layer.pair("dilation"),
+            groups=layer.integer("group"),
+            bias=bool(layer["bias"]),
         )
-    elif one.kind == "Linear":
-        features = one.integer("out_features")
-        made = torch.nn.utils.skip_init(torch.nn.Linear, features_of(shape), features, bias=bool(one["bias"]))
-    elif one.kind == "LayerNormalization":
-        made = torch.nn.LayerNorm(shape[-1], eps=1e-5)
-    else:
-        made = torch.nn.BatchNorm2d(shape[1], eps=1e-5, momentum=0.1)
-    return made
+    if layer.kind == "Linear":
+        return nn.utils.skip_init(
+            nn.Linear, features_of(shape), layer.integer("out_features"), bias=bool(layer["bias"])
+        )
+    if layer.kind == "LayerNormalization":
+        return nn.LayerNorm(shape[-1], eps=1e-5)
+    return nn.BatchNorm2d(shape[1], eps=1e-5, momentum=0.1)
 
 
-def _module(one: Layer, shape: Shape, factories: Factories, seed: int, tag: str) -> Any:
+def _block(layer: Layer, shape: Shape, factories: Factories, seed: int, tag: str) -> Any:
     """A block that is a module, as its factory makes it of (seed, tag)."""
-    name = str(one["block"])
+    name = str(layer["block"])
     if name not in factories:
         raise ProblemError(f"the net has a block {name} that nothing makes", hint="Give the blocks of the space.")
     with seeded(seed, tag):
-        return factories[name](shape[1], *one.numbers("arguments"))
+        return factories[name](shape[1], *layer.numbers("arguments"))
 
 
-def _begin(made: Any, kind: str, seed: int, tag: str) -> None:
-    """Gives a layer fresh parameters."""
+def _initialise(module: Any, kind: str, seed: int, tag: str) -> None:
+    """Gives a layer fresh parameters; a normalisation has them already."""
+    if kind not in ("Conv", "Linear"):
+        return
+    init, random = torch_package().nn.init, generator(seed, tag)
+    fan_in = math.prod(module.weight.shape[1:])
+    if kind == "Conv":
+        init.normal_(module.weight, std=math.sqrt(2 / fan_in), generator=random)
+    else:
+        init.uniform_(module.weight, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in), generator=random)
+    if module.bias is not None:
+        init.zeros_(module.bias)
+
+
+def _fill(module: Any, prefix: str, state: State, complaints: Complaints) -> None:
+    """Copies parameters from a state, where they have this prefix."""
     torch = torch_package()
-    random = generator(seed, tag)
-    for own, part in PARTS[kind].items():
-        tensor = getattr(made, own)
-        if tensor is not None:
-            turned = kind == "Linear" and part == "w"  # drawn as (in, out)
-            value = _fresh(kind, part, tuple(reversed(tensor.shape)) if turned else tuple(tensor.shape), random)
-            with torch.no_grad():
-                tensor.copy_(value.T if turned else value)
-
-
-def _fill(made: Any, prefix: str, state: State, complaints: Complaints, *, whole: bool) -> None:
-    """Copies parameters from a state, where they have this prefix; `whole` tells those that it lacks."""
-    torch = torch_package()
-    for own, tensor in made.state_dict().items():
-        given = state.get(prefix + own)
-        if given is None:
-            if whole:
-                complaints.tell(prefix + own, "it is missing")
+    for name, tensor in module.state_dict().items():
+        array = state.get(prefix + name)
+        if array is None:
             continue
-        floats = "f" if tensor.is_floating_point() else "iub"
-        if given.shape != tuple(tensor.shape) or given.dtype.kind not in floats:
+        if array.shape != tuple(tensor.shape) or array.dtype.kind not in ("f" if tensor.is_floating_point() else "iub"):
             wanted = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-            complaints.tell(prefix + own, f"it is {given.dtype}{list(given.shape)}, not {wanted}")
+            complaints.tell(prefix + name, f"it is {array.dtype}{list(array.shape)}, not {wanted}")
             continue
         with torch.no_grad():
-            tensor.copy_(torch.from_numpy(np.array(given, order="C")))
-
-
-def _fresh(kind: str, part: str, shape: tuple[int, ...], random: Any) -> Any:
-    torch = torch_package()
-    if part == "w" and kind == "Conv":
-        return torch.randn(shape, generator=random) * math.sqrt(2 / math.prod(shape[1:]))
-    if part == "w":
-        return (torch.rand(shape, generator=random) * 2 - 1) / math.sqrt(shape[0])
-    return torch.ones(shape) if part in {"scale", "var"} else torch.zeros(shape)
+            tensor.copy_(torch.from_numpy(np.array(array, order="C")))
 
 
 @functools.cache
@@ -204,42 +183,31 @@ def _net_class() -> Any:
     torch = torch_package()
 
     class TorchNet(torch.nn.Module):  # type: ignore[misc, name-defined]
-        """Runs the nodes of a net in their order, and lets go of each value after its last reader.
-
-        `watch` is called with the number of each node and what it made.
-        """
+        """Runs the nodes of a net in their order, and lets go of each value after its last reader."""
 
         def __init__(self, tagged: TaggedNet, layers: Mapping[str, Any]) -> None:
             super().__init__()
-            self.tagged = tagged
-            self.by_tag = {tag: layers[tag] for tag, (one, _) in _tagged(tagged) if _is_layer(one)}
-            for tag, layer in self.by_tag.items():
+            for tag, layer in layers.items():
                 *folders, name = tag.split("/")
-                where: Any = self
+                parent: Any = self
                 for folder in folders:
-                    if folder not in where._modules:
-                        where.add_module(folder, torch.nn.Module())
-                    where = where._modules[folder]
-                where.add_module(name, layer)
-            self.steps = _steps(tagged, self.by_tag)
-            self.watch: Callable[[int, Any], None] | None = None
+                    if folder not in parent._modules:
+                        parent.add_module(folder, torch.nn.Module())
+                    parent = parent._modules[folder]
+                parent.add_module(name, layer)
+            self.steps = _steps(tagged, layers)
+            self.output = tagged.net.output
 
         def forward(self, *inputs: Any) -> Any:
             """The net's output for its inputs."""
             values = [None] * len(self.steps) + list(reversed(inputs))
             for index, (run, refs, done) in enumerate(self.steps):
                 values[index] = run(*[values[ref] for ref in refs])
-                if self.watch is not None:
-                    self.watch(index, values[index])
                 for ref in done:
                     values[ref] = None
-            return values[self.tagged.net.output]
+            return values[self.output]
 
     return TorchNet
-
-
-def _tagged(tagged: TaggedNet) -> Iterable[tuple[str, tuple[Layer, Shape]]]:
-    return zip(tagged.tags, _singles(tagged.net), strict=True)
 
 
 def _steps(
@@ -250,23 +218,24 @@ def _steps(
     last = {ref: index for index, node in enumerate(net.nodes) for ref in node.inputs if ref >= 0}
     last.pop(net.output, None)
     steps = []
-    for index, (tag, (one, _)) in enumerate(_tagged(tagged)):
+    for index, (tag, layer, _) in enumerate(_tagged_layers(tagged)):
         refs = net.nodes[index].inputs
-        run = layers[tag] if _is_layer(one) and one.kind != "Linear" else _function(one, layers.get(tag))
+        plain = _has_parameters(layer) and layer.kind != "Linear"
+        run = layers[tag] if plain else _function(layer, layers.get(tag))
         steps.append((run, refs, tuple(ref for ref in set(refs) if last.get(ref) == index)))
     return steps
 
 
-def _function(one: Layer, layer: Any) -> Callable[..., Any]:
+def _function(layer: Layer, module: Any) -> Callable[..., Any]:
     """What a layer without parameters calls, and a linear layer."""
     torch = torch_package()
     functional = torch.nn.functional
-    if one.kind in {"AveragePool", "MaxPool"}:
-        return _pool(one)
-    if one.kind == "Linear":
-        return lambda x: layer(x if x.dim() == 3 else x.flatten(1))
-    if one.kind == "ChannelShuffle":
-        groups = one.integer("groups")
+    if layer.kind in {"AveragePool", "MaxPool"}:
+        return _pool(layer)
+    if layer.kind == "Linear":
+        return lambda x: module(x if x.dim() == 3 else x.flatten(1))
+    if layer.kind == "ChannelShuffle":
+        groups = layer.integer("groups")
         return lambda x: x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
     known: dict[str, Callable[..., Any]] = {
         "Relu": functional.relu,
@@ -285,72 +254,32 @@ def _function(one: Layer, layer: Any) -> Callable[..., Any]:
         "Gelu": functional.gelu,
         "Softmax": lambda x: functional.softmax(x, -1),
         "MatMul": torch.matmul,
-        "Reshape": lambda x: x.reshape(x.shape[0], *one.numbers("shape")[1:]),
-        "Transpose": lambda x: x.permute(*one.numbers("perm")),
-        "Attention": lambda *given: _attention(*given, heads=one.integer("heads")),
+        "Reshape": lambda x: x.reshape(x.shape[0], *layer.numbers("shape")[1:]),
+        "Transpose": lambda x: x.permute(*layer.numbers("perm")),
+        "Attention": lambda *given: _attention(*given, heads=layer.integer("heads")),
     }
-    if one.kind not in known or (one.kind == "Attention" and one["past"]):
+    if layer.kind not in known or (layer.kind == "Attention" and layer["past"]):
         raise ProblemError(
-            f"a {one.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*known, *PARTS)))} and pooling."
+            f"a {layer.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*known, *PARTS)))} and pooling."
         )
-    return known[one.kind]
+    return known[layer.kind]
 
 
 def _attention(query: Any, key: Any, value: Any, *, heads: int) -> Any:
     split = [x.unflatten(2, (heads, -1)).transpose(1, 2) for x in (query, key, value)]
-    made = torch_package().nn.functional.scaled_dot_product_attention(*split)
-    return made.transpose(1, 2).flatten(2)
+    attended = torch_package().nn.functional.scaled_dot_product_attention(*split)
+    return attended.transpose(1, 2).flatten(2)
 
 
-def _pool(one: Layer) -> Callable[..., Any]:
-    kernel, pad = one.pair("kernel"), one.pair("pad")
+def _pool(layer: Layer) -> Callable[..., Any]:
+    kernel, pad = layer.pair("kernel"), layer.pair("pad")
     if any(2 * p > k for p, k in zip(pad, kernel, strict=True)):
         raise ProblemError(
-            f"a {one.kind} of {kernel} is padded by {pad}, more than half of it, which PyTorch does not do",
+            f"a {layer.kind} of {kernel} is padded by {pad}, more than half of it, which PyTorch does not do",
             hint="Pad by half of the kernel at most.",
         )
     functional = torch_package().nn.functional
-    sizes = {"kernel_size": kernel, "stride": one.pair("stride"), "padding": pad}
-    if one.kind == "MaxPool":
+    sizes = {"kernel_size": kernel, "stride": layer.pair("stride"), "padding": pad}
+    if layer.kind == "MaxPool":
         return functools.partial(functional.max_pool2d, **sizes)
     return functools.partial(functional.avg_pool2d, **sizes, count_include_pad=False)
-
-
-def params(net: Net) -> int:
-    """Trained numbers: weights, biases, and the scale and bias of batch normalisations, not their statistics."""
-    total = 0
-    for one, source, _ in _layers(net):
-        if one.kind == "Conv":
-            out = one.integer("out_channels")
-            total += out * (source[1] // one.integer("group") * math.prod(one.pair("kernel")) + bool(one["bias"]))
-        elif one.kind == "Linear":
-            total += one.integer("out_features") * (features_of(source) + bool(one["bias"]))
-        elif one.kind == "LayerNormalization":
-            total += 2 * source[-1]
-        elif one.kind == "BatchNormalization":
-            total += 2 * source[1]
-        elif one.kind == "Module":
-            total += one.integer("params")
-    return total
-
-
-def macs(net: Net) -> int:
-    """Multiply-accumulates of convolutions and linear layers, for the batch that the net is written down with."""
-    total = 0
-    for one, source, made in _layers(net):
-        if one.kind == "Conv":
-            total += math.prod(made) * source[1] // one.integer("group") * math.prod(one.pair("kernel"))
-        elif one.kind == "Linear":
-            total += math.prod(made) * features_of(source)
-        elif one.kind == "Module":
-            total += made[0] * one.integer("macs")
-    return total
-
-
-def _layers(net: Net) -> Iterator[tuple[Layer, Shape, Shape]]:
-    """Each layer, the shape of its first input, and that of its output."""
-    for node in net.nodes:
-        source = node.unit.inputs[0]
-        for one, made in zip(node.unit.layers, shapes(node.unit), strict=True):
-            yield one, source, made
-            source = made

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from gnomon.core.strict_json import Complaints
+from gnomon.core.strict_json import Complaints, is_json, shown
 from gnomon.training.network import torch_package
 
 Augment = Literal["none", "shift", "crop-flip", "resized-crop"]
 AUGMENTS: tuple[Augment, ...] = get_args(Augment)
 
 _MOST_EPOCHS = 100_000
-_OWN = ("type", "self", "params", "optimizer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,36 +96,20 @@ def _schedulers() -> dict[str, Any]:
 
 def _classes(module: Any, base: type) -> dict[str, Any]:
     """The public classes of a module that are really below the base."""
-    found = {name: one for name, one in vars(module).items() if inspect.isclass(one) and issubclass(one, base)}
-    return {name: one for name, one in sorted(found.items()) if one is not base and not name.startswith("_")}
+    return {
+        name: value
+        for name, value in sorted(vars(module).items())
+        if inspect.isclass(value) and issubclass(value, base) and value is not base and not name.startswith("_")
+    }
 
 
-def _check_part(place: str, given: object, known: Mapping[str, Any], complaints: Complaints) -> None:
-    """The type is known, the arguments are the class's and plain values."""
-    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str) or given["type"] not in known:
-        told = repr(given.get("type")) if isinstance(given, Mapping) else repr(given)
-        complaints.tell(f"{place}.type", f"{told[:80]} is not one of {', '.join(known)}")
-        return
-    parameters = inspect.signature(known[given["type"]].__init__).parameters
-    names = [name for name in parameters if name not in _OWN]
-    for name, value in given.items():
-        if name == "type":
-            continue
-        if name not in names:
-            complaints.tell(f"{place}.{name}", f"a {given['type']} takes {', '.join(names)}")
-        elif not _plain(value):
-            complaints.tell(f"{place}.{name}", "it is not a number, text, true, false, null, or list of numbers")
-    for name in names:
-        if parameters[name].default is inspect.Parameter.empty and name not in given:
-            complaints.tell(f"{place}.{name}", f"a {given['type']} needs it")
-
-
-def _plain(value: object) -> bool:
-    if isinstance(value, list | tuple):
-        return len(value) <= _MOST_EPOCHS and all(not isinstance(one, list | tuple) and _plain(one) for one in value)
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or isinstance(value, bool | int | str)
+def _check_part(place: str, part: object, known: Mapping[str, Any], complaints: Complaints) -> None:
+    """The type is known, and its arguments are plain values; whether it takes them PyTorch knows."""
+    kind = part.get("type") if isinstance(part, Mapping) else part
+    if not isinstance(part, Mapping) or not isinstance(kind, str) or kind not in known:
+        complaints.tell(f"{place}.type", f"{shown(kind)} is not one of {', '.join(known)}")
+    elif not is_json(dict(part)):
+        complaints.tell(place, "a value is not a number, text, true, false, null, or list of numbers")
 
 
 def _try(recipe: Recipe, places: tuple[str, str], complaints: Complaints) -> None:
@@ -140,8 +122,8 @@ def _try(recipe: Recipe, places: tuple[str, str], complaints: Complaints) -> Non
             try:
                 _two_steps(tried)
             except Exception as error:  # whatever a class does with arguments that it cannot use
-                said = str(error).splitlines()[0] if str(error) else type(error).__name__
-                complaints.tell(place, f"PyTorch refuses it: {said[:200]}")
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                complaints.tell(place, f"PyTorch refuses it: {reason[:200]}")
                 return
 
 

@@ -60,37 +60,29 @@ def numbers(value: Any, most: int) -> tuple[Number, ...] | None:
 
     A single number counts as a list of one.
     """
-    if isinstance(value, _Array):
-        return value.values if len(value.values) <= most else None
-    if isinstance(value, list | tuple):
-        if len(value) > most:
+    if isinstance(value, torch_package().Tensor):
+        if value.numel() > most or (value.dim() > 1 and value.numel() > 1):
             return None
-        found = tuple(_number(one) for one in value)
-        return None if None in found else found  # type: ignore[return-value]
-    if (one := _number(value)) is not None:
-        return (one,)
-    if not isinstance(value, torch_package().Tensor) or value.dim() != 1 or value.numel() > most:
+        try:
+            value = value.flatten().tolist()
+        except Exception:  # a tensor without values, or of another kind of layout
+            return None
+    elif isinstance(value, _Array):
+        value = value.values
+    parts = value if isinstance(value, list | tuple) else (value,)
+    if len(parts) > most:
         return None
-    try:
-        return numbers(value.tolist(), most)
-    except Exception:  # a tensor without values, or of another kind of layout
-        return None
+    values = tuple(number for part in parts if (number := _number(part)) is not None)
+    return values if len(values) == len(parts) else None
 
 
 def _number(value: Any) -> Number | None:
     """A number of at most 64 bits that is not a truth value, out of a tensor or an array of one, too."""
     if isinstance(value, int | float):
         return None if isinstance(value, bool) or (isinstance(value, int) and abs(value) >= _MOST) else value
-    if isinstance(value, _Array):
-        return value.values[0] if len(value.values) == 1 else None
-    if value is None or isinstance(value, str | bytes | list | tuple | dict):
-        return None
-    if not isinstance(value, torch_package().Tensor) or value.numel() != 1:
-        return None
-    try:
-        return _number(value.item())
-    except Exception:
-        return None
+    if isinstance(value, _Array | torch_package().Tensor):
+        return single[0] if (single := numbers(value, 1)) else None
+    return None
 
 
 def _load(torch: Any, data: bytes) -> Any:
@@ -111,8 +103,8 @@ def _unpacked(data: bytes) -> int:
 def _reason(error: Exception) -> str:
     """What PyTorch says is wrong: of its many lines the one that names what it would not take."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    told = next((line for line in lines if "Unsupported" in line or "unsupported" in line), lines[0])
-    return told.partition(" Please use")[0][:200]
+    line = next((line for line in lines if "Unsupported" in line or "unsupported" in line), lines[0])
+    return line.partition(" Please use")[0][:200]
 
 
 class _Type:
@@ -144,18 +136,18 @@ class _Array:
         _, shape, kind, _, data = state
         if not isinstance(kind, _Type):
             raise ValueError("an array of numbers expected")
-        found = kind.read(data)
-        if math.prod(shape) != len(found):
+        values = kind.read(data)
+        if math.prod(shape) != len(values):
             raise ValueError("an array of another length expected")
-        self.values = found if len(shape) <= 1 else ()
+        self.values = values if len(shape) <= 1 else ()
 
 
 def _scalar(kind: Any, data: Any) -> Number:
     """What stands for the function that makes numpy's scalars."""
     if not isinstance(kind, _Type):
         raise ValueError("the type of a number expected")
-    (found,) = kind.read(data)
-    return found
+    (number,) = kind.read(data)
+    return number
 
 
 def _array(*_: Any) -> _Array:

@@ -11,7 +11,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError
 from gnomon.training.export import ExportJob, export
 from gnomon.training.job import Trained, TrainJob
-from gnomon.training.loop import threads, train
+from gnomon.training.loop import one_thread, train
 
 
 def run_training(job: TrainJob, partial: str | None = None) -> Trained:
@@ -22,13 +22,13 @@ def run_training(job: TrainJob, partial: str | None = None) -> Trained:
     try:
         return train(job, partial=None if partial is None else Path(partial))
     except RuntimeMissingError as error:
-        return Trained(key=job.key, failure=_missing(error))
+        return Trained(failure=_missing(error))
 
 
 def run_export(job: ExportJob, path: str) -> Failure | None:
     """`gnomon.training.export.export`, with one thread; without PyTorch the failure says how to install it."""
     try:
-        with threads(1):
+        with one_thread():
             return export(job, Path(path))
     except RuntimeMissingError as error:
         return _missing(error)

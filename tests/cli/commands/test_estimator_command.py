@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.jobs.estimator.estimator_kit import kit, measured, save
 from tests.report.picture_kit import needs_drawing
+from tests.spaces.catalogue.nasbenchkit import architecture
 
 from gnomon.cli.commands.estimator import estimator
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
 from gnomon.jobs.estimator.job import Described
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
-from gnomon.spaces.catalogue.nasbench201 import architecture
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.loading import load_space
 

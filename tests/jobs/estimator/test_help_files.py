@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.spaces.catalogue.nasbenchkit import architecture
 
 import gnomon
 from gnomon.cli.commands.estimator import estimator
@@ -17,7 +18,6 @@ from gnomon.formats.nets_csv import read_nets
 from gnomon.jobs.estimator.help_files import import_nets
 from gnomon.spaces import UNFUSED, draw
 from gnomon.spaces.catalogue.fbnet import KINDS
-from gnomon.spaces.catalogue.nasbench201 import architecture
 from gnomon.spaces.catalogue.ofa_mobilenetv3 import assignments_of
 from gnomon.spaces.loading import load_space
 

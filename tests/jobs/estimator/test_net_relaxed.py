@@ -13,7 +13,6 @@ from tests.jobs.estimator.estimator_kit import kit, measured
 from gnomon.core.space import Slot, Space
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import Columns
-from gnomon.estimate.export import Relaxed
 from gnomon.estimate.fit import fit
 from gnomon.jobs.estimator.job import fit_estimator
 from gnomon.jobs.estimator.relaxed import RelaxedSpace
@@ -109,13 +108,12 @@ def test_without_states_it_is_the_plain_sum() -> None:
         first += count
     tables = CountTables(space=space.tables.space, units=space.tables.units, steps=tuple(steps), rows=rows)
     plain = RelaxedSpace(tables=tables, estimator=space.estimator)
-    parts = [np.pad(rows[step.row[0]].astype(float), ((0, 0), (1, 0))) for step in steps]
-    other = Relaxed(estimator=space.estimator, base=np.array([1.0, 0, 0, 0, 0]), choices=tuple(parts))
+    costs = [rows[step.row[0]] @ space.estimator.coefficients.mean[2:] for step in steps]
     p = probabilities(tables.space, 5)
-    mine, theirs = plain.expected(p), other.expected(p)
-    assert mine.time_s == pytest.approx(theirs.time_s, rel=1e-12)
-    for a, b in zip(mine.gradient_s, theirs.gradient_s, strict=True):
-        np.testing.assert_allclose(a - a[0], b - b[0], atol=1e-15)
+    found = plain.expected(p)
+    assert found.time_s == pytest.approx(plain.base_s + sum(q @ cost for q, cost in zip(p, costs, strict=True)))
+    for gradient, cost in zip(found.gradient_s, costs, strict=True):
+        np.testing.assert_allclose(gradient - gradient[0], cost - cost[0], atol=1e-15)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -8,12 +8,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from tests.spaces.catalogue.nasbenchkit import architecture
 
 from gnomon.errors import ProblemError
 from gnomon.spaces import UNFUSED, SearchSpace, draw, fuse, load_space, rules
 from gnomon.spaces.catalogue.fbnet import fbnet
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import mobilenetv2_cifar10, module_uids
-from gnomon.spaces.catalogue.nasbench201 import EDGES, OPERATIONS, NasBench201, architecture, assignment_of
+from gnomon.spaces.catalogue.nasbench201 import EDGES, OPERATIONS, NasBench201, assignment_of
 from gnomon.spaces.catalogue.ofa_mobilenetv3 import assignments_of, ofa_mobilenetv3
 from gnomon.spaces.work import families, work
 from gnomon.testing.search_space import SearchSpaceContract

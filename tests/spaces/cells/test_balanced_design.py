@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnomon.errors import UsageError
 from gnomon.spaces.cells.effects import balanced_design, indicators
 
 COUNTS = st.lists(st.integers(1, 6), min_size=1, max_size=5)
@@ -62,10 +61,3 @@ def test_indicators_name_each_choice() -> None:
     assert made.shape == (6, 5)
     assert (made.sum(axis=1) == 2).all()
     assert list(zip(made[:, :2].argmax(1), made[:, 2:].argmax(1), strict=True)) == rows
-
-
-@pytest.mark.parametrize(("counts", "networks"), [((3, 3), 0), ((3, 3), -1), ((), 4), ((3, 0), 4)])
-def test_what_cannot_be_drawn_is_told(counts: tuple[int, ...], networks: int) -> None:
-    with pytest.raises(UsageError) as told:
-        balanced_design(counts, networks)
-    assert told.value.hint

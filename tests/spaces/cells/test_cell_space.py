@@ -122,37 +122,6 @@ def test_mixed_ids_are_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"groups": ()},
-        {"groups": (0, 1)},
-        {"groups": (0, 2, 2)},
-        {"widths": (0, 1, 1)},
-        {"classes": 0},
-    ],
-)
-def test_layouts_that_do_not_fit_together_are_refused(wrong: dict[str, object]) -> None:
-    good: dict[str, object] = {
-        "input_shape": (1, 3, 8, 8), "groups": (0, 1, 1), "widths": (4, 4, 4), "reduces": frozenset(), "classes": 2,
-    }  # fmt: skip
-    CellLayout(**good)  # type: ignore[arg-type]
-    with pytest.raises(ProblemError) as refused:
-        CellLayout(**(good | wrong))  # type: ignore[arg-type]
-    assert refused.value.hint
-
-
-def test_choices_that_do_not_fit_are_refused() -> None:
-    (one,) = named(KNOWN, ["VGGblock_0"])
-    with pytest.raises(ProblemError, match="2 lists of primitives for 3 cell groups"):
-        CellSpace(name="cells", layout=SCATTERED, choices=((one,), (one,)))
-    other = Primitive(family="VGG", number=0, block=lambda x, channels, stride: x)
-    with pytest.raises(ProblemError, match="VGGblock_0 stands for two primitives"):
-        CellSpace(name="cells", layout=SCATTERED, choices=((one,), (one,), (other,)))
-    with pytest.raises(ProblemError, match="1 primitives for 3"):
-        tagged_net(SCATTERED, [one])
-
-
-@pytest.mark.parametrize(
     "block",
     [
         lambda x, channels, stride: x,

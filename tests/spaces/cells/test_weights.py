@@ -65,16 +65,16 @@ def test_a_state_comes_back_from_the_file_it_was_written_into(tmp_path: Path) ->
 
 def test_a_trained_state_comes_back(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-    from gnomon.training.data.dataset import Dataset, Images, packed
+    from gnomon.training.data.dataset import Dataset, Images
     from gnomon.training.job import TrainJob
     from gnomon.training.loop import train
     from gnomon.training.recipe import Recipe
 
     rng = np.random.default_rng(0)
     images = Images(x=rng.integers(0, 255, (24, 1, 8, 8)).astype(np.uint8), y=np.arange(24) % 3)
-    data = packed(Dataset(name="noise", classes=3, train=images, validation=images, test=images))
+    data = Dataset(name="noise", classes=3, train=images, validation=images, test=images)
     net = tagged("VGGblock_0", "VGGblock_1")
-    state = train(TrainJob(key="k", tagged=net, recipe=Recipe(epochs=1, batch_size=8), data=data)).state
+    state = train(TrainJob(tagged=net, recipe=Recipe(epochs=1, batch_size=8), data=data)).state
     assert state is not None
     weights = model_weights(net, state)
     assert len(weights) == sum(not name.endswith(".num_batches_tracked") for name in state)

@@ -136,35 +136,6 @@ def test_a_family_is_not_taken_for_another_that_begins_alike() -> None:
     assert (found.family, found.groups) == ("ResX", (("ResXblock_0", "ResXblock_1"),))
 
 
-def test_all_that_is_wrong_with_tables_is_told_at_once() -> None:
-    with pytest.raises(ProblemError) as caught:
-        NetworkTables(
-            primitives=names({"A": 2}),
-            accuracies={("A", (0, 0)): 0.9, ("A", (1, 0)): math.nan, ("A", (0, 1)): 0.9, ("A", (0, 2)): 0.1},
-            latencies={("A", (0, 0)): 0.0, ("A", (1, 0)): -1.0, ("A", (1, 1)): math.nan, ("B", (0, 0)): 1.0},
-        )
-    told = caught.value.message
-    for part in (
-        "the latency of A_0_0 is 0.0",
-        "the latency of A_1_0 is -1.0",
-        "the accuracy of A_1_0 is nan",
-        "A_0_1 has no latency",
-        "A_0_2 has an index outside 0 .. 1",
-        "A_1_1 has no accuracy",
-        "and 2 more",
-    ):
-        assert part in told
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize(
-    "constants", [{"accuracy_cost_scale": 0.0}, {"latency_cost_coeff": math.nan}, {"select_ss_threshold": 0}]
-)
-def test_a_rule_without_a_meaning_is_refused(constants: dict[str, float]) -> None:
-    with pytest.raises(ProblemError):
-        PublishedRule(**constants)  # type: ignore[arg-type]
-
-
 def test_no_family_that_reaches_the_threshold_is_an_error_with_the_next_step() -> None:
     with pytest.raises(ProblemError, match="no family has 9 networks: the largest has 3") as caught:
         select_published(two_families(), PublishedRule(select_ss_threshold=9))

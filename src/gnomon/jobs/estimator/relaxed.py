@@ -2,8 +2,7 @@
 
 What a slot's choice adds may depend on the choices before it, such as the resolution or the depth. So the probability
 of each state is carried forward, and what is still to come is carried back; both are linear in each slot's
-probabilities, and what comes out is the mean over all nets, exactly. Where no state depends on a choice this is
-`gnomon.estimate.export`.
+probabilities, and what comes out is the mean over all nets, exactly.
 """
 
 from __future__ import annotations
@@ -17,8 +16,15 @@ from numpy.typing import ArrayLike
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import Floats
 from gnomon.estimate.estimator import Estimator
-from gnomon.estimate.export import Expected
 from gnomon.spaces.features import CountTables, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """The expected time in seconds, and its derivative by the probability of each choice, one array a slot."""
+
+    time_s: float
+    gradient_s: tuple[Floats, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from gnomon.core.front.dominance import MOST_OBJECTIVES, hypervolume, nondominat
 from gnomon.core.space import Space, decimal
 from gnomon.errors import UsageError
 from gnomon.search.base import Assignment, Cost, Told
-from gnomon.search.driver import Trail, known_strategies, load_strategy, make_strategy, run
+from gnomon.search.driver import Evaluate, Trail, known_strategies, load_strategy, make_strategy, run
 from gnomon.search.hlps import Coarse
 from gnomon.search.simple import MOST_ASSIGNMENTS
 
@@ -18,8 +18,6 @@ EXACT = "exact"
 _ALIASES = {"brute": "exhaustive"}
 USUAL_ITERATIONS = 100
 """Evaluations where no number is given, of a strategy that would not end by itself."""
-
-Evaluate = Callable[[Assignment], Cost | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,21 +140,17 @@ def search(
     strategy = make_strategy(plan.strategy, space, seed=plan.seed, **options)
     count = 0
 
-    def answer(asked: Sequence[Assignment]) -> Iterator[Cost | None]:
-        for assignment in asked:
-            yield evaluate(assignment)
-
     def told(new: Told) -> None:
         nonlocal count
         count += 1
         if on_told is not None:
             on_told(count, new)
 
-    trail = run(strategy, answer, budget=budget, batch=1, on_told=told, stop=stop)
+    trail = run(strategy, evaluate, budget=budget, on_told=told, stop=stop)
     if trail.exhausted and "coarse" in options and len(trail.told) < budget:
         # Each phase had its own limit: what both have left is searched from what they found.
         more = make_strategy(plan.strategy, space, seed=plan.seed, samples=budget)
-        trail = run(more, answer, budget=budget, told=trail.told, batch=1, on_told=told, stop=stop)
+        trail = run(more, evaluate, budget=budget, told=trail.told, on_told=told, stop=stop)
     return searched(space, trail, seconds=clock() - start)
 
 

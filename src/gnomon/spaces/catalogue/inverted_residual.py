@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnomon.errors import ProblemError
 from gnomon.spaces.unit import Symbol
-
-ACTIVATIONS = ("Relu", "Relu6", "HardSwish")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +25,6 @@ class InvertedResidual:
     expand_by_one: bool = False
     group: int = 1
     squeeze: bool = False
-
-    def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise ProblemError(
-                f"there is no activation {self.activation!r}", hint=f"Choose one of: {', '.join(ACTIVATIONS)}."
-            )
 
     def __call__(self, x: Symbol) -> Symbol:
         """The block behind `x`."""

@@ -372,19 +372,6 @@ def assignment_of(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def architecture(assignment: Assignment) -> str:
-    """The architecture string of an assignment."""
-    nodes = []
-    for target in (1, 2, 3):
-        words = [
-            f"{OPERATIONS[int(choice)]}~{source}"
-            for (source, end), choice in zip(EDGES, assignment, strict=True)
-            if end == target
-        ]
-        nodes.append("|" + "|".join(words) + "|")
-    return "+".join(nodes)
-
-
 def live_nasbench201() -> NasBench201:
     """The space without the dead parts of its nets."""
     return NasBench201(live=True)

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from gnomon.core.cost import Floats
 from gnomon.errors import ProblemError
-from gnomon.spaces.features import Ints
 
 _PAIRS_AT_ONCE = 1 << 20
 
@@ -38,13 +37,6 @@ class Cells:
     choices: tuple[tuple[str, ...], ...]
     defaults: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        count = len(self.choices)
-        if set(self.groups) != set(range(count)) or len(self.defaults) != count:
-            raise ProblemError("layers, primitives and defaults are of unlike groups", hint="Give one of each a group.")
-        if not all(0 <= d < len(ones) for d, ones in zip(self.defaults, self.choices, strict=True)):
-            raise ProblemError("a default is not among its group's primitives", hint="Give its index in the list.")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerCosts:
@@ -59,20 +51,11 @@ class LayerCosts:
 
     def predict_s(self, assignments: ArrayLike) -> Floats:
         """The sum over layers of networks (networks, groups), in seconds; NaN without a swap's."""
-        chosen = self._chosen(assignments)
-        found = np.zeros(len(chosen))
-        for layer, group in enumerate(self.cells.groups):
-            found += self.cost_s[layer][chosen[:, group]]
-        return found
-
-    def _chosen(self, assignments: ArrayLike) -> Ints:
         chosen = np.asarray(assignments, np.int64)
-        counts = [len(ones) for ones in self.cells.choices]
-        if chosen.ndim != 2 or chosen.shape[1] != len(counts) or (chosen < 0).any() or (chosen >= counts).any():
-            raise ProblemError(
-                "these are not networks of these cell groups", hint="Give one index a group, a row each."
-            )
-        return chosen
+        total_s = np.zeros(len(chosen))
+        for layer, group in enumerate(self.cells.groups):
+            total_s += self.cost_s[layer][chosen[:, group]]
+        return total_s
 
 
 def layer_costs(cells: Cells, measured: Mapping[tuple[int, ...], Latency]) -> LayerCosts:
@@ -95,12 +78,12 @@ def layer_costs(cells: Cells, measured: Mapping[tuple[int, ...], Latency]) -> La
 
 def _swaps(cells: Cells, group: int, measured: Mapping[tuple[int, ...], Latency]) -> Floats:
     """The latency of the default network with each primitive of a group; NaN where there is none."""
-    found = np.full(len(cells.choices[group]), np.nan)
-    for choice in range(len(found)):
-        one = measured.get((*cells.defaults[:group], choice, *cells.defaults[group + 1 :]))
-        if one is not None:
-            found[choice] = one.call_s
-    return found
+    latencies = np.full(len(cells.choices[group]), np.nan)
+    for choice in range(len(latencies)):
+        latency = measured.get((*cells.defaults[:group], choice, *cells.defaults[group + 1 :]))
+        if latency is not None:
+            latencies[choice] = latency.call_s
+    return latencies
 
 
 def _fixed(values: Floats) -> Floats:
@@ -109,15 +92,8 @@ def _fixed(values: Floats) -> Floats:
 
 
 def kendall_tau(first: Floats, second: Floats) -> float:
-    """Kendall's tau-b of two lists of numbers: 1 the same order, -1 the reverse; 0 where either is all alike.
-
-    ProblemError for lists of unlike length, shorter than 2, or with NaN.
-    """
+    """Kendall's tau-b of two lists of numbers: 1 the same order, -1 the reverse; 0 where either is all alike."""
     x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    if x.ndim != 1 or x.shape != y.shape or len(x) < 2 or np.isnan(x).any() or np.isnan(y).any():
-        raise ProblemError(
-            "two lists of at least two numbers each are compared", hint="Give numbers of the same items."
-        )
     # By all pairs, in blocks: loading a library that sorts takes longer than as many pairs as a space has.
     agreeing, apart = 0, np.zeros(2)
     step = max(1, _PAIRS_AT_ONCE // len(x))

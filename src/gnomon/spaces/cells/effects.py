@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.space import Space
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.features import Ints as Int64s
 
@@ -364,10 +364,7 @@ class Effects:
         return tuple(part + even for part in np.split(effects[:, 1:], ends[:-1], axis=1))
 
     def predict(self, assignments: NDArray[np.integer] | Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
-        """The expected value of networks (N, groups) and the ends of its 95 % interval, on the values' own scale.
-
-        ProblemError for networks outside the space.
-        """
+        """The expected value of networks (N, groups) and the ends of its 95 % interval, on the values' own scale."""
         design = design_matrix(self.space, np.asarray(assignments, dtype=np.intp))
         middle = design @ self.mean
         spread = np.einsum("ni,ij,nj->n", design, self.covariance, design) + self.sizes["misfit"] ** 2
@@ -423,7 +420,7 @@ def fit_effects(space: Space, evidence: Evidence, *, scale: Scale) -> Effects:
     """The effects of a space's choices on a price; choices are primitives by name, alike where the name is.
 
     With `scale` "logit" values lie from 0 to 1, and those nearer to an end than 0.001 count as 0.001 from it.
-    ProblemError for networks outside the space, and for values that do not fit the scale.
+    ProblemError for values that do not fit the scale.
     """
     return learn(space, evidence, scale=scale).effects
 
@@ -485,15 +482,8 @@ def _slower(latency: Effects) -> Floats:
 
 
 def design_matrix(space: Space, assignments: Ints) -> Floats:
-    """A one for the constant and for each choice that a network takes: (N, 1 + C). ProblemError outside the space."""
+    """A one for the constant and for each choice that a network takes: (N, 1 + C)."""
     counts = np.array([len(slot.choices) for slot in space.slots])
-    if (
-        assignments.ndim != 2
-        or assignments.shape[1] != len(counts)
-        or (assignments < 0).any()
-        or (assignments >= counts).any()
-    ):
-        raise ProblemError("a network is not one of the space", hint=f"Give {len(counts)} indices of its choices.")
     made = np.zeros((len(assignments), 1 + int(counts.sum())))
     made[:, 0] = 1.0
     places = 1 + np.concatenate([[0], np.cumsum(counts)[:-1]]) + assignments
@@ -519,10 +509,8 @@ def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> I
 
     `counts` are the numbers of choices. Of many random balanced tables that one is taken under which the effects are
     known best (the log determinant of the information with a weak prior, Bayesian D-optimality). No network is there
-    twice before all are there once. Depends on the arguments alone. UsageError for no network or no choice.
+    twice before all are there once. Depends on the arguments alone.
     """
-    if networks < 1 or not counts or min(counts) < 1:
-        raise UsageError(f"{networks} networks of {list(counts)} choices cannot be drawn", hint="Give at least one.")
     rng = np.random.default_rng([seed, networks, *counts])
     best, most = _drawn(rng, counts, networks), -np.inf
     for _ in range(_TRIES):

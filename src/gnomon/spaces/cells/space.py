@@ -21,7 +21,6 @@ Or one is named by itself: ``file.py:function`` or ``package.module:function``, 
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +36,7 @@ from gnomon.spaces.blocks import Place, tables_of
 from gnomon.spaces.cells.primitives import ModuleFactory, Primitive, parse_name, published_primitives
 from gnomon.spaces.features import Assignment, CountTables
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules
-from gnomon.spaces.loading import load_attribute, where_in
+from gnomon.spaces.loading import load_attribute, reason, users_line
 from gnomon.spaces.unit import Net, Symbol, Trace, layer_name
 
 State = Mapping[str, NDArray[Any]]
@@ -76,8 +75,7 @@ class CellLayout:
     `input_shape` is (batch, channels, height, width). Layer l belongs to the cell group `groups[l]` and makes
     `widths[l]` channels; it has stride 2 if its group is one of `reduces`. `stem` writes down what stands before the
     layers, `head` what makes a score a class of the last one's output; without it that is the mean over height and
-    width, and a linear layer without a bias. ProblemError for groups that are not numbered 0, 1, .. without a gap, and
-    for what does not fit together.
+    width, and a linear layer without a bias. Groups are numbered 0, 1, .. without a gap.
     """
 
     input_shape: tuple[int, int, int, int]
@@ -87,17 +85,6 @@ class CellLayout:
     classes: int
     stem: Callable[[Symbol], Symbol] | None = None
     head: Callable[[Symbol], Symbol] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.groups or len(self.groups) != len(self.widths):
-            raise ProblemError(
-                f"{len(self.groups)} layers have a cell group, and {len(self.widths)} a width",
-                hint="Give each layer a cell group and a width.",
-            )
-        if set(self.groups) != set(range(max(self.groups) + 1)):
-            raise ProblemError("cell groups are not numbered 0, 1, .. without a gap", hint="Correct the cell layout.")
-        if self.classes < 1 or min(self.widths) < 1:
-            raise ProblemError("a width or the number of classes is below 1", hint="Give positive whole numbers.")
 
     @property
     def group_count(self) -> int:
@@ -120,10 +107,6 @@ class TaggedNet:
     net: Net
     tags: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        if len(self.tags) != len(self.net.nodes) or len(set(self.tags)) != len(self.tags):
-            raise ProblemError("a net needs one tag a node, each another", hint="Tag it again.")
-
     @property
     def modules(self) -> tuple[str, ...]:
         """The names of the blocks that are modules of PyTorch's; a net that has any is written by its exporter."""
@@ -135,8 +118,8 @@ class TaggedNet:
 class CellSpace:
     """All networks of a layout: a slot a cell group ("cell0", ..), a choice a primitive by its name.
 
-    `choices` are the primitives that each group can be made of. A `SearchSpace`. ProblemError where a name stands for
-    two primitives, and of `net` and `tables` where a block does not fit its place.
+    `choices` are the primitives that each group can be made of. A `SearchSpace`. ProblemError of `net` and `tables`
+    where a block does not fit its place.
     """
 
     name: str
@@ -146,15 +129,6 @@ class CellSpace:
     _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.choices) != self.layout.group_count or not all(self.choices):
-            raise ProblemError(
-                f"{len(self.choices)} lists of primitives for {self.layout.group_count} cell groups",
-                hint="Give each cell group at least one primitive.",
-            )
-        known: dict[str, Primitive] = {}
-        for one in (one for group in self.choices for one in group):
-            if known.setdefault(one.name, one) != one:
-                raise ProblemError(f"{one.name} stands for two primitives", hint="Give one of them another number.")
         slots = tuple(Slot(f"cell{g}", tuple(one.name for one in ones)) for g, ones in enumerate(self.choices))
         object.__setattr__(self, "space", Space(slots))
 
@@ -187,10 +161,6 @@ class CellSpace:
 
 def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet:
     """The network that has this primitive in each cell group. ProblemError where a block does not fit its place."""
-    if len(primitives) != layout.group_count:
-        raise ProblemError(
-            f"{len(primitives)} primitives for {layout.group_count} cell groups", hint="Give one a cell group."
-        )
     trace = Trace((layout.input_shape,))
     x, tags = trace.input(), list[str]()
     if layout.stem is not None:
@@ -340,8 +310,8 @@ def known_primitives(
     known: dict[str, Primitive] = published_primitives(numbering)
     found = dict(known)
     origins = dict.fromkeys(known, _PUBLISHED)
-    for origin, path, given in (*_packages(), *_given(blocks)):
-        for one in _checked(given, origin, path):
+    for origin, given in (*_packages(), *_given(blocks)):
+        for one in _checked(given, origin):
             if known.setdefault(one.name, one) is not one:
                 raise UsageError(
                     f"{one.name} is there twice: in {origins[one.name]} and in {origin}",
@@ -350,7 +320,7 @@ def known_primitives(
             if origins.setdefault(one.name, origin) == origin:
                 found[one.name] = one if one.module is None or bind is None else bind(one, origin)
         own = [(found[name], known[name].module is not None) for name, place in origins.items() if place == origin]
-        _try(own, origin, path)
+        _try(own, origin)
     return found
 
 
@@ -365,16 +335,16 @@ def module_of(origin: str, name: str) -> ModuleFactory:
 
     UsageError where it is not there any more.
     """
-    given = next((found for place, _, found in _packages() if place == origin), None)
-    (found,) = (one for _, _, one in _given([origin])) if given is None else (given,)
-    for one in _checked(found, origin, None):
+    given = next((found for place, found in _packages() if place == origin), None)
+    (found,) = (one for _, one in _given([origin])) if given is None else (given,)
+    for one in _checked(found, origin):
         if one.name == name and one.module is not None:
             return one.module
     raise UsageError(f"{origin} has no module {name}", hint="Give the file as it was when this began.")
 
 
-def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Path | None, Any]]:
-    """What files and functions add: origin, file, and what was found."""
+def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Any]]:
+    """What files and functions add: origin, and what was found."""
     seen = set()
     for text in map(str, blocks):
         named = named_function(text)
@@ -383,7 +353,7 @@ def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Path | None, Any
             continue
         seen.add(key)
         if named is None:
-            yield text, path, load_attribute(f"{text}:{_ATTRIBUTE}")
+            yield text, load_attribute(f"{text}:{_ATTRIBUTE}")
             continue
         made = load_attribute(text)
         if not callable(made):
@@ -392,21 +362,18 @@ def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Path | None, Any
             family, number = parse_name(named[1])
         except ProblemError:
             family, number = named[1], 0
-        source = inspect.getsourcefile(made) if inspect.isroutine(made) or inspect.isclass(made) else None
-        meaning = f"{path.name}:{named[1]}"
-        one = Primitive(family=family, number=number, module=made, meaning=meaning)
-        yield text, Path(source) if source else None, [one]
+        yield text, [Primitive(family=family, number=number, module=made, meaning=f"{path.name}:{named[1]}")]
 
 
-def _packages() -> list[tuple[str, Path | None, Any]]:
-    """What installed packages add: origin, no file, and what was found."""
+def _packages() -> list[tuple[str, Any]]:
+    """What installed packages add: origin, and what was found."""
     return [
-        (f"the package entry {entry.name} ({entry.value})", None, loaded(entry, f"the primitives {entry.name!r}"))
+        (f"the package entry {entry.name} ({entry.value})", loaded(entry, f"the primitives {entry.name!r}"))
         for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
     ]
 
 
-def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...]:
+def _checked(found: Any, origin: str) -> tuple[Primitive, ...]:
     """The primitives that were found, called where it is a function."""
     if callable(found):
         try:
@@ -415,8 +382,7 @@ def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...
             raise
         except Exception as error:  # whatever the function does
             raise UsageError(
-                f"{_ATTRIBUTE} of {origin} cannot be called: {_told(error, path)}",
-                hint="It is called without arguments.",
+                f"{_ATTRIBUTE} of {origin} cannot be called: {reason(error)}", hint="It is called without arguments."
             ) from error
     if not isinstance(found, list | tuple) or not all(isinstance(one, Primitive) for one in found):
         raise UsageError(
@@ -428,15 +394,15 @@ def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...
     return tuple(found)
 
 
-def _try(found: Sequence[tuple[Primitive, bool]], origin: str, path: Path | None) -> None:
+def _try(found: Sequence[tuple[Primitive, bool]], origin: str) -> None:
     """UsageError with all that is wrong with primitives, each with whether it is a module."""
-    wrong = [f"{one.name}: {told}" for one, module in found if (told := _fault(one, path, module))]
+    wrong = [f"{one.name}: {told}" for one, module in found if (told := _fault(one, module))]
     if wrong:
         more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         raise UsageError(f"{origin} has blocks that do not work: {'; '.join(wrong[:20])}{more}", hint=_HINT)
 
 
-def _fault(one: Primitive, path: Path | None, module: bool) -> str:
+def _fault(one: Primitive, module: bool) -> str:
     """What is wrong with a primitive, found by its name and by making networks of it; empty if nothing is."""
     try:
         if parse_name(one.name) != (one.family, one.number):
@@ -446,12 +412,7 @@ def _fault(one: Primitive, path: Path | None, module: bool) -> str:
         if first != second:
             return "it makes something else each time"
     except GnomonError as error:
-        return error.message + (where_in(error, path) if path else "")
+        return f"{error.message} ({line})" if (line := users_line(error)) else error.message
     except Exception as error:  # whatever a block does
-        return _told(error, path)
+        return reason(error)
     return ""
-
-
-def _told(error: Exception, path: Path | None) -> str:
-    said = " ".join(str(error).split())[:400]  # PyTorch's have many lines
-    return f"{type(error).__name__}: {said}{where_in(error, path) if path else ''}"

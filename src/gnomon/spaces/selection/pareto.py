@@ -25,7 +25,7 @@ from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.cells.effects import Evidence, Learned, design_matrix, learn_both
+from gnomon.spaces.cells.effects import Evidence, Learned, learn_both
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.selection.kept import MOST_EXCHANGED, drawn_front, exchanged
 from gnomon.spaces.selection.reduce import Resamples, WeighedCosts, judged, reduce_choices, weighed_costs
@@ -49,11 +49,6 @@ class Contender:
     family: str
     volumes: Floats
     measured: float
-
-    @classmethod
-    def of(cls, family: str, volumes: Floats, points: Floats, reference: tuple[float, float]) -> Contender:
-        """A family by its resampled volumes, and the points (N, 2) of its networks that were measured, as predicted."""
-        return cls(family=family, volumes=volumes, measured=hypervolume(points, reference))
 
     @property
     def expected(self) -> float:
@@ -155,7 +150,7 @@ def select_pareto(
             values=one.values,
             errors=one.errors,
         )
-        for one in (_checked(space, accuracy), _checked(space, latency))
+        for one in (accuracy, latency)
     ]
     found = _select_named(named, moved[0], moved[1], options or ParetoOptions())
     at = [groups.index(g) for g in range(len(groups))]
@@ -171,12 +166,6 @@ def select_pareto(
             for slot, p in zip(space.slots, at, strict=True)
         ),
     )
-
-
-def _checked(space: Space, evidence: Evidence) -> Evidence:
-    """The evidence; ProblemError for networks outside the space."""
-    design_matrix(space, evidence.assignments)
-    return evidence
 
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
@@ -391,7 +380,8 @@ def _contenders(space: Space, whole: Resamples, measured: Ints, points: Floats) 
         if all(map(len, places)):
             own = np.array([[i in place for i, place in zip(row, places, strict=True)] for row in measured.tolist()])
             _, volumes = judged(whole.restricted(places))
-            found.append(Contender.of(family, volumes, points[own.all(axis=1)], whole.reference))
+            measured_volume = hypervolume(points[own.all(axis=1)], whole.reference)
+            found.append(Contender(family=family, volumes=volumes, measured=measured_volume))
     if not found:
         raise ProblemError("no family has a primitive in each cell group", hint="Select from mixed families.")
     return found

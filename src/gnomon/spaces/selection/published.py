@@ -14,7 +14,7 @@ The latency in this cost has a unit, milliseconds, and another unit gives anothe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gnomon.errors import ProblemError
@@ -23,27 +23,15 @@ from gnomon.spaces.cells.space import network_id
 Network = tuple[str, tuple[int, ...]]
 """A family and the index of a primitive of it for each cell group."""
 
-_MOST_TOLD = 8
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRule:
-    """The constants of the rule, by their names in configs. ProblemError for what no cost can be made of."""
+    """The constants of the rule, by their names in configs."""
 
     accuracy_threshold: float = 0.92
     accuracy_cost_scale: float = 1.0
     latency_cost_coeff: float = 0.5
     select_ss_threshold: int = 5
-
-    def __post_init__(self) -> None:
-        numbers = (self.accuracy_threshold, self.accuracy_cost_scale, self.latency_cost_coeff)
-        wrong = [] if all(map(math.isfinite, numbers)) else ["a constant is not finite"]
-        if self.accuracy_cost_scale == 0:
-            wrong.append("accuracy_cost_scale is 0")
-        if self.select_ss_threshold < 1:
-            wrong.append(f"select_ss_threshold is {self.select_ss_threshold}")
-        if wrong:
-            raise ProblemError("; ".join(wrong), hint="The published values are 0.92, 1.0, 0.5 and 5.")
 
     def cost(self, accuracy: float, latency_ms: float) -> float:
         """The cost of a network; +inf where the exponential is beyond all numbers."""
@@ -58,47 +46,13 @@ class PublishedRule:
 class NetworkTables:
     """What was measured of networks of single families.
 
-    `primitives` are the names that the indices of a family mean. Accuracies are fractions; latencies are in
-    milliseconds. ProblemError that tells all that is wrong: networks in one table only or not of the space, values that
-    are not finite, latencies that are not above 0.
+    `primitives` are the names that the indices of a family mean. Accuracies are fractions; latencies, of the same
+    networks, are in milliseconds.
     """
 
     primitives: Mapping[str, Sequence[str]]
     accuracies: Mapping[Network, float]
     latencies: Mapping[Network, float]
-
-    def __post_init__(self) -> None:
-        wrong = list(self._wrong())
-        if wrong:
-            more = f"; and {len(wrong) - _MOST_TOLD} more" if len(wrong) > _MOST_TOLD else ""
-            raise ProblemError(
-                "; ".join(wrong[:_MOST_TOLD]) + more,
-                hint="Measure what is missing or wrong once more, or take these networks out of both tables.",
-            )
-
-    def _wrong(self) -> Iterator[str]:
-        if not self.accuracies and not self.latencies:
-            yield "the tables are empty"
-        lengths = {len(assignment) for _, assignment in (*self.accuracies, *self.latencies)}
-        if len(lengths) > 1 or 0 in lengths:
-            yield f"networks have {', '.join(map(str, sorted(lengths)))} cell groups"
-        for network in sorted({*self.accuracies, *self.latencies}, key=lambda one: network_id(*one)):
-            family, assignment = network
-            name = network_id(family, assignment)
-            known = self.primitives.get(family)
-            if known is None:
-                yield f"{name} is of the unknown family {family!r}"
-            elif not all(0 <= index < len(known) for index in assignment):
-                yield f"{name} has an index outside 0 .. {len(known) - 1}"
-            accuracy, latency = self.accuracies.get(network), self.latencies.get(network)
-            if accuracy is None:
-                yield f"{name} has no accuracy"
-            elif not math.isfinite(accuracy):
-                yield f"the accuracy of {name} is {accuracy}"
-            if latency is None:
-                yield f"{name} has no latency"
-            elif not (math.isfinite(latency) and latency > 0):
-                yield f"the latency of {name} is {latency}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,13 @@ Each process opens the data set by itself. What an item is made of by chance dep
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.spaces.loading import load_attribute, users_line
+from gnomon.spaces.loading import load_attribute, reason
 from gnomon.training.data.dataset import PARTS, moved_most
 from gnomon.training.data.huggingface import open_saved
-from gnomon.training.data.pictures import fitted, open_folder
+from gnomon.training.data.pictures import Opened, as_array, fitted, open_folder
 from gnomon.training.network import torch_package
 
 STREAMED = ("folder", "huggingface", "dataset")
@@ -29,7 +30,9 @@ STREAMED = ("folder", "huggingface", "dataset")
 
 ITEM = "An item is (image, class): a Pillow picture, a tensor (channels, height, width), or uint8 (height, width[, 3])."
 _OWN = "Return a torch.utils.data.Dataset with a length, or a dictionary of such: train, and validation and test."
-_KEPT = 2  # data sets that a process keeps open
+
+Key = tuple[str, int, int]
+"""A part of the origin, a row of it, and the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,121 +53,18 @@ class Origin:
     mode: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Opened:
-    """What an origin holds: map-style data sets by part, and the names and numbers of classes where they are known.
-
-    `mode` is that of all pictures, and `digest` of whatever stands for all items.
-    """
-
-    parts: Mapping[str, Any]
-    labels: Mapping[str, NDArray[np.int64]]
-    classes: tuple[str, ...] = ()
-    mode: str = ""
-    digest: str = ""
-
-
-_OPENED: dict[Origin, Opened] = {}
-"""The data sets that this process has open."""
-
-
-def opened_anew(origin: Origin) -> tuple[Origin, Opened]:
-    """What an origin holds now, looked at as nothing were known of it, and the origin with what was seen.
+@functools.lru_cache(maxsize=2)
+def open_origin(origin: Origin) -> Opened:
+    """What an origin holds; the last two of a process are kept.
 
     UsageError for what cannot be opened, ProblemError for what is not a data set, RuntimeMissingError where a package
     is missing.
     """
-    _OPENED.pop(origin, None)
-    found = open_origin(origin)
-    seen = replace(origin, mode=found.mode)
-    _OPENED[seen] = found
-    return seen, found
-
-
-def open_origin(origin: Origin) -> Opened:
-    """What an origin holds; the last few of a process are kept. Raises as `opened_anew`."""
-    if origin not in _OPENED:
-        made = _OPENERS[origin.kind](origin)
-        while len(_OPENED) >= _KEPT:
-            del _OPENED[next(iter(_OPENED))]
-        _OPENED[origin] = made
-    return _OPENED[origin]
-
-
-def _folder(origin: Origin) -> Opened:
-    found = open_folder(Path(origin.place), look=not origin.mode)
-    return Opened(
-        parts=found.parts,
-        labels={name: part.labels for name, part in found.parts.items()},
-        classes=found.classes,
-        mode=origin.mode or ("L" if found.grey else "RGB"),
-        digest=found.digest,
-    )
-
-
-def _huggingface(origin: Origin) -> Opened:
-    parts, classes, grey = open_saved(origin.place, origin.image_column, origin.label_column, look=not origin.mode)
-    labels = {name: part.labels for name, part in parts.items()}
-    return Opened(parts=parts, labels=labels, classes=classes, mode=origin.mode or ("L" if grey else "RGB"))
-
-
-def _own(origin: Origin) -> Opened:
-    """What a user's function returns. UsageError where it is none or fails, ProblemError for anything else."""
-    function = load_attribute(origin.place)
-    try:
-        made = function()
-    except GnomonError:
-        raise
-    except Exception as error:  # whatever the function does
-        line = users_line(error)
-        raise UsageError(
-            f"dataset:{origin.place} cannot be called: {type(error).__name__}: {error}"
-            + (f" ({line})" if line else ""),
-            hint="It is called without arguments. " + _OWN,
-        ) from error
-    parts = dict(made) if isinstance(made, Mapping) else {"train": made}
-    if "train" not in parts or not set(parts) <= set(PARTS):
-        raise ProblemError(f"dataset:{origin.place} returns the parts {', '.join(map(str, parts))[:200]}", hint=_OWN)
-    for name, part in parts.items():
-        try:
-            count = len(part)
-        except Exception:  # torch's own raise several kinds where there is no length
-            count = 0
-        if not hasattr(part, "__getitem__") or count < 1 or isinstance(part, str | bytes):
-            raise ProblemError(
-                f"dataset:{origin.place} returns a {type(part).__name__} without items or a length as {name}", hint=_OWN
-            )
-    classes = getattr(parts["train"], "classes", ())
-    return Opened(
-        parts=parts,
-        labels={name: y for name, part in parts.items() if (y := _targets(part)) is not None},
-        classes=tuple(map(str, classes)) if isinstance(classes, list | tuple) else (),
-    )
-
-
-_OPENERS: dict[str, Callable[[Origin], Opened]] = {"folder": _folder, "huggingface": _huggingface, "dataset": _own}
-
-
-def _targets(part: Any) -> NDArray[np.int64] | None:
-    """The classes that a data set tells without being read, as torchvision's do; None where it does not."""
-    data = torch_package().utils.data
-    if isinstance(part, data.Subset):
-        inner = _targets(part.dataset)
-        return None if inner is None else inner[np.asarray(part.indices, np.int64)]
-    if isinstance(part, data.ConcatDataset):
-        each = [_targets(one) for one in part.datasets]
-        return None if any(one is None for one in each) else np.concatenate(each)  # type: ignore[arg-type]
-    for name in ("targets", "labels"):
-        found = np.empty(0)
-        with suppress(Exception):  # no such attribute, or one of another meaning
-            found = np.asarray(getattr(part, name))
-        if found.shape == (len(part),) and found.dtype.kind in "iu":
-            return found.astype(np.int64)
-    return None
-
-
-Key = tuple[str, int, int]
-"""A part of the origin, a row of it, and the epoch."""
+    if origin.kind == "folder":
+        return open_folder(Path(origin.place), origin.mode)
+    if origin.kind == "huggingface":
+        return open_saved(origin.place, origin.image_column, origin.label_column, origin.mode)
+    return _of_function(origin.place)
 
 
 def read_item(origin: Origin, key: Key, augment: str, seed: int) -> tuple[Any, int]:
@@ -178,19 +78,60 @@ def read_item(origin: Origin, key: Key, augment: str, seed: int) -> tuple[Any, i
     rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
     where = f"item {row} of {part}"
     try:
-        with _seeded(digest) if origin.kind == "dataset" else _untouched():
-            found = opened.parts[part][row]
-            image, label = found
+        with _seeded(digest) if origin.kind == "dataset" else nullcontext():
+            image, label = opened.parts[part][row]
         return _tensor(image, origin.resize, opened.mode, augment, rng), int(label)
     except GnomonError as error:
         raise ProblemError(f"{where}: {error.message}", hint=error.hint) from error
     except MemoryError:
         raise  # is a failure of this training, not of the images
     except Exception as error:  # whatever a user's data set does
-        line = users_line(error)
-        raise ProblemError(
-            f"{where} cannot be read: {type(error).__name__}: {error}" + (f" ({line})" if line else ""), hint=ITEM
+        raise ProblemError(f"{where} cannot be read: {reason(error)}", hint=ITEM) from error
+
+
+def _of_function(place: str) -> Opened:
+    """What a user's function returns. UsageError where it is none or fails, ProblemError for anything else."""
+    function = load_attribute(place)
+    try:
+        returned = function()
+    except GnomonError:
+        raise
+    except Exception as error:  # whatever the function does
+        raise UsageError(
+            f"dataset:{place} cannot be called: {reason(error)}", hint="It is called without arguments. " + _OWN
         ) from error
+    parts = dict(returned) if isinstance(returned, Mapping) else {"train": returned}
+    if "train" not in parts or not set(parts) <= set(PARTS):
+        raise ProblemError(f"dataset:{place} returns the parts {', '.join(map(str, parts))[:200]}", hint=_OWN)
+    for name, part in parts.items():
+        try:
+            count = len(part)
+        except Exception:  # torch's own raise several kinds where there is no length
+            count = 0
+        if not hasattr(part, "__getitem__") or count < 1 or isinstance(part, str | bytes):
+            raise ProblemError(
+                f"dataset:{place} returns a {type(part).__name__} without items or a length as {name}", hint=_OWN
+            )
+    classes = getattr(parts["train"], "classes", ())
+    return Opened(
+        parts=parts,
+        labels={name: y for name, part in parts.items() if (y := _targets(part)) is not None},
+        classes=tuple(map(str, classes)) if isinstance(classes, list | tuple) else (),
+    )
+
+
+def _targets(part: Any) -> NDArray[np.int64] | None:
+    """The classes that a data set tells without being read, as torchvision's do; None where it does not."""
+    data = torch_package().utils.data
+    if isinstance(part, data.Subset):
+        whole = _targets(part.dataset)
+        return None if whole is None else whole[np.asarray(part.indices, np.int64)]
+    for name in ("targets", "labels"):
+        with suppress(Exception):  # no such attribute, or one of another meaning
+            labels = np.asarray(getattr(part, name))
+            if labels.shape == (len(part),) and labels.dtype.kind in "iu":
+                return labels.astype(np.int64)
+    return None
 
 
 def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.random.Generator) -> Any:
@@ -204,10 +145,10 @@ def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.ran
                 "gnomon_cfg.resize and augment are for pictures, and the data set makes tensors",
                 hint="Leave them out: its own transforms do that.",
             )
-        made = image if image.dim() == 3 else image[None]
-        if made.dim() != 3 or 0 in made.shape or not (made.dtype == torch.uint8 or made.dtype.is_floating_point):
+        tensor = image if image.dim() == 3 else image[None]
+        if tensor.dim() != 3 or 0 in tensor.shape or not (tensor.dtype == torch.uint8 or tensor.is_floating_point()):
             raise ProblemError(f"a tensor {image.dtype} {list(image.shape)} is not an image", hint=ITEM)
-        return made if made.dtype == torch.uint8 else made.to(torch.float32)
+        return tensor if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
     if hasattr(image, "convert") and hasattr(image, "size"):
         picture = image.convert(mode or ("L" if image.mode in ("1", "L") else "RGB"))
         if resize is not None:
@@ -216,26 +157,21 @@ def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.ran
     elif resize is not None:
         raise ProblemError("gnomon_cfg.resize is for pictures, and the data set makes arrays", hint=ITEM)
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
-        told = f"{image.dtype}{list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise ProblemError(f"{told[:100]} is not an image", hint=ITEM)
-    pixels = image[:, :, None] if image.ndim == 2 else image
+        kind = f"{image.dtype}{list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
+        raise ProblemError(f"{kind[:100]} is not an image", hint=ITEM)
+    pixels = as_array(image)
     if augment in ("shift", "crop-flip"):
         pixels = _moved(pixels, augment, rng)
-    return torch.from_numpy(np.array(pixels.transpose(2, 0, 1), order="C"))
+    return torch.from_numpy(np.array(pixels, order="C"))
 
 
 def _moved(pixels: NDArray[np.uint8], augment: str, rng: np.random.Generator) -> NDArray[np.uint8]:
     """An image moved by a few pixels, and perhaps mirrored: what comes in is black."""
-    height, width = pixels.shape[:2]
+    _, height, width = pixels.shape
     border = moved_most(height)
-    top, left = (int(k) for k in rng.integers(0, 2 * border + 1, 2))
-    made = np.pad(pixels, ((border, border), (border, border), (0, 0)))[top : top + height, left : left + width]
-    return made[:, ::-1] if augment == "crop-flip" and rng.random() < 0.5 else made
-
-
-@contextmanager
-def _untouched() -> Iterator[None]:
-    yield
+    top, left = rng.integers(0, 2 * border + 1, 2)
+    moved = np.pad(pixels, ((0, 0), (border, border), (border, border)))[:, top : top + height, left : left + width]
+    return moved[..., ::-1] if augment == "crop-flip" and rng.random() < 0.5 else moved
 
 
 @contextmanager

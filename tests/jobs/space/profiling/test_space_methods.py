@@ -135,11 +135,11 @@ def test_recipes_are_the_configs_and_epochs_end_a_schedule_that_has_an_end() -> 
 
 def trainer(folder: Path, one: Study) -> Trainer:
     from gnomon.jobs.space.profiling.images import open_images
-    from gnomon.training.data.dataset import Dataset, packed
+    from gnomon.training.data.dataset import Dataset
 
     data = open_images(one.config.gnomon, write_images(folder), classes=3)
     assert isinstance(data, Dataset)
-    return Trainer(folder=made(folder / "p", one), study=one, data=packed(data))
+    return Trainer(folder=made(folder / "p", one), study=one, data=data)
 
 
 def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -16,13 +15,13 @@ from numpy.typing import NDArray
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig
 from gnomon.jobs.space.profiling.folder import writing
-from gnomon.system.files import write_whole
-from gnomon.training.data.dataset import Dataset, Packed, PackedFile, packed, split
+from gnomon.system.files import in_place_of
+from gnomon.training.data.dataset import PARTS, Dataset, map_dataset, split_parts
 from gnomon.training.data.items import STREAMED, Origin
 from gnomon.training.data.pictures import load_calibration
-from gnomon.training.data.readers import LIMIT_BYTES, read_npz
 from gnomon.training.data.sources import KINDS, load_images
 from gnomon.training.data.streamed import Streamed, open_streamed
+from gnomon.training.job import TrainingData
 
 CALIBRATION_IMAGES = 100
 """As many images of the training part as a quantiser sees."""
@@ -70,18 +69,15 @@ def open_images(
             f"gnomon_cfg.resize and the augmentation resized-crop are for pictures, and {name} is not read as such",
             hint="Give folder:, huggingface: or dataset: with both; gnomon_cfg.image_size pads small images.",
         )
-    found = load_images(name, size=own.image_size, download=download)
-    if len(found.classes) > classes:
+    images = load_images(name, size=own.image_size, download=download)
+    if len(images.classes) > classes:
         raise ProblemError(
-            f"{name} has {len(found.classes)} classes, and the config's networks have {classes}",
+            f"{name} has {len(images.classes)} classes, and the config's networks have {classes}",
             hint="Correct weights_manager_cfg.num_classes.",
         )
-    if found.test is not None:
-        shares = (1 - own.validation_share, own.validation_share)
-        (train, validation), test = split(found.images, shares, seed=own.seed), found.test
-    else:
-        left = 1 - own.validation_share - own.test_share
-        train, validation, test = split(found.images, (left, own.validation_share, own.test_share), seed=own.seed)
+    labels = {part: held.y for part, held in images.parts.items()}
+    rows = split_parts(labels, (own.validation_share, own.test_share), seed=own.seed)
+    train, validation, test = (images.parts[rows[part][0]].take(rows[part][1]) for part in PARTS)
     return Dataset(name=name, classes=classes, train=train, validation=validation, test=test)
 
 
@@ -192,16 +188,18 @@ def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
             hint="Put them back as they were, or profile again in another folder.",
         )
     if known is None:
-        stream = io.BytesIO()
-        np.savez(stream, x=given, y=np.zeros(len(given), np.int64))
-        with writing(profile):
-            write_whole(stream.getvalue(), path)
+        with writing(profile), in_place_of(path) as partial, partial.open("wb") as file:
+            np.savez(file, x=given)
 
 
 def kept_calibration(profile: Path) -> NDArray[np.uint8] | None:
-    """The images that a profile keeps for calibration; None where its config named none. Raises as `read_npz`."""
+    """The images that a profile keeps for calibration; None where its config named none."""
     path = profile / CALIBRATION
-    return read_npz(path, LIMIT_BYTES)[0] if path.is_file() else None
+    if not path.is_file():
+        return None
+    with np.load(path) as kept:
+        images: NDArray[np.uint8] = kept["x"]
+        return images
 
 
 def write_calibration(dataset: Dataset | Streamed, given: NDArray[np.uint8] | None, path: Path) -> Path:
@@ -232,22 +230,18 @@ def write_validation(dataset: Dataset | Streamed, path: Path) -> Path:
 
 
 @contextmanager
-def carried(dataset: Dataset | Streamed, folder: Path, *, far: bool) -> Iterator[Packed | PackedFile | Streamed]:
+def carried(dataset: Dataset | Streamed, folder: Path, *, far: bool) -> Iterator[TrainingData]:
     """The images as workers get them: in a file of this folder meanwhile, or by value for those that are `far` away.
 
     What is read as it is needed each worker opens by itself.
     """
-    if isinstance(dataset, Streamed):
+    if isinstance(dataset, Streamed) or far:
         yield dataset
-        return
-    whole = packed(dataset)
-    if far:
-        yield whole
         return
     path = folder / f"{dataset.digest[:16]}.{os.getpid()}.images"
     try:
         with writing(folder):
-            path.write_bytes(whole.content)
-        yield PackedFile(digest=whole.digest, path=str(path.absolute()))
+            mapped = map_dataset(dataset, path)
+        yield mapped
     finally:
         path.unlink(missing_ok=True)

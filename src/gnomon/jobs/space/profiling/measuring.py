@@ -46,7 +46,7 @@ from gnomon.spaces.cells.space import State, model_weights, shared
 from gnomon.system.files import file_digest, save_text
 from gnomon.system.process import guarded_folder
 from gnomon.toolchains.base import Artifact, Toolchain, ToolJob, check_ready
-from gnomon.toolchains.evaluate import EvaluationOptions, evaluate
+from gnomon.toolchains.evaluate import evaluate
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
 from gnomon.training.export import ExportJob
@@ -328,17 +328,13 @@ class Measurer:
             return found
         with writing(self.folder.path):
             images = write_validation(self.data, self.folder.path / "models" / "validation.npz")
-        options = EvaluationOptions(
-            runtime=toolchain.runtime,  # type: ignore[arg-type]  # one of the two
-            mean=self.data.mean,
-            std=self.data.std,
-        )
         models = {name: path for name, path in paths.items() if name in trained}
         begun = {"runtime": toolchain.runtime, "images": str(images.relative_to(self.folder.path))}
         logs = {name: self._log(found[name], "check", begun) for name in models}
         steps = Steps(f"networks checked, as {toolchain.name} made them", self.watch)
         steps.expect(len(models))
-        for one in evaluate(models, images, options, logs=logs) if models else ():
+        evaluations = evaluate(models, images, toolchain.runtime, mean=self.data.mean, std=self.data.std, logs=logs)
+        for one in evaluations if models else ():
             row = found[one.key]
             with writing(self.folder.path), logs[one.key].open("a", encoding="utf-8") as log:
                 told = one.failure.message if one.failure else f"{int(one.correct.sum())} of {len(one.correct)} right"

@@ -28,9 +28,7 @@ from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Steps, Watch
 from gnomon.spaces.cells.space import State, TaggedNet, shared
 from gnomon.system.cluster import connected
-from gnomon.training.data.dataset import Packed, PackedFile
-from gnomon.training.data.streamed import Streamed
-from gnomon.training.job import Trained, TrainJob, read_state, write_state
+from gnomon.training.job import Trained, TrainingData, TrainJob, read_state, write_state
 from gnomon.training.recipe import Recipe
 from gnomon.training.worker import run_training
 
@@ -253,7 +251,7 @@ class Trainer:
 
     folder: ProfileFolder
     study: Study
-    data: Packed | PackedFile | Streamed
+    data: TrainingData
     workers: int = 1
     cluster: str | None = None
     device: str = "cpu"
@@ -308,7 +306,6 @@ class Trainer:
         if one.begins_with is not None:
             init = shared(read_state(weights_path(self.folder.path, one.begins_with)), tagged)
         return TrainJob(
-            key=one.key,
             tagged=tagged,
             recipe=one.recipe,
             data=self.data,
