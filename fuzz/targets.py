@@ -276,13 +276,13 @@ def _plan(folder: Path) -> object:
 
 def _fed(path: Path) -> None:
     """A .npy file as the values of an input."""
-    for spec in ({"shape": [2, 3], "dtype": "float32"}, {"shape": [2, 3], "dtype": "int8"}):
-        buffers = make_buffers({"x": spec})
+    for dtype in ("float32", "int8"):
+        buffers = make_buffers({"x": {"shape": [2, 3], "dtype": dtype}})
         with contextlib.suppress(InputError):
             fill(buffers, {"x": {"file": str(path)}}, 0)
     strings = {"x": np.zeros((2,), object)}
     with contextlib.suppress(InputError):
-        fill(strings, {"x": {"file": str(path), "dtype": "string"}}, 0)
+        fill(strings, {"x": {"file": str(path)}}, 0)
 
 
 def _packed_npy(data: bytes) -> bytes:

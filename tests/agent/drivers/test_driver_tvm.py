@@ -212,7 +212,7 @@ def test_two_threads(tmp_path: Path) -> None:
 
 
 def test_a_process_compiles_once_for_all(tmp_path: Path, folder: Path) -> None:
-    segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {"threads": 1}}
+    segment: Any = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {"threads": 1}}
     assert TvmDriver().supports(segment)["functions"] == 2
     names = {path: path.stat().st_mtime_ns for path in folder.rglob("*.so*")}
     assert len(names) == 2
@@ -222,7 +222,7 @@ def test_a_process_compiles_once_for_all(tmp_path: Path, folder: Path) -> None:
 
 def test_a_folder_that_others_may_write_keeps_nothing(tmp_path: Path, folder: Path) -> None:
     folder.chmod(0o777)
-    segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {}}
+    segment: Any = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {}}
     assert TvmDriver().supports(segment)["whole"]
     assert list(folder.iterdir()) == []
 
@@ -255,14 +255,14 @@ def test_a_folder_that_others_may_write_keeps_nothing(tmp_path: Path, folder: Pa
 )
 def test_what_is_refused(tmp_path: Path, folder: Path, content: bytes, said: str) -> None:
     with pytest.raises(Refused, match=said):
-        TvmDriver().supports({"model": str(written(tmp_path, content)), "options": {}})
+        TvmDriver().supports({"runtime": "tvm", "model": str(written(tmp_path, content)), "options": {}})
     assert list(folder.iterdir()) == []
 
 
 def test_records_that_are_none_or_of_another_model_are_refused(tmp_path: Path) -> None:
-    segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net()))}
+    segment: Any = {"model": str(written(tmp_path, tvm_models.layer_norm_net()))}
     with pytest.raises(Refused, match="cannot be unpacked"):
-        TvmDriver().supports({**segment, "options": {"records": "eJyrVg"}})
+        TvmDriver().supports(segment | {"options": {"records": "eJyrVg"}})
 
 
 def test_a_machine_without_a_compiler_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
