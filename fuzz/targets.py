@@ -40,7 +40,6 @@ from gnomon.devices.shell.device import facts_of
 from gnomon.devices.shell.facts import _count, _libc, described
 from gnomon.devices.shell.link import Marked
 from gnomon.errors import DeviceError, GnomonError, UsageError
-from gnomon.estimate.document import read_estimator
 from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, read_lookup, write_flat_table, write_lookup
 from gnomon.formats.block_table import read_block_table
@@ -274,13 +273,13 @@ def _plan(folder: Path) -> object:
 
 def _fed(path: Path) -> None:
     """A .npy file as the values of an input."""
-    for spec in ({"shape": [2, 3], "dtype": "float32"}, {"shape": [2, 3], "dtype": "int8"}):
-        buffers = make_buffers({"x": spec})
+    for dtype in ("float32", "int8"):
+        buffers = make_buffers({"x": {"shape": [2, 3], "dtype": dtype}})
         with contextlib.suppress(InputError):
             fill(buffers, {"x": {"file": str(path)}}, 0)
     strings = {"x": np.zeros((2,), object)}
     with contextlib.suppress(InputError):
-        fill(strings, {"x": {"file": str(path), "dtype": "string"}}, 0)
+        fill(strings, {"x": {"file": str(path)}}, 0)
 
 
 def _packed_npy(data: bytes) -> bytes:
@@ -791,13 +790,6 @@ TARGETS: dict[str, Target] = _all(
     Target(name="help architectures", seeds=good.help_files("archs"), read=file("a.pt", _help_architectures)),
     # Estimators
     Target(name="estimator", seeds=good.written(good.estimator, "estimator.json"), read=file("e.json", _estimator)),
-    Target(
-        name="estimator document",
-        seeds=lambda: [
-            json.dumps(json.loads(good.written(good.estimator, "estimator.json")()[0])["estimator"]).encode()
-        ],
-        read=read_estimator,
-    ),
     # Placements
     Target(name="problem", seeds=good.values(_PROBLEM), read=read_problem, lines=True),
     Target(name="code", seeds=good.texts("0", "123456789" * 500), read=text(parse_decimal), lines=True),

@@ -38,7 +38,7 @@ def one_millisecond_onnx(folder: Path) -> Path:
     return path
 
 
-def jobs(folder: Path) -> dict[str, dict[str, Any]]:
+def jobs(folder: Path) -> dict[str, Any]:
     """A job for each runtime."""
     onnx_file = str(one_millisecond_onnx(folder))
     tensors = {name: {"shape": [1, 32, 56, 56], "dtype": "float32"} for name in "xy"}
@@ -73,7 +73,7 @@ def by_gnomon(call: Any, seconds: float, inner: int) -> list[float]:
     return [t / inner * 1e-9 for t in wall]
 
 
-def figures(job: dict[str, Any]) -> dict[str, Any]:
+def figures(job: Any) -> dict[str, Any]:
     """Ratios of gnomon's level to the hand-written loop's, a round each."""
     loaded = Job(job)
     inner = inner_loop(warm_up(loaded.call, count=5, seconds=0.3), 1_000_000)

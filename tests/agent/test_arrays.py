@@ -79,7 +79,7 @@ def test_a_difference_is_never_nan(a: list[float], b: list[float]) -> None:
     assert compare(a, a) == (0.0, 0.0)
 
 
-SPECS: dict[str, dict[str, Any]] = {
+SPECS: Any = {
     "f": {"shape": [2, 3], "dtype": "float32"},
     "h": {"shape": [5], "dtype": "float16"},
     "i": {"shape": [4], "dtype": "int64"},
@@ -207,7 +207,7 @@ def test_text_that_is_none_is_told(tmp_path: Path) -> None:
     data = bytearray((tmp_path / "words.npy").read_bytes())
     data[-4:] = b"\xff\xff\xff\x7f"
     (tmp_path / "words.npy").write_bytes(data)
-    specs = {"t": {"shape": [2], "dtype": "string"}}
+    specs: Any = {"t": {"shape": [2], "dtype": "string"}}
     with pytest.raises(InputError, match=r"^input 't': words\.npy holds text that cannot be read"):
         fill(make_buffers(specs), {"t": {"file": f"{tmp_path}/words.npy"}}, 0)
 
@@ -288,7 +288,8 @@ def half(folder: Path, value: Any) -> Any:
 def test_bfloat16_is_drawn_and_read_from_files(tmp_path: Path) -> None:
     buffers = make_buffers({"x": {"shape": [4, 2], "dtype": "bfloat16", "slab": 0}})
     assert (buffers["x"].dtype, buffers["x"].nbytes) == (BFLOAT16, 16)
-    for feed, least, most in (({}, -5, 5), ({"least": 2, "most": 3}, 2, 3), ({"values": [1.5] * 8}, 1.5, 1.5)):
+    feeds: Any = (({}, -5, 5), ({"least": 2, "most": 3}, 2, 3), ({"values": [1.5] * 8}, 1.5, 1.5))
+    for feed, least, most in feeds:
         fill(buffers, {"x": feed}, 7)
         drawn = widened(buffers["x"])
         assert drawn.any() and ((least <= drawn) & (drawn <= most)).all()

@@ -30,8 +30,9 @@ from tests.agent.energykit import (
 from tests.agent.supervisorkit import ROGUE, agent, answered, job
 
 from gnomon.agent import energy
-from gnomon.agent.energy import Meter, NoEnergy, chosen, found_counters, probe
+from gnomon.agent.energy import Meter, NoEnergy, chosen, found_counters
 from gnomon.measure.effort import Effort, Energy
+from gnomon.wire import EnergyMeter, EnergySpent
 
 __all__ = ["agent"]
 
@@ -51,7 +52,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return make
 
 
-def wanted(*names: str, period_ns: int = 1_000_000, step_uj: int = 1) -> dict[str, Any]:
+def probe(names: list[str]) -> Any:
+    return energy.probe(names)
+
+
+def wanted(*names: str, period_ns: int = 1_000_000, step_uj: int = 1) -> EnergyMeter:
     return {"counters": list(names), "period_ns": period_ns, "step_uj": step_uj}
 
 
@@ -159,7 +164,7 @@ def test_what_stands_still_is_left_out_or_refused(machine: Machine, monkeypatch:
 # What a block took
 
 
-def measured(made: MadeTime, ask: dict[str, Any], seconds: float = 0.1) -> dict[str, Any]:
+def measured(made: MadeTime, ask: EnergyMeter, seconds: float = 0.1) -> EnergySpent:
     meter = Meter(ask)
     meter.start()
     made.sleep(seconds)

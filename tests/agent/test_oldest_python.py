@@ -89,6 +89,11 @@ def test_the_oldest_python_has_whatever_it_imports() -> None:
     assert done.stdout == ""
 
 
+def test_what_runs_on_devices_imports_nothing_of_gnomon() -> None:
+    found = {path.name: [name for name, _ in used(tree(path)) if name.partition(".")[0] == "gnomon"] for path in FILES}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
 def test_the_check_sees_what_is_taken_out_of_modules() -> None:
     code = "import os\nimport tomllib\nfrom typing import Self\nif TYPE_CHECKING:\n  import ast\nos.getcwd()\n"
     assert set(used(ast.parse(code))) == {("os", None), ("tomllib", None), ("typing", "Self"), ("os", "getcwd")}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gnomon.agent import timing, worker
 from gnomon.agent.timing import inner_loop, take, take_paced, warm_up
 from gnomon.agent.worker import Held
+from gnomon.wire import Pace
 
 
 class Clock:
@@ -95,7 +96,7 @@ class Paced(Clock):
         self.now_ns += round(seconds * 1e9) + self.oversleep_ns
 
 
-def paced(monkeypatch: pytest.MonkeyPatch, clock: Paced, **grid: int) -> tuple[list[int], list[int], timing.Pace]:
+def paced(monkeypatch: pytest.MonkeyPatch, clock: Paced, **grid: int) -> tuple[list[int], list[int], Pace]:
     monkeypatch.setattr(timing, "time", clock)
     return take_paced(clock.call, start_ns=10, **grid)
 

@@ -24,6 +24,8 @@ from gnomon.session.prove import Verdict, Verified
 from gnomon.session.reference import Sensitivity
 from gnomon.session.targets import Missing, Target
 
+NO_JOB: Any = {}
+
 HOSTILE = "conv\x1b[31m\u202e\n1"
 """A name that would colour a terminal, turn its text around and break a line."""
 
@@ -102,7 +104,7 @@ def traced() -> Measured:
     return Measured(key="cpu/traced", runs=tuple(runs), failure=None)
 
 
-def environment(*candidates: str) -> dict[str, Any]:
+def environment(*candidates: str) -> Any:
     """What a session tells of the device before and after."""
     before = {
         "monotonic_s": 10.0,
@@ -132,7 +134,7 @@ def contender(kind: Kind, label: str, assignment: tuple[str, ...], predicted_s: 
         label=label,
         kind=kind,
         parts=(part,),
-        candidate=Candidate(key=label, job={}),
+        candidate=Candidate(key=label, job=NO_JOB),
         predicted_s=predicted_s,
     )
 

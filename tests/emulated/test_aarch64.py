@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,8 @@ def board(arm: Emulated) -> Iterator[LocalDevice]:
         yield device
 
 
-def events_of(link: AgentLink, candidates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = []
+def events_of(link: AgentLink, candidates: list[Any]) -> list[Any]:
+    events: list[Any] = []
     link.request({**ONCE.request(), "seed": 0, "candidates": candidates}, events.append, timeout_s=1200)
     failures = [event["message"] + event["log_tail"] for event in events if event["event"] == "failure"]
     assert not failures

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 from tests.measure.test_campaign import EFFORT, StandIn, candidates, noisy, runner, steady
 
@@ -167,7 +169,7 @@ def test_a_campaign_with_nobody_left_is_closed(store: SqliteStore) -> None:
 def test_a_reference_that_something_ends_is_computed_again(store: SqliteStore) -> None:
     link = StandIn(steady)
     link.failures = [("reference", "load", TERM)]
-    found, failure = runner(link, store).reference({"name": "r"}, timeout_s=5.0)
+    found, failure = runner(link, store).reference(cast(Any, {"name": "r"}), timeout_s=5.0)
     assert found is not None and failure is None
 
 
@@ -176,5 +178,5 @@ def test_where_there_is_no_room_for_a_reference_the_device_is_to_blame(store: Sq
     full = {"kind": "refused", "transient": True, "message": "OSError: [Errno 28] No space left on device (in /tmp/x)"}
     link.failures = [("reference", "load", full)] * 2
     with pytest.raises(DeviceError, match=r"No space left on device \(in /tmp/x\)") as told:
-        runner(link, store).reference({"name": "r"}, timeout_s=5.0)
+        runner(link, store).reference(cast(Any, {"name": "r"}), timeout_s=5.0)
     assert told.value.hint

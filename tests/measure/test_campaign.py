@@ -112,7 +112,7 @@ def runner(link: StandIn, store: SqliteStore, **more: Any) -> CampaignRunner:
 
 
 def candidates(*keys: str, **more: Any) -> list[Candidate]:
-    return [Candidate(key=key, job={"name": key}, **more) for key in keys]
+    return [Candidate(key=key, job=cast(Any, {"name": key}), **more) for key in keys]
 
 
 def visits(measured: Mapping[str, Measured]) -> Counter[tuple[str, int, int]]:
@@ -293,7 +293,7 @@ def test_candidates_are_checked_against_the_reference_once_there_is_one(store: S
     made = runner(link, store)
     made.measure("x", candidates("fast"), EFFORT)
     assert "check" not in link.requests[-1]["candidates"][0]["open"]
-    found, failure = made.reference({"name": "r"}, timeout_s=5.0)
+    found, failure = made.reference(cast(Any, {"name": "r"}), timeout_s=5.0)
     assert (found, failure) == ({"relative": 0.5, "absolute": 1.0}, None)
     saved = link.requests[-1]["candidates"][0]["open"]
     made.measure("x", [*candidates("slow"), *candidates("free", check=False)], EFFORT)
@@ -306,7 +306,7 @@ def test_candidates_are_checked_against_the_reference_once_there_is_one(store: S
 def test_a_reference_that_fails_is_told(store: SqliteStore) -> None:
     link = StandIn(steady)
     link.failures = [("reference", "load", CRASH)]
-    found, failure = runner(link, store).reference({"name": "r"}, timeout_s=5.0)
+    found, failure = runner(link, store).reference(cast(Any, {"name": "r"}), timeout_s=5.0)
     assert found is None
     assert failure is not None
     assert failure.kind == "crash"

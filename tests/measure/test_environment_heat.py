@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gnomon.agent.snapshot import snapshot
 from gnomon.measure.environment import HOT_C, NEAR_C, judge, worst
+from gnomon.wire import Environment, Snapshot
 
 ZONE = "sys/class/thermal/thermal_zone0/"
 COOLING = "sys/class/thermal/cooling_device"
@@ -35,7 +35,7 @@ BOARD = {
 NAME = "thermal_zone0:cpu0-thermal"
 
 
-def board(root: Path, **changed: str) -> dict[str, Any]:
+def board(root: Path, **changed: str) -> Snapshot:
     """A snapshot of the board, with what one file each says instead."""
     named = {ZONE + "temp": changed.pop("temp", BOARD[ZONE + "temp"])}
     if "cooling" in changed:
@@ -74,9 +74,9 @@ def test_near_the_point_where_the_kernel_acts_is_hot(tmp_path: Path, temp: str, 
     ],
 )
 def test_each_zone_has_its_own_limit(points: dict[str, float], hot_from: float, told: str) -> None:
-    trips = {"trip_points_c": {"soc": points}} if points else {}
+    trips: Snapshot = {"trip_points_c": {"soc": points}} if points else {}
     for over, kinds in ((-0.5, []), (0.5, ["hot"])):
-        after = {"temperatures_c": {"soc": hot_from + over, "board": 20.0}, **trips}
+        after: Snapshot = {"temperatures_c": {"soc": hot_from + over, "board": 20.0}, **trips}
         doubts = judge(trips, after)
         assert [doubt.kind for doubt in doubts] == kinds
         assert all(told in doubt.message for doubt in doubts)
@@ -89,7 +89,7 @@ def test_points_that_are_switched_off_are_none(tmp_path: Path) -> None:
 
 
 def test_of_several_zones_the_one_the_furthest_over_is_told() -> None:
-    after = {
+    after: Snapshot = {
         "temperatures_c": {"a": 92.0, "b": 75.0},
         "trip_points_c": {"a": {"passive": 95.0}, "b": {"passive": 70.0}},
     }
@@ -101,7 +101,7 @@ def test_a_processor_that_is_slowed_down_against_heat(tmp_path: Path) -> None:
     assert slow["slowed_to_cool"] == {"cooling_device2:cpufreq-cpu4": 2}
     for pair in ((cool, slow), (slow, cool)):
         assert [doubt.kind for doubt in judge(*pair)] == ["throttled"]
-    pairs = [{"before": cool, "after": after} for after in (slow, slower, cool)]
+    pairs: list[Environment] = [{"before": cool, "after": after} for after in (slow, slower, cool)]
     (doubt,) = worst(pairs)
     assert "cooling_device2:cpufreq-cpu4 at step 5" in doubt.message
 

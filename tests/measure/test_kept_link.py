@@ -14,7 +14,7 @@ from tests.processkit import gone, runs
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError
 from gnomon.measure.effort import Effort
-from gnomon.measure.link import Event, KeptLink
+from gnomon.measure.link import KeptLink
 
 EFFORT = Effort(rounds=3, block_s=0.002, sample_s=1e-4, warm_s=0.001, timeout_s=30.0, laggard=1e9)
 
@@ -25,16 +25,16 @@ def link() -> Iterator[KeptLink]:
         yield made
 
 
-def shared(key: str, *, stay: bool = False, **options: Any) -> dict[str, Any]:
+def shared(key: str, *, stay: bool = False, **options: Any) -> Any:
     """A candidate of the process that all share."""
     return {**candidate(key, **options), "process": "p", **({"stay": True} if stay else {})}
 
 
-def asked(link: KeptLink, *candidates: dict[str, Any]) -> dict[str, list[Event]]:
+def asked(link: KeptLink, *candidates: Any) -> dict[str, list[Any]]:
     """The events of each candidate."""
-    events: dict[str, list[Event]] = {entry["key"]: [] for entry in candidates}
+    events: dict[str, list[Any]] = {entry["key"]: [] for entry in candidates}
 
-    def on_event(event: Event) -> None:
+    def on_event(event: Any) -> None:
         if event["event"] != "environment":
             events[event["candidate"]].append(event)
 
@@ -42,11 +42,11 @@ def asked(link: KeptLink, *candidates: dict[str, Any]) -> dict[str, list[Event]]
     return events
 
 
-def kinds(events: list[Event]) -> list[str]:
+def kinds(events: list[Any]) -> list[str]:
     return [event["event"] for event in events]
 
 
-def process_of(events: list[Event]) -> int:
+def process_of(events: list[Any]) -> int:
     found: int = events[0]["where"][0][0]["pid"]
     return found
 
@@ -100,7 +100,7 @@ def test_an_agent_that_hangs_is_ended_and_started_again(link: KeptLink) -> None:
 
 
 def test_what_a_listener_raises_ends_the_agent(link: KeptLink) -> None:
-    def refuse(event: Event) -> None:
+    def refuse(event: Any) -> None:
         raise KeyError("enough")
 
     with pytest.raises(KeyError):

@@ -19,6 +19,9 @@ from gnomon.devices.local import LocalDevice
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
+from gnomon.wire import MeasuringRequest
+
+NOTHING: Any = {}
 
 ROGUE = Path(__file__).parents[1] / "agent"
 
@@ -85,7 +88,7 @@ BLOCK = {
 def test_nonsense_is_one_error_and_what_came_before_was_delivered(start: Start, said: str) -> None:
     seen: list[Any] = []
     with pytest.raises(AgentError) as refused:
-        start(printing(BLOCK, said, END)).request({}, seen.append, timeout_s=60)
+        start(printing(BLOCK, said, END)).request(NOTHING, seen.append, timeout_s=60)
     assert refused.value.hint
     assert len(refused.value.message) < 400
     assert seen == [BLOCK]
@@ -102,7 +105,7 @@ def test_nonsense_is_one_error_and_what_came_before_was_delivered(start: Start, 
 def test_an_agent_that_ends_early_is_told_with_its_last_words(start: Start, script: str, told: str) -> None:
     seen: list[Any] = []
     with pytest.raises(DeviceError, match=told) as refused:
-        start(script).request({}, seen.append, timeout_s=60)
+        start(script).request(NOTHING, seen.append, timeout_s=60)
     assert refused.value.transient
     assert "devices check" in refused.value.hint
     assert seen == [BLOCK]
@@ -110,17 +113,17 @@ def test_an_agent_that_ends_early_is_told_with_its_last_words(start: Start, scri
 
 def test_an_agent_that_hangs_is_ended(start: Start) -> None:
     with pytest.raises(DeviceError, match="did not end in time"):
-        start("sleep 600").request({}, lambda event: None, timeout_s=0.5)
+        start("sleep 600").request(NOTHING, lambda event: None, timeout_s=0.5)
 
 
 def test_signs_of_life_and_the_end_are_not_delivered(start: Start) -> None:
     seen: list[Any] = []
-    start(printing({"event": "alive"}, BLOCK, {"event": "alive"}, END)).request({}, seen.append, timeout_s=60)
+    start(printing({"event": "alive"}, BLOCK, {"event": "alive"}, END)).request(NOTHING, seen.append, timeout_s=60)
     assert seen == [BLOCK]
 
 
 def test_what_a_login_shell_adds_to_standard_error_does_not_matter(start: Start) -> None:
-    start("echo 'stty: not a typewriter' >&2\n" + printing(END)).request({}, lambda event: None, timeout_s=60)
+    start("echo 'stty: not a typewriter' >&2\n" + printing(END)).request(NOTHING, lambda event: None, timeout_s=60)
 
 
 def test_answers_and_failures_are_told_apart(start: Start) -> None:
@@ -134,7 +137,7 @@ def test_answers_and_failures_are_told_apart(start: Start) -> None:
         "log_tail": "é",
     }
     link = start(printing({"event": "answer", "key": "a", "answer": {"version": "1"}}, failure, END))
-    answers = link.ask({"a": {"do": "probe"}, "b": {"do": "probe"}})
+    answers = link.ask({"a": {"do": "probe", "runtime": "onert"}, "b": {"do": "probe", "runtime": "onert"}})
     assert answers["a"] == {"version": "1"}
     assert answers["b"] == Failure(stage="probe", kind="crash", transient=False, message="crashed", log_tail="é")
 
@@ -142,26 +145,26 @@ def test_answers_and_failures_are_told_apart(start: Start) -> None:
 def test_an_answer_that_never_came_is_an_error(start: Start) -> None:
     link = start(printing({"event": "answer", "key": "a", "answer": {}}, END))
     with pytest.raises(AgentError, match="'b'"):
-        link.ask({"a": {"do": "probe"}, "b": {"do": "probe"}})
+        link.ask({"a": {"do": "probe", "runtime": "onert"}, "b": {"do": "probe", "runtime": "onert"}})
 
 
 def test_no_python_on_the_device(tmp_path: Path) -> None:
     with OtherPython(tmp_path / "absent") as device, AgentLink(device) as link:
         with pytest.raises(DeviceError) as refused:
-            link.ask({"a": {"do": "probe"}})
+            link.ask({"a": {"do": "probe", "runtime": "onert"}})
         assert refused.value.hint
 
 
 def test_settings_that_cannot_be_made_are_an_error_of_the_device() -> None:
     with LocalDevice() as device, AgentLink(device, machine={"pin": [60000]}) as link:
-        request = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
+        request: MeasuringRequest = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
         with pytest.raises(DeviceError, match="60000") as refused:
             link.request(request, lambda event: None, timeout_s=30)
     assert refused.value.hint
 
 
 def supports(link: AgentLink, **options: Any) -> Any:
-    command = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": options}}
+    command: Any = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": options}}
     return link.ask({"a": command})["a"]
 
 

@@ -116,7 +116,9 @@ BLOCK = {"event": "block", "candidate": "c", "block": 0, "started_at_s": 1.0, "w
 @pytest.mark.parametrize("energy", [{"spent_uj": 5, "wall_ns": 7}, {"unknown": "why"}])
 def test_an_event_may_tell_energy(energy: dict[str, Any]) -> None:
     line = json.dumps({**BLOCK, "inner": 1, "peak_rss_bytes": None, "energy": energy})
-    assert event_of(line)["energy"] == energy
+    event = event_of(line)
+    assert event["event"] == "block"
+    assert event["energy"] == energy
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def backend_models() -> dict[str, onnx.ModelProto]:
 def inputs_for(path: Path, *seeds: int) -> dict[str, Any]:
     """What the agent feeds the model of a file; the last of several draws."""
     found = load(path)
-    tensors = {
+    tensors: Any = {
         found.graph.tensors[i].name: {
             "shape": found.graph.tensors[i].shape,
             "dtype": found.graph.tensors[i].dtype,
@@ -117,7 +117,7 @@ def test_a_mask_by_its_name_is_of_ones_and_a_model_of_floats_is_not_read_again(
         ("bool", {"least": 1, "most": 1}, 1, 1),
     ],
 )
-def test_drawn_values_stay_where_they_may_be(dtype: str, feed: dict[str, Any], low: float, high: float) -> None:
+def test_drawn_values_stay_where_they_may_be(dtype: str, feed: Any, low: float, high: float) -> None:
     buffers = make_buffers({"x": {"shape": [40], "dtype": dtype}})
     fill(buffers, {"x": feed}, 7)
     first = buffers["x"].copy()

@@ -20,6 +20,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Support, Wish
 from gnomon.runtimes.onnxruntime import OnnxRuntime
+from gnomon.wire import MeasuringRequest
 
 PLUGINS = {"qnn": "onnxruntime_qnn", "webgpu": "onnxruntime_ep_webgpu"}
 WHEELS = {"qnn": "onnxruntime-qnn", "webgpu": "onnxruntime-ep-webgpu"}
@@ -80,8 +81,7 @@ def probed(link: AgentLink) -> Probe:
     """What the agent finds of ONNX Runtime."""
     answer = link.ask({"p": {"do": "probe", "runtime": "onnxruntime"}})["p"]
     assert not isinstance(answer, Failure), answer
-    more = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
-    return Probe(version=answer["version"], backends=tuple(answer["backends"]), details=more)
+    return Probe.of(answer)
 
 
 def placed(path: Path) -> PlacedModel:
@@ -116,15 +116,13 @@ def lies_where_planned(link: AgentLink, found: Probe, backend: str, folder: Path
     return support
 
 
-def run(
-    link: AgentLink, segment: Mapping[str, Any], *, save: bool = False, profiled: bool = False
-) -> dict[str, dict[str, Any]]:
+def run(link: AgentLink, segment: Any, *, save: bool = False, profiled: bool = False) -> dict[str, Any]:
     """Open a segment of `net` in a fresh process, save or check its outputs, and time or profile a block."""
     tensor = {"shape": [1, 8, 16], "dtype": "float32"}
     ends: dict[str, Any] = {"tensors": {"x": tensor, "y": tensor}, "feeds": {"x": {}}, "outputs": ["y"]}
     job = {**ends, "seed": 0, "segments": [segment]}
     checked = {} if profiled else {"save" if save else "check": "kit.npz", "seeds": [0, 1]}
-    candidate = {
+    candidate: Any = {
         "key": "kit",
         "environment": {},
         "tolerance": 1e9,
@@ -133,7 +131,7 @@ def run(
         "visits": [] if save else [0],
     }
     effort = Effort(rounds=1, block_s=0.01, warm_s=0.0, timeout_s=LIMIT_S)
-    seen: dict[str, dict[str, Any]] = {}
-    request = {**effort.request(), "seed": 0, "candidates": [candidate]}
+    seen: dict[str, Any] = {}
+    request: MeasuringRequest = {**effort.request(), "seed": 0, "candidates": [candidate]}
     link.request(request, lambda event: seen.__setitem__(event["event"], event), timeout_s=3 * LIMIT_S)
     return seen

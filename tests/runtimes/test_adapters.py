@@ -28,6 +28,7 @@ from gnomon.runtimes.openvino import OpenVino
 from gnomon.runtimes.registry import all_runtimes, chosen_runtimes
 from gnomon.testing.runtime import RuntimeContract
 from gnomon.testing.runtime import _traced as traced_block
+from gnomon.wire import RuntimeModel
 
 Build = Callable[[str], Path]
 VERSION = {"major-version": "1", "minor-version": "2", "patch-version": "0"}
@@ -109,7 +110,7 @@ class FakeOnert(OnertDriver):
         self.types, self.takes = types, takes
         self.trials: list[dict[int, str]] = []
 
-    def _refusal(self, segment: dict[str, Any], default: str, placed: dict[int, str]) -> str:
+    def _refusal(self, segment: RuntimeModel, default: str, placed: dict[int, str]) -> str:
         self.trials.append(placed)
         where = [placed.get(i, default) for i in range(len(self.types))]
         if any(self.takes[b] is None for b in where):

@@ -70,7 +70,7 @@ def test_both_kinds_of_programs_find_it() -> None:
 def test_a_delegate_that_the_build_lacks_is_named_and_a_placement_is_exactly_what_was_asked_for() -> None:
     pte, pt2 = placed_here(GOLDEN / "small-portable.pte"), placed_here(GOLDEN / "small.pt2")
     lacking = ExecuTorch().segment(pte, configuration(), {})
-    lacking["options"]["delegates"] = {"0": "VulkanBackend"}
+    lacking["options"] = {**lacking["options"], "delegates": {"0": "VulkanBackend"}}
     exact, wrong = (
         ExecuTorch().segment(pt2, configuration(), dict.fromkeys(those, "XnnpackBackend")) for those in ((0,), (2,))
     )

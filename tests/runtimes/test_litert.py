@@ -18,6 +18,7 @@ from gnomon.models.model import with_shapes
 from gnomon.runtimes.base import Probe, Runtime, Wish
 from gnomon.runtimes.litert import LiteRt
 from gnomon.testing.runtime import RuntimeContract
+from gnomon.wire import DeviceFound
 
 PROBE = Probe(version="2.3.0", backends=("xnnpack", "builtin", "reference"))
 
@@ -64,7 +65,7 @@ def test_a_wish_limits_the_kinds_of_kernels() -> None:
     assert refused.value.hint == "It has: xnnpack, builtin, reference."
 
 
-CARD = {"backend": "gpu", "name": "Card", "software": False}
+CARD: DeviceFound = {"backend": "gpu", "name": "Card", "software": False}
 ON_GPU = replace(PROBE, backends=(*PROBE.backends, "gpu"), details={"devices": [CARD]})
 
 

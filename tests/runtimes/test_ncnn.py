@@ -16,6 +16,7 @@ from gnomon.models.ncnn.model import load_ncnn
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Wish
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.testing.runtime import RuntimeContract
+from gnomon.wire import DeviceFound
 
 PARAM = """7767517
 5 6
@@ -25,7 +26,7 @@ ReLU                     relu_0                   1 1 1 3
 UnaryOp                  square_0                 1 1 2 4 0=4 31=32
 BinaryOp                 add_0                    2 1 3 4 out0 0=0
 """
-CARD = {"backend": "vulkan", "name": "Card", "software": False, "memory_bytes": 1 << 30}
+CARD: DeviceFound = {"backend": "vulkan", "name": "Card", "software": False, "memory_bytes": 1 << 30}
 PROBE = Probe(version="1", backends=("cpu", "vulkan"), details={"devices": [CARD]})
 SOFTWARE = Probe(version="1", backends=("cpu", "vulkan"), details={"devices": [{**CARD, "software": True}]})
 SEVERAL = Probe(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gnomon.devices.program import Order, ProgramRefused, Shell
 from gnomon.runtimes.onert import OnertProgram
 from gnomon.system.process import Completed
+from gnomon.wire import ProbeAnswer
 
 RULE = "=" * 35
 PRINTED = f"""Model Filename m.circle
@@ -34,7 +35,12 @@ Used Peak Memory : 900 kb
 - HWM after run  : 1000 kb
 - HWM before init: 100 kb
 """
-FOUND = {"program": "/opt/one/bin/onert_run", "version": "1.30.0", "backends": ["cpu"], "tells_memory": True}
+FOUND: ProbeAnswer = {
+    "program": "/opt/one/bin/onert_run",
+    "version": "1.30.0",
+    "backends": ["cpu"],
+    "tells_memory": True,
+}
 
 
 def shell(stdout: str, returncode: int = 0) -> Shell:
@@ -81,7 +87,7 @@ def test_a_run_is_whole_microseconds(us: int) -> None:
 
 
 def test_a_command_has_all_in_the_environment() -> None:
-    segment = {
+    segment: Any = {
         "model": "/there/m.circle",
         "options": {"threads": 2, "settings": {"BACKENDS": "cpu;ruy", "OP_BACKEND_MAP": "0=ruy;"}},
     }
@@ -100,7 +106,7 @@ def test_a_command_has_all_in_the_environment() -> None:
         "WORKSPACE_DIR": "t",
     }
     assert command.traces == ("trace.chrome.json",)
-    plain = OnertProgram().command(FOUND, {"model": "m"}, Order(runs=1, warm_runs=0))
+    plain = OnertProgram().command(FOUND, {"runtime": "onert", "model": "m", "options": {}}, Order(runs=1, warm_runs=0))
     assert not {"--mem_poll", "--load:raw", "--dump:raw"} & set(plain.argv)
     assert plain.environment == {"NUM_THREADS": "1"}
 

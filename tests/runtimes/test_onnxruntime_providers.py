@@ -46,7 +46,7 @@ BOTH = pytest.mark.parametrize("backend", ["qnn", "webgpu"])
 
 
 def probe(version: str = "1.32.0", **accelerators: Mapping[str, Any]) -> Probe:
-    details = {"accelerators": accelerators, "lacking": {"ggml": "it shows no device"}}
+    details: Any = {"accelerators": accelerators, "lacking": {"ggml": "it shows no device"}}
     return Probe(version=version, backends=("cpu", *accelerators), details=details)
 
 
@@ -82,7 +82,11 @@ def test_what_cannot_be_placed_is_refused_with_a_next_step() -> None:
 def test_a_version_that_ignores_rules_loads_no_plan() -> None:
     old = SimpleNamespace(__version__="1.24.4")
     with pytest.raises(Refused, match=r"1\.24\.4 ignores .*needs 1\.25"):
-        supports(old, lambda: None, {"model": "m.onnx", "options": {"try": "cpu", "accelerators": {}}})
+        supports(
+            old,
+            lambda: None,
+            {"runtime": "onnxruntime", "model": "m.onnx", "options": {"try": "cpu", "accelerators": {}}},
+        )
 
 
 class Loading:
@@ -210,7 +214,7 @@ def test_silence_a_backend_that_is_not_there_leaves_nothing_to_the_cpu(tmp_path:
     path, own = net(tmp_path), environment("qnn")
     with linked(own) as link:
         failure = run(link, segment_of(path, with_backend_type(kind)))["failure"]
-        trial = {"do": "supports", "segment": segment_of(path, {**with_backend_type(kind), "try": "qnn"})}
+        trial: Any = {"do": "supports", "segment": segment_of(path, {**with_backend_type(kind), "try": "qnn"})}
         found = link.ask({"t": trial})["t"]
     # What is asked of the provider alone no other takes; a function of ONNX goes to the CPU in silence.
     assert any(part in failure["message"] for part in ("elsewhere", "Could not find an implementation", "not set"))

@@ -26,7 +26,7 @@ from gnomon.testing.runtime import RuntimeContract
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
 
-PRECISIONS = {"precisions": ["FP32", "BF16"]}
+PRECISIONS: Any = {"precisions": ["FP32", "BF16"]}
 PROBE = Probe(version="1", backends=("cpu", "cpu-f32", "cpu-bf16"), details=PRECISIONS)
 BOTH = ("cpu", "cpu-f32")
 
@@ -61,9 +61,9 @@ def test_devices_are_placed_on_where_they_are_wished_or_real() -> None:
     assert devices.precision == "float16"  # what an NPU computes in
     assert not mixed.accelerators and not devices.accelerators
     cards = [{"backend": name, "name": name.upper(), "software": False} for name in ("gpu.0", "gpu.1")]
-    _, devices = adapter.configurations(replace(real, details={**PRECISIONS, "devices": cards}), Wish())
+    _, devices = adapter.configurations(replace(real, details=PRECISIONS | {"devices": cards}), Wish())
     assert [a.name for a in devices.accelerators] == ["GPU.0"]  # so that wall time decides
-    named = replace(real, details={**PRECISIONS, "devices": {"cpu": "CPU", "gpu.0": "GPU"}})  # of an older record
+    named = replace(real, details=PRECISIONS | {"devices": {"cpu": "CPU", "gpu.0": "GPU"}})  # of an older record
     assert not adapter.configurations(named, Wish())[1].accelerators
     for backends, told in ((("cpu-bf16",), "needs the backend 'cpu'"), (("cpu", "gpu"), "no backend 'gpu'")):
         with pytest.raises(UsageError, match=told) as refused:

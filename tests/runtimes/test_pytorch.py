@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.agent.jobkit import bound, job_of
@@ -65,7 +65,7 @@ class TestInductor:
                 candidate = {"key": mode, "environment": {}, "tolerance": 1e-4, "visits": [], "open": opening}
                 request = {"seed": 0, "candidates": [{**candidate, "process": "pytorch"}]}
                 effort = Effort(rounds=0, timeout_s=LIMIT_S).request()
-                link.request({**effort, **request}, told.update, timeout_s=2 * LIMIT_S)
+                link.request(cast(Any, {**effort, **request}), told.update, timeout_s=2 * LIMIT_S)
         return told
 
     def test_it_is_compiled_once_and_what_ran_is_seen_by_pytorchs_profiler(self, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_an_output_whose_size_depends_on_the_input_is_taken_as_it_is(tmp_path: P
             "more": {"shape": [4], "dtype": "float32"},
         }
     )
-    segment = {"model": str(path), "inputs": [["x", "x"]], "outputs": [["nonzero", "places"], ["add", "more"]]}
+    segment: Any = {"model": str(path), "inputs": [["x", "x"]], "outputs": [["nonzero", "places"], ["add", "more"]]}
     loaded = PyTorchModel(segment, buffers, profiled=False)
     for filled in (3, 1, 4):
         buffers["x"][:] = [k < filled for k in range(4)]

@@ -66,8 +66,7 @@ def probed(link: AgentLink, runtime: Runtime) -> Probe:
     answer = link.ask({"p": {"do": "probe", "runtime": runtime.name}})["p"]
     if isinstance(answer, Failure):
         pytest.skip(f"{runtime.name}: {answer.message}")
-    more = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
-    return Probe(version=answer["version"], backends=tuple(answer["backends"]), details=more)
+    return Probe.of(answer)
 
 
 def test_the_device_is_named_and_told_to_be_a_program(link: AgentLink) -> None:
@@ -85,22 +84,22 @@ def test_without_a_device_the_reason_is_told(link: AgentLink, monkeypatch: pytes
     assert "no Vulkan device" in probed(link, Ncnn()).details["lacking"]["vulkan"]
 
 
-def job(path: Path, kernels: str, **options: Any) -> dict[str, Any]:
+def job(path: Path, kernels: str, **options: Any) -> Any:
     tensor = {"shape": list(SHAPE), "dtype": "float32"}
     ends: dict[str, Any] = {"tensors": {"x": tensor, "y": tensor}, "feeds": {"x": {}}, "outputs": ["y"]}
     segment = {"runtime": "litert", "model": str(path), "inputs": [["i", "x"]], "outputs": [["o", "y"]]}
     return {**ends, "seed": 0, "segments": [{**segment, "options": {"threads": 1, "kernels": kernels, **options}}]}
 
 
-def opened(link: AgentLink, wanted: Mapping[str, Any], seeds: list[int]) -> dict[str, Any]:
+def opened(link: AgentLink, wanted: Any, seeds: list[int]) -> Any:
     """The event of a job that was opened and, with seeds, checked against the reference; or of its failure."""
     opening = {"job": wanted, **({"check": REFERENCE, "seeds": seeds} if seeds else {})}
-    request = {
+    request: Any = {
         **Effort(rounds=0, timeout_s=60.0).request(),
         "seed": 0,
         "candidates": [{"key": "k", "tolerance": 1e-3, "open": opening}],
     }
-    events: list[dict[str, Any]] = []
+    events: list[Any] = []
     link.request(request, events.append, timeout_s=180.0)
     return next(e for e in events if e["event"] in ("opened", "failure"))
 
@@ -149,7 +148,7 @@ def test_of_two_vulkan_devices_ncnn_takes_the_one_that_is_chosen(
     for part in ("swiftshader", "llvmpipe"):
         (made,) = Ncnn().configurations(probe, Wish(backends=("cpu", f"vulkan:{part}")))
         options = {**made.options, "vulkan": [2, 3], "shapes": [[3, 4, 5]]}
-        segment = {"runtime": "ncnn", "model": str(path), "options": options}
+        segment: Any = {"runtime": "ncnn", "model": str(path), "options": options}
         segment |= {"inputs": [["in0", "x"]], "outputs": [["out0", "y"]]}
         tensor = {"shape": [1, 3, 4, 5], "dtype": "float32"}
         wanted = {**job(path, ""), "tensors": {"x": tensor, "y": tensor}, "segments": [segment]}

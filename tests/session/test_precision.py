@@ -15,6 +15,8 @@ from gnomon.runtimes.base import Probe, Wish
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.session.precision import precision_hints
 
+NO_JOB: Any = {}
+
 F32, BF16 = OpenVino().configurations(
     Probe(version="1", backends=(), details={"precisions": ["FP32", "BF16"]}), Wish(precisions=("bfloat16",))
 )
@@ -63,7 +65,7 @@ def contender() -> Any:
         configurations=OpenVino().configurations,
     )
     part = SimpleNamespace(target=SimpleNamespace(runtime=runtime, placed=None), configuration=F32)
-    return SimpleNamespace(parts=(part,), key="openvino", threads=1, candidate=Candidate(key="openvino", job={}))
+    return SimpleNamespace(parts=(part,), key="openvino", threads=1, candidate=Candidate(key="openvino", job=NO_JOB))
 
 
 def hints(lab: Lab) -> list[str]:

@@ -18,9 +18,11 @@ from gnomon.runtimes.base import Accelerator, Configuration, Wish
 from gnomon.session.contender import Clocks, Contender, Kind, fastest_of, level
 from gnomon.session.prove import judge_contenders, prove
 
+NO_JOB: Any = {}
+
 
 def contender(key: str, kind: Kind = "single") -> Contender:
-    return Contender(key=key, label=key, kind=kind, parts=(), candidate=Candidate(key=key, job={}))
+    return Contender(key=key, label=key, kind=kind, parts=(), candidate=Candidate(key=key, job=NO_JOB))
 
 
 def measured(

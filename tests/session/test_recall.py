@@ -25,7 +25,8 @@ from gnomon.store.sqlite import SqliteStore
 BOARD = DeviceConfig(name="board", address=Address(kind="ssh", user="me", host="10.0.0.7", port=None))
 REQUEST = ModelRequest(model=Path("m.onnx"), device=BOARD)
 INFO = DeviceInfo(name="board", fingerprint={"kernel": "6.1"}, python="/usr/bin/python3")
-PROBES = {"onnxruntime": Probe(version="1.23", backends=("cpu",), details={"build": {"threads": [1, 2]}})}
+DETAILS: Any = {"build": {"threads": [1, 2]}}
+PROBES = {"onnxruntime": Probe(version="1.23", backends=("cpu",), details=DETAILS)}
 FAILURE = Failure(stage="probe", kind="crash", transient=False, message="crashed with SIGSEGV")
 SUPPORTS = {"onnxruntime": Support(operators={"cpu": frozenset({2, 0, 1})}, failures={"gpu": FAILURE})}
 OPTIONS: Mapping[str, Any] = {"threads": 1, "backends": [], "precisions": [], "feeds": {}}

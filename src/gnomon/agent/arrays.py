@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import os
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from gnomon.wire import Difference, Feed, Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Buffers = dict[str, Array]
@@ -24,8 +28,8 @@ class InputError(ValueError):
     """The file of an input cannot be used as it is; the message names the input and says what to do."""
 
 
-def make_buffers(tensors: dict[str, Any]) -> Buffers:
-    """An array for each tensor of a job: ``{"x": {"shape": [..], "dtype": "float32", "slab": 0}}``.
+def make_buffers(tensors: Mapping[str, Tensor]) -> Buffers:
+    """An array for each tensor of a job.
 
     A tensor whose shape is open (null, or a dimension of -1) has none: an output, whose array the runtime makes.
     Strings are arrays of objects. Tensors of the same `slab` are never alive together and share memory, so that a
@@ -34,18 +38,19 @@ def make_buffers(tensors: dict[str, Any]) -> Buffers:
     sizes: dict[int, int] = {}
     tensors = {name: spec for name, spec in tensors.items() if not is_open(spec)}
     for spec in tensors.values():
-        if spec.get("slab") is not None:
-            size = math.prod(spec["shape"]) * dtype_of(spec["dtype"]).itemsize
-            sizes[spec["slab"]] = max(sizes.get(spec["slab"], 0), size)
+        if (slab := spec.get("slab")) is not None:
+            size = math.prod(spec["shape"] or ()) * dtype_of(spec["dtype"]).itemsize
+            sizes[slab] = max(sizes.get(slab, 0), size)
     slabs = {slab: _aligned(size) for slab, size in sizes.items()}
     buffers: Buffers = {}
     for name, spec in tensors.items():
+        shape = tuple(spec["shape"] or ())
         if spec["dtype"] == STRINGS:
-            buffers[name] = np.full(tuple(spec["shape"]), "", dtype=object)
+            buffers[name] = np.full(shape, "", dtype=object)
             continue
-        dtype, shape = dtype_of(spec["dtype"]), tuple(spec["shape"])
+        dtype, slab = dtype_of(spec["dtype"]), spec.get("slab")
         size = math.prod(shape) * dtype.itemsize
-        memory = _aligned(size) if spec.get("slab") is None else slabs[spec["slab"]]
+        memory = _aligned(size) if slab is None else slabs[slab]
         buffers[name] = memory[:size].view(dtype).reshape(shape)
     return buffers
 
@@ -78,9 +83,10 @@ def rounded(array: Array) -> Array:
     return kept.astype(np.uint16).view(BFLOAT16).reshape(np.shape(array))
 
 
-def is_open(spec: dict[str, Any]) -> bool:
+def is_open(spec: Tensor) -> bool:
     """Whether a tensor's shape is not known before the runtime tells it."""
-    return spec.get("shape") is None or -1 in spec["shape"]
+    shape = spec.get("shape")
+    return shape is None or -1 in shape
 
 
 def output_array(buffers: Buffers, name: str, shape: tuple[int, ...], dtype: str) -> Array:
@@ -109,12 +115,10 @@ def _aligned(size: int) -> Array:
     return memory[begin : begin + size]
 
 
-def fill(buffers: Buffers, feeds: dict[str, Any], seed: int, *, varied: bool = False) -> None:
+def fill(buffers: Buffers, feeds: Mapping[str, Feed], seed: int, *, varied: bool = False) -> None:
     """Write the inputs: an array file or values where they are named, else numbers drawn from `seed`.
 
-    A feed is ``{"file": path}``, ``{"values": [..]}``, ``{"least": a, "most": b}`` (drawn from there, both ends
-    included), or ``{}``: floating inputs are standard normal then, integer inputs 0 or 1, text
-    "0" or "1".
+    By default floating inputs are standard normal, integer inputs 0 or 1, text "0" or "1".
     `varied` writes what `vary` makes of a file's values. Raises InputError, having written no part of that input.
     """
     for position, (name, feed) in enumerate(sorted(feeds.items())):
@@ -252,7 +256,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -> dict[str, float]:
+def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -> Difference:
     """The largest absolute difference, and the largest one relative to the reference's largest magnitude.
 
     Values that are not finite where the reference is finite count as an infinite difference.

@@ -10,12 +10,14 @@ import re
 import shlex
 import sys
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .installed import difference, found_here
 from .plan import PlanRefused, checked_plan, plain
 
 if TYPE_CHECKING:
+    from gnomon import wire
+
     from .arrays import Array
 
 # What reads the environment when it is imported (numpy, the runtimes) is imported after it was set.
@@ -71,7 +73,7 @@ def run(argv: list[str]) -> int:
             parser.error(f"--input {pair}: the inputs are {', '.join(job['feeds'])}")
         job["feeds"][name] = {"file": file}
     renew(job["environment"])
-    proved = plan.get("proved_with", {})
+    proved = plan["proved_with"]
     found = found_here(proved)
     unlike = difference(proved, found)
     if unlike:
@@ -92,11 +94,11 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _why_not(error: Exception, plan: dict[str, Any]) -> str:
+def _why_not(error: Exception, plan: wire.Plan) -> str:
     """Why a plan did not run, in one line."""
     said = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
     if isinstance(error, ImportError):
-        wanted = shlex.join(plan.get("requirements", ()))
+        wanted = shlex.join(plan["requirements"])
         line = f"with: {shlex.quote(sys.executable)} -m pip install {wanted}"
         runtimes = [segment["runtime"] for segment in plan["job"]["segments"]]
         # A third party's runtime is its driver's import path, whose package the requirements may not name.
@@ -107,7 +109,7 @@ def _why_not(error: Exception, plan: dict[str, Any]) -> str:
     return f"the plan does not run here on {names}: {said} (GNOMON_DEBUG=1 shows where)"
 
 
-def _timed(job: dict[str, Any], output: str | None, seconds: float) -> dict[str, Any]:
+def _timed(job: wire.Job, output: str | None, seconds: float) -> dict[str, object]:
     """Run the job; the report of its outputs and of its time."""
     import numpy as np
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
+
     from .arrays import Buffers
 
 
@@ -27,18 +29,11 @@ class Loaded(Protocol):
 
     call: Callable[[], object]
 
-    def where(self) -> list[dict[str, Any]]:
-        """Where the runtime says that its operators run: ``{"operators": [names or indices], "backend": name}``.
+    def where(self) -> list[Place]:
+        """Where the runtime says that its operators run."""
 
-        Of an accelerator also its name, under "device", and "device_memory_bytes" that the model holds there, where
-        the runtime tells these.
-        """
-
-    def operators(self, skip: int) -> list[dict[str, Any]]:
-        """After a profiled load: times of each kernel, the first `skip` calls left out.
-
-        ``{"name": .., "sources": [names or indices], "backend": .., "wall_ns": [..]}``; ends the loaded model.
-        """
+    def operators(self, skip: int) -> list[KernelTimes]:
+        """After a profiled load: times of each kernel, the first `skip` calls left out. Ends the loaded model."""
 
     def close(self) -> None:
         """Release the model; may be called twice."""
@@ -51,22 +46,27 @@ class Driver(Protocol):
     never gets any.
     """
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """The version and the backends of the runtime; raises ImportError where it is not installed.
 
         Under `devices` what backends compute on beside the processor, and under `lacking` why others are not there:
         see `gnomon.runtimes.base.Probe`.
         """
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load the segment's model with its options and bind its inputs and outputs; Refused where it cannot."""
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Which operators each backend takes, found by asking the runtime.
 
         The form of the answer is private between a driver and its adapter, whose `support` alone reads it: any JSON
         object.
         """
+
+
+def closed() -> None:
+    """Stands where the call of a model was that is closed."""
+    raise RuntimeError("the model is closed")
 
 
 def driver_for(runtime: str) -> Driver:

@@ -10,9 +10,13 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gnomon.wire import EnergyCounters, EnergyMeter, EnergyRefused, EnergySpent
 
 POLL_S = 2.5
 """How long counters are watched at most to see how often they move."""
@@ -72,10 +76,10 @@ class Counter(NamedTuple):
 class Meter:
     """What some counters add up to over a block: `start` before it, `stop` after it.
 
-    `wanted` is ``{"counters": [names], "period_ns": .., "step_uj": ..}``, the last two as `probe` found them.
+    `wanted` has the period and the step as `probe` found them.
     """
 
-    def __init__(self, wanted: dict[str, Any]) -> None:
+    def __init__(self, wanted: EnergyMeter) -> None:
         self._wanted = wanted
         self._counters: list[Counter] = []
         self._before: list[tuple[int, int]] = []
@@ -92,7 +96,7 @@ class Meter:
         except NoEnergy as reason:
             self._unknown = self._unknown or str(reason)
 
-    def stop(self) -> dict[str, Any]:
+    def stop(self) -> EnergySpent:
         """``{"spent_uj": .., "wall_ns": ..}``, or ``{"unknown": reason}``; never a number that tells nothing."""
         spent_uj = wall_ns = 0
         try:
@@ -115,7 +119,7 @@ class Meter:
         return f"a block of {told} is too short for counters that move every {period_ns * 1e-6:.3g} ms by {step_uj} uJ"
 
 
-def probe(wanted: list[str]) -> dict[str, Any]:
+def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
     """The counters of these names (none: those that count the machine, none of it twice), and how they move.
 
     Counters: `name`, `domain`, `path`. `period_ns` is the usual time between two movements of the slowest, `step_uj`
@@ -172,7 +176,7 @@ def _watch(counters: list[Counter]) -> dict[str, list[tuple[int, int]]]:
     return moves
 
 
-def chosen(found: list[Counter], wanted: list[str]) -> list[Counter]:
+def chosen(found: list[Counter], wanted: Sequence[str]) -> list[Counter]:
     """The counters of these names, or the usual ones where none is named. NoEnergy where they cannot be had."""
     known = {counter.name: counter for counter in found}
     if missing := [name for name in wanted if name not in known]:

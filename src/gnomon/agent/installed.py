@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gnomon.wire import Versions
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
@@ -31,7 +34,7 @@ def processor() -> str | None:
     return found[1] if found and not re.search(r"(?m)^CPU part\s*:", told) else None
 
 
-def found_here(proved: Mapping[str, Any]) -> dict[str, Any]:
+def found_here(proved: Versions) -> Versions:
     """What is here of what a plan was proved with, in the same form."""
     return {
         "python": platform.python_version(),
@@ -40,16 +43,16 @@ def found_here(proved: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def difference(proved: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def difference(proved: Versions, found: Versions) -> str:
     """In one sentence what differs from what a plan was proved with; empty if nothing does that is known on both sides.
 
     Of Python the first two numbers count.
     """
-    pairs: list[tuple[str, Any, Any]]
+    pairs: list[tuple[str, str | None, str | None]]
     pairs = [(name, told, found["packages"].get(name)) for name, told in proved.get("packages", {}).items()]
     was, here = (".".join(str(side.get("python") or "").split(".")[:2]) for side in (proved, found))
     pairs += [("Python", was, here), ("the processor", proved.get("processor"), found["processor"])]
-    unlike = [pair for pair in pairs if pair[1] and pair[2] and pair[1] != pair[2]]
+    unlike = [(name, told, seen) for name, told, seen in pairs if told and seen and told != seen]
     if not unlike:
         return ""
     told = " and ".join(f"{name} {version}" for name, version, _ in unlike)

@@ -5,22 +5,24 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .arrays import Array, Buffers, fill, finite_share, largest_difference, make_buffers, widened
 from .driver import Driver, Loaded, Refused, driver_for
 
+if TYPE_CHECKING:
+    from gnomon import wire
+
+_MOST = sys.float_info.max
+"""What stands for infinity, which JSON does not have."""
+
 
 class Job:
-    """The loaded models of a job. Close it when done; a closed job is of no further use.
+    """The loaded models of a job. Close it when done; a closed job is of no further use."""
 
-    A job is ``{"tensors": {name: {shape, dtype, slab}}, "feeds": {name: {file}}, "outputs": [names], "seed": n,
-    "segments": [{"runtime", "model", "options", "inputs": [[model name, tensor]], "outputs": [..]}]}``.
-    """
-
-    def __init__(self, spec: dict[str, Any], *, profiled: bool = False) -> None:
+    def __init__(self, spec: wire.Job, *, profiled: bool = False) -> None:
         self.spec = spec
         self.buffers: Buffers = make_buffers(spec["tensors"])
         self.seed = int(spec.get("seed", 0))
@@ -62,11 +64,11 @@ class Job:
 
         return timed_chain
 
-    def where(self) -> list[list[dict[str, Any]]]:
+    def where(self) -> list[list[wire.Place]]:
         """What each segment's runtime says of where its operators run."""
         return [part.where() for part in self.parts]
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[wire.KernelTimes]:
         """Profiled times, the first `skip` calls left out: of kernels, or of segments where there are several."""
         if len(self.parts) == 1:
             return self.parts[0].operators(skip)
@@ -86,25 +88,23 @@ class Job:
         fill(self.buffers, self.spec["feeds"], self.seed)
         return made
 
-    def check(self, reference: str, seeds: list[int]) -> dict[str, float]:
+    def check(self, reference: str, seeds: list[int]) -> wire.Difference:
         """The worst difference from the reference outputs in a file that `save_outputs` wrote.
 
         At most the largest float, as JSON has no infinity.
         """
-        worst = {"absolute": 0.0, "relative": 0.0}
+        absolute = relative = 0.0
         with np.load(reference, allow_pickle=False) as known:
             for seed in seeds:
                 expected = {name: known[f"{seed}/{k}"] for k, name in enumerate(self.spec["outputs"])}
                 found = largest_difference(self.outputs(seed), expected)
-                worst = {key: min(max(worst[key], found[key]), sys.float_info.max) for key in worst}
-        return worst
+                absolute, relative = max(absolute, found["absolute"]), max(relative, found["relative"])
+        return {"absolute": min(absolute, _MOST), "relative": min(relative, _MOST)}
 
-    def save_outputs(self, path: str, seeds: list[int]) -> dict[str, float]:
+    def save_outputs(self, path: str, seeds: list[int]) -> wire.Sensitivity:
         """Write the outputs of each seed as a reference; returns how much they differ between the seeds.
 
-        `absolute` and `relative` are those of `largest_difference`, at most the largest float as JSON has no
-        infinity; `finite` is the smallest share of finite values in any output of any seed. `again` is how far the
-        outputs for the first seed are off, relatively, when they are computed a second time.
+        The differences are those of `largest_difference`, at most the largest float as JSON has no infinity.
         """
         arrays: dict[str, Array] = {}
         made = [self.outputs(seed) for seed in seeds]
@@ -114,9 +114,14 @@ class Job:
                 array = outputs[name]
                 arrays[f"{seed}/{k}"] = array.astype(str) if array.dtype == object else array
         np.savez(path, allow_pickle=False, **arrays)
-        moved = {key: min(v, sys.float_info.max) for key, v in largest_difference(made[-1], made[0]).items()}
-        again = largest_difference(self.outputs(seeds[0]), made[0])["relative"]
-        return {**moved, "finite": min(map(finite_share, made)), "again": min(again, sys.float_info.max)}
+        moved = largest_difference(made[-1], made[0])
+        again = largest_difference(self.outputs(seeds[0]), made[0])
+        return {
+            "absolute": min(moved["absolute"], _MOST),
+            "relative": min(moved["relative"], _MOST),
+            "finite": min(map(finite_share, made)),
+            "again": min(again["relative"], _MOST),
+        }
 
     def close(self) -> None:
         """Release the models, then the arrays that they read."""
@@ -124,7 +129,7 @@ class Job:
             part.close()
 
 
-def _refuse_bfloat16(driver: Driver, segment: dict[str, Any], tensors: dict[str, Any]) -> None:
+def _refuse_bfloat16(driver: Driver, segment: wire.Segment, tensors: dict[str, wire.Tensor]) -> None:
     """Refused where the segment reads or writes bfloat16, and its driver does not say that it can."""
     if getattr(driver, "bfloat16", False):
         return

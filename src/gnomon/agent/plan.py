@@ -12,7 +12,10 @@ import json
 import os
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gnomon.wire import Plan
 
 FORMAT, VERSION = "gnomon-plan", 1
 _MOST_BYTES = 64 << 20
@@ -33,21 +36,21 @@ class PlanRefused(Exception):
     """The plan is not run as it is: one sentence that says why, and what to do."""
 
 
-def checked_plan(path: str, allowed: Collection[str] = ()) -> dict[str, Any]:
+def checked_plan(path: str, allowed: Collection[str] = ()) -> Plan:
     """A plan from its file, the paths in its job made absolute. PlanRefused where it is not one to be run.
 
     `allowed` are variables of the environment that it may set beside those that are `HARMLESS`.
     """
-    plan = _read(path)
-    if plan.get("format") != FORMAT or plan.get("version") != VERSION:
+    found = _read(path)
+    if found.get("format") != FORMAT or found.get("version") != VERSION:
         raise PlanRefused(
-            f"{path} is of the format {_shown(plan.get('format'))}, version {_shown(plan.get('version'))}, and this "
+            f"{path} is of the format {_shown(found.get('format'))}, version {_shown(found.get('version'))}, and this "
             f"agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
         )
-    found = plan.get("job")
-    if not isinstance(found, dict) or not _is_job(found) or not _is_told(plan):
+    if not _is_job(found.get("job")) or not _is_told(found):
         raise PlanRefused(f"{path} has no job that can be run: it was cut or changed, write the package again")
-    job: dict[str, Any] = found
+    plan: Plan = found
+    job = plan["job"]
     _check_environment(path, job.setdefault("environment", {}), allowed)
     if any(not isinstance(feed, dict) or "file" in feed for feed in job["feeds"].values()):
         raise PlanRefused(f"{path} names files as inputs: give your own by --input NAME=FILE.npy")
@@ -70,7 +73,7 @@ def digest_of(path: str) -> str:
     return found.hexdigest()
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read(path: str) -> Any:
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(_MOST_BYTES + 1)
@@ -86,9 +89,9 @@ def _read(path: str) -> dict[str, Any]:
     return plan
 
 
-def _is_job(job: dict[str, Any]) -> bool:
+def _is_job(job: Any) -> bool:
     """Whether a job has its parts, each of its sort; what they say is for the runtimes to judge."""
-    if not isinstance(job.get("segments"), list) or not job["segments"]:
+    if not isinstance(job, dict) or not isinstance(job.get("segments"), list) or not job["segments"]:
         return False
     sorts = {"tensors": dict, "feeds": dict, "outputs": list, "seed": int}
     return all(isinstance(job.get(name), sort) for name, sort in sorts.items()) and all(
@@ -101,7 +104,7 @@ def _is_job(job: dict[str, Any]) -> bool:
     )
 
 
-def _is_told(plan: dict[str, Any]) -> bool:
+def _is_told(plan: Any) -> bool:
     """Whether what a plan was proved with, and what it needs, are texts."""
     proved, needed = plan.setdefault("proved_with", {}), plan.setdefault("requirements", [])
     if not isinstance(proved, dict) or not isinstance(needed, list):

@@ -11,12 +11,14 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gnomon.wire import FailureEvent, FailureFacts, Machine, MachineSettings
 
 #: How long to wait for another supervisor's governor: its warden needs moments, a whole campaign is not waited for.
 _WAIT_S = 5.0
@@ -45,47 +47,41 @@ for path, wanted, old, speed in json.loads(sys.argv[1]):
 
 
 class SettingsRefused(Exception):
-    """The machine does not take a setting; `hint` is the next step, `transient` whether waiting may help."""
+    """The machine does not take a setting; `hint` is the next step, `facts` say whether waiting may help."""
 
     def __init__(self, message: str, hint: str, *, transient: bool = False) -> None:
         super().__init__(message)
-        self.hint, self.transient = hint, transient
+        self.hint = hint
+        self.facts: FailureFacts = {"kind": "refused", "message": message, "log_tail": "", "transient": transient}
 
-    def event(self) -> dict[str, Any]:
-        """The failure that is told of it, which is not a candidate's."""
-        record = {"kind": "refused", "message": str(self), "hint": self.hint, "transient": self.transient}
-        return {"event": "failure", "candidate": "", "stage": "settings", "log_tail": "", **record}
+    def event(self) -> FailureEvent:
+        """The failure that is reported of it, which is not a candidate's."""
+        return {"event": "failure", "candidate": "", "stage": "settings", "hint": self.hint, **self.facts}
 
 
 class Settings:
     """The settings of a request's `machine`, ``{"pin": [cores], "governor": name}``, both optional; see `undo`.
 
-    Making it applies them, or raises SettingsRefused with the machine as it was. `told` is what was set, for the
+    Making it applies them, or raises SettingsRefused with the machine as it was. `made` is what was set, for the
     record. `waiting` is called now and then while another supervisor's governor is waited for.
     """
 
-    def __init__(self, wanted: Any, waiting: Callable[[], None]) -> None:
-        self.told: dict[str, Any] = {}
+    def __init__(self, wanted: Machine, waiting: Callable[[], None]) -> None:
+        self.made: MachineSettings = {}
         self._changes: list[list[str]] = []
         self._locks: list[int] = []
         self._warden: subprocess.Popen[bytes] | None = None
         self._allowed: set[int] = set()
-        if not isinstance(wanted, dict) or wanted.keys() - {"pin", "governor"}:
-            raise SettingsRefused(
-                f"the machine's settings {str(wanted)[:80]} are not understood", "Give 'pin', 'governor', or both."
-            )
-        cores = self._pin(wanted["pin"]) if wanted.get("pin") is not None else None
-        if wanted.get("governor") is not None:
+        cores = self._pin(wanted["pin"]) if "pin" in wanted else None
+        if "governor" in wanted:
             try:
                 self._govern(wanted["governor"], _online() if cores is None else cores, waiting)
             except BaseException:
                 self.undo()
                 raise
 
-    def _pin(self, pin: Any) -> list[int]:
+    def _pin(self, pin: list[int]) -> list[int]:
         """Keep this process and its workers to these cores."""
-        if not isinstance(pin, list) or not pin or not all(type(core) is int and core >= 0 for core in pin):
-            raise SettingsRefused(f"pin is {str(pin)[:80]}", "Give a list of core numbers, such as [0, 1].")
         if not hasattr(os, "sched_setaffinity"):
             raise SettingsRefused(f"{sys.platform} cannot keep a process to given cores", "Leave out 'pin'.")
         cores, allowed = sorted(set(pin)), os.sched_getaffinity(0)
@@ -102,13 +98,11 @@ class Settings:
                 f"the kernel keeps this process to the cores {_listed(sorted(os.sched_getaffinity(0)))}",
                 "Pin to some of these.",
             )
-        self.told["pin"] = cores
+        self.made["pin"] = cores
         return cores
 
-    def _govern(self, governor: Any, cores: list[int], waiting: Callable[[], None]) -> None:
+    def _govern(self, governor: str, cores: list[int], waiting: Callable[[], None]) -> None:
         """Set the governor of these cores, and of all that share their clock."""
-        if not isinstance(governor, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,15}", governor):
-            raise SettingsRefused(f"governor is {str(governor)[:80]!r}", "Give its name, such as 'performance'.")
         paths = {
             core: os.path.realpath(os.path.join(_cpu_folder(), f"cpu{core}/cpufreq/scaling_governor")) for core in cores
         }
@@ -135,7 +129,8 @@ class Settings:
                     f"the kernel keeps the governor {_read(path)!r} where {governor!r} was written ({path})",
                     "Leave out 'governor', and see what else on the machine sets it.",
                 )
-        self.told.update(governor=governor, governors_before={f"cpu{c}": before[path] for c, path in paths.items()})
+        self.made["governor"] = governor
+        self.made["governors_before"] = {f"cpu{c}": before[path] for c, path in paths.items()}
 
     def _start_warden(self) -> None:
         """Start the warden and wait until it watches; it holds the locks too, until the values are back."""

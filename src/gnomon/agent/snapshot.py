@@ -10,26 +10,20 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from gnomon.wire import Snapshot
 
 
-def snapshot(root: str = "/") -> dict[str, Any]:
-    """Read the state of the machine whose /proc and /sys lie below `root`: a map of JSON values.
+def snapshot(root: str = "/") -> Snapshot:
+    """Read the state of the machine whose /proc and /sys lie below `root`; `gnomon.wire.Snapshot` describes each value.
 
-    Always: monotonic_s, pid, cores (that this process may use). Where the kernel tells: load_average_1m,
-    runnable (processes that want to run now, this one among them), cpu_busy_s and cpu_total_s (of all
-    cores since boot), cpu_steal_s (taken by other virtual machines), own_cpu_s (this process and its
-    ended children), memory_available_bytes, swap_used_bytes, swapped_pages (in and out since boot),
-    governors and frequencies_khz ([current, lowest, highest allowed, highest of the hardware] a core),
-    throttle_count, temperatures_c by zone, trip_points_c by zone ({type: lowest temperature} of the points from
-    which the kernel slows down or stops the machine: passive, hot, critical), slowed_to_cool ({what the kernel
-    slows down against heat: how far}, only what it does slow down now), firmware_limits (the Raspberry Pi's
-    bits: 1 under-voltage, 2 clock capped, 4 throttled, 8 soft temperature limit), cgroup_throttled and
-    cgroup_throttled_s, on_battery.
+    Always: monotonic_s, pid, cores, own_cpu_s. All others where the kernel tells them.
     """
     base = Path(root)
     own = os.times()
-    found: dict[str, Any] = {
+    found: Snapshot = {
         "monotonic_s": time.monotonic(),
         "pid": os.getpid(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -46,7 +40,7 @@ def snapshot(root: str = "/") -> dict[str, Any]:
         "firmware_limits": _firmware_limits(base),
         "on_battery": _on_battery(base),
     }
-    return {key: value for key, value in found.items() if value not in (None, {}, [])}
+    return cast("Snapshot", {key: value for key, value in found.items() if value not in (None, {}, [])})
 
 
 def _read(path: Path) -> str:
@@ -78,7 +72,7 @@ def _table(text: str) -> dict[str, int]:
     return table
 
 
-def _load(base: Path) -> dict[str, Any]:
+def _load(base: Path) -> Snapshot:
     words = _read(base / "proc/loadavg").split()
     try:
         return {"load_average_1m": float(words[0]), "runnable": int(words[3].partition("/")[0])}
@@ -86,7 +80,7 @@ def _load(base: Path) -> dict[str, Any]:
         return {}
 
 
-def _cpu_times(base: Path) -> dict[str, Any]:
+def _cpu_times(base: Path) -> Snapshot:
     lines = _read(base / "proc/stat").splitlines()
     ticks = [int(w) for w in lines[0].split()[1:9] if w.isdecimal() and len(w) < _DIGITS] if lines else []
     if len(ticks) < 8:
@@ -102,9 +96,9 @@ def _cpu_times(base: Path) -> dict[str, Any]:
     }
 
 
-def _memory(base: Path) -> dict[str, Any]:
+def _memory(base: Path) -> Snapshot:
     info, events = _table(_read(base / "proc/meminfo")), _table(_read(base / "proc/vmstat"))
-    found: dict[str, Any] = {}
+    found: Snapshot = {}
     if "MemAvailable" in info:
         found["memory_available_bytes"] = info["MemAvailable"] * 1024
     if "SwapTotal" in info and "SwapFree" in info:
@@ -119,7 +113,7 @@ def _cores(base: Path) -> list[Path]:
     return sorted(folders, key=lambda p: int(p.name[3:]) if p.name[3:].isdecimal() else -1)
 
 
-def _frequencies(base: Path) -> dict[str, Any]:
+def _frequencies(base: Path) -> Snapshot:
     governors: dict[str, str] = {}
     frequencies: dict[str, list[int | None]] = {}
     for core in _cores(base):
@@ -132,7 +126,7 @@ def _frequencies(base: Path) -> dict[str, Any]:
     return {"governors": governors, "frequencies_khz": frequencies}
 
 
-def _throttling(base: Path) -> dict[str, Any]:
+def _throttling(base: Path) -> Snapshot:
     counts = [
         _number(_read(core / "thermal_throttle" / name))
         for core in _cores(base)
@@ -188,9 +182,9 @@ def _firmware_limits(base: Path) -> int | None:
     return None
 
 
-def _cgroup(base: Path) -> dict[str, Any]:
+def _cgroup(base: Path) -> Snapshot:
     """Times that the processor quota of this process's container or slice, or one around it, ran out."""
-    found: dict[str, Any] = {}
+    found: Snapshot = {}
     for line in _read(base / "proc/self/cgroup").splitlines():
         number, controllers, place = [*line.split(":", 2), "", ""][:3]
         if number != "0" and "cpu" not in controllers.split(","):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gnomon.wire import Pace
 
 Call = Callable[[], object]
-
-Pace = dict[str, Any]
-"""How calls kept to their grid: `delay_ns`, how long after its slot each began, `late` calls and `skipped` slots."""
 
 
 def warm_up(call: Call, *, count: int, seconds: float) -> int:

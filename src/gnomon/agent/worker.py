@@ -19,6 +19,8 @@ from .lifeline import die_with_parent
 from .timing import inner_loop, take, take_paced, warm_up
 
 if TYPE_CHECKING:
+    from gnomon import wire
+
     from .job import Job
 
 
@@ -65,7 +67,7 @@ class Worker:
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
 
-    def open(self, command: dict[str, Any]) -> dict[str, Any]:
+    def open(self, command: wire.OpenCommand) -> wire.OpenedFacts:
         """Load a job, call it once and apart, then warm it up."""
         from .job import Job  # with numpy, which a device that is only asked what it has may lack
 
@@ -76,7 +78,7 @@ class Worker:
         loaded = time.perf_counter_ns()
         job.call()
         first = time.perf_counter_ns() - loaded
-        answer: dict[str, Any] = {
+        answer: wire.OpenedFacts = {
             "load_ns": loaded - start,
             "first_call_ns": first,
             "bare_rss_bytes": imported,
@@ -94,7 +96,7 @@ class Worker:
             held.best_ns = warm_up(warm, count=max(1, command["warm_count"] - made), seconds=command["warm_s"])
         return answer
 
-    def block(self, command: dict[str, Any]) -> dict[str, Any]:
+    def block(self, command: wire.BlockCommand) -> wire.BlockFacts:
         """A block of samples, after calls that bring this process's data back into the caches.
 
         Where `energy` is asked for, its counters are read before the first sample and after the last. With `every_ns`
@@ -114,22 +116,31 @@ class Worker:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
         if meter is not None:
             meter.start()
-        pace: dict[str, Any] = {}
+        pace = None
         if every_ns:
-            wall, cpu, kept = take_paced(
+            wall, cpu, pace = take_paced(
                 call, every_ns=every_ns, slots=command["slots"], start_ns=held.next_slot(every_ns)
             )
-            pace = {"pace": kept}
         else:
             wall, cpu = take(
                 call, inner=inner, seconds=command["seconds"], least=command["least"], most=command["most"]
             )
-        energy = {} if meter is None else {"energy": meter.stop()}
+        energy = None if meter is None else meter.stop()
         waits = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before
-        taken = {"wall_ns": wall, "cpu_ns": cpu, "inner": inner, "peak_rss_bytes": peak_rss_bytes()}
-        return {**taken, **energy, **pace, "waits": waits}
+        taken: wire.BlockFacts = {
+            "wall_ns": wall,
+            "cpu_ns": cpu,
+            "inner": inner,
+            "peak_rss_bytes": peak_rss_bytes(),
+            "waits": waits,
+        }
+        if energy is not None:
+            taken["energy"] = energy
+        if pace is not None:
+            taken["pace"] = pace
+        return taken
 
-    def profile(self, command: dict[str, Any]) -> dict[str, Any]:
+    def profile(self, command: wire.ProfileCommand) -> wire.BlockFacts:
         """A block of profiled calls, one sample each, and what the profiler says; ends the job."""
         held = self.held[command.get("job_name", "")]
         wall, cpu = take(
@@ -138,27 +149,27 @@ class Worker:
         operators = held.job.operators(held.calls)
         return {"wall_ns": wall, "cpu_ns": cpu, "inner": 1, "operators": operators, "peak_rss_bytes": peak_rss_bytes()}
 
-    def close(self, command: dict[str, Any]) -> dict[str, Any]:
+    def close(self, command: wire.CloseCommand) -> wire.Answer:
         """Release a job; the process goes on with the others, and with those to come."""
         self.held.pop(command.get("job_name", "")).job.close()
         return {}
 
-    def probe(self, command: dict[str, Any]) -> dict[str, Any]:
+    def probe(self, command: wire.ProbeCommand) -> wire.ProbeAnswer:
         """What the runtime's driver says of itself, and the versions of the pip packages that are asked for."""
         found = driver_for(command["runtime"]).probe()
-        if "packages" not in command:
-            return found
-        from .installed import installed
+        if "packages" in command:
+            from .installed import installed
 
-        return {**found, "packages": installed(command["packages"])}
+            found["packages"] = installed(command["packages"])
+        return found
 
-    def energy(self, command: dict[str, Any]) -> dict[str, Any]:
+    def energy(self, command: wire.EnergyCommand) -> wire.EnergyCounters | wire.EnergyRefused:
         """Which energy counters the machine has, and how often they move."""
         from .energy import probe
 
         return probe(command["counters"])
 
-    def supports(self, command: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, command: wire.SupportsCommand) -> wire.Answer:
         """What the runtime's driver says of a model's operators."""
         return driver_for(command["segment"]["runtime"]).supports(command["segment"])
 
@@ -168,8 +179,8 @@ _OF_THE_MACHINE = frozenset(
 )
 
 
-def _answer(worker: Worker, command: dict[str, Any]) -> dict[str, Any]:
-    verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+def _reply(worker: Worker, command: wire.Command) -> dict[str, object]:
+    verbs: dict[str, Callable[[Any], object]] = {
         "open": worker.open,
         "block": worker.block,
         "profile": worker.profile,
@@ -215,7 +226,7 @@ def work() -> int:
     source, sink = _private_streams()
     worker = Worker()
     for line in source:
-        sink.write(json.dumps(_answer(worker, json.loads(line))) + "\n")
+        sink.write(json.dumps(_reply(worker, json.loads(line))) + "\n")
         sink.flush()
     for held in worker.held.values():
         held.job.close()

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .frame import Job, Refused, Work, one_thread, serve
+from .frame import Facts, Job, Refused, Settings, Work, one_thread, serve
 
 _FREE_BATCH = 100
 
 
-def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
+def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
     """Loads the runtime and the images; images in bytes become (x - mean) / std, a value a channel."""
     import numpy as np
 
@@ -29,7 +29,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
     images = np.ascontiguousarray(images, dtype=np.float32)
     opened, versions = (_openvino if settings["runtime"] == "openvino" else _onnxruntime)(settings)
 
-    def work(job: Job) -> dict[str, Any]:
+    def work(job: Job) -> Facts:
         shape, call = opened(job["model"])
         sizes = [size if size > 0 else None for size in shape[1:]]
         fits = len(shape) == images.ndim
@@ -56,7 +56,7 @@ Opened = tuple[list[int], Callable[[Any], Any]]
 """The input's shape (-1: free), and a function of a batch."""
 
 
-def _onnxruntime(settings: dict[str, Any]) -> tuple[Callable[[str], Opened], dict[str, str]]:
+def _onnxruntime(settings: Settings) -> tuple[Callable[[str], Opened], dict[str, str]]:
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime as ort
 
@@ -71,7 +71,7 @@ def _onnxruntime(settings: dict[str, Any]) -> tuple[Callable[[str], Opened], dic
     return opened, {"onnxruntime": ort.__version__}
 
 
-def _openvino(settings: dict[str, Any]) -> tuple[Callable[[str], Opened], dict[str, str]]:
+def _openvino(settings: Settings) -> tuple[Callable[[str], Opened], dict[str, str]]:
     # Without this package openvino goes on with a stub; with it, it makes an identity file in the user's home.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino as ov

@@ -11,18 +11,26 @@ from __future__ import annotations
 import contextlib
 import gc
 import graphlib
+import importlib.util
 import json
 import os
 import resource
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 Job = dict[str, Any]
-Work = Callable[[Job], dict[str, Any]]
-Setup = Callable[[dict[str, Any]], tuple[Work, dict[str, str]]]
+"""A job: the file that its prints go to (`log`), and what the function that does it says."""
+Facts = dict[str, Any]
+"""What a job found, as values of JSON: the function that does it names them."""
+Settings = dict[str, Any]
+"""The settings of a program: its `setup` names them."""
+Arrays = dict[str, Any]
+"""Arrays of NumPy by name."""
+Work = Callable[[Job], Facts]
+Setup = Callable[[Settings], tuple[Work, dict[str, str]]]
 """Loads the packages; given the settings it returns the function that does a job, and versions by package."""
 
 MEMORY_WORDS = ("bad_alloc", "bad allocation", "Failed to allocate", "DefaultCPUAllocator", "out of memory")
@@ -116,6 +124,35 @@ def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
     if not np.isfinite(images).all():
         raise Refused("calibration images hold what is not a finite number")
     return [images[start : start + batch] for start in range(0, len(images) - batch + 1, batch)]
+
+
+def reader(name: str, arrays: list[Any]) -> Any:
+    """The arrays as ONNX Runtime's quantiser, and those that build on it, read calibration data: for one input."""
+    from onnxruntime.quantization import CalibrationDataReader
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.rewind()
+
+        def __len__(self) -> int:
+            return len(arrays)
+
+        def get_next(self) -> Arrays | None:
+            array = next(self._left, None)
+            return None if array is None else {name: array}
+
+        def rewind(self) -> None:
+            self._left = iter(arrays)
+
+    return Reader()
+
+
+def serve_or_list(setup: Setup, needed: Sequence[str]) -> None:
+    """`serve`; with GNOMON_CHILD_NEEDS in the environment only the packages of `needed` that are missing are listed."""
+    if os.environ.get("GNOMON_CHILD_NEEDS"):
+        sys.stdout.write(json.dumps([name for name in needed if importlib.util.find_spec(name) is None]) + "\n")
+        return
+    serve(setup)
 
 
 def finish(onnx: Any, model: Any, path: str) -> None:

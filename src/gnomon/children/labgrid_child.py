@@ -53,7 +53,7 @@ class _Lab:
 
         self._session, self._coordinator, self._pb = session, coordinator, labgrid_coordinator_pb2
 
-    async def look(self) -> dict[str, Any]:
+    async def look(self) -> dict[str, object]:
         """All places: name, tags, and who has each."""
         await self._sync()
         places = self._session.places.values()
@@ -63,23 +63,23 @@ class _Lab:
             ]
         }
 
-    async def reserve(self, tags: dict[str, str]) -> dict[str, Any]:
+    async def reserve(self, tags: dict[str, str]) -> dict[str, object]:
         """Stand in line for a place with these tags; the place's own name is the tag `name`."""
         filters = {"main": self._pb.Reservation.Filter(filter=tags)}
         made = await self._session.stub.CreateReservation(self._pb.CreateReservationRequest(filters=filters, prio=0.0))
         return self._stands(made.reservation)
 
-    async def poll(self, token: str) -> dict[str, Any]:
+    async def poll(self, token: str) -> dict[str, object]:
         """How that stands. Who does not ask for a minute loses it."""
         found = await self._session.stub.PollReservation(self._pb.PollReservationRequest(token=token))
         return self._stands(found.reservation)
 
-    async def acquire(self, place: str) -> dict[str, Any]:
+    async def acquire(self, place: str) -> dict[str, object]:
         """Take a place."""
         await self._session.stub.AcquirePlace(self._pb.AcquirePlaceRequest(placename=place))
         return {}
 
-    async def free(self, by: str) -> dict[str, Any]:
+    async def free(self, by: str) -> dict[str, object]:
         """Release all that a session's name has, and take it out of all lines; what fails of it ends nothing else."""
         failed: list[str] = []
 
@@ -104,7 +104,7 @@ class _Lab:
             raise RuntimeError("; ".join(failed))
         return {}
 
-    async def resources(self, place: str) -> dict[str, Any]:
+    async def resources(self, place: str) -> dict[str, object]:
         """What an acquired place has: class and parameters of each resource."""
         await self._sync()
         found = []
@@ -114,7 +114,7 @@ class _Lab:
                 found.append({"cls": cls, "params": entry.args, "extra": entry.extra})
         return {"resources": found}
 
-    async def power(self, place: str, action: str) -> dict[str, Any]:
+    async def power(self, place: str, action: str) -> dict[str, object]:
         """Switch the place's power by labgrid's own client, which knows a driver for each switch."""
         client = [sys.executable, "-m", "labgrid.remote.client", "-x", self._coordinator, "-p", place, "power", action]
         done = subprocess.run(
@@ -128,7 +128,7 @@ class _Lab:
         if not await self._session.sync_with_coordinator():
             raise RuntimeError("the coordinator has ended the session")
 
-    def _stands(self, line: Any) -> dict[str, Any]:
+    def _stands(self, line: Any) -> dict[str, object]:
         """Of a reservation: its token, its state (waiting, allocated, acquired, expired, invalid), and its place."""
         from labgrid.remote.common import ReservationState
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
-from .frame import Job, Work, calibration_arrays, finish, one_input, one_thread, serve
+from .frame import Facts, Job, Settings, Work, calibration_arrays, finish, one_input, one_thread, serve
 
 
-def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
+def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
     """Loads NNCF, with the telemetry of it and of the packages that it loads off."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     # Both nncf and openvino go on with a stub where the package is not there; else they call their maker's network.
@@ -24,7 +23,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
     one_thread(ort)
     preset = {"performance": nncf.QuantizationPreset.PERFORMANCE, "mixed": nncf.QuantizationPreset.MIXED}
 
-    def work(job: Job) -> dict[str, Any]:
+    def work(job: Job) -> Facts:
         model = onnx.load(job["model"])
         name, shape = one_input(model)
         arrays = calibration_arrays(job, settings["images"], shape)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from .frame import Job, Refused, Work, calibration_arrays, finish, one_input, one_thread, serve
+from .frame import Facts, Job, Refused, Settings, Work, calibration_arrays, finish, one_input, one_thread, reader, serve
 
 _PER_CHANNEL_OPSET = 13
 
 
-def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
+def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
     """Loads ONNX Runtime without its reports to its maker."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnx
@@ -27,7 +26,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
     methods = quantization.CalibrationMethod
     method = {"minmax": methods.MinMax, "entropy": methods.Entropy, "percentile": methods.Percentile}
 
-    def work(job: Job) -> dict[str, Any]:
+    def work(job: Job) -> Facts:
         model = onnx.load(job["model"], load_external_data=False)
         opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
         if settings["per_channel"] and opset < _PER_CHANNEL_OPSET:
@@ -41,7 +40,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
             quantization.quantize_static(
                 simple,
                 job["output"],
-                _reader(quantization, name, arrays),
+                reader(name, arrays),
                 quant_format=quantization.QuantFormat.QDQ,
                 activation_type=quantization.QuantType.QUInt8,
                 weight_type=quantization.QuantType.QInt8,
@@ -53,18 +52,6 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
         return {"images": sum(len(array) for array in arrays)}
 
     return work, {"onnxruntime": ort.__version__, "onnx": onnx.__version__}
-
-
-def _reader(quantization: Any, name: str, arrays: list[Any]) -> Any:
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self._left = iter(arrays)
-
-        def get_next(self) -> dict[str, Any] | None:
-            array = next(self._left, None)
-            return None if array is None else {name: array}
-
-    return Reader()
 
 
 def main() -> None:

@@ -7,10 +7,11 @@ tensors as raw files: the bytes of tensor k lie in ``PREFIX.k``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from gnomon.system.process import Completed
+from gnomon.wire import Answer, KernelTimes, Options, ProbeAnswer, RuntimeModel
 
 
 class ProgramRefused(Exception):
@@ -55,13 +56,13 @@ class Taken:
     calls_ns: tuple[int, ...]
     mean_ns: float
     peak_rss_bytes: int | None = None
-    operators: tuple[Mapping[str, Any], ...] = field(default_factory=tuple)
+    operators: tuple[KernelTimes, ...] = ()
 
 
 Shell = Callable[[str], Completed]
 """Runs a script in the shell of the device."""
 
-Attempt = Callable[[Mapping[str, Any]], str]
+Attempt = Callable[[Options], str]
 """Lets the program prepare the model with these options of a segment: "" or, in one line, why it does not."""
 
 
@@ -74,15 +75,15 @@ class ProgramDriver(Protocol):
 
     name: str
 
-    def probe(self, shell: Shell) -> dict[str, Any]:
+    def probe(self, shell: Shell) -> ProbeAnswer:
         """Find the program: its `version` and `backends`, its path as `program`, and whatever `command` needs."""
         ...
 
-    def supports(self, attempt: Attempt, options: Mapping[str, Any]) -> dict[str, Any]:
+    def supports(self, attempt: Attempt, options: Options) -> Answer:
         """Which operators a backend takes: the answer of an agent's driver to the same command (docs/agent.md)."""
         ...
 
-    def command(self, found: Mapping[str, Any], segment: Mapping[str, Any], order: Order) -> Command:
+    def command(self, found: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
         """How a process is started that runs a segment's model."""
         ...
 

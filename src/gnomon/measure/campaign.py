@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
+from gnomon import wire
 from gnomon.core.brief import brief
 from gnomon.core.sample import (
     FINISHED,
@@ -31,7 +32,7 @@ from gnomon.core.stats import Block, blocks_of, compare, median, summarise
 from gnomon.errors import DeviceError
 from gnomon.measure.effort import Clock, Effort, JobTime, cpu_tells, levels
 from gnomon.measure.environment import UNWATCHED
-from gnomon.measure.link import REFERENCE, AgentLink, Event, compute_reference, failure_of
+from gnomon.measure.link import REFERENCE, AgentLink, Reference, compute_reference, failure_of
 from gnomon.measure.progress import Meter, Watch
 from gnomon.store.base import (
     CLOSED,
@@ -62,7 +63,7 @@ class Candidate:
     """
 
     key: str
-    job: Mapping[str, Any]
+    job: wire.Job
     environment: Mapping[str, str] = field(default_factory=dict)
     profiled: bool = False
     check: bool = True
@@ -86,7 +87,7 @@ class Question:
 
     kind: str
     context: Context
-    details: Mapping[str, Any]
+    details: Mapping[str, object]
     goes_on: bool = False
 
 
@@ -165,13 +166,13 @@ class Known:
     def __init__(self, store: Store, campaign: Campaign) -> None:
         self.campaign = campaign
         # As their events in the record say, and `at_s`, when they came.
-        self.environments: list[Mapping[str, Any]] = []
+        self.environments: list[wire.Environment] = []
         self._runs: dict[str, list[Run]] = {}
         for run in store.query(RunQuery(campaign=campaign.id)):
             self._runs.setdefault(run.candidate, []).append(run)
         watched_s = 0.0
         for event in store.query(EventQuery(campaign=campaign.id, name="environment")):
-            self.environments.append({**event.data, "at_s": event.at_s})
+            self.environments.append(cast(wire.Environment, {**event.data, "at_s": event.at_s}))
             watched_s = event.at_s
         # The agent tells of the environment when all visits of a session are done, which may never have come.
         taken_s = [run.started_at_s for runs in self._runs.values() for run in runs if run.samples is not None]
@@ -193,6 +194,8 @@ class Known:
         """Whether nothing that was measured so far works."""
         return not any(self._recorded(key).ok for key in self._runs)
 
+
+_BLOCK_FACTS: tuple[Literal["energy", "pace", "state"], ...] = ("energy", "pace", "state")
 
 BESIDE, SIGNAL = "beside", "signal"
 """Facts of a failed run: whether another candidate worked at that moment, and what signal ended the process."""
@@ -292,7 +295,7 @@ class CampaignRunner(Known):
         found = self._recorded(key.removeprefix("proof/"))
         return Measured(key=key, runs=found.runs, failure=found.failure if found.runs else UNREACHED)
 
-    def note(self, name: str, data: Mapping[str, Any]) -> None:
+    def note(self, name: str, data: Mapping[str, object]) -> None:
         """Add a finding to the record that is not a run."""
         note(self._store, self.campaign.id, name, data)
 
@@ -304,7 +307,7 @@ class CampaignRunner(Known):
         """Note the files that the job writes; see `gnomon.store.base.note_files`."""
         note_files(self._store, self.campaign.id, paths, whole=whole)
 
-    def finish(self, decision: Mapping[str, Any]) -> None:
+    def finish(self, decision: Mapping[str, object]) -> None:
         """The job is done: the next one that asks the same starts again, or reopens this one if it goes on.
 
         Where its time was over before, the next one takes it up.
@@ -313,7 +316,7 @@ class CampaignRunner(Known):
         if not self.stopped:
             self.note(FINISHED, {})
 
-    def reference(self, job: Mapping[str, Any], *, timeout_s: float) -> tuple[dict[str, Any] | None, Failure | None]:
+    def reference(self, job: wire.Job, *, timeout_s: float) -> tuple[Reference | None, Failure | None]:
         """Compute the outputs that all candidates are checked against; returns their sensitivity to the inputs.
 
         The reference is computed again when a campaign is resumed: it is not measured. DeviceError where the device has
@@ -470,23 +473,20 @@ class CampaignRunner(Known):
         if witness is not None:
             entries.append(self._entry(replace(witness, process=None, stays=False), []))
         seed = f"{self.campaign.key}/{process}/{json.dumps(sorted(wanted))}"
-        request = {**effort.request(), "seed": seed, "candidates": entries}
+        request: wire.MeasuringRequest = {**effort.request(), "seed": seed, "candidates": entries}
         asked = {c.key for c in candidates}
         profiled = {c.key for c in candidates if c.profiled}
-        opened: dict[str, dict[str, Any]] = {}
+        opened: dict[str, dict[str, object]] = {}
         failed: dict[str, Run] = {}
         working: set[str] = set()
 
-        def on_event(event: Event) -> None:
-            kind = event["event"]
-            if kind == "environment":
-                data = {"process": process, "candidates": sorted(wanted), **event["data"]}
-                self.environments.append({**data, "at_s": time.time()})
+        def on_event(event: wire.Event) -> None:
+            if event["event"] == "environment":
+                data: wire.Environment = {"process": process, "candidates": sorted(wanted), **event["data"]}
                 self.note("environment", data)
-                return
-            key = event["candidate"]
-            working.add(key)
-            if kind == "failure":
+                self.environments.append({**data, "at_s": time.time()})
+            elif event["event"] == "failure":
+                key = event["candidate"]
                 working.discard(key)
                 failed[key] = Run(
                     candidate=key,
@@ -495,13 +495,17 @@ class CampaignRunner(Known):
                     started_at_s=time.time(),
                     failure=failure_of(event),
                     profiled=key in profiled,
-                    facts={**opened.pop(key, {}), **{name: event[name] for name in (SIGNAL,) if name in event}},
+                    facts={**opened.pop(key, {}), **({SIGNAL: event["signal"]} if "signal" in event else {})},
                 )
-            elif kind == "opened":
-                opened[key] = {k: v for k, v in event.items() if k not in {"event", "candidate"}}
-            elif kind == "block" and key in asked:
-                self._append(self._run_of(event, process, key in profiled, opened.pop(key, {})))
-                meter.step()
+            elif event["event"] == "opened":
+                working.add(event["candidate"])
+                opened[event["candidate"]] = {k: v for k, v in event.items() if k not in {"event", "candidate"}}
+            elif event["event"] == "block":
+                key = event["candidate"]
+                working.add(key)
+                if key in asked:
+                    self._append(self._run_of(event, process, key in profiled, opened.pop(key, {})))
+                    meter.step()
 
         steps = len(entries) * (effort.rounds + 1)
         ended = False
@@ -514,27 +518,31 @@ class CampaignRunner(Known):
                 run = failed[key]
                 self._append(replace(run, facts={**run.facts, BESIDE: ended and bool(working)}))
 
-    def _entry(self, candidate: Candidate, blocks: list[int]) -> dict[str, Any]:
-        opening: dict[str, Any] = {"job": candidate.job, "profiled": candidate.profiled}
+    def _entry(self, candidate: Candidate, blocks: list[int]) -> wire.Candidate:
+        opening: wire.Opening = {"job": candidate.job, "profiled": candidate.profiled}
         if candidate.check and self._reference:
-            opening.update(check=self._reference, seeds=self.seeds)
-        return {
+            opening["check"], opening["seeds"] = self._reference, self.seeds
+        entry: wire.Candidate = {
             "key": candidate.key,
             "environment": dict(candidate.environment),
             "tolerance": candidate.tolerance,
             "calls_least": candidate.calls_least,
             "open": opening,
             "visits": blocks,
-            **({"process": candidate.process} if candidate.process is not None else {}),
-            **({"anchor": True} if candidate.anchor else {}),
-            **({"stay": True} if candidate.stays else {}),
         }
+        if candidate.process is not None:
+            entry["process"] = candidate.process
+        if candidate.anchor:
+            entry["anchor"] = True
+        if candidate.stays:
+            entry["stay"] = True
+        return entry
 
     def _append(self, run: Run) -> None:
         self._store.append(self.campaign.id, run)
         self._runs.setdefault(run.candidate, []).append(run)
 
-    def _run_of(self, event: Event, process: int, profiled: bool, opened: Mapping[str, Any]) -> Run:
+    def _run_of(self, event: wire.BlockEvent, process: int, profiled: bool, opened: Mapping[str, object]) -> Run:
         """A run from the agent's event; what was found on opening goes with a process's first block."""
         operators = tuple(
             OperatorSamples(
@@ -558,7 +566,7 @@ class CampaignRunner(Known):
                 **opened,
                 "peak_rss_bytes": event["peak_rss_bytes"],
                 "waits": event.get("waits"),
-                **{name: event[name] for name in ("energy", "pace", "state") if name in event},
+                **{name: event[name] for name in _BLOCK_FACTS if name in event},
             },
         )
 
@@ -623,8 +631,8 @@ class RecordedRunner(Known):
         """Never: nothing is measured, so nothing takes time."""
         return False
 
-    def note(self, name: str, data: Mapping[str, Any]) -> None:
+    def note(self, name: str, data: Mapping[str, object]) -> None:
         """Nothing: the record of what was measured stays as it is."""
 
-    def finish(self, decision: Mapping[str, Any]) -> None:
+    def finish(self, decision: Mapping[str, object]) -> None:
         """Nothing: the record of what was measured stays as it is."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from gnomon.core.sample import Run
 from gnomon.core.stats import Block, blocks_of, median, quantile
+from gnomon.wire import BlockLimits, MeasuringProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,30 +73,32 @@ class Effort:
         """How many times slower than the fastest a candidate is for which one visit tells that it lags."""
         return max(3.0, self.laggard)
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> MeasuringProtocol:
         """The part of a request to the agent that the protocol decides."""
-        return {
+        block: BlockLimits = {
+            "sample_ns": int(self.sample_s * 1e9),
+            "seconds": self.block_s,
+            "least": self.samples_least,
+            "most": self.samples_most,
+            "rewarm_s": self.rewarm_s,
+        }
+        if (energy := self.energy) is not None:
+            block["energy"] = {"counters": energy.counters, "period_ns": energy.period_ns, "step_uj": energy.step_uj}
+        if self.every_s is not None:
+            block["every_ns"] = round(self.every_s * 1e9)
+            block["slots"] = max(1, round(self.block_s / self.every_s))
+        request: MeasuringProtocol = {
             "rounds": self.rounds,
             "laggard": self.laggard,
             "hopeless": self.hopeless,
             "timeout_s": self.timeout_s,
             "warm": {"warm_count": self.warm_count, "warm_s": self.warm_s},
-            "block": {
-                "sample_ns": int(self.sample_s * 1e9),
-                "seconds": self.block_s,
-                "least": self.samples_least,
-                "most": self.samples_most,
-                "rewarm_s": self.rewarm_s,
-                **({"energy": asdict(self.energy)} if self.energy is not None else {}),
-                **({} if self.every_s is None else _grid(self.every_s, self.block_s)),
-            },
-            **({"watched": True} if self.watched else {}),
+            "block": block,
             "profile": {"seconds": self.block_s * self.rounds, "most": self.samples_most},
         }
-
-
-def _grid(every_s: float, block_s: float) -> dict[str, int]:
-    return {"every_ns": round(every_s * 1e9), "slots": max(1, round(block_s / every_s))}
+        if self.watched:
+            request["watched"] = True
+        return request
 
 
 Clock = Literal["wall", "cpu"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import cast
 
 from gnomon.core.sample import Failure, Run
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.effort import Effort, Energy
-from gnomon.measure.link import AgentLink
+from gnomon.measure.link import AgentLink, conforms
+from gnomon.wire import EnergyCounters
 
 ENERGY = "energy"
 """The objective, and the fact of a run that holds what its block took: `spent_uj` and `wall_ns`, or `unknown`, why."""
@@ -54,27 +54,21 @@ def find_counters(link: AgentLink, wanted: tuple[str, ...] = ()) -> Counters:
     if "refused" in told:
         hint = str(told.get("hint") or LEAVE)
         raise DeviceError(f"{link.info.name} reports no energy: {told['refused']}", hint=hint)
-    try:
-        return _read(told)
-    except (KeyError, TypeError, ValueError) as error:
-        raise AgentError(
-            f"the agent reported an invalid energy {str(told)[:200]!r}", hint="Please report this."
-        ) from error
-
-
-def _read(told: Mapping[str, Any]) -> Counters:
-    """ValueError, KeyError or TypeError for what is invalid."""
-    numbers = [float(told[key]) for key in ("period_ns", "step_uj", "power_w")]
-    if not (all(map(math.isfinite, numbers)) and min(numbers) > 0 and told["counters"]):
-        raise ValueError("no counter that moves")
+    found = cast(EnergyCounters, told)
+    if (
+        not conforms(told, EnergyCounters)
+        or min(found["period_ns"], found["step_uj"], found["power_w"]) <= 0
+        or not found["counters"]
+    ):
+        raise AgentError(f"the agent reported an invalid energy {str(told)[:200]!r}", hint="Please report this.")
     return Counters(
-        names=tuple(str(row["name"]) for row in told["counters"]),
-        domains=tuple(str(row["domain"]) for row in told["counters"]),
-        period_s=numbers[0] * 1e-9,
-        step_j=numbers[1] * 1e-6,
-        power_w=numbers[2],
-        still=tuple(map(str, told["still"])),
-        others=tuple(map(str, told["others"])),
+        names=tuple(row["name"] for row in found["counters"]),
+        domains=tuple(row["domain"] for row in found["counters"]),
+        period_s=found["period_ns"] * 1e-9,
+        step_j=found["step_uj"] * 1e-6,
+        power_w=found["power_w"],
+        still=tuple(found["still"]),
+        others=tuple(found["others"]),
     )
 
 

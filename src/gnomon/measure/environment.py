@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
+
+from gnomon.wire import Environment, Snapshot
 
 BUSY_SHARE = 0.10
 """Share of the cores' time that others may take before a run is doubted."""
@@ -33,7 +35,7 @@ class Doubt:
     hint: str
 
 
-def judge(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Doubt]:
+def judge(before: Snapshot, after: Snapshot) -> list[Doubt]:
     """The doubts about what was measured between two snapshots of `gnomon.agent.snapshot.snapshot`.
 
     What a machine does not tell raises no doubt. Time of other processes is told from one's own only if
@@ -43,11 +45,11 @@ def judge(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Doubt]:
     return [doubt for _, doubt in _weighed(before, after)]
 
 
-UNWATCHED: Mapping[str, Any] = {"before": {}, "after": {}, "unwatched": True}
+UNWATCHED: Environment = {"before": {}, "after": {}, "unwatched": True}
 """Stands for the snapshots of a session that ended before they were told."""
 
 
-def worst(pairs: Iterable[Mapping[str, Any]]) -> list[Doubt]:
+def worst(pairs: Iterable[Environment]) -> list[Doubt]:
     """Each kind of doubt about several runs once, where it was worst; a pair has snapshots `before` and `after`."""
     found: dict[str, _Weighed] = {}
     for pair in pairs:
@@ -68,8 +70,12 @@ def worst(pairs: Iterable[Mapping[str, Any]]) -> list[Doubt]:
 _Weighed = tuple[float, Doubt]
 """A doubt and how bad it is, comparable among doubts of its kind."""
 
+_Counter = Literal[
+    "cpu_total_s", "cpu_busy_s", "cpu_steal_s", "own_cpu_s", "cgroup_throttled", "throttle_count", "swapped_pages"
+]
 
-def _weighed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weighed]:
+
+def _weighed(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     yield from _others(before, after)
     yield from _clock(before, after)
     yield from _heat(before, after)
@@ -80,14 +86,14 @@ def _seen(weight: float, kind: str, message: str, hint: str) -> _Weighed:
     return weight, Doubt(kind=kind, message=message, hint=hint)
 
 
-def _grown(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> float:
+def _grown(before: Snapshot, after: Snapshot, key: _Counter) -> float:
     """How much a counter rose; 0 if either snapshot lacks it or the machine restarted."""
     if key not in before or key not in after:
         return 0.0
     return max(0.0, float(after[key]) - float(before[key]))
 
 
-def others_share(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+def others_share(before: Snapshot, after: Snapshot) -> float | None:
     """Which share of the machine's processor time other processes used; None where that is not told from one's own."""
     total_s = _grown(before, after, "cpu_total_s")
     if total_s <= 0 or "pid" not in before or before["pid"] != after.get("pid"):
@@ -95,13 +101,13 @@ def others_share(before: Mapping[str, Any], after: Mapping[str, Any]) -> float |
     return (_grown(before, after, "cpu_busy_s") - _grown(before, after, "own_cpu_s")) / total_s
 
 
-def steal_share(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+def steal_share(before: Snapshot, after: Snapshot) -> float | None:
     """Which share of it other virtual machines had; None where that is not known."""
     total_s = _grown(before, after, "cpu_total_s")
     return _grown(before, after, "cpu_steal_s") / total_s if total_s > 0 else None
 
 
-def _others(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weighed]:
+def _others(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     foreign = others_share(before, after)
     if foreign is not None:
         if foreign > BUSY_SHARE:
@@ -111,7 +117,7 @@ def _others(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_We
                 message=f"other processes used {foreign:.0%} of the machine",
                 hint="Stop them (see top) or measure at a quieter time; compare CPU time instead of wall time.",
             )
-    elif (load := before.get("load_average_1m", 0.0) / max(1, before.get("cores", 1))) > 0.5:
+    elif (load := before.get("load_average_1m", 0.0) / max(1, before.get("cores") or 1)) > 0.5:
         yield _seen(
             load,
             kind="busy",
@@ -128,7 +134,7 @@ def _others(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_We
         )
 
 
-def _clock(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weighed]:
+def _clock(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     if before.get("governors") != after.get("governors"):
         yield _seen(
             math.inf,
@@ -172,10 +178,10 @@ def _clock(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Wei
         )
 
 
-def _heat(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weighed]:
+def _heat(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     hint = "Let the device cool down or cool it better, and pause between rounds."
     slowed: dict[str, int] = {**before.get("slowed_to_cool", {}), **after.get("slowed_to_cool", {})}
-    limits = before.get("firmware_limits", 0) | after.get("firmware_limits", 0)
+    limits = (before.get("firmware_limits") or 0) | (after.get("firmware_limits") or 0)
     if count := _grown(before, after, "throttle_count"):
         yield _seen(count, kind="throttled", message=f"the processor throttled {count:.0f} times from heat", hint=hint)
     elif slowed:
@@ -194,7 +200,7 @@ def _heat(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weig
     yield from _hot(before, after, hint)
 
 
-def _hot(before: Mapping[str, Any], after: Mapping[str, Any], hint: str) -> Iterator[_Weighed]:
+def _hot(before: Snapshot, after: Snapshot, hint: str) -> Iterator[_Weighed]:
     """The zone that is the furthest above where it counts as hot, if any is."""
     seen: list[tuple[float, str, float]] = []
     for snapshot in (before, after):
@@ -226,7 +232,7 @@ def _hot_from(points: Mapping[str, float]) -> float:
     return min(slowing) if slowing else min(HOT_C, points.get("critical", math.inf) - NEAR_C)
 
 
-def _memory(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weighed]:
+def _memory(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     if pages := _grown(before, after, "swapped_pages"):
         yield _seen(
             pages,

@@ -22,8 +22,9 @@ from contextlib import ExitStack
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, NotRequired, Self, cast, get_args, get_origin, get_type_hints, is_typeddict
 
+from gnomon import wire
 from gnomon.core.sample import OWN_SIGNALS, Failure
 from gnomon.devices.base import Conversing, Device, inherited
 from gnomon.errors import AgentError, DeviceError
@@ -31,135 +32,67 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import judge
 from gnomon.system.process import Completed, Conversation, guarded_folder
 
-Event = dict[str, Any]
-_Check = Callable[[Any], bool]
-
 _MOST_NS = 1 << 62
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _truth(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= _MOST_NS
 
 
-def _times(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_count, value))
+@functools.cache
+def _fields(kind: Any) -> Mapping[str, Any]:
+    return get_type_hints(kind)
 
 
-def _kernels(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(row, dict)
-        and _text(row.get("name"))
-        and _text(row.get("backend"))
-        and _times(row.get("wall_ns"))
-        and isinstance(row.get("sources"), list)
-        and all(_text(source) or _count(source) for source in row["sources"])
-        for row in value
-    )
+def conforms(value: Any, kind: Any) -> bool:
+    """Whether a value of JSON is of a type of `gnomon.wire`; what a TypedDict does not name may be there too.
+
+    Whole numbers are counts: never below 0. Others are finite.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_typeddict(kind):
+        fields = _fields(kind)
+        there = isinstance(value, dict) and kind.__required_keys__ <= value.keys()
+        return there and all(conforms(value[name], fields[name]) for name in fields.keys() & value.keys())
+    if origin is Literal:
+        return value in inner
+    if origin in (list, Sequence):
+        check = _count if inner[0] is int else lambda one: conforms(one, inner[0])
+        return isinstance(value, list) and all(map(check, value))
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(conforms(one, inner[1]) for one in value.values())
+    if inner:  # a union
+        return any(conforms(value, one) for one in inner)
+    if kind is int:
+        return _count(value)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return kind is Any or isinstance(value, kind)
 
 
-def _energy(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    numbers = (value.get("spent_uj", 0), value.get("wall_ns", 0))
-    return _text(value.get("unknown")) or all(_count(number) and number > 0 for number in numbers)
-
-
-def _snapshots(value: Any) -> bool:
-    """Whether it can be judged, as every report does later."""
-    try:
-        judge(value["before"], value["after"])
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError):
-        return False
-    return True
-
-
-def _state(value: Any) -> bool:
-    """Whether a snapshot can be judged beside others, and what is computed from two of them are numbers."""
-    if not _snapshots({"before": value, "after": value}):
-        return False
-    told = [value[name] for name in ("monotonic_s", "cpu_busy_s", "cpu_total_s", "load_average_1m") if name in value]
-    frequencies, temperatures = value.get("frequencies_khz", {}), value.get("temperatures_c", {})
-    return (
-        isinstance(frequencies, dict)
-        and all(isinstance(row, list) and row and (row[0] is None or _count(row[0])) for row in frequencies.values())
-        and all(map(_seconds, [*told, *temperatures.values()]))
-    )
-
-
-def _pace(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and _times(value.get("delay_ns"))
-        and all(_count(value.get(name)) for name in ("late", "skipped"))
-    )
-
-
-def _or_nothing(check: _Check) -> _Check:
-    return lambda value: value is None or check(value)
-
-
-#: The fields that each event must have.
-_FIELDS: Mapping[str, Mapping[str, _Check]] = {
-    "alive": {},
-    "end": {},
-    "answer": {"key": _text, "answer": _object},
-    "failure": {
-        "candidate": _text,
-        "stage": _text,
-        "kind": _text,
-        "transient": _truth,
-        "message": _text,
-        "log_tail": _text,
-    },
-    "environment": {"data": _snapshots},
-    "opened": {"candidate": _text},
-    "block": {
-        "candidate": _text,
-        "block": _count,
-        "started_at_s": _seconds,
-        "wall_ns": lambda value: _times(value) and len(value) > 0,
-        "cpu_ns": _times,
-        "inner": lambda value: _count(value) and value > 0,
-        "peak_rss_bytes": _or_nothing(_count),
-    },
-}
-#: And those that they may have.
-_MORE: Mapping[str, Mapping[str, _Check]] = {
-    "failure": {"block": _count, "hint": _text, "signal": _text},
-    "opened": {"where": lambda value: isinstance(value, list), "sensitivity": _object, "difference": _object},
-    "block": {"operators": _kernels, "waits": _or_nothing(_count), "energy": _energy, "pace": _pace, "state": _state},
-}
-
-
-def event_of(line: str) -> Event:
+def event_of(line: str) -> wire.Event:
     """The event of a line. AgentError if it is none that the protocol knows."""
     try:
-        event: Event = json.loads(line)
-        kind = event["event"]
-        needed, more = _FIELDS[kind], _MORE.get(kind, {})
-        if all(name in event and check(event[name]) for name, check in needed.items()) and all(
-            check(event[name]) for name, check in more.items() if name in event
-        ):
+        event: wire.Event = json.loads(line)
+        if conforms(event, wire.Event) and _sensible(event):
             return event
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, ArithmeticError, RecursionError):
         pass
     raise senseless(line)
+
+
+def _sensible(event: wire.Event) -> bool:
+    """Whether numbers that something is divided by are above 0; snapshots are judged, as every report does later."""
+    if event["event"] == "environment":
+        judge(event["data"]["before"], event["data"]["after"])
+    if event["event"] != "block":
+        return True
+    if "state" in event:
+        judge(event["state"], event["state"])
+    known = True
+    if (energy := event.get("energy")) is not None:
+        known = "unknown" in energy or min(energy.get("spent_uj", 0), energy.get("wall_ns", 0)) > 0
+    return len(event["wall_ns"]) > 0 and event["inner"] > 0 and known
 
 
 def senseless(line: str) -> AgentError:
@@ -169,14 +102,14 @@ def senseless(line: str) -> AgentError:
     )
 
 
-def check_asked(event: Event, visits: Mapping[str, frozenset[int]]) -> None:
+def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None:
     """AgentError for what was measured of a candidate, or in a visit, that the request does not name.
 
     `visits` are those that were asked for, by the candidates' keys.
     """
-    if event["event"] not in ("opened", "block", "failure"):
+    if event["event"] != "opened" and event["event"] != "block" and event["event"] != "failure":
         return
-    key, block = event["candidate"], event.get("block", 0)
+    key, block = event["candidate"], event["block"] if event["event"] == "block" else 0
     if key not in visits or (event["event"] == "block" and block not in visits[key]):
         raise AgentError(
             f"the agent reported block {block} of {key[:80]!r}, which was not asked for", hint="Please report this."
@@ -238,10 +171,10 @@ class AgentLink:
     first; they may be added to while the link is open.
     """
 
-    def __init__(self, device: Device, *, timeout_s: float = 60.0, machine: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, device: Device, *, timeout_s: float = 60.0, machine: wire.Machine | None = None) -> None:
         self.device = device
         self._timeout_s = timeout_s
-        self._machine = dict(machine or {})
+        self._machine: wire.Machine = machine or {}
         self.info = device.describe()
         self.paths: list[str] = []
         self._agent_here: Conversation | None = None
@@ -264,14 +197,17 @@ class AgentLink:
         self._end()
         self._open.close()
 
-    def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
+    def request(self, request: wire.Request, on_event: Callable[[wire.Event], None], *, timeout_s: float) -> None:
         """Put one request; `on_event` is called for each event but the signs of life.
 
         Raises DeviceError if the device or the supervisor failed, AgentError if it said something senseless.
         Whatever came before an error was delivered.
         """
-        asked = request.get("candidates")
-        visits = None if asked is None else {c["key"]: frozenset(c.get("visits", ())) for c in asked}
+        visits = None
+        whole = request
+        if "candidates" in request:
+            visits = {c["key"]: frozenset(c.get("visits", ())) for c in request["candidates"]}
+            whole = {**request, "machine": self._machine} if self._machine else request
 
         def on_line(line: str) -> bool:
             event = event_of(line)
@@ -286,7 +222,6 @@ class AgentLink:
                 on_event(event)
             return False
 
-        whole = {**request, "machine": self._machine} if self._machine and "candidates" in request else request
         done = self._served(json.dumps(whole).encode() + b"\n", on_line, timeout_s)
         if done is not None:
             status = f"signal {done.signal}" if done.signal else f"status {done.returncode}"
@@ -347,42 +282,41 @@ class AgentLink:
     def hold(self) -> None:
         """Make the settings of the machine and put them back: DeviceError if they cannot be made."""
         if self._machine:
-            request = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
-            self.request(request, lambda event: None, timeout_s=self._timeout_s)
+            self.state()
 
-    def state(self) -> Mapping[str, Any]:
-        """The device's state now, as `gnomon.agent.snapshot` tells it. DeviceError, AgentError."""
-        found: dict[str, Any] = {}
+    def state(self) -> wire.Snapshot:
+        """The device's state now. DeviceError, AgentError."""
+        found: wire.Snapshot = {}
 
-        def on_event(event: Event) -> None:
+        def on_event(event: wire.Event) -> None:
             if event["event"] == "environment":
                 found.update(event["data"]["after"])
 
-        request = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
+        request: wire.MeasuringRequest = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
         self.request(request, on_event, timeout_s=self._timeout_s)
         return found
 
     def ask(
-        self, commands: Mapping[str, Mapping[str, Any]], *, timeout_s: float | None = None
-    ) -> dict[str, Mapping[str, Any] | Failure]:
+        self, commands: Mapping[str, wire.FreshCommand], *, timeout_s: float | None = None
+    ) -> dict[str, wire.Answer | Failure]:
         """Each command in a fresh process of the agent: its answer, or how the process failed.
 
         One whose process was ended from outside is put once more.
         """
         timeout_s = timeout_s or self._timeout_s
-        answers: dict[str, Mapping[str, Any] | Failure] = {}
+        answers: dict[str, wire.Answer | Failure] = {}
 
-        def on_event(event: Event) -> None:
+        def on_event(event: wire.Event) -> None:
             if event["event"] == "answer":
                 answers[event["key"]] = event["answer"]
             elif event["event"] == "failure":
                 answers[event["candidate"]] = failure_of(event)
 
-        wanted = [{"key": key, "command": dict(command)} for key, command in commands.items()]
+        wanted: list[wire.KeyedCommand] = [{"key": key, "command": command} for key, command in commands.items()]
         for _ in range(2):
-            request = {"commands": wanted, "timeout_s": timeout_s}
+            request: wire.CommandRequest = {"commands": wanted, "timeout_s": timeout_s}
             self.request(request, on_event, timeout_s=timeout_s * (len(wanted) + 1))
-            wanted = [item for item in wanted if _was_ended(answers.get(str(item["key"])))]
+            wanted = [item for item in wanted if _was_ended(answers.get(item["key"]))]
             if not wanted:
                 break
         silent = [key for key in commands if key not in answers]
@@ -391,7 +325,7 @@ class AgentLink:
         return {key: answers[key] for key in commands}
 
 
-def _was_ended(answer: Mapping[str, Any] | Failure | None) -> bool:
+def _was_ended(answer: wire.Answer | Failure | None) -> bool:
     return isinstance(answer, Failure) and answer.transient and answer.kind in ("crash", "memory")
 
 
@@ -402,15 +336,14 @@ class KeptLink(AgentLink):
     says it. Each failure of a candidate costs its process; an agent that fails is started again for the next request.
     """
 
-    def __init__(self, device: Conversing, *, timeout_s: float, machine: Mapping[str, Any] | None = None) -> None:
-        super().__init__(device, timeout_s=timeout_s, machine=machine)
-
-    def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
+    def request(self, request: wire.Request, on_event: Callable[[wire.Event], None], *, timeout_s: float) -> None:
         """Put one request; see `AgentLink.request`."""
-        super().request({**request, "keep": True}, on_event, timeout_s=timeout_s)
+        if "candidates" in request:
+            request = {**request, "keep": True}
+        super().request(request, on_event, timeout_s=timeout_s)
 
 
-def failure_of(event: Event) -> Failure:
+def failure_of(event: wire.FailureEvent) -> Failure:
     """The failure that an event tells of: a signal that processes do not send themselves came from outside."""
     return Failure(
         stage=event["stage"],
@@ -425,34 +358,48 @@ REFERENCE = "reference.npz"
 """Where reference outputs are, in the device's private folder, in which the agent's processes run."""
 
 
+class Reference(wire.Sensitivity):
+    """How far reference outputs move with the inputs.
+
+    `difference` is how far they are off those of another file. `checked_by` names who else computed the same, and
+    `agreement` how far that was off; `slack` is how far outputs of the same runtime are off each other. `left_open`
+    says that its dimensions are not fixed in advance, `open_outputs` that outputs have other shapes than the file
+    declares.
+    """
+
+    difference: NotRequired[wire.Difference]
+    checked_by: NotRequired[str]
+    agreement: NotRequired[float]
+    slack: NotRequired[float]
+    left_open: NotRequired[bool]
+    open_outputs: NotRequired[bool]
+
+
 def compute_reference(
-    link: AgentLink,
-    job: Mapping[str, Any],
-    seeds: Sequence[int],
-    *,
-    timeout_s: float,
-    name: str = REFERENCE,
-    check: str = "",
-) -> tuple[dict[str, Any] | None, Failure | None]:
+    link: AgentLink, job: wire.Job, seeds: Sequence[int], *, timeout_s: float, name: str = REFERENCE, check: str = ""
+) -> tuple[Reference | None, Failure | None]:
     """Write a job's outputs for each seed to a file on the link's device: their sensitivity, or the failure.
 
     Where `check` is such a file, "difference" is how far they are off what it holds.
     """
-    found: dict[str, Any] = {}
+    found: list[Reference] = []
     failed: list[Failure] = []
 
-    def on_event(event: Event) -> None:
+    def on_event(event: wire.Event) -> None:
         if event["event"] == "opened":
-            found.update(event["sensitivity"])
-            found.update({"difference": event["difference"]} if check else {})
+            found.append(cast(Reference, event["sensitivity"]))
+            if check:
+                found[0]["difference"] = event["difference"]
         elif event["event"] == "failure":
             failed.append(failure_of(event))
 
-    opening = {"job": job, "save": name, "seeds": list(seeds), **({"check": check} if check else {})}
-    request = {
+    opening: wire.Opening = {"job": job, "save": name, "seeds": list(seeds)}
+    if check:
+        opening["check"] = check
+    request: wire.MeasuringRequest = {
         **Effort(rounds=0, timeout_s=timeout_s).request(),
         "seed": 0,
         "candidates": [{"key": "reference", "open": opening}],
     }
     link.request(request, on_event, timeout_s=timeout_s * 3)
-    return (None, failed[0]) if failed else (found, None)
+    return (None, failed[0]) if failed else (found[0], None)

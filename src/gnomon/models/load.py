@@ -19,7 +19,6 @@ from gnomon.models.model import (
     OPENVINO_STARTS,
     PICKLES,
     PTE_MAGIC,
-    Feed,
     Limits,
     Model,
     image_sides,
@@ -28,6 +27,7 @@ from gnomon.models.model import (
     read_regular,
     weights_of,
 )
+from gnomon.wire import Feed
 
 
 def load(path: str | Path, limits: Limits | None = None) -> Model:

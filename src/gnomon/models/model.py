@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError
@@ -37,10 +37,6 @@ PTE_MAGIC = b"ET12"
 """Bytes 4 to 8 of ExecuTorch's programs."""
 FLAT_MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
 """Bytes 4 to 8 of TFLite and Circle files, and the kind that they stand for."""
-
-
-Feed = dict[str, Any]
-"""How an input is fed: `{"values": [..]}` these, `{"least": a, "most": b}` drawn from there; docs/agent.md has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

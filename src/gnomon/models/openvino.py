@@ -20,7 +20,6 @@ from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.strict_json import shown
 from gnomon.errors import ModelError
 from gnomon.models.model import (
-    Feed,
     Limits,
     Model,
     add_to_digest,
@@ -30,6 +29,7 @@ from gnomon.models.model import (
     unique_names,
     weights_of,
 )
+from gnomon.wire import Feed
 
 _MOST_LETTERS = 64 << 20
 _MOST_PARTS = 1 << 19

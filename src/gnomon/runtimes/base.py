@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, Self, cast
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.model import Model
+from gnomon.wire import Answer, FreshCommand, Options, Packaged, ProbeDetails, Segment, Tensor
 
 #: Puts commands to fresh processes of the agent on the device: key -> command, answered by key -> answer or failure.
-Ask = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, "Mapping[str, Any] | Failure"]]
+Ask = Callable[[Mapping[str, FreshCommand]], Mapping[str, "Answer | Failure"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,13 @@ class Probe:
 
     version: str
     backends: tuple[str, ...]
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: ProbeDetails = field(default_factory=ProbeDetails)
+
+    @classmethod
+    def of(cls, answer: Answer) -> Self:
+        """The probe that an agent's answer tells."""
+        details = cast(ProbeDetails, {k: v for k, v in answer.items() if k not in {"version", "backends"}})
+        return cls(version=answer["version"], backends=tuple(answer["backends"]), details=details)
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
@@ -96,7 +103,7 @@ class Configuration:
     runtime: str
     name: str
     backends: tuple[str, ...]
-    options: Mapping[str, Any]
+    options: Options
     environment: Mapping[str, str] = field(default_factory=dict)
     precision: str = "float32"
     tolerance: float = 1e-3
@@ -121,7 +128,7 @@ class Plain:
     """A way in which a runtime computes with as little done to the model as it can: `label` says it for people."""
 
     label: str
-    options: Mapping[str, Any]
+    options: Options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +168,7 @@ class Support:
 
     operators: Mapping[str, frozenset[int]]
     failures: Mapping[str, Failure] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     folded: Mapping[int, int] = field(default_factory=dict)
     copy: str = ""
 
@@ -198,17 +205,11 @@ class Runtime(Protocol):
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """Which operators each backend takes, found by asking the runtime on the device."""
 
-    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """What the agent must load to run the model under an assignment (a segment of docs/agent.md)."""
 
-    def package(
-        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
-    ) -> dict[str, Any]:
-        """Write what the runtime needs into `folder`; returns the segment, its model path relative to `folder`.
-
-        It may hold two things more for people: `readme`, further paragraphs of the package's README.txt, and
-        `variables`, by name what another program sets that loads the package (environment.sh).
-        """
+    def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
+        """Write what the runtime needs into `folder`; the model's path is relative to `folder`."""
 
 
 def resolution_of(runtime: Runtime) -> float:
@@ -232,9 +233,9 @@ def driver_of(runtime: Named) -> str:
     return str(getattr(runtime, "driver", runtime.name))
 
 
-def chained_options(runtime: Runtime) -> Mapping[str, Any]:
+def chained_options(runtime: Runtime) -> Options:
     """The options that a runtime's segment has more where it is one of a chain's."""
-    found: Mapping[str, Any] = getattr(runtime, "chained", {})
+    found: Options = getattr(runtime, "chained", {})
     return found
 
 
@@ -243,17 +244,21 @@ def loads(runtime: Runtime) -> str:
     return str(getattr(runtime, "loads", runtime.name))
 
 
-def whole_segment(
-    driver: str, model: PlacedModel, options: Mapping[str, Any], *, path: str | None = None
-) -> dict[str, Any]:
+def whole_segment(driver: str, model: PlacedModel, options: Options) -> Segment:
     """A segment that binds each input and output of a model to the buffer of the same name."""
     return {
         "runtime": driver,
-        "model": path or model.path,
+        "model": model.path,
         "options": dict(options),
         "inputs": [[name, name] for name in model.inputs],
         "outputs": [[name, name] for name in model.outputs],
     }
+
+
+def job_tensors(graph: Graph) -> dict[str, Tensor]:
+    """The buffers of a job for the inputs and outputs of a graph whose shapes are known."""
+    tensors = (graph.tensors[index] for index in (*graph.inputs, *graph.outputs))
+    return {tensor.name: {"shape": list(tensor.shape or ()), "dtype": tensor.dtype} for tensor in tensors}
 
 
 def environment_variants(wish: Wish, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:

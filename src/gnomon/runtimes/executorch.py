@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
-from gnomon.errors import UsageError
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
@@ -24,6 +23,7 @@ from gnomon.runtimes.base import (
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, labelled, usual_configuration
+from gnomon.wire import Options, Packaged, Segment, SupportsCommand
 
 _PORTABLE, _XNNPACK = "portable", "XnnpackBackend"
 
@@ -45,10 +45,7 @@ class ExecuTorch:
         """One configuration an environment, with the backends that are found, or those of them that are wished."""
         for name in wish.backends:
             if name not in (*probe.backends, self.name):
-                raise UsageError(
-                    f"executorch {probe.version} on this device has no backend {name!r}",
-                    hint=f"It has: {', '.join(probe.backends)}.",
-                )
+                raise probe.refused(self.name, name)
         everything = not wish.backends or self.name in wish.backends
         return tuple(
             Configuration(
@@ -95,18 +92,16 @@ class ExecuTorch:
             taken[_XNNPACK] = frozenset(found["taken"])
         return Support(operators=taken, failures=failures)
 
-    def _trial(self, model: PlacedModel, configuration: Configuration, xnnpack: list[int] | None) -> dict[str, Any]:
+    def _trial(self, model: PlacedModel, configuration: Configuration, xnnpack: list[int] | None) -> SupportsCommand:
         segment = whole_segment(self.name, model, _options(model.graph, configuration, xnnpack))
         return {"do": "supports", "segment": segment, "process": self.name}
 
-    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The whole program; of a .pt2 with the operators that are lowered for XNNPACK."""
         xnnpack = None if configuration.usual else _on_xnnpack(assignment)
         return whole_segment(self.name, model, _options(model.graph, configuration, xnnpack))
 
-    def package(
-        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
-    ) -> dict[str, Any]:
+    def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the file; a .pt2 is lowered when the package is loaded, as the options say."""
         copy_model(model.path, folder / model.path.name)
         xnnpack = None if configuration.usual else _on_xnnpack(assignment)
@@ -124,7 +119,7 @@ def _written_for(graph: Graph, index: int) -> str:
     return _PORTABLE if "::" in kind or kind.startswith("executorch ") else kind
 
 
-def _options(graph: Graph, configuration: Configuration, xnnpack: list[int] | None) -> dict[str, Any]:
+def _options(graph: Graph, configuration: Configuration, xnnpack: list[int] | None) -> Options:
     """Options of the driver: threads, and the delegates of a .pte by instruction or the operators for XNNPACK."""
     if graph.format == "pt2":
         return {**configuration.options, "xnnpack": xnnpack}

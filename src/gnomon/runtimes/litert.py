@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnomon.core.sample import Failure
-from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Ask,
@@ -23,7 +23,8 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, labelled, supports_whole, usual_configuration
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
+from gnomon.wire import Packaged
 
 _GPU = "gpu"
 _REPORTED = ("xnnpack", "builtin", "builtin in place of xnnpack")
@@ -32,7 +33,7 @@ _REPORTED = ("xnnpack", "builtin", "builtin in place of xnnpack")
 _LOWER = {"float16": "f16"}
 
 
-class LiteRt:
+class LiteRt(WholeModelRuntime):
     """The adapter of LiteRT. Each kind of kernels is a configuration with one backend, which takes a model whole.
 
     So is a GPU. It is named in the configuration's options, so that no other is taken for it. One that is a program on
@@ -75,7 +76,7 @@ class LiteRt:
         accelerators = tuple(a for a in probe.accelerators if a.backend == kernels)
         lower = [p for p in wish.precisions if p in _LOWER] if kernels == _GPU else []
         for precision in ("float32", *lower):
-            options: dict[str, Any] = {"threads": wish.threads, "kernels": kernels}
+            options: dict[str, object] = {"threads": wish.threads, "kernels": kernels}
             if kernels == _GPU:
                 options |= {"precision": precision, "adapter": accelerators[0].name}
             yield Configuration(
@@ -94,7 +95,7 @@ class LiteRt:
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The kernels load the whole model in a process of their own; XNNPACK must take at least one operator."""
         if configuration.usual:
-            return supports_whole(self.segment, ask, model, configuration)
+            return super().support(ask, model, configuration)
         backend = configuration.backends[0]
         segment = whole_segment(self.name, model, {**configuration.options, "shapes": model.shapes})
         answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
@@ -104,19 +105,11 @@ class LiteRt:
         options = {"interpreted": True} if answer.get("interpreted") else {}
         return Support(operators={backend: everything}, options=options)
 
-    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
-        """The whole model; there is nothing to assign."""
-        return whole_segment(self.name, model, configuration.options)
-
-    def package(
-        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
-    ) -> dict[str, Any]:
+    def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model file."""
-        source = model.package.models[0] if model.package else model.path
-        copy_model(source, folder / source.name)
         # Elsewhere it runs on the GPU that is there.
         options = {name: value for name, value in configuration.options.items() if name != "adapter"}
-        return {"runtime": self.name, "model": source.name, "options": options}
+        return super().package(model, replace(configuration, options=options), assignment, folder)
 
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from gnomon.runtimes.base import (
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, labelled, usual_configuration
+from gnomon.wire import Packaged, Segment, SupportsCommand
 
 _CPU, _VULKAN = "cpu", "vulkan"
 
@@ -94,14 +95,14 @@ class Ncnn:
         for operator in model.graph.operators:
             types.setdefault(operator.type, []).append(operator.index)
         answers = ask({kind: self._trial(model, configuration, own) for kind, own in types.items()})
-        good: Collection[Mapping[str, Any]] = [a for a in answers.values() if not isinstance(a, Failure)]
+        good = [a for a in answers.values() if not isinstance(a, Failure)]
         return frozenset(index for answer in good for index in answer[_VULKAN])
 
-    def _trial(self, model: PlacedModel, configuration: Configuration, vulkan: Collection[int]) -> dict[str, Any]:
+    def _trial(self, model: PlacedModel, configuration: Configuration, vulkan: Collection[int]) -> SupportsCommand:
         options = {**configuration.options, "vulkan": sorted(vulkan)}
         return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
 
-    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The model with the list of layers that the driver leaves on Vulkan; all others it masks."""
         graph = model.graph
         return {
@@ -112,9 +113,7 @@ class Ncnn:
             "outputs": [[graph.tensors[t].name, own] for t, own in zip(graph.outputs, model.outputs, strict=True)],
         }
 
-    def package(
-        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
-    ) -> dict[str, Any]:
+    def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """The ``.param`` and the ``.bin``: as they are, or where layers lie on Vulkan with the masks of the assignment
         written in, for any program that uses ncnn.
 
@@ -160,7 +159,7 @@ def _resolved(probe: Probe, name: str) -> str:
 def _made(wish: Wish, vulkan: Accelerator | None, label: str, environment: Mapping[str, str]) -> Configuration:
     """The configuration with a Vulkan device, or with none; one that is not ncnn's own choice is in its name."""
     backend = vulkan.backend if vulkan else ""
-    options: dict[str, Any] = {"threads": wish.threads}
+    options: dict[str, object] = {"threads": wish.threads}
     if vulkan:
         options["device"] = [int(backend.removeprefix(_VULKAN) or -1), vulkan.name]
     return Configuration(

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Operator
 from gnomon.core.sample import Failure
 from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, ProgramRefused, Shell, Taken
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Accelerator,
@@ -33,6 +33,7 @@ from gnomon.runtimes.base import (
 )
 from gnomon.runtimes.tunings import THREADS, Change, Tuning
 from gnomon.runtimes.whole import supports_whole, usual_configuration
+from gnomon.wire import Answer, Options, Packaged, ProbeAnswer, RuntimeModel, Segment, SupportsCommand
 
 _LACKING = re.compile(r"NYI for operation '(\w+)'")
 
@@ -40,7 +41,7 @@ _LACKING = re.compile(r"NYI for operation '(\w+)'")
 def _set(key: str) -> Change:
     """A key of onert's own configuration."""
 
-    def change(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
+    def change(options: Options, value: str) -> Options:
         return {**options, "settings": {**options.get("settings", {}), key: value}}
 
     return change
@@ -83,10 +84,7 @@ class Onert:
         """One configuration an environment; cpu, which takes most operators, is the default backend."""
         for name in wish.backends:
             if name not in probe.backends:
-                raise UsageError(
-                    f"onert {probe.version} on this device has no backend {name!r}",
-                    hint=f"It has: {', '.join(probe.backends)}.",
-                )
+                raise probe.refused(self.name, name)
         wanted = tuple(b for b in probe.backends if not wish.backends or b in wish.backends)
         default = "cpu" if "cpu" in wanted else wanted[0]
         backends = (default, *(b for b in wanted if b != default))
@@ -129,16 +127,14 @@ class Onert:
                 operators[backend] = frozenset(found["operators"])
         return Support(operators=operators, failures=failures)
 
-    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The model with the map in the environment, where onert applies it to the first session."""
         if configuration.usual:
             return whole_segment(self.name, model, configuration.options)
         options = {**configuration.options, "settings": settings(configuration, assignment)}
         return whole_segment(self.name, model, options)
 
-    def package(
-        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
-    ) -> dict[str, Any]:
+    def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """An nnpackage whose config holds the map and the threads beside what it held before."""
         from gnomon.models.nnpackage import write_nnpackage
 
@@ -159,14 +155,14 @@ class Onert:
         }
 
 
-def variables_of(options: Mapping[str, Any]) -> dict[str, str]:
+def variables_of(options: Options) -> dict[str, str]:
     """The environment of a process whose first session has these options of a segment."""
     return {"NUM_THREADS": str(options.get("threads", 1)), **options.get("settings", {})}
 
 
 def _trial(
     model: PlacedModel, configuration: Configuration, backend: str, moved: Mapping[str, list[int]]
-) -> dict[str, Any]:
+) -> SupportsCommand:
     """The agent's command that finds what a backend takes; `moved` are the operators that the default lacks."""
     types: dict[str, list[int]] = {}
     for operator in model.graph.operators:
@@ -179,7 +175,7 @@ def _trial(
 
 def _settle(
     ask: Ask, model: PlacedModel, configuration: Configuration
-) -> tuple[Mapping[str, Any] | None, Mapping[str, list[int]], Failure | None]:
+) -> tuple[Answer | None, Mapping[str, list[int]], Failure | None]:
     """What the default backend takes, where what it lacks can lie, and the failure that tells what that is.
 
     onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So
@@ -250,7 +246,6 @@ if TYPE_CHECKING:
 
 _TRACE = "trace.chrome.json"
 _CANDIDATES = ("cpu", "ruy", "xnnpack", "acl_neon", "acl_cl", "gpu_cl")
-_NO_KERNEL = re.compile(r"NYI for operation")
 _NUMBER = r"([0-9]{1,12}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,2})?)"
 _CALL = re.compile(rf"^\.\.\. (warmup|run) [0-9]+ takes {_NUMBER} ms$", re.MULTILINE)
 _PHASE = re.compile(rf"^(MODEL_LOAD|PREPARE|EXECUTE) +takes {_NUMBER} ms$", re.MULTILINE)
@@ -280,7 +275,7 @@ class OnertProgram:
 
     name = "onert"
 
-    def probe(self, shell: Shell) -> dict[str, Any]:
+    def probe(self, shell: Shell) -> ProbeAnswer:
         """Version of the runtime, and the backends whose libraries lie where the program's runtime looks for them.
 
         Where none is seen, all that Samsung publishes are named: what is not there refuses the first operator.
@@ -312,32 +307,16 @@ class OnertProgram:
             "tells_memory": polls,
         }
 
-    def supports(self, attempt: Attempt, options: Mapping[str, Any]) -> dict[str, Any]:
+    def supports(self, attempt: Attempt, options: Options) -> Answer:
         """Which operators one backend prepares: a type whole, then one by one where there is a kernel at all."""
-        backend, default = options["backend"], options["default"]
-        moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
+        from gnomon.agent.drivers.onert import operators_taken, settings_for
 
-        def refusal(indices: list[int]) -> str:
-            placed = {**moved, **dict.fromkeys(indices, backend)}
-            settings = {"BACKENDS": ";".join((default, *sorted(set(placed.values()) - {default})))}
-            if placed:
-                settings["OP_BACKEND_MAP"] = "".join(f"{i}={b};" for i, b in sorted(placed.items()))
-            return attempt({"threads": options.get("threads", 1), "settings": settings})
+        def refusal(default: str, placed: dict[int, str]) -> str:
+            return attempt({"threads": options.get("threads", 1), "settings": settings_for(default, placed)})
 
-        if backend == default:
-            reason = refusal([])
-            indices = [i for group in options["types"].values() for i in group if i not in moved]
-            return {"operators": [] if reason else sorted(indices), "reason": reason}
-        taken: list[int] = []
-        for indices in options["types"].values():
-            told = refusal(indices)
-            if not told:
-                taken += indices
-            elif len(indices) > 1 and not _NO_KERNEL.search(told):
-                taken += [i for i in indices if not refusal([i])]
-        return {"operators": sorted(taken), "reason": ""}
+        return operators_taken(options, refusal)
 
-    def command(self, found: Mapping[str, Any], segment: Mapping[str, Any], order: Order) -> Command:
+    def command(self, found: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
         """onert_run with its settings in the environment, where onert applies them to a process's first session."""
         options = segment.get("options", {})
         argv = [found["program"], "-w", str(order.warm_runs), "-r", str(order.runs), "-v", "1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
 from gnomon.core.installing import pip_line
@@ -34,6 +34,7 @@ from gnomon.runtimes.whole import (
     refuse_other_backends,
     usual_configuration,
 )
+from gnomon.wire import Options, Packaged, Provider, Segment, SupportsCommand
 
 _CPU = "cpu"
 _PROVIDER = "CPUExecutionProvider"
@@ -46,7 +47,7 @@ each node lies; genai_config.json has the same options as an entry for onnxrunti
 """
 
 
-def _optimised(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
+def _optimised(options: Options, value: str) -> Options:
     return {**options, "optimise": value == "on"}
 
 
@@ -65,7 +66,7 @@ class OnnxRuntime(WholeModelRuntime):
         THREADS,
         Tuning(name="optimise", values=("on", "off"), usual=("on", "off"), change=_optimised),
     )
-    chained: Mapping[str, Any] = {"shared_arena": True}
+    chained: Mapping[str, object] = {"shared_arena": True}
     plain: tuple[Plain, ...] = (Plain(label="without optimisations", options={"optimise": False}),)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
@@ -75,7 +76,7 @@ class OnnxRuntime(WholeModelRuntime):
             refuse_other_backends(self.name, Wish(backends=tuple(b for b in wish.backends if b != _CPU)))
         backends = (_CPU, *accelerators) if accelerators else (self.name,)
         reported = {str(own["provider"]): backend for backend, own in accelerators.items()}
-        options: dict[str, Any] = {"threads": wish.threads}
+        options: dict[str, object] = {"threads": wish.threads}
         options |= {"accelerators": accelerators} if accelerators else {"provider": _PROVIDER}
         return tuple(
             Configuration(
@@ -128,18 +129,16 @@ class OnnxRuntime(WholeModelRuntime):
             folded=folded,
         )
 
-    def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> dict[str, Any]:
+    def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> SupportsCommand:
         options = {**configuration.options, "try": backend}
         return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
 
-    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The whole model, with the values of its named dimensions, and which nodes lie elsewhere than on the CPU."""
         dims = {"dims": dict(model.dims)} if model.dims else {}
         return whole_segment(self.name, model, {**dims, **_placed(configuration, assignment)})
 
-    def package(
-        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
-    ) -> dict[str, Any]:
+    def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model; with accelerators its nodes are marked, and what a session needs lies beside it."""
         written = super().package(model, configuration, assignment, folder)
         if not configuration.transfers:
@@ -151,12 +150,12 @@ class OnnxRuntime(WholeModelRuntime):
         return {**written, "options": options, "readme": _README.format(model=written["model"])}
 
 
-def _accelerators(probe: Probe, wish: Wish) -> dict[str, Any]:
+def _accelerators(probe: Probe, wish: Wish) -> dict[str, Provider]:
     """What a session gets each accelerator by: of the wished ones, or of all that are not programs on the CPU.
 
     UsageError where a wished one is not here, or the CPU is not wished beside it.
     """
-    here: Mapping[str, Any] = probe.details.get("accelerators", {})
+    here = probe.details.get("accelerators", {})
     version = tuple(int(part) for part in probe.version.split(".")[:2] if part.isdigit())
     if not wish.backends:
         return {b: own for b, own in here.items() if not own.get("software")} if version >= _OLDEST else {}
@@ -182,9 +181,9 @@ def _accelerators(probe: Probe, wish: Wish) -> dict[str, Any]:
     return {name: here[name] for name in dict.fromkeys(wished)}
 
 
-def _placed(configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+def _placed(configuration: Configuration, assignment: Assignment) -> Options:
     if not configuration.transfers:
-        return dict(configuration.options)
+        return configuration.options
     places = {
         backend: sorted(index for index, on in assignment.items() if on == backend)
         for backend in configuration.backends[1:]

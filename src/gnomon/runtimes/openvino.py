@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib.resources
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
@@ -30,6 +30,7 @@ from gnomon.runtimes.base import (
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
+from gnomon.wire import Answer, Options, Packaged, Segment, SupportsCommand
 
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
@@ -133,18 +134,16 @@ class OpenVino(WholeModelRuntime):
             folded={k: leader for k, leader in enumerate(leaders) if leader != k},
         )
 
-    def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> dict[str, Any]:
+    def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> SupportsCommand:
         options = {**configuration.options, "backends": [_CPU, backend], "names": _names(model.graph)}
         options["shapes"] = model.shapes
         return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
 
-    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The whole model, with the device of each operator where there are several."""
         return whole_segment(self.name, model, _options(model.graph, configuration, assignment))
 
-    def package(
-        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
-    ) -> dict[str, Any]:
+    def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model; of one on devices also `openvino_hetero.py`, for programs without gnomon.
 
         OpenVINO's own file of a model does not keep affinities, so a program sets them after it has read the model.
@@ -199,9 +198,9 @@ def _names(graph: Graph) -> list[list[str]]:
     return [[op.name, *(graph.tensors[t].name for t in op.outputs)] for op in graph.operators]
 
 
-def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> Options:
     """Options of the driver: on devices also the names of the operators, and the number of each one's backend."""
-    options = dict(configuration.options)
+    options = configuration.options
     if "backends" not in options:
         return options
     number = {backend: k for k, backend in enumerate(options["backends"])}
@@ -209,7 +208,7 @@ def _options(graph: Graph, configuration: Configuration, assignment: Assignment)
     return {**options, "names": _names(graph), "places": places}
 
 
-def _leaders(graph: Graph, told: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
+def _leaders(graph: Graph, told: Iterable[Answer]) -> tuple[int, ...]:
     """For each operator the one that it is computed with on any device: of those the one of the most work.
 
     One that no counter names was folded into another: what computes into what reads it (a convolution into its

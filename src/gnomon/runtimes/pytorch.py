@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnomon.errors import UsageError
 from gnomon.runtimes.base import Configuration, Plain, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
@@ -29,10 +28,7 @@ class PyTorch(WholeModelRuntime):
         """Eager, and what else is wished, in an environment each; the clean ones first."""
         for name in wish.backends:
             if name not in (*probe.backends, self.name):
-                raise UsageError(
-                    f"pytorch {probe.version} on this device has no backend {name!r}",
-                    hint=f"It has: {', '.join(probe.backends)}.",
-                )
+                raise probe.refused(self.name, name)
         wished = set(wish.backends) or {_EAGER}
         return tuple(
             Configuration(

@@ -25,7 +25,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
@@ -44,6 +44,7 @@ from gnomon.formats.snpe.meta import read_dlc_inputs
 from gnomon.formats.snpe.table import LOOKUP, Number
 from gnomon.runtimes.base import Probe
 from gnomon.system.process import Completed
+from gnomon.wire import ProbeDetails
 
 ROOTS = ("SNPE_ROOT", "QAIRT_SDK_ROOT", "QNN_SDK_ROOT")
 """The variables that name the SDK's folder, the first that is set wins."""
@@ -234,7 +235,7 @@ class Snpe:
         """The SDK's version and programs. Whether a phone has all the backends is told by measuring."""
         sdk = self._sdk()
         programs = {"convert": sdk.convert, "info": sdk.info, "bench": sdk.bench}
-        return Probe(version=sdk.version, backends=RUNTIMES, details=programs)
+        return Probe(version=sdk.version, backends=RUNTIMES, details=cast(ProbeDetails, programs))
 
     def measure(self, device: Device, model: Path, order: BenchOrder) -> Benched | Failure:
         """Convert an ONNX file and measure it on a phone; see `BenchTool.measure`."""

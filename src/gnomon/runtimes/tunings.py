@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gnomon.errors import UsageError
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
+from gnomon.wire import Options
 
-Change = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
+Change = Callable[[Options, str], Options]
 """A configuration's options with a value of a tuning in them."""
 
 MOST_THREADS = 1024
@@ -46,7 +46,7 @@ class Tuning:
         return chosen
 
 
-def _threads(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
+def _threads(options: Options, value: str) -> Options:
     return {**options, "threads": int(value)}
 
 
@@ -65,7 +65,7 @@ def tuned(runtime: Runtime, configuration: Configuration, values: Mapping[str, s
     UsageError for a tuning that the runtime does not have.
     """
     known = tunings(runtime)
-    options: Mapping[str, Any] = configuration.options
+    options = configuration.options
     for name, value in values.items():
         if name not in known:
             has = ", ".join(known) or "none"

@@ -48,7 +48,7 @@ class Tvm(WholeModelRuntime):
 
 
 def _configuration(wish: Wish, environment: Mapping[str, str]) -> Configuration:
-    options: dict[str, Any] = {"threads": wish.threads}
+    options: dict[str, object] = {"threads": wish.threads}
     labels = [f"{k}={v}" for k, v in sorted(environment.items()) if k != RECORDS]
     if RECORDS in environment:
         path = Path(environment[RECORDS])

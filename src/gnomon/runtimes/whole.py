@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
@@ -20,8 +19,9 @@ from gnomon.runtimes.base import (
     driver_of,
     whole_segment,
 )
+from gnomon.wire import Packaged, Segment
 
-MakeSegment = Callable[[PlacedModel, Configuration, Assignment], dict[str, Any]]
+MakeSegment = Callable[[PlacedModel, Configuration, Assignment], Segment]
 
 
 class WholeModelRuntime:
@@ -34,13 +34,11 @@ class WholeModelRuntime:
         """The runtime loads the whole model in a process of its own."""
         return supports_whole(self.segment, ask, model, configuration)
 
-    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The whole model; there is nothing to assign."""
         return whole_segment(driver_of(self), model, configuration.options)
 
-    def package(
-        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
-    ) -> dict[str, Any]:
+    def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model's file, and of those that lie beside it."""
         source = model.package.models[0] if model.package else model.path
         copy_model(source, folder / source.name)
@@ -54,7 +52,7 @@ def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuratio
     """
     backend = configuration.backends[0]
     segment = make(model, configuration, {})
-    segment["options"]["shapes"] = model.shapes
+    segment["options"] = {**segment["options"], "shapes": model.shapes}
     answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
     if isinstance(answer, Failure):
         return Support(operators={}, failures={backend: answer})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
@@ -23,6 +23,7 @@ from gnomon.report import units
 from gnomon.runtimes.base import Accelerator, Configuration, by_names
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
+from gnomon.wire import Segment
 
 Kind = Literal["single", "plan", "greedy"]
 
@@ -70,7 +71,7 @@ class Contender:
         return {index: backend for part in self.parts for index, backend in part.backends.items()}
 
     @property
-    def settings(self) -> dict[str, dict[str, Any]]:
+    def settings(self) -> dict[str, dict[str, object]]:
         """What makes times of its configurations, by their names: precision, environment, and the runtime's options."""
         return {
             one.name: {"precision": one.precision, "environment": dict(one.environment), **one.options}
@@ -216,7 +217,9 @@ def trace_of(contender: Contender) -> Candidate:
     named = {t.placed.path: t.placed.named for t in targets if t.placed.named and by_names(t.runtime)}
     candidate = contender.candidate
     if named:
-        segments = [{**one, "model": named.get(one["model"], one["model"])} for one in candidate.job["segments"]]
+        segments: list[Segment] = [
+            {**one, "model": named.get(one["model"], one["model"])} for one in candidate.job["segments"]
+        ]
         candidate = replace(candidate, job={**candidate.job, "segments": segments})
     return traced_candidate(candidate, len(contender.backends))
 

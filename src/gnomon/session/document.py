@@ -18,6 +18,7 @@ from gnomon.errors import ProblemError
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import others_share, steal_share
 from gnomon.session.kernels import CALLS_QUANTILE, kernels
+from gnomon.wire import Environment, Snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -510,9 +511,7 @@ def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
     )
 
 
-def environment_parts(
-    environments: Iterable[Mapping[str, Any]], labels: Mapping[str, str]
-) -> tuple[EnvironmentPart, ...]:
+def environment_parts(environments: Iterable[Environment], labels: Mapping[str, str]) -> tuple[EnvironmentPart, ...]:
     """The device around each session in which one of the candidates ran that have a label, in order of time."""
     parts = []
     for pair in environments:
@@ -536,13 +535,13 @@ def environment_parts(
     return tuple(parts)
 
 
-def _seconds(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+def _seconds(before: Snapshot, after: Snapshot) -> float | None:
     if "monotonic_s" not in before or "monotonic_s" not in after:
         return None
     return round(float(after["monotonic_s"] - before["monotonic_s"]), 3)
 
 
-def _snapshot(found: Mapping[str, Any]) -> SnapshotPart:
+def _snapshot(found: Snapshot) -> SnapshotPart:
     frequencies = found.get("frequencies_khz")
     governors = found.get("governors")
     return SnapshotPart(

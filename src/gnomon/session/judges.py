@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any
 
 from gnomon.devices.local import LocalDevice
 from gnomon.measure.campaign import CampaignRunner
 from gnomon.measure.environment import Doubt
-from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
+from gnomon.measure.link import REFERENCE, AgentLink, Reference, compute_reference
 from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, Runtime, Wish, driver_of, whole_segment
 from gnomon.runtimes.registry import all_runtimes, usual
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.model_session import TWO_STEPS, Lab, own_tolerance
 from gnomon.session.targets import Target, is_float64, precision_in, probe_runtimes
+from gnomon.wire import Job, Segment
 
 ROOM = 4.0
 """How many times what a runtime is off itself outputs may be off: one such difference is a sample of many."""
 
 NOISE = 0.5
 """From which difference on, relative to the largest magnitude, outputs of one runtime have nothing in common."""
-
-LEFT_OPEN = "left_open"
-"""The key that says that a runtime's dimensions are not fixed in advance."""
 
 _MOST_TRIED = 3
 """How many others are tried until one computes the outputs too."""
@@ -36,6 +33,14 @@ _EVALUATED_MACS, _EVALUATED_BYTES, _EVALUATED_S = 10**8, 1 << 26, 30.0
 _EVALUATOR = "evaluator"
 
 
+class JudgedReference(Reference):
+    """A reference, who computed it, and what is to be said of it, as the results database keeps it."""
+
+    by: str
+    runtime: str
+    doubts: list[dict[str, str]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """A way to compute the model's outputs: who, and how, for people; its runtime, its job, how far it may be off."""
@@ -43,7 +48,7 @@ class Judge:
     name: str
     how: str
     runtime: str
-    job: Mapping[str, Any]
+    job: Job
     tolerance: float
 
     @property
@@ -124,16 +129,14 @@ def _others(lab: Lab, own: PlacedModel, left: Iterator[Judge], first: Judge) -> 
         yield usual_judge(lab, runtime, probe.version, configuration, own, "on the model's file, unmodified")
 
 
-def confirmed(
-    lab: Lab, own: PlacedModel, first: Judge, found: Mapping[str, Any], left: Iterator[Judge]
-) -> dict[str, Any]:
+def confirmed(lab: Lab, own: PlacedModel, first: Judge, found: Reference, left: Iterator[Judge]) -> JudgedReference:
     """What the first judge found, with who else computed the same; where it is outvoted, what another found.
 
     One other runtime computes the outputs too, in one process. Where it disagrees, or the model rounds to few bits,
     the first one's runtime is compared with itself as it is measured; where they disagree all the same, a third
     decides. `left` are the judges that the first one came before. What is to be said of it is under "doubts".
     """
-    made = {**found, "by": first.label, "runtime": first.runtime, "doubts": []}
+    made: JudgedReference = {**found, "by": first.label, "runtime": first.runtime, "doubts": []}
     runner = lab.runner
     if not isinstance(runner, CampaignRunner) or not runner.link.info.python or found["finite"] == 0:
         return made
@@ -145,9 +148,9 @@ def confirmed(
     second, beside = next((pair for pair in islice(tried, _MOST_TRIED) if pair[1]), (None, None))
     off = _off(beside) if beside else 0.0
     if own_tolerance(lab.graph) >= TWO_STEPS or lab.placed.dims or (second is not None and off > second.tolerance):
-        made["slack"], made[LEFT_OPEN] = _from_itself(lab, runner.link, first, files[0])
+        made["slack"], made["left_open"] = _from_itself(lab, runner.link, first, files[0])
     slack = ROOM * made.get("slack", 0.0)
-    if second is None or slack >= ROOM * NOISE:
+    if second is None or beside is None or slack >= ROOM * NOISE:
         return made
     if off <= max(second.tolerance, slack):
         return {**made, "checked_by": second.name, "agreement": off}
@@ -160,7 +163,7 @@ def confirmed(
         return {**made, "checked_by": third, "doubts": [doubt_of(lab, "judges-disagree", told)]}
     runner.check_against(files[1])
     doubt = doubt_of(lab, "judge-outvoted", f"{told}, whose outputs are the reference")
-    return {**(beside or {}), "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
+    return {**beside, "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
 
 
 def far(off: float) -> str:
@@ -176,11 +179,11 @@ def doubt_of(lab: Lab, kind: str, message: str) -> dict[str, str]:
     return asdict(Doubt(kind=kind, message=message, hint=hint))
 
 
-def _off(found: Mapping[str, Any]) -> float:
-    return float(found["difference"]["relative"])
+def _off(found: Reference) -> float:
+    return found["difference"]["relative"]
 
 
-def _computed(link: AgentLink, lab: Lab, judge: Judge, *, save: str, check: str) -> dict[str, Any] | None:
+def _computed(link: AgentLink, lab: Lab, judge: Judge, *, save: str, check: str) -> Reference | None:
     """What a judge computes, compared with a file of outputs; None where it fails."""
     seeds = [lab.request.seed, lab.request.seed + 1]
     timeout_s = _EVALUATED_S if judge.runtime == _EVALUATOR else lab.request.effort.timeout_s
@@ -256,8 +259,9 @@ def placed_here(lab: Lab) -> PlacedModel:
     return PlacedModel(graph=lab.graph, path=path, inputs=lab.placed.inputs, outputs=lab.placed.outputs)
 
 
-def job_here(lab: Lab, segment: dict[str, Any]) -> dict[str, Any]:
+def job_here(lab: Lab, segment: Segment) -> Job:
     """The job of a segment on this machine, where the files of inputs lie as they are."""
     job = lab.job([segment])
-    job["feeds"] |= {name: {"file": str(path.absolute())} for name, path in lab.request.feeds.items()}
+    for name, path in lab.request.feeds.items():
+        job["feeds"][name] = {"file": str(path.absolute())}
     return job

@@ -12,13 +12,14 @@ from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
 from gnomon.measure.environment import Doubt
 from gnomon.models.load import convert, files_beside, load, plausible_feeds, reachable, steering_inputs
-from gnomon.models.model import Feed, Model, dynamic_inputs, link_file, stamp_of, with_shapes
+from gnomon.models.model import Model, dynamic_inputs, link_file, stamp_of, with_shapes
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.kernels import source_names
 from gnomon.session.request import ModelRequest
 from gnomon.session.shapes import Shapes, array_shape, check_names, fixed_shapes, open_shapes
 from gnomon.session.targets import Missing
 from gnomon.system.process import guarded_folder
+from gnomon.wire import Feed
 
 Push = Callable[[Path, str], str]
 
@@ -120,7 +121,8 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
         t for t in model.graph.tensors if t.name in steering and t.dtype[:5] == "float" and t.shape in ((), (1,))
     )
     # A speed or a scale: around 0 it would make hours of sound, or nothing.
-    feeds = {t.name: {"values": [1.0]} for t in numbers} | plausible_feeds(analysed)
+    feeds: dict[str, Feed] = {t.name: {"values": [1.0]} for t in numbers}
+    feeds |= plausible_feeds(analysed)
     feeds = {name: feed for name, feed in feeds.items() if name not in request.feeds}
     return ReadModel(
         model=model,

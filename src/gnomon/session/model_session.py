@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
+from gnomon import wire
 from gnomon.core.graph import Graph, Tensor
 from gnomon.core.sample import Context
 from gnomon.devices.address import LOCAL
@@ -25,7 +26,7 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
-from gnomon.models.model import Feed, Model, changed, image_sides, stamp_of
+from gnomon.models.model import Model, changed, image_sides, stamp_of
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -93,7 +94,7 @@ class Lab:
     probes: Mapping[str, Probe]
     targets: tuple[Target, ...]
     missing: list[Missing]
-    drawn: Mapping[str, Feed] = field(default_factory=dict)
+    drawn: Mapping[str, wire.Feed] = field(default_factory=dict)
     cut_files: dict[str, Path] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
     counters: Mapping[str, Any] | None = None
@@ -136,13 +137,13 @@ class Lab:
         tensors = (self.graph.tensors[index] for index in self.graph.inputs)
         return tuple(_fed(tensor, self.request, self.drawn.get(tensor.name, {})) for tensor in tensors)
 
-    def job(self, segments: list[dict[str, Any]], inner: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+    def job(self, segments: list[wire.Segment], inner: Mapping[str, wire.Tensor] | None = None) -> wire.Job:
         """The agent's job for a chain of segments; `inner` are the tensors between them.
 
         An output whose shape is not known is left open: the runtime that computes it tells.
         """
         graph = self.graph
-        tensors: dict[str, dict[str, Any]] = {}
+        tensors: dict[str, wire.Tensor] = {}
         for index in (*graph.inputs, *graph.outputs):
             tensor = graph.tensors[index]
             left_open = tensor.shape is None or (self.open_outputs and index not in graph.inputs)
@@ -150,7 +151,7 @@ class Lab:
                 "shape": None if left_open else list(tensor.shape or ()),
                 "dtype": tensor.dtype,
             }
-        feeds: dict[str, dict[str, Any]] = {name: self.drawn.get(name, {}) for name in self.placed.inputs}
+        feeds: dict[str, wire.Feed] = {name: self.drawn.get(name, {}) for name in self.placed.inputs}
         for name, path in self.request.feeds.items():
             feeds[name] = {"file": self.push(path, path.name)}
         return {
@@ -162,7 +163,7 @@ class Lab:
         }
 
 
-def _fed(tensor: Tensor, request: ModelRequest, feed: Feed) -> FedInput:
+def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
     """How an input of the job is fed."""
     floating = tensor.dtype.startswith(("float", "bfloat", "complex"))
     if (path := request.feeds.get(tensor.name)) is not None:
@@ -227,7 +228,7 @@ def open_lab(
     request: ModelRequest,
     *,
     kind: str,
-    question: Mapping[str, Any],
+    question: Mapping[str, object],
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
     goes_on: bool = False,
@@ -284,7 +285,7 @@ class _Asked:
     """What a job asks of its lab beside the request."""
 
     kind: str
-    question: Mapping[str, Any]
+    question: Mapping[str, object]
     watch: Watch | None
     tell: Callable[[str], None] | None
     goes_on: bool
@@ -547,7 +548,7 @@ def _check_environments(wish: Wish) -> None:
             raise UsageError(f"{name[:80]!r} is not the name of an environment variable", hint="Give NAME=VALUE.")
 
 
-def options_of(request: ModelRequest) -> dict[str, Any]:
+def options_of(request: ModelRequest) -> dict[str, object]:
     """The settings that the user could choose, as the record keeps them."""
     wish = request.wish
     return {

@@ -30,12 +30,13 @@ from gnomon.errors import PackageError
 from gnomon.measure.link import packed_agent
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
-from gnomon.runtimes.base import PlacedModel, whole_segment
+from gnomon.runtimes.base import PlacedModel, job_tensors, whole_segment
 from gnomon.runtimes.onert import Onert, variables_of
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import pip_names
 from gnomon.system.files import file_digest, staged
+from gnomon.wire import Packaged, Plan, PlanHead, PlanJob, PlanOperator, Versions
 
 _FORMAT = "gnomon-plan"
 _PLAN = "plan.json"
@@ -68,17 +69,17 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
     check_destination(destination, overwrite=overwrite)
     with _staged(destination) as folder:
         folder.mkdir()
-        job = json.loads(json.dumps(contender.candidate.job))
+        environment = dict(contender.candidate.environment)
+        job: PlanJob = json.loads(json.dumps({**contender.candidate.job, "environment": environment}))
         job["feeds"] = {name: {} if "file" in feed else feed for name, feed in job["feeds"].items()}
         written = [_segment(lab, contender, k, folder) for k in range(len(contender.parts))]
         for segment, own in zip(job["segments"], written, strict=True):
-            segment.update({key: own[key] for key in ("model", "options") if key in own})
-        job["environment"] = dict(contender.candidate.environment)
+            segment["model"], segment["options"] = own["model"], own.get("options", segment["options"])
         runtimes = {part.target.runtime.name: part.target.runtime for part in contender.parts}
         proved = _proved_with(lab, list(runtimes))
         wheels = [wheel for runtime in runtimes.values() for wheel in runtime.wheels]
         requirements = requirements_of(wheels, proved["packages"])
-        plan = {
+        plan: Plan = {
             **_head(lab.model.path.name, lab.graph.digest),
             "proved_with": proved,
             "requirements": requirements,
@@ -91,7 +92,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
     return destination
 
 
-def _head(name: str, digest: str) -> dict[str, Any]:
+def _head(name: str, digest: str) -> PlanHead:
     """How each plan begins: the file's name and digest are those of the model."""
     return {
         "format": _FORMAT,
@@ -101,14 +102,14 @@ def _head(name: str, digest: str) -> dict[str, Any]:
     }
 
 
-def _operators(graph: Graph, backends: Mapping[int, str]) -> list[dict[str, Any]]:
+def _operators(graph: Graph, backends: Mapping[int, str]) -> list[PlanOperator]:
     return [
         {"index": op.index, "name": op.name, "type": op.type, "backend": backends.get(op.index)}
         for op in graph.operators
     ]
 
 
-def _write_launcher(folder: Path, plan: Mapping[str, Any], readme: str, variables: Mapping[str, str] | None) -> None:
+def _write_launcher(folder: Path, plan: Plan, readme: str, variables: Mapping[str, str] | None) -> None:
     """Write the plan, what runs it, what people read of it, and the variables that a launcher of one's own sets."""
     (folder / _PLAN).write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     (folder / _AGENT).write_bytes(packed_agent())
@@ -122,13 +123,13 @@ def _plan_in(folder: Path) -> Any:
     return json.loads((folder / _PLAN).read_text(encoding="utf-8"))
 
 
-def read_plan(folder: Path, *, at: str) -> dict[str, Any]:
+def read_plan(folder: Path, *, at: str) -> PlanJob:
     """The job of a package whose folder lies at the path `at` on a device. PackageError where it is not a package."""
     try:
         plan = _plan_in(folder)
         if plan["format"] != _FORMAT or plan["version"] != 1:
             raise PackageError(f"{folder} is a plan of another version", hint="Write it again with this gnomon.")
-        job: dict[str, Any] = plan["job"]
+        job: PlanJob = plan["job"]
         for segment in job["segments"]:
             if PurePosixPath(segment["model"]).is_absolute() or ".." in PurePosixPath(segment["model"]).parts:
                 raise PackageError(
@@ -156,20 +157,18 @@ def run_line(environment: Mapping[str, str], before: str = "") -> str:
     return f"python {before}{_AGENT} run {before}{_PLAN}{allow}"
 
 
-def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[str, Any]:
-    """Write one part's model; returns what of its segment differs from how it was measured, and what its runtime says
-    beside it (`gnomon.runtimes.base.Runtime.package`).
-    """
+def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> Packaged:
+    """Write one part's model; what its runtime says of it (`gnomon.runtimes.base.Runtime.package`)."""
     part = contender.parts[number]
     measured = contender.candidate.job["segments"][number]
     if len(contender.parts) > 1:
         source = Path(measured["model"])
         copy_model(lab.cut_files[source.name], folder / source.name)
-        return {"model": source.name}
+        return {"runtime": measured["runtime"], "model": source.name, "options": measured["options"]}
     return part.target.runtime.package(part.target.model, part.configuration, part.assignment, folder)
 
 
-def _proved_with(lab: Lab, runtimes: Sequence[str]) -> dict[str, Any]:
+def _proved_with(lab: Lab, runtimes: Sequence[str]) -> Versions:
     """The versions that a package of these runtimes was measured with, as far as the device told them."""
     packages: dict[str, str] = {}
     for name in runtimes:
@@ -188,7 +187,7 @@ def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[
     return [f"{name}=={versions[name]}" if name in versions else told for name, told in wanted.items()]
 
 
-def _readme(lab: Lab, contender: Contender, plan: dict[str, Any], more: str) -> str:
+def _readme(lab: Lab, contender: Contender, plan: Plan, more: str) -> str:
     proved = plan["proved_with"]
     alone = lab.sole_judge in proved["runtimes"]
     unproved = "they prove nothing" if lab.unrepeatable else f"computed by {lab.sole_judge} only; nobody checked it"
@@ -327,13 +326,9 @@ def adopt(proved: Path, destination: Path, label: str) -> Path:
     return destination
 
 
-def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> dict[str, Any]:
+def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> Plan:
     """The plan of docs/agent.md for the whole package, which lies one folder above it."""
     graph = model.graph
-    tensors = {}
-    for index in (*graph.inputs, *graph.outputs):
-        tensor = graph.tensors[index]
-        tensors[tensor.name] = {"shape": list(tensor.shape or ()), "dtype": tensor.dtype}
     inputs = tuple(graph.tensors[t].name for t in graph.inputs)
     outputs = tuple(graph.tensors[t].name for t in graph.outputs)
     placed = PlacedModel(graph=graph, path="..", inputs=inputs, outputs=outputs)
@@ -342,8 +337,9 @@ def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> dict
         **_head(model.path.name, graph.digest),
         "requirements": requirements_of(Onert.wheels, {}),
         "operators": _operators(graph, schedule.placement),
+        "files": {},
         "job": {
-            "tensors": tensors,
+            "tensors": job_tensors(graph),
             "feeds": {name: {} for name in inputs},
             "outputs": list(outputs),
             "seed": 0,
@@ -353,7 +349,7 @@ def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> dict
     }
 
 
-def _add_launcher(package: Path, plan: dict[str, Any], label: str) -> None:
+def _add_launcher(package: Path, plan: Plan, label: str) -> None:
     folder = package / LAUNCHER
     if folder.is_dir():
         shutil.rmtree(folder)  # the launcher of an earlier schedule, copied with the package

@@ -33,6 +33,7 @@ from gnomon.session.model_session import Lab
 from gnomon.session.package import read_plan
 from gnomon.session.precision import EQUAL, clock_warnings, interval
 from gnomon.session.targets import describe
+from gnomon.wire import Job
 
 _WORTH = 1.02
 """The least predicted gain for which a plan that was not measured is chosen."""
@@ -483,7 +484,7 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
         return Verified(places={}, moved=(), difference=None, failure=None, skipped=True)
     pushed = lab.push(folder, folder.name)
     written = read_plan(folder, at=pushed)
-    job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
+    job: Job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
     # A key of its own each time: a package must be run as it is now, not as the record knows one of this name.
     plain = replace(contender.candidate, key=f"package/{contender.key}/{uuid.uuid4().hex[:8]}", job=job)
     traced = traced_candidate(plain, len(contender.backends))

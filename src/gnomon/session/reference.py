@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Self, cast
 
 from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
@@ -24,10 +24,10 @@ from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.accelerators import software_devices
 from gnomon.session.contender import Contender, level
 from gnomon.session.judges import (
-    LEFT_OPEN,
     NOISE,
     ROOM,
     Judge,
+    JudgedReference,
     confirmed,
     doubt_of,
     far,
@@ -43,7 +43,7 @@ from gnomon.session.model_session import Lab, own_tolerance
 from gnomon.session.targets import describe, probe_runtimes
 
 
-def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> dict[str, Any] | None:
+def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> JudgedReference | None:
     """Compute the outputs with a runtime of this machine and bring them to the device; their sensitivity.
 
     None where no runtime here loads the user's own file; why, is added to `reasons`. It is not measured, so that the
@@ -68,7 +68,8 @@ def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> dict
                 fetched = lab.folder / REFERENCE
                 here.pull(fetched.name, fetched)
                 runner.check_against(lab.push(fetched, fetched.name))
-                return {**found, "by": f"{judge.label}, on this machine", "runtime": judge.runtime}
+                by = f"{judge.label}, on this machine"
+                return {**found, "by": by, "runtime": judge.runtime, "doubts": []}
             reasons.append(f"{judge.label}, on this machine: {describe(failure)}")
     return None
 
@@ -94,10 +95,6 @@ _CHANGED = Doubt(
     message="the model's file changed meanwhile, so that some processes may have run another model than others",
     hint="Let its writer finish, and measure again with --fresh.",
 )
-_OPEN = "open_outputs"
-_AGAIN, _SLACK = "again", "slack"
-"""The keys of how far outputs are off when they are computed once more, and those of a runtime off itself."""
-
 _MOST_HANGS = 4
 """How many ways to compute the reference may hang before no other is tried: each takes the whole of --timeout."""
 
@@ -125,7 +122,7 @@ class Sensitivity(float):
         vars(made).update(more, finite_share=finite_share)
         return made
 
-    def __getnewargs_ex__(self) -> tuple[tuple[float], dict[str, Any]]:
+    def __getnewargs_ex__(self) -> tuple[tuple[float], dict[str, object]]:
         """How it is made again: for `copy`, and for a caller who sends results to other processes."""
         return (float(self),), dict(vars(self))
 
@@ -164,16 +161,16 @@ def reference(lab: Lab) -> Sensitivity:
                     for runtime, told in refused.items()
                     if runtime != judge.runtime and any(t.runtime.name == runtime and not t.copy for t in lab.targets)
                 ]
-                return _noted(lab, runner, {**made, _OPEN: lab.open_outputs})
+                return _noted(lab, runner, {**made, "open_outputs": lab.open_outputs})
             if failure is not None:
                 _blame_input(failure)
                 if failure.kind == "refused":
                     refused[judge.runtime] = f"{judge.name} refuses these inputs: {failure.message[:200]}"
             reasons.append(f"{judge.label}: {describe(failure)}")
     lab.open_outputs = False
-    found = None if loads_it else reference_here(lab, runner, reasons)
-    if found is not None:
-        return _noted(lab, runner, found)
+    here = None if loads_it else reference_here(lab, runner, reasons)
+    if here is not None:
+        return _noted(lab, runner, here)
     for target in clean if not loads_it else ():
         job = lab.job([target.runtime.segment(target.placed, target.configuration, {})])
         found, failure = runner.reference(job, timeout_s=timeout_s)
@@ -192,31 +189,31 @@ def unmodified(lab: Lab) -> PlacedModel:
     return lab.placed
 
 
-def _noted(lab: Lab, runner: CampaignRunner, found: Mapping[str, Any]) -> Sensitivity:
+def _noted(lab: Lab, runner: CampaignRunner, found: JudgedReference) -> Sensitivity:
     kept = {key: value for key, value in found.items() if key in _NOTED and value}
     runner.note("reference", {"relative": float(found["relative"]), "finite": float(found["finite"]), **kept})
     return _heard(lab, found)
 
 
-_NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", LEFT_OPEN, _OPEN, _AGAIN, _SLACK}
+_NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", "left_open", "open_outputs", "again", "slack"}
 """What the record keeps of a reference, where there is such."""
 
 
-def _heard(lab: Lab, data: Mapping[str, Any]) -> Sensitivity:
+def _heard(lab: Lab, data: JudgedReference) -> Sensitivity:
     """What was found of a reference, or is in the record; what it says of the outputs goes into the lab."""
     lab.doubts += [Doubt(**doubt) for doubt in data.get("doubts", ())]
-    if data.get(LEFT_OPEN):
+    if data.get("left_open"):
         own = str(data["runtime"])
         lab.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in lab.targets)
         message = f"{own} computes other outputs where dimensions are fixed in advance: they were left open"
         hint = "The file may give one name to two sizes: name the dimensions apart when you export it."
         lab.doubts.append(Doubt(kind="left-open", message=message, hint=hint))
     lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
-    again, lab.slack = float(data.get(_AGAIN, 0.0)), ROOM * float(data.get(_SLACK, 0.0))
+    again, lab.slack = data.get("again", 0.0), ROOM * data.get("slack", 0.0)
     lab.unrepeatable = again > max(TOLERANCE["float32"], own_tolerance(lab.graph)) or lab.slack >= ROOM * NOISE
     if lab.slack:
         nothing = ", so that its outputs prove nothing" if lab.unrepeatable else "; as much is tolerated"
-        message = f"{data['runtime']} with and without optimisations disagrees{far(data[_SLACK])}{nothing}"
+        message = f"{data['runtime']} with and without optimisations disagrees{far(data['slack'])}{nothing}"
         kind = "unlike-itself" if lab.unrepeatable else "near-itself"
         lab.doubts.append(Doubt(**doubt_of(lab, kind, message)))
     elif lab.unrepeatable:
@@ -236,8 +233,8 @@ def _heard(lab: Lab, data: Mapping[str, Any]) -> Sensitivity:
 
 
 def _recalled(lab: Lab, runner: RecordedRunner) -> Sensitivity:
-    data = runner.last("reference") or {"relative": 1.0, "finite": 1.0}
-    if data.get(_OPEN):
+    data = cast(JudgedReference, runner.last("reference") or {"relative": 1.0, "finite": 1.0})
+    if data.get("open_outputs"):
         lab.open_outputs = True
         lab.doubts.append(_OTHER_SHAPES)
     return _heard(lab, data)

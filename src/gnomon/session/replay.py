@@ -47,7 +47,7 @@ class Recalled:
 
 def noted(
     request: MeasureRequest, device: DeviceInfo, probes: Mapping[str, Probe], supports: Mapping[str, Support]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The event's data, in JSON values."""
     return {
         "device": device.name,
@@ -71,13 +71,13 @@ def noted(
     }
 
 
-def settings_of(config: DeviceConfig) -> dict[str, Any]:
+def settings_of(config: DeviceConfig) -> dict[str, object]:
     """What of a device's settings changes the times that are measured on it, as JSON values; empty by default.
 
     Of its environment a digest, as variables may hold what is nobody else's affair.
     """
     told = json.dumps(dict(config.environment), sort_keys=True).encode() if config.environment else b""
-    wished: dict[str, Any] = {
+    wished: dict[str, object] = {
         "pin": list(config.pin),
         "governor": config.governor,
         "environment": hashlib.sha256(told).hexdigest() if told else None,

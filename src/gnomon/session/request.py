@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gnomon.devices.address import LOCAL, parse_address
 from gnomon.devices.base import Device
@@ -30,6 +30,7 @@ from gnomon.store.address import RecordAddress
 from gnomon.store.base import CLOSED, FAILED
 from gnomon.store.opening import default_record
 from gnomon.system.stopping import pause
+from gnomon.wire import Machine
 
 WAIT_S = 600.0
 MOST_SEED = 2**31 - 1
@@ -114,7 +115,7 @@ PROGRAMS: Mapping[str, ProgramDriver] = {"onert": OnertProgram()}
 
 
 def link_to(
-    device: Device, *, timeout_s: float = 60.0, machine: Mapping[str, Any] | None = None, kept: bool = False
+    device: Device, *, timeout_s: float = 60.0, machine: Machine | None = None, kept: bool = False
 ) -> AgentLink:
     """The link to an open device; the same requests are answered either way. With `kept`, here, it is a `KeptLink`."""
     if kept and isinstance(device, LocalDevice):
@@ -126,10 +127,14 @@ def link_to(
     return ProgramLink(device, timeout_s=timeout_s, machine=machine, programs=PROGRAMS)
 
 
-def machine_of(config: DeviceConfig) -> dict[str, Any]:
+def machine_of(config: DeviceConfig) -> Machine:
     """The settings of the whole machine that hold while something is measured, where any are wished."""
-    wished: dict[str, Any] = {"pin": list(config.pin), "governor": config.governor}
-    return {name: value for name, value in wished.items() if value}
+    wished: Machine = {}
+    if config.pin:
+        wished["pin"] = list(config.pin)
+    if config.governor:
+        wished["governor"] = config.governor
+    return wished
 
 
 Found = TypeVar("Found")

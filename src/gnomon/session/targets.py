@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from gnomon.core.graph import Graph
 from gnomon.core.installing import pip_line
@@ -21,13 +20,14 @@ from gnomon.devices.config import DeviceConfig, user_folder
 from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
 from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.environment import Doubt
-from gnomon.measure.link import AgentLink
+from gnomon.measure.link import AgentLink, conforms
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads
 from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.tunings import configurations
 from gnomon.runtimes.whole import TOLERANCE, labelled
 from gnomon.session.request import ModelRequest
+from gnomon.wire import ProbeAnswer, ProbeCommand
 
 NOT_INSTALLED = "not installed"
 """Why a runtime is missing that its device simply has not."""
@@ -84,7 +84,7 @@ def pip_requirements_line(wheels: Sequence[str], python: str) -> str:
     return pip_line(["numpy", *wheels], python)
 
 
-def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, dict[str, Any]]:
+def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, ProbeCommand]:
     """What the agent is asked to find out what it has of each runtime, by the runtime's name.
 
     Those that load the same library, which takes most of a probe, are asked one after the other in one process.
@@ -112,15 +112,10 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
             else:
                 missing.append(Missing(name=runtime.name, reason=reason, hint=_NO_PYTHON))
             continue
-        if not isinstance(answer.get("version"), str) or not _are_texts(answer.get("backends")):
+        if not conforms(answer, ProbeAnswer):
             raise AgentError(f"the agent's answer for {runtime.name} is none: {answer!r:.200}", hint="Report this.")
-        details = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
-        probes[runtime.name] = Probe(version=answer["version"], backends=tuple(answer["backends"]), details=details)
+        probes[runtime.name] = Probe.of(answer)
     return probes, missing
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 _NO_MODULE = re.compile(r"No module named '([^']+)'")
@@ -324,7 +319,7 @@ def support_key(configuration: Configuration) -> str:
     return f"{configuration.runtime}:{','.join(configuration.backends)}"
 
 
-def question_of(configuration: Configuration) -> dict[str, Any]:
+def question_of(configuration: Configuration) -> dict[str, object]:
     """What of a configuration makes runs of another kind, as JSON values."""
     return {
         "name": configuration.name,
@@ -484,7 +479,7 @@ def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Se
     return replace(request, effort=replace(request.effort, energy=Energy(counters=tuple(counters))))
 
 
-def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest, dict[str, Any] | None]:
+def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest, dict[str, object] | None]:
     """The request with blocks long enough for the device's counters, and these; None where no energy is asked for.
 
     DeviceError where the device has no counter that serves, before anything is measured.
@@ -497,7 +492,7 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
     return replace(request, effort=metered(request.effort, counters)), asdict(counters)
 
 
-def protocol_of(effort: Effort) -> dict[str, Any]:
+def protocol_of(effort: Effort) -> dict[str, object]:
     """What of the effort makes runs of another kind; how long to go on does not, nor how fast a counter looked."""
     whole = asdict(effort)
     for paced in ("every_s", "watched"):  # a stage of its own has them, and its job asks for it by its own words

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from inspect import getattr_static
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
+from gnomon import wire
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
@@ -32,13 +33,13 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, job_tensors
 
 # ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 
 
 _LIMIT_S = 120.0
-_probed: dict[tuple[object, ...], Mapping[str, Any] | Failure] = {}
+_probed: dict[tuple[object, ...], wire.Answer | Failure] = {}
 """What the runtime of classes with the same adapter and link said: what is installed stays as it is, and asking takes a
 process."""
 _supported: dict[tuple[type, str], Support] = {}
@@ -65,8 +66,7 @@ class RuntimeContract:
         answer = _probed[asked]
         if isinstance(answer, Failure):
             pytest.skip(f"{adapter.name}: {answer.message}")
-        more = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
-        return Probe(version=answer["version"], backends=tuple(answer["backends"]), details=more)
+        return Probe.of(answer)
 
     @pytest.fixture
     def model(self, path: Path) -> Model:
@@ -148,7 +148,7 @@ class RuntimeContract:
         configuration = adapter.configurations(probe, Wish())[0]
         reference = _reference(link, placed, adapter.segment(placed, configuration, {}), configuration)
         # Where the file decides where it runs, every assignment makes the same segment: one run tells of all.
-        plain: dict[str, dict[str, Any]] = {}
+        plain: dict[str, wire.OpenedEvent] = {}
         for backend, taken in support.operators.items():
             assignment = _assignment(placed, configuration, support, backend)
             segment = adapter.segment(placed, configuration, assignment)
@@ -196,7 +196,8 @@ class RuntimeContract:
         written = adapter.package(model, configuration, assignment, folder)
         assert written["runtime"] == driver_of(adapter)
         assert not Path(written["model"]).is_absolute()
-        there = {**measured, **written, "model": str(folder / written["model"])}
+        model_there = str(folder / written["model"])
+        there: wire.Segment = {**measured, "model": model_there, "options": written["options"]}
         opened, _ = _run(link, "package", placed, there, configuration, check=reference)
         assert opened["difference"] == {"absolute": 0.0, "relative": 0.0}
 
@@ -233,7 +234,8 @@ class RuntimeContract:
         folder.mkdir()
         written = adapter.package(model, default, assignment, folder)
         assert written["options"]["usual"] is True
-        there = {**segment, **written, "model": str(folder / written["model"])}
+        model_there = str(folder / written["model"])
+        there: wire.Segment = {**segment, "model": model_there, "options": written["options"]}
         opened, _ = _run(link, "package", placed, there, default, check=reference)
         assert opened["difference"]["relative"] <= default.tolerance
 
@@ -250,7 +252,7 @@ _saved: WeakKeyDictionary[AgentLink, set[str]] = WeakKeyDictionary()
 """The reference outputs that are on a link's device."""
 
 
-def _reference(link: AgentLink, placed: PlacedModel, segment: Mapping[str, Any], configuration: Configuration) -> str:
+def _reference(link: AgentLink, placed: PlacedModel, segment: wire.Segment, configuration: Configuration) -> str:
     """The file with the outputs of a segment on the link's device, which a fresh process writes the first time."""
     said = json.dumps(segment, sort_keys=True)
     name = f"contract-{hashlib.sha256(said.encode()).hexdigest()[:16]}.npz"
@@ -260,13 +262,13 @@ def _reference(link: AgentLink, placed: PlacedModel, segment: Mapping[str, Any],
     return name
 
 
-_blocks: WeakKeyDictionary[AgentLink, dict[str, dict[str, Any]]] = WeakKeyDictionary()
+_blocks: WeakKeyDictionary[AgentLink, dict[str, wire.BlockEvent]] = WeakKeyDictionary()
 """The profiled blocks that were taken by a link."""
 
 
 def _traced(
-    link: AgentLink, placed: PlacedModel, segment: Mapping[str, Any], configuration: Configuration
-) -> dict[str, Any]:
+    link: AgentLink, placed: PlacedModel, segment: wire.Segment, configuration: Configuration
+) -> wire.BlockEvent:
     """The block of a segment that is profiled in a fresh process, which is taken the first time."""
     taken, said = _blocks.setdefault(link, {}), json.dumps([segment, dict(configuration.environment)], sort_keys=True)
     if said not in taken:
@@ -278,41 +280,40 @@ def _run(
     link: AgentLink,
     key: str,
     placed: PlacedModel,
-    segment: Mapping[str, Any],
+    segment: wire.Segment,
     configuration: Configuration,
     *,
     save: str = "",
     check: str = "",
     profiled: bool = False,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[wire.OpenedEvent, wire.BlockEvent]:
     """Run a segment once in a fresh process: what it said when opened, and its block.
 
     Its outputs are saved to a file, or checked against those of one.
     """
-    graph = placed.graph
-    tensors = {}
-    for index in (*graph.inputs, *graph.outputs):
-        tensor = graph.tensors[index]
-        tensors[tensor.name] = {"shape": list(tensor.shape or ()), "dtype": tensor.dtype}
-    job = {
-        "tensors": tensors,
+    job: wire.Job = {
+        "tensors": job_tensors(placed.graph),
         "feeds": {name: {} for name in placed.inputs},
         "outputs": list(placed.outputs),
         "seed": 0,
         "segments": [segment],
     }
-    checked = {"save": save, "seeds": [0, 1]} if save else {"check": check, "seeds": [0, 1]} if check else {}
-    candidate = {
+    opening: wire.Opening = {"job": job, "profiled": profiled, "seeds": [0, 1]}
+    if save:
+        opening["save"] = save
+    if check:
+        opening["check"] = check
+    candidate: wire.Candidate = {
         "key": key,
         "environment": dict(configuration.environment),
         "tolerance": 1e9,
         "calls_least": 60,
-        "open": {"job": job, "profiled": profiled, **checked},
+        "open": opening,
         "visits": [] if save else [0],
     }
     effort = Effort(rounds=1, block_s=0.01, warm_s=0.0, timeout_s=_LIMIT_S)
-    seen: dict[str, dict[str, Any]] = {}
-    request = {**effort.request(), "seed": 0, "candidates": [candidate]}
+    seen: dict[str, Any] = {}
+    request: wire.MeasuringRequest = {**effort.request(), "seed": 0, "candidates": [candidate]}
     link.request(request, lambda event: seen.__setitem__(event["event"], event), timeout_s=3 * _LIMIT_S)
     assert "failure" not in seen, seen["failure"]
     return seen["opened"], seen.get("block", {})

@@ -23,6 +23,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError
 from gnomon.tuning.tracker import FreeServer
 from gnomon.tuning.tvm import Door, DoorSettings, Workshop
+from gnomon.wire import Environment
 
 _CONNECT_S = 30.0
 _LEAVE_S = 10.0
@@ -137,7 +138,7 @@ class Bench:
         self._door = shop.door(here if servers is None else DoorSettings(threads=1))
         self.server = ""
         self.threads = 0
-        self.environments: list[Mapping[str, Any]] = []
+        self.environments: list[Environment] = []
         self._open = False
         self._lost_in_turn = 0
         self._ends_s = 0.0

@@ -34,7 +34,7 @@ assert profiled.operators(0)
 """
 
 
-def ran(*jobs: dict[str, Any]) -> list[Any]:
+def ran(*jobs: Any) -> list[Any]:
     """The outputs of jobs, of which one process runs all and profiles the first."""
     told = subprocess.run(
         [sys.executable, "-c", _SCRIPT, json.dumps(jobs)], capture_output=True, text=True, check=False
@@ -43,7 +43,7 @@ def ran(*jobs: dict[str, Any]) -> list[Any]:
     return [json.loads(line[2:]) for line in told.stdout.splitlines() if line.startswith("y ")]
 
 
-def job_of(runtime: str, model: Path, output_shape: list[int] | None, **options: Any) -> dict[str, Any]:
+def job_of(runtime: str, model: Path, output_shape: list[int] | None, **options: Any) -> Any:
     return {
         "tensors": {
             "x": {"shape": list(X.shape), "dtype": "bfloat16"},
@@ -74,7 +74,7 @@ def saved(path: Path, *, counted: bool) -> Path:
     nodes = [node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT), node("Add", ["wide", "wide"], ["twice"])]
     nodes += [node("NonZero", ["twice"], ["where"])] if counted else []
     nodes += [node("Cast", [nodes[-1].output[0]], ["y"], to=kind)]
-    shape = [2, "n"] if counted else list(X.shape)
+    shape: list[int | str | None] = [2, "n"] if counted else list(X.shape)
     inputs, outputs = [modelkit.value("x", list(X.shape), kind)], [modelkit.value("y", shape, kind)]
     return modelkit.save(modelkit.model(nodes, inputs, outputs), path)
 
@@ -122,7 +122,7 @@ def test_exported_programs(runtime: str, needs: list[str], options: dict[str, An
 class Plain:
     """A driver that was never told of bfloat16."""
 
-    def load(self, segment: dict[str, Any], buffers: Any, *, profiled: bool) -> Any:
+    def load(self, segment: Any, buffers: Any, *, profiled: bool) -> Any:
         raise AssertionError("it got a model that it cannot be fed with")
 
 

@@ -211,14 +211,14 @@ def written(tmp_path: Path, content: bytes) -> Path:
 )
 def test_what_is_refused(tmp_path: Path, folder: Path, content: bytes, said: str) -> None:
     with pytest.raises(Refused, match=said):
-        TvmDriver().supports({"model": str(written(tmp_path, content)), "options": {}})
+        TvmDriver().supports({"runtime": "tvm", "model": str(written(tmp_path, content)), "options": {}})
     assert list(folder.iterdir()) == []
 
 
 def test_records_that_are_none_or_of_another_model_are_refused(tmp_path: Path) -> None:
-    segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net()))}
+    segment: Any = {"model": str(written(tmp_path, tvm_models.layer_norm_net()))}
     with pytest.raises(Refused, match="cannot be unpacked"):
-        TvmDriver().supports({**segment, "options": {"records": "eJyrVg"}})
+        TvmDriver().supports(segment | {"options": {"records": "eJyrVg"}})
 
 
 def test_a_machine_without_a_compiler_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

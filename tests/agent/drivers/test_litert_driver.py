@@ -22,6 +22,7 @@ from gnomon.agent.drivers.litert.c_api import in_place_like, usable_in_place
 from gnomon.agent.drivers.litert.driver import LiteRtDriver
 from gnomon.agent.drivers.litert.interpreter import NOTHING_TAKEN
 from gnomon.agent.drivers.litert.kernels import DELEGATE_KERNEL, OPERATOR, Event, match, rows
+from gnomon.wire import KernelTimes
 
 pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
 
@@ -42,7 +43,7 @@ def expected(kinds: tuple[str, ...], x: np.ndarray[Any, Any]) -> np.ndarray[Any,
     return x
 
 
-def segment(path: Path, kernels: str, threads: int = 1) -> dict[str, Any]:
+def segment(path: Path, kernels: str, threads: int = 1) -> Any:
     options = {"kernels": kernels, "threads": threads}
     return {
         "runtime": "litert",
@@ -120,7 +121,7 @@ def test_what_does_not_fit_the_model_is_refused(tmp_path: Path, kernels: str) ->
     for x, y in ((np.zeros((1, 4, 4, 4), np.float32), good), (good, np.zeros(SHAPE, np.int32)), (good[0], good)):
         with pytest.raises(Refused, match="bound to"):
             LiteRtDriver().load(segment(path, kernels), {"x": x, "y": y}, profiled=False)
-    two = {**segment(path, kernels), "inputs": [["i", "x"], ["j", "x"]]}
+    two: Any = {**segment(path, kernels), "inputs": [["i", "x"], ["j", "x"]]}
     with pytest.raises(Refused, match="1 inputs, the job 2"):
         LiteRtDriver().load(two, {"x": good, "y": good}, profiled=False)
 
@@ -193,7 +194,7 @@ def test_support_tells_what_xnnpack_leaves(tmp_path: Path) -> None:
     assert driver.supports(segment(path, "builtin")) == driver.supports(segment(path, "reference")) == {"whole": True}
 
 
-def profile(path: Path, kernels: str, threads: int = 1, calls: int = 5, skip: int = 2) -> list[dict[str, Any]]:
+def profile(path: Path, kernels: str, threads: int = 1, calls: int = 5, skip: int = 2) -> list[KernelTimes]:
     buffers = {"x": X.copy(), "y": X.copy()}
     loaded = LiteRtDriver().load(segment(path, kernels, threads), buffers, profiled=True)
     for _ in range(calls):

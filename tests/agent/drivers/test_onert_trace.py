@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnomon.agent.drivers.onert import OnertModel, _trace_events
+from gnomon.wire import KernelTimes
 
 
 def event(phase: str, operator: str, at_us: int, *, subgraph: int = 0, backend: str = "", shapes: str = "") -> str:
@@ -41,7 +42,7 @@ LAST = len(EVENTS[-1])
 WHOLE = HEAD + ",\n".join(EVENTS)
 
 
-def read(folder: Path, text: str, skip: int = 0) -> list[dict[str, object]]:
+def read(folder: Path, text: str, skip: int = 0) -> list[KernelTimes]:
     """What the model's `operators` makes of a trace, without a session."""
     folder.mkdir(exist_ok=True)
     (folder / "trace.chrome.json").write_text(text)

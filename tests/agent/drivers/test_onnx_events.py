@@ -33,7 +33,7 @@ def test_nodes_without_names_in_a_loop_are_not_taken_for_those_outside(tmp_path:
     path = save(model(nodes, [value("x", [2, 8])], [value("y", [2, 8])], constants), tmp_path / "m.onnx")
     buffers = make_buffers({name: {"shape": [2, 8], "dtype": "float32"} for name in "xy"})
     fill(buffers, {"x": {}}, 0)
-    segment = {"model": str(path), "inputs": [["x", "x"]], "outputs": [["y", "y"]], "options": {"threads": 1}}
+    segment: Any = {"model": str(path), "inputs": [["x", "x"]], "outputs": [["y", "y"]], "options": {"threads": 1}}
     loaded = OnnxRuntimeDriver().load(segment, buffers, profiled=True)
     for _ in range(CALLS):
         loaded.call()
@@ -42,7 +42,7 @@ def test_nodes_without_names_in_a_loop_are_not_taken_for_those_outside(tmp_path:
 
 
 def test_a_loop_within_a_loop_and_a_node_that_ends_as_the_loop_begins() -> None:
-    def event(name: str, ts: int, cat: str = "Session") -> dict[str, Any]:
+    def event(name: str, ts: int, cat: str = "Session") -> Any:
         return {"name": name, "ts": ts, "cat": cat}
 
     events = [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -129,7 +129,7 @@ class PretendedSpace:
 
     def contender(self, lab: Any, assignment: Assignment) -> Any:
         key = self.label(assignment)
-        return SimpleNamespace(key=key, label=key, candidate=Candidate(key=key, job={"name": key}))
+        return SimpleNamespace(key=key, label=key, candidate=Candidate(key=key, job=cast(Any, {"name": key})))
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pretended) -> None:

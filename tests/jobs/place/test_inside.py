@@ -40,7 +40,7 @@ class Machine:
         return self.runs.get(key, Measured(key=key, runs=(), failure=None))
 
     def _run(self, candidate: Candidate) -> Measured:
-        backends = candidate.job["backends"]
+        backends = cast(Any, candidate.job)["backends"]
         times = [cast(int, TRACED[b][i]) * US for i, b in sorted(backends.items())]
         operators = tuple(
             OperatorSamples(name=str(i), sources=(i,), backend=backends[i], wall_ns=(t,) * 9)
@@ -102,7 +102,7 @@ def test_a_plan_that_was_run_and_gained_nothing_is_not_proved(monkeypatch: pytes
 
     def slower(self: Machine, candidate: Candidate) -> Measured:
         found = run(self, candidate)
-        if candidate.profiled or len(set(candidate.job["backends"].values())) == 1:
+        if candidate.profiled or len(set(cast(Any, candidate.job)["backends"].values())) == 1:
             return found
         samples = [replace(r.samples, cpu_ns=tuple(2 * t for t in r.samples.cpu_ns)) for r in found.runs if r.samples]
         runs = tuple(replace(r, samples=s) for r, s in zip(found.runs, samples, strict=True))

@@ -27,6 +27,8 @@ from gnomon.runtimes.tunings import configurations
 from gnomon.session.contender import Contender
 from gnomon.session.targets import Target
 
+NO_JOB: Any = {}
+
 PROBES: list[tuple[Runtime, Probe]] = [
     (OnnxRuntime(), Probe(version="1", backends=("CPUExecutionProvider",))),
     (OpenVino(), Probe(version="1", backends=("CPU",), details={"precisions": ["FP32", "BF16"]})),
@@ -80,7 +82,7 @@ def test_only_configurations_of_as_many_threads_as_the_fastest_are_mixed(tmp_pat
         targets.append(
             Target(runtime=OnnxRuntime(), configuration=made, support=Support(operators={}), placed=placed, model=model)
         )
-        candidate = Candidate(key=name, job={})
+        candidate = Candidate(key=name, job=NO_JOB)
         wholes.append(
             Contender(key=name, label=name, kind="single", parts=(), candidate=candidate, predicted_s=predicted_s)
         )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..arrays import Buffers, as_array, output_array
 from ..driver import Loaded
+
+if TYPE_CHECKING:
+    from gnomon.wire import KernelTimes, Place, Segment
 
 _MOST_BYTES = 4 << 30
 """Address space of the process: what a model takes beyond it is refused."""
@@ -18,7 +21,7 @@ _MOST_BYTES = 4 << 30
 class Evaluated:
     """A model that the evaluator holds, bound to the caller's arrays."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers) -> None:
         from onnx.reference import ReferenceEvaluator
 
         evaluator = ReferenceEvaluator(segment["model"])
@@ -32,11 +35,11 @@ class Evaluated:
 
         self.call: Callable[[], object] = call
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """Nothing: it is Python."""
         return []
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Nothing: it is not profiled."""
         return []
 
@@ -47,7 +50,7 @@ class Evaluated:
 class EvaluatorDriver:
     """The evaluator of the package onnx. It loads a model: nobody asks what it has, or places anything on it."""
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load a model, with a limit on the memory of this process."""
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         most = _MOST_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MOST_BYTES)

@@ -13,16 +13,19 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..another import how_it_ended, run_function
 from ..arrays import Array, Buffers, output_array
-from ..driver import Refused
+from ..driver import Refused, closed
 from ..kept import made_of
 from ..lifeline import die_with_parent
 from ..said import printed, said_since
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 _BACKEND = "cpu"
 _BACKENDS_INFO = 2  # what getSessionInfo tells under this number: MNN's own number of the session's backend
@@ -71,7 +74,7 @@ def convert_here(source: str, target: str) -> None:
 class _Session:
     """A model, converted and loaded, its inputs of the shapes that they will be fed with."""
 
-    def __init__(self, segment: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, segment: RuntimeModel, shapes: Mapping[str, tuple[int, ...]]) -> None:
         mnn = _mnn()
         model, options = segment["model"], segment.get("options", {})
         # Without it MNN may compute in half precision where the processor does.
@@ -109,7 +112,7 @@ def _said(begun: int | None) -> str:
     return "; ".join(part for part in said_since(begun).split("; ") if part != "MNN use high precision")
 
 
-def _named(tensors: Mapping[str, Any], name: str) -> Any:
+def _named(tensors: Mapping[str, object], name: str) -> Any:
     if name not in tensors:
         raise Refused(f"MNN: the converted model has no {name!r}; it has {', '.join(tensors) or 'nothing'}")
     return tensors[name]
@@ -118,7 +121,7 @@ def _named(tensors: Mapping[str, Any], name: str) -> Any:
 class MnnModel:
     """A loaded model, bound to the caller's arrays; the copies into and out of MNN's tensors are part of a call."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         self._session: _Session | None = _Session(segment, {name: buffers[b].shape for name, b in segment["inputs"]})
         session, keep = self._session, buffers
         inputs = [(_named(session.inputs, name), buffers[buffer]) for name, buffer in segment["inputs"]]
@@ -159,19 +162,19 @@ class MnnModel:
 
         return before, after
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """The backend that the session says it has: MNN takes its CPU for one that it lacks, and only prints that."""
         assert self._session is not None
         number = self._session.interpreter.getSessionInfo(self._session.session, _BACKENDS_INFO)
         backend = _BACKEND if number in _ON_CPU else f"MNN's backend {number}"
         return [{"operators": [], "backend": backend, "mnn_backend": number}]
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Times of MNN's own operators in their order, each under the name of the tensor of the file that it computes.
 
         What it adds to the end of that name for the steps of an operator, and for changes of layout, is left there.
         """
-        rows = [
+        rows: list[KernelTimes] = [
             {
                 "name": f"{kind} {name}",
                 "sources": [name],
@@ -185,7 +188,7 @@ class MnnModel:
 
     def close(self) -> None:
         """Drop the session; the arrays were copied."""
-        self.call = _closed
+        self.call = closed
         self._session = None
 
 
@@ -195,22 +198,18 @@ def _copy_out(name: str, value: Array, array: Array) -> None:
     np.copyto(array, value, casting="unsafe")
 
 
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
-
-
 class MnnDriver:
     """MNN's part of the agent."""
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """Version, and its one backend: the wheel has no other."""
         return {"version": str(_mnn().version()), "backends": [_BACKEND]}
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> MnnModel:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> MnnModel:
         """Load a segment; the option is threads, or `usual`: a session that sets nothing."""
         return MnnModel(segment, buffers, profiled=profiled)
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Whether the whole model is converted, loaded and runs on zeros: ``{"whole": true}``, or Refused."""
         shapes = segment.get("options", {}).get("shapes", {})
         session = _Session(segment, {name: tuple(shape) for name, shape in shapes.items()})

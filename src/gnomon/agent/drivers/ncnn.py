@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import Array, Buffers, output_array
-from ..driver import Refused
+from ..driver import Refused, closed
 from ..said import printed, said_since
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, DeviceFound, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 _FEATURE_MASK, _NO_VULKAN = "31=", 16
 _HEADER_LINES = 2
@@ -66,7 +69,7 @@ def _chosen_device(ncnn: Any, wanted: list[Any] | None) -> int:
     raise Refused(f"ncnn: there is no Vulkan device {name!r} here; there are {', '.join(names)}")
 
 
-def _net(segment: dict[str, Any], vulkan: Collection[int]) -> Any:
+def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
     """The loaded net in float32, these layers on Vulkan. Refused with what ncnn printed where it does not load."""
     ncnn = _ncnn()
     net = ncnn.Net()
@@ -103,7 +106,7 @@ def _on_vulkan(net: Any, *, asked: bool) -> list[bool]:
 class NcnnModel:
     """A loaded net, bound to the caller's arrays; the copies into and out of ncnn's blobs are part of a call."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         options = segment.get("options", {})
         self._vulkan = frozenset(int(index) for index in options.get("vulkan", ()))
         self._keep = buffers
@@ -163,7 +166,7 @@ class NcnnModel:
             taken.append(clock() - before)
         self._fetch(extractor)
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """Where each layer computes, by its index: what ncnn itself noted of each when it loaded the net.
 
         Of Vulkan also the device by its name.
@@ -171,12 +174,14 @@ class NcnnModel:
         sides: dict[str, list[int]] = {"cpu": [], "vulkan": []}
         for index, vulkan in enumerate(self._places):
             sides["vulkan" if vulkan else "cpu"].append(index)
-        device = {"vulkan": {"device": str(self._net.vulkan_device().info().device_name())}} if sides["vulkan"] else {}
-        return [{"operators": found, "backend": side, **device.get(side, {})} for side, found in sides.items() if found]
+        places: list[Place] = [{"operators": found, "backend": side} for side, found in sides.items() if found]
+        if sides["vulkan"]:
+            places[-1]["device"] = str(self._net.vulkan_device().info().device_name())
+        return places
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Time of each layer's step; see the module for what it holds."""
-        rows = [
+        rows: list[KernelTimes] = [
             {
                 "name": f"{kind} {name}",
                 "sources": [index],
@@ -190,12 +195,8 @@ class NcnnModel:
 
     def close(self) -> None:
         """Drop the net; its blobs are copies, so that the arrays may go afterwards."""
-        self.call = _closed
+        self.call = closed
         self._net = None
-
-
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
 
 
 def _blob(blobs: dict[str, int], name: str) -> int:
@@ -215,14 +216,14 @@ def _copy_out(name: str, made: Array, array: Array) -> None:
 class NcnnDriver:
     """ncnn's part of the agent."""
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """Version and backends; under `devices` the Vulkan devices, with the memory that Vulkan lets ncnn have there.
 
         "vulkan" is ncnn's own choice. Where there are several, each is a backend of its own too: vulkan0, vulkan1 ..
         """
         ncnn = _ncnn()
-        found: dict[str, Any] = {"version": str(ncnn.__version__), "backends": ["cpu"]}
-        devices = [
+        found: ProbeAnswer = {"version": str(ncnn.__version__), "backends": ["cpu"]}
+        devices: list[DeviceFound] = [
             {
                 "backend": f"vulkan{index}",
                 "name": name,
@@ -233,18 +234,18 @@ class NcnnDriver:
         ]
         if not devices:
             return {**found, "lacking": {"vulkan": "ncnn finds no Vulkan device"}}
-        usual = {**devices[int(ncnn.get_default_gpu_index())], "backend": "vulkan"}
+        usual: DeviceFound = {**devices[int(ncnn.get_default_gpu_index())], "backend": "vulkan"}
         found["devices"] = [usual, *(devices if len(devices) > 1 else ())]
         found["backends"] += [device["backend"] for device in found["devices"]]
         return found
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> NcnnModel:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> NcnnModel:
         """Load a segment; options are threads, vulkan (layers to compute there), device (number and name of the Vulkan
         device), shapes (of the inputs' blobs), and usual: nothing is set.
         """
         return NcnnModel(segment, buffers, profiled=profiled)
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Which layers lie where the options ask for: ``{"cpu": [indices], "vulkan": [indices]}``.
 
         The net is loaded with the layers of the option `vulkan` there; those that ncnn keeps on the CPU are

@@ -11,14 +11,18 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import Buffers, output_array
-from ..driver import Refused
+from ..driver import Refused, closed
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
 #: NNFW_TYPE of nnfw.h, by numpy dtype (quantised types share the storage type; onert checks sizes).
 _TYPES = {
@@ -137,7 +141,7 @@ def _last_line_since(begun: int | None) -> str:
     return lines[-1].strip()[-300:] if lines else ""
 
 
-def _environment(options: dict[str, Any]) -> dict[str, str]:
+def _environment(options: Options) -> dict[str, str]:
     if options.get("usual"):
         return {}
     made = {"NUM_THREADS": str(options.get("threads", 1))}
@@ -175,7 +179,7 @@ def _trace_events(path: str) -> list[dict[str, Any]]:
 class OnertModel:
     """A prepared onert session, bound to the caller's arrays."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         environment = _environment(segment.get("options", {}))
         shapes = [buffers[name].shape for _, name in segment["inputs"]]
         if segment.get("options", {}).get("usual"):
@@ -206,17 +210,17 @@ class OnertModel:
 
         self.call = call
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """Empty: onert only tells in the trace that a profiled load writes at its end."""
         return []
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Operator times and places from the trace of subgraph 0 (whole microseconds)."""
         self._close_session()
         events = _trace_events(os.path.join(self._workspace, "trace.chrome.json"))
         self.close()
         begun: dict[str, int] = {}
-        rows: dict[tuple[int, str], dict[str, Any]] = {}
+        rows: dict[tuple[int, str], KernelTimes] = {}
         for event in events:
             name, place = _EVENT.match(event.get("name", "")), _PLACE.match(event.get("tid", ""))
             if name is None or place is None or place[1] != "0":
@@ -224,7 +228,7 @@ class OnertModel:
             if event["ph"] == "B":
                 begun[name[0]] = int(event["ts"])
                 continue
-            empty: dict[str, Any] = {"name": name[2], "sources": [int(name[1])], "backend": place[2], "wall_ns": []}
+            empty: KernelTimes = {"name": name[2], "sources": [int(name[1])], "backend": place[2], "wall_ns": []}
             row = rows.setdefault((int(name[1]), place[2]), empty)
             if name[0] in begun:
                 row["wall_ns"].append((int(event["ts"]) - begun.pop(name[0])) * 1000)
@@ -239,20 +243,45 @@ class OnertModel:
 
     def close(self) -> None:
         """Close the session and remove its workspace."""
-        self.call = _closed
+        self.call = closed
         self._close_session()
         if self._workspace:
             shutil.rmtree(self._workspace, ignore_errors=True)
 
 
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
+def settings_for(default: str, placed: Mapping[int, str]) -> dict[str, str]:
+    """onert's own keys for operators on other backends than the default."""
+    settings = {"BACKENDS": ";".join((default, *sorted(set(placed.values()) - {default})))}
+    if placed:
+        settings["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(placed.items()))
+    return settings
+
+
+def operators_taken(options: Options, refusal: Callable[[str, dict[int, str]], str]) -> Answer:
+    """Which operators a backend takes, as `OnertDriver.supports` says.
+
+    `refusal` tells why the model is not prepared with these operators on other backends than the default; "" if it is.
+    """
+    backend, default = options["backend"], options["default"]
+    moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
+    if backend == default:
+        reason = refusal(default, moved)
+        indices = [i for group in options["types"].values() for i in group if i not in moved]
+        return {"operators": [] if reason else sorted(indices), "reason": reason}
+    taken: list[int] = []
+    for indices in options["types"].values():
+        reason = refusal(default, {**moved, **dict.fromkeys(indices, backend)})
+        if not reason:
+            taken += indices
+        elif len(indices) > 1 and not _NO_KERNEL.search(reason):
+            taken += [i for i in indices if not refusal(default, {**moved, i: backend})]
+    return {"operators": sorted(taken), "reason": ""}
 
 
 class OnertDriver:
     """onert's part of the agent."""
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """Version, and the backends whose libraries lie in the installation."""
         folder = _native() / "nnfw" / "backend"
         names = sorted(path.stem.removeprefix("libbackend_") for path in folder.glob("libbackend_*.so"))
@@ -261,11 +290,11 @@ class OnertDriver:
             version = importlib.metadata.version("onert")
         return {"version": version, "backends": names}
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnertModel:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnertModel:
         """Prepare a segment; options are threads and settings (onert's own configuration keys), or `usual` alone."""
         return OnertModel(segment, buffers, profiled=profiled)
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Which operators one backend prepares, the others staying on the default backend.
 
         The segment's options name `backend`, `default`, `types` (operator type -> indices) and `moved` (backend ->
@@ -280,31 +309,11 @@ class OnertDriver:
             for _ in range(2):  # the second one applies a package's own config
                 _prepared(segment["model"], {}, shapes).close()
             return {"whole": True}
-        backend, default = options["backend"], options["default"]
-        moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
-        if backend == default:
-            reason = self._refusal(segment, default, moved)
-            indices = [i for group in options["types"].values() for i in group if i not in moved]
-            return {"operators": [] if reason else sorted(indices), "reason": reason}
+        return operators_taken(options, partial(self._refusal, segment))
 
-        def refusal(indices: list[int]) -> str:
-            return self._refusal(segment, default, {**moved, **dict.fromkeys(indices, backend)})
-
-        taken: list[int] = []
-        for indices in options["types"].values():
-            told = refusal(indices)
-            if not told:
-                taken += indices
-            elif len(indices) > 1 and not _NO_KERNEL.search(told):
-                taken += [i for i in indices if not refusal([i])]
-        return {"operators": sorted(taken), "reason": ""}
-
-    def _refusal(self, segment: dict[str, Any], default: str, placed: dict[int, str]) -> str:
+    def _refusal(self, segment: RuntimeModel, default: str, placed: dict[int, str]) -> str:
         """Why onert does not prepare the model with these operators elsewhere; "" if it does."""
-        settings = {"BACKENDS": ";".join((default, *sorted(set(placed.values()) - {default})))}
-        if placed:
-            settings["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(placed.items()))
-        options = {"threads": segment["options"].get("threads", 1), "settings": settings}
+        options = {"threads": segment["options"].get("threads", 1), "settings": settings_for(default, placed)}
         try:
             shapes = list(segment["options"].get("shapes", {}).values())
             _prepared(segment["model"], _environment(options), shapes).close()

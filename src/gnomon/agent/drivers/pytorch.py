@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import Buffers
-from ..driver import Refused
+from ..driver import Refused, closed
 from .pt2 import array_over, load_program, operators_of, tensor_over
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, Details, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 EAGER, INDUCTOR = "eager", "inductor"
 _COMPILED = "## Call CompiledFxGraph "
@@ -26,7 +29,7 @@ _COMPILED = "## Call CompiledFxGraph "
 class PyTorchModel:
     """A loaded program, bound to the caller's arrays: inputs are read in place, outputs copied in the call."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         import torch
 
         options = segment.get("options", {})
@@ -61,7 +64,7 @@ class PyTorchModel:
                     keep[name] = array_over(torch, tensor).copy()
             whole_ns.append(clock() - before)
 
-        self._compiled: dict[str, Any] = {}
+        self._compiled: Any = {}
         before = clock()
         try:
             call()
@@ -90,19 +93,20 @@ class PyTorchModel:
 
         return Timing(module).run
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """All of it in the one mode: a compiled program that breaks is refused, and nothing falls back.
 
         Of a compiled one: `compile_s` of the first call, whether it came `from_cache`, the `graphs` whose calls
         PyTorch's profiler saw, and the ATen operators that they call as they are (`extern`).
         """
-        return [{"operators": list(self._names.values()), "backend": self._mode, **self._compiled}]
+        place: Any = {"operators": list(self._names.values()), "backend": self._mode, **self._compiled}
+        return [place]
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """A row for each operator of eager mode, the first call left out; one row of what is compiled."""
         first = 1 + skip
         if self._mode == EAGER:
-            rows = [
+            rows: list[KernelTimes] = [
                 {"name": name, "sources": [index], "backend": EAGER, "wall_ns": self._times.get(name, [])[first:]}
                 for name, index in self._names.items()
             ]
@@ -114,10 +118,10 @@ class PyTorchModel:
 
     def close(self) -> None:
         """Drop the program; its outputs were copied."""
-        self.call = _closed
+        self.call = closed
 
 
-def _seen(torch: Any, call: Callable[[], object]) -> dict[str, Any]:
+def _seen(torch: Any, call: Callable[[], object]) -> Details:
     """What ran in a call, by PyTorch's profiler; Refused where nothing that Inductor compiled was among it."""
     from torch._dynamo.utils import counters
 
@@ -135,18 +139,13 @@ def _seen(torch: Any, call: Callable[[], object]) -> dict[str, Any]:
     }
 
 
-def _arranged(torch: Any, program: Any, tensors: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arranged(torch: Any, program: Any, tensors: Mapping[str, object]) -> Any:
     """The inputs as the program's own call takes them: it may nest them, name some, and take others than tensors."""
     # What is not a tensor was fixed when it was exported, and stands there itself.
     leaves = [
         tensors[one] if isinstance(one, str) and one in tensors else one for one in program.graph_signature.user_inputs
     ]
-    arguments, named = torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
-    return arguments, named
-
-
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
+    return torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
 
 
 class PyTorchDriver:
@@ -154,18 +153,18 @@ class PyTorchDriver:
 
     bfloat16 = True
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """Version, and its two ways to run a program."""
         os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
         import torch
 
         return {"version": torch.__version__, "backends": [EAGER, INDUCTOR]}
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> PyTorchModel:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> PyTorchModel:
         """Load a segment; options are threads and mode ("eager" or "inductor")."""
         return PyTorchModel(segment, buffers, profiled=profiled)
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Whether the program loads: ``{"whole": true}``, or Refused with the reason."""
         load_program(segment["model"])
         return {"whole": True}

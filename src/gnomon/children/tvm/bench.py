@@ -16,7 +16,7 @@ import numpy as np
 import tvm
 from tvm import relax, rpc
 
-from ..frame import MEMORY_WORDS, Job, Refused, Work
+from ..frame import MEMORY_WORDS, Arrays, Facts, Job, Refused, Work
 
 _HALF = 200
 
@@ -26,9 +26,9 @@ class _Place:
 
     def __init__(self) -> None:
         self.session: Any = None
-        self.loaded: dict[str, Any] = {}
+        self.loaded: dict[str, object] = {}
 
-    def connect(self, job: Job) -> dict[str, Any]:
+    def connect(self, job: Job) -> Facts:
         """Job: server [host, port, key] or null for this process, threads (0: as it is), timeout_s."""
         self.leave()
         try:
@@ -96,11 +96,11 @@ def jobs() -> dict[str, Work]:
     """`connect`, `leave`, `measure` (a layer), `run` (a network)."""
     place = _Place()
 
-    def leave(job: Job) -> dict[str, Any]:
+    def leave(job: Job) -> Facts:
         place.leave()
         return {}
 
-    def measure(job: Job) -> dict[str, Any]:
+    def measure(job: Job) -> Facts:
         try:
             return _measure(place, job)
         finally:
@@ -115,7 +115,7 @@ def jobs() -> dict[str, Work]:
     }
 
 
-def here() -> dict[str, Any]:
+def here() -> Facts:
     """The processor that this process runs on, as a target."""
     codegen = tvm.target.codegen
     return {
@@ -124,7 +124,7 @@ def here() -> dict[str, Any]:
     }
 
 
-def _measure(place: _Place, job: Job) -> dict[str, Any]:
+def _measure(place: _Place, job: Job) -> Facts:
     """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), repeat, min_repeat_ms.
 
     Facts: times_s, error (null: nothing to compare with).
@@ -154,7 +154,7 @@ def _measure(place: _Place, job: Job) -> dict[str, Any]:
         raise place.failed("the call failed on the device", error_) from error_
 
 
-def _run(place: _Place, job: Job) -> dict[str, Any]:
+def _run(place: _Place, job: Job) -> Facts:
     """Job: library, inputs, reference and keep (paths or ""), repeat, min_repeat_ms, tolerance.
 
     Facts: times_s, error.
@@ -191,7 +191,7 @@ def _times(library: Any, name: str, device: Any, job: Job, given: list[Any]) -> 
     return [float(t) for t in library.time_evaluator(name, device, **_loop(job))(*given).results]
 
 
-def _loop(job: Job) -> dict[str, Any]:
+def _loop(job: Job) -> Facts:
     return {"number": 1, "repeat": job["repeat"], "min_repeat_ms": job["min_repeat_ms"]}
 
 
@@ -239,14 +239,14 @@ def _difference(wanted: list[Any], found: list[Any]) -> float:
     return worst
 
 
-def _stored(path: str) -> dict[str, Any] | None:
+def _stored(path: str) -> Arrays | None:
     if not path:
         return None
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
-def _wanted(stored: dict[str, Any]) -> list[Any]:
+def _wanted(stored: Arrays) -> list[Any]:
     return [stored[f"out_{i}"] for i in range(sum(1 for name in stored if name.startswith("out_")))]
 
 

@@ -15,7 +15,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.support import cc
 
-from ..frame import Job, Refused, Work
+from ..frame import Arrays, Facts, Job, Refused, Work
 from . import workload as tvm_workload
 from .model import Opened, signature
 
@@ -25,7 +25,7 @@ def jobs(opened: Opened) -> dict[str, Work]:
     return {"build": _build, "network": lambda job: _network(opened, job)}
 
 
-def _build(job: Job) -> dict[str, Any]:
+def _build(job: Job) -> Facts:
     """Job: layer, workload, trace (null: untuned), target, linker, library. Facts: outputs."""
     target = tvm_workload.target_of(job["target"])
     workload = tvm_workload.workload_of(job["workload"], job["layer"])
@@ -35,7 +35,7 @@ def _build(job: Job) -> dict[str, Any]:
     return {"outputs": signature(workload.mod)[1]}
 
 
-def _network(opened: Opened, job: Job) -> dict[str, Any]:
+def _network(opened: Opened, job: Job) -> Facts:
     """Job: records [[layer, workload, trace]..], target, linker, library, seed; layers and inputs: where to put a
     library of the network's functions, each callable by its name, and random inputs ("": nowhere).
 
@@ -90,7 +90,7 @@ def _export(executable: Any, job: Job) -> None:
 def _write_inputs(opened: Opened, job: Job) -> None:
     """Random inputs by a seed, in the order of the network's own; whole numbers are 0, which any index may be."""
     rng = np.random.default_rng(job.get("seed", 0))
-    made: dict[str, Any] = {}
+    made: Arrays = {}
     for number, (_, dtype, dims) in enumerate(opened.inputs):
         floating = dtype.startswith("float")
         made[f"in_{number}"] = rng.standard_normal(dims).astype(dtype) if floating else np.zeros(dims, dtype)

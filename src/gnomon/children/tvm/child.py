@@ -6,21 +6,18 @@ Each part has a process of its own, so that a crash of one costs the others noth
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
 import sys
 import types
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
-from ..frame import Job, Refused, Work, absent, serve
+from ..frame import Facts, Job, Refused, Settings, Work, absent, serve_or_list
 
 _NEEDED = ("tvm", "tvm_ffi", "numpy", "onnx")
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
-def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
+def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
     """Loads TVM and tries the part of it that a broken pair of versions crashes in, before anything depends on it."""
     if settings.get("pin"):
         os.sched_setaffinity(0, settings["pin"])  # before TVM starts its threads, which take it over
@@ -50,7 +47,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
         "here": lambda job: here,
     }
 
-    def work(job: Job) -> dict[str, Any]:
+    def work(job: Job) -> Facts:
         if job.get("do") not in parts:
             raise Refused(f"no such job: {job.get('do')!r}")
         return parts[job["do"]](job)
@@ -66,8 +63,5 @@ def _version(name: str) -> str | None:
 
 
 def main() -> None:
-    """Answers jobs; with GNOMON_CHILD_NEEDS in the environment it only lists the packages that are missing."""
-    if os.environ.get("GNOMON_CHILD_NEEDS"):
-        sys.stdout.write(json.dumps([name for name in _NEEDED if importlib.util.find_spec(name) is None]) + "\n")
-        return
-    serve(setup)
+    """Answers jobs, or lists the packages that are missing."""
+    serve_or_list(setup, _NEEDED)

@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.analysis import estimate_tir_flops
 
-from ..frame import Job, Refused, Work
+from ..frame import Facts, Job, Refused, Work
 from ..torch_program import load_program
 from . import workload as tvm_workload
 from .half import HALF, in_half
@@ -53,7 +53,7 @@ def jobs(opened: Opened) -> dict[str, Work]:
     }
 
 
-def _open(opened: Opened, job: Job) -> dict[str, Any]:
+def _open(opened: Opened, job: Job) -> Facts:
     """Job: path, dtype, shapes {name: dims}. Facts: inputs [[name, dtype, dims]], functions (how many)."""
     path, dtype = Path(job["path"]), job.get("dtype", "float32")
     if not path.is_file():
@@ -214,10 +214,10 @@ def _inputs(module: Any) -> list[tuple[str, str, list[int]]]:
     return made
 
 
-def _layers(opened: Opened, job: Job) -> dict[str, Any]:
+def _layers(opened: Opened, job: Job) -> Facts:
     """Job: target. Facts: layers as in the record file, each with `outputs`, the indices of what it writes."""
     tasks = ms.relax_integration.extract_tasks(opened.ready(), tvm_workload.target_of(job["target"]))
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Facts] = {}
     for task in tasks:
         mod = task.dispatched[0]
         digest, text = tvm_workload.as_json(mod)

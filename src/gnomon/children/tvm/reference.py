@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..frame import Job, Refused, Work
+from ..frame import Arrays, Facts, Job, Refused, Work
 from ..torch_program import load_program
 
 _TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
@@ -20,7 +20,7 @@ def jobs() -> dict[str, Work]:
     return {"reference": _reference}
 
 
-def _reference(job: Job) -> dict[str, Any]:
+def _reference(job: Job) -> Facts:
     """Job: path, inputs, keep (where outputs go). Facts: by. Refused where nothing here can run it."""
     path = Path(job["path"])
     run = {".onnx": _onnxruntime, ".pt2": _torch, ".tflite": _litert}.get(path.suffix.lower())
@@ -30,13 +30,13 @@ def _reference(job: Job) -> dict[str, Any]:
         given = {name: stored[f"in_{i}"] for i, name in enumerate(json.loads(str(stored["names"])))}
     by, outputs = run(path, given)
     part = job["keep"] + ".part.npz"
-    kept: dict[str, Any] = {f"out_{i}": np.asarray(o) for i, o in enumerate(outputs)}
+    kept: Arrays = {f"out_{i}": np.asarray(o) for i, o in enumerate(outputs)}
     np.savez(part, **kept)
     Path(part).replace(job["keep"])
     return {"by": by}
 
 
-def _onnxruntime(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
+def _onnxruntime(path: Path, given: Arrays) -> tuple[str, list[Any]]:
     try:
         import onnxruntime as ort
     except ImportError as error:
@@ -52,7 +52,7 @@ def _onnxruntime(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
     return f"ONNX Runtime {ort.__version__}", list(session.run(None, feeds))
 
 
-def _litert(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
+def _litert(path: Path, given: Arrays) -> tuple[str, list[Any]]:
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
@@ -69,7 +69,7 @@ def _litert(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
     return f"LiteRT {version('ai-edge-litert')}", outputs
 
 
-def _torch(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
+def _torch(path: Path, given: Arrays) -> tuple[str, list[Any]]:
     program = load_program(path).module()
     import torch
     from torch.utils import _pytree

@@ -17,7 +17,7 @@ from tvm import te
 from tvm.ir import IRModule
 from tvm.s_tir import meta_schedule as ms
 
-from ..frame import Job, Refused, Work, absent
+from ..frame import Facts, Job, Refused, Work, absent
 from . import blocks, carry
 from . import workload as tvm_workload
 
@@ -36,7 +36,7 @@ def jobs() -> dict[str, Work]:
     searches: dict[str, _Search] = {}
     model = functools.cache(_cost_model)  # one for all layers, and none in a child that compiles or measures
 
-    def begin(job: Job) -> dict[str, Any]:
+    def begin(job: Job) -> Facts:
         searches[job["layer"]] = _Search(job, model(), searches)
         learns = not isinstance(model(), ms.cost_model.RandomModel)
         return {"spaces": searches[job["layer"]].spaces, "learns": learns}
@@ -92,7 +92,7 @@ class _Search:
             cost_model=model,
         )
 
-    def ask(self, most: int | None = None) -> dict[str, Any]:
+    def ask(self, most: int | None = None) -> Facts:
         """The traces of the next candidates, so many at most; none where the search has come to its end.
 
         The first ones of a layer that nothing is known of are blocks that fit registers and what was best for the
@@ -106,7 +106,7 @@ class _Search:
             self._waiting += list(self._strategy.generate_measure_candidates() or [])[: most and most - self._carried]
         return {"traces": [tvm_workload.plain(c.sch.trace.as_json()) for c in self._waiting]}
 
-    def tell(self, times_s: list[list[float] | None]) -> dict[str, Any]:
+    def tell(self, times_s: list[list[float] | None]) -> Facts:
         """Times of the candidates that were asked for, in their order; None for what failed."""
         if len(times_s) != len(self._waiting):
             raise Refused(f"{len(self._waiting)} candidates were asked for, and {len(times_s)} were reported")
@@ -135,7 +135,7 @@ class _Search:
             for structure, trace in known
             if structure == carry.structure(design)
         ]
-        made: dict[str, Any] = {}
+        made: dict[str, object] = {}
         for _, trace, design in sorted(near, key=lambda one: one[0])[:_TRIED]:
             candidate = carry.candidate(trace, design, self._context)
             if candidate is not None and len(made) < _CARRIED:

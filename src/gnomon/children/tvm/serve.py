@@ -97,6 +97,6 @@ def _greets(connection: socket.socket, key: str, base: Any) -> bool:
     return True
 
 
-def _say(told: dict[str, Any]) -> None:
+def _say(told: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()

@@ -22,7 +22,7 @@ def workload_of(text: str, layer: str) -> Any:
         raise Refused(f"the workload of layer {layer} cannot be read by this TVM: {_first_line(error)}") from error
 
 
-def target_of(given: dict[str, Any]) -> Any:
+def target_of(given: dict[str, object]) -> Any:
     """The target that a description means.
 
     Refused for what TVM does not take, and for a processor that LLVM does not know: it would print a word, and compile
@@ -38,7 +38,7 @@ def target_of(given: dict[str, Any]) -> Any:
     return target
 
 
-def lacking(given: dict[str, Any], other: dict[str, Any]) -> list[str]:
+def lacking(given: dict[str, object], other: dict[str, object]) -> list[str]:
     """The instructions, by LLVM's names, that code for one target may use and the processor of another lacks."""
     wanted, there = (
         {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(target_of(target))} for target in (given, other)

@@ -23,6 +23,7 @@ from gnomon.session.prove import Verified
 from gnomon.session.request import ModelRequest
 from gnomon.session.targets import Missing
 from gnomon.store.address import RecordAddress
+from gnomon.wire import Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ class Lived:
     clock: DecidingClock
     sample_clock: Clock
     sensitivity: float
-    environments: tuple[Mapping[str, Any], ...]
+    environments: tuple[Environment, ...]
     campaign: str
     record: RecordAddress
     resumed: bool

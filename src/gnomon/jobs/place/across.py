@@ -15,10 +15,11 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gnomon import wire
 from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Objective, PairCost
 from gnomon.core.pricing.price import Array, SegmentPrices, SegmentTime, segment_prices
@@ -163,7 +164,7 @@ class SegmentFiles:
 
     def agent_segment(
         self, first: int, last: int, runtime: Runtime, configuration: Configuration, *, chained: bool
-    ) -> dict[str, Any]:
+    ) -> wire.Segment:
         """What the agent loads for a segment in a configuration, by itself or in a chain."""
         segment, path = self.segment(first, last)
         placed = PlacedModel(
@@ -177,14 +178,14 @@ class SegmentFiles:
             made["options"] = {**made["options"], **chained_options(runtime)}
         return made
 
-    def boundary(self, chain: Sequence[tuple[int, int]], whole: PlacedModel) -> dict[str, dict[str, Any]]:
+    def boundary(self, chain: Sequence[tuple[int, int]], whole: PlacedModel) -> dict[str, wire.Tensor]:
         """Buffers between the segments of a chain; tensors that are never alive together share a slab."""
         outer = {*whole.inputs, *whole.outputs}
         last_use: dict[str, int] = {}
         for k, (first, last) in enumerate(chain):
             for tensor in self.segment(first, last)[0].inputs:
                 last_use[tensor.name] = k
-        tensors: dict[str, dict[str, Any]] = {}
+        tensors: dict[str, wire.Tensor] = {}
         free: list[int] = []
         busy: dict[str, int] = {}
         slabs = 0

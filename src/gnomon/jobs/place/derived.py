@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from gnomon.core.stats import median, student_quantile
 from gnomon.errors import MeasurementError, ModelError
@@ -28,6 +27,7 @@ from gnomon.session.contender import Contender
 from gnomon.session.kernels import Kernel
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import describe
+from gnomon.wire import Tensor
 
 Span = tuple[int, int]
 """The operators [first, last) of a kernel, counted in the order in which they are computed."""
@@ -227,7 +227,7 @@ class Insides:
             outputs=tuple(t.name for t in segment.outputs),
         )
         job = self.lab.job([target.runtime.segment(placed, target.configuration, {})])
-        tensors: dict[str, dict[str, Any]] = {
+        tensors: dict[str, Tensor] = {
             t.name: {"shape": list(t.shape or ()) if is_known(t) else None, "dtype": t.dtype}
             for t in (*segment.inputs, *segment.outputs)
         }

@@ -54,6 +54,7 @@ from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.session.targets import Missing, describe
 from gnomon.store.address import RecordAddress
 from gnomon.system.process import guarded_folder
+from gnomon.wire import Environment
 
 if TYPE_CHECKING:
     from gnomon.jobs.place.derived import Derived
@@ -113,7 +114,7 @@ class Profile(Answer):
     columns: tuple[Column, ...]
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
-    environments: tuple[Mapping[str, Any], ...]
+    environments: tuple[Environment, ...]
     campaign: str
     record: RecordAddress
     resumed: bool
@@ -484,7 +485,7 @@ class Placement(Answer):
     doubts: tuple[Doubt, ...]
     sensitivity: Sensitivity
     traces: Mapping[str, Measured]
-    environments: tuple[Mapping[str, Any], ...]
+    environments: tuple[Environment, ...]
     package: Path | None
     campaign: str
     record: RecordAddress

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from gnomon.core.sample import Failure, Run
 from gnomon.core.stats import median, quantile
@@ -23,6 +23,7 @@ from gnomon.measure.environment import BUSY_SHARE, judge
 from gnomon.session.contender import Contender, level
 from gnomon.session.model_session import Lab
 from gnomon.system.stopping import pause
+from gnomon.wire import Snapshot
 
 State = Mapping[str, Any]
 """A snapshot of the device; see `gnomon.agent.snapshot`."""
@@ -362,7 +363,7 @@ def _changes(rows: Sequence[Row]) -> Iterator[Change]:
 def _seen(before: State, after: Sequence[Row]) -> Iterator[str]:
     """The kinds of what may have made these blocks slow, by the states around them."""
     # The process that took them had its workers alive meanwhile, whose time it cannot tell from that of others.
-    alone = [{k: v for k, v in state.items() if k != "pid"} for state in (before, after[-1].state)]
+    alone = [cast(Snapshot, {k: v for k, v in state.items() if k != "pid"}) for state in (before, after[-1].state)]
     yield from dict.fromkeys(doubt.kind for doubt in judge(*alone) if doubt.kind != "busy")
     shares = [row.others_share for row in after if row.others_share is not None]
     if shares and median(shares) > BUSY_SHARE:

@@ -14,9 +14,10 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Graph
-from gnomon.models.model import Feed, Limits, Model, is_known
+from gnomon.models.model import Limits, Model, is_known
 from gnomon.models.onnx.file import onnx_package, parse_onnx
 from gnomon.models.steering import Step
+from gnomon.wire import Feed
 
 if TYPE_CHECKING:
     import onnx

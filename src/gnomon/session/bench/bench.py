@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import gnomon
 from gnomon.core.graph import Graph
@@ -26,7 +25,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
 from gnomon.models.load import convert, load, reachable
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, job_tensors
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.session import replay as recall
 from gnomon.session.bench.tool import ToolLink, ToolRuntime
@@ -37,6 +36,7 @@ from gnomon.session.targets import Missing, equip, hint_of, question_of
 from gnomon.spaces.unit import Net
 from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
+from gnomon.wire import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Bench:
     probe: Probe
     configuration: Configuration
     missing: Sequence[Missing]
-    begin: Callable[[str, Mapping[str, Any]], CampaignRunner]
+    begin: Callable[[str, Mapping[str, object]], CampaignRunner]
 
     @property
     def tool(self) -> ToolRuntime | None:
@@ -106,15 +106,8 @@ class Bench:
         return Placed(key=key, graph=placed.graph, candidate=self._candidate(key, placed, model.graph))
 
     def _candidate(self, key: str, placed: PlacedModel, graph: Graph) -> Candidate:
-        tensors = {
-            graph.tensors[index].name: {
-                "shape": list(graph.tensors[index].shape or ()),
-                "dtype": graph.tensors[index].dtype,
-            }
-            for index in (*graph.inputs, *graph.outputs)
-        }
-        job = {
-            "tensors": tensors,
+        job: Job = {
+            "tensors": job_tensors(graph),
             "feeds": {name: {} for name in placed.inputs},
             "outputs": list(placed.outputs),
             "seed": self.request.seed,
@@ -133,7 +126,7 @@ def open_bench(
     *,
     kind: str,
     subject: str,
-    question: Mapping[str, Any],
+    question: Mapping[str, object],
     goes_on: bool = False,
     tool: ToolRuntime | None = None,
     watch: Watch | None = None,
@@ -168,7 +161,7 @@ def open_bench(
         measures = tool or runtime
         request = replace(request, runtimes=(measures.name,))
 
-        def begin(subject: str, question: Mapping[str, Any]) -> CampaignRunner:
+        def begin(subject: str, question: Mapping[str, object]) -> CampaignRunner:
             runner = CampaignRunner(
                 link,
                 store,

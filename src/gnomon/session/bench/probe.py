@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from gnomon.core.stats import drift, median
 from gnomon.devices.config import DeviceConfig
@@ -129,7 +129,7 @@ def judged(found: Probed, known: Baseline | None) -> Fault | None:
     return Fault(kind="speed", reason=f"the probe takes {times:.2f} times what it took on {day}")
 
 
-def _apart(known: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+def _apart(known: Mapping[str, object], found: Mapping[str, object]) -> bool:
     sizes = [size for one in (known, found) if isinstance(size := one.get("memory_bytes"), int) and size > 0]
     return len(sizes) == 2 and max(sizes) / min(sizes) > _MEMORY
 

@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.measure.effort import Effort
-from gnomon.measure.link import Event
 from gnomon.measure.program import ProgramLink
 from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, whole_segment
 from gnomon.runtimes.snpe import Benched, BenchOrder, BenchTool, bench_tools
 from gnomon.session.request import MeasureRequest
 from gnomon.session.targets import describe
+from gnomon.wire import Candidate, Event, FailureEvent, MeasuringRequest, Request, Segment
 
 
 def tool_of(request: MeasureRequest) -> BenchTool | None:
@@ -62,7 +62,7 @@ class ToolRuntime:
         return self.order.backends[0]
 
     @property
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self) -> dict[str, object]:
         """What must be equal for rows to stand in one table, as JSON values."""
         order = self.order
         return {"runs": order.runs, "inputs": order.inputs, "benches": self.benches, "settings": dict(order.settings)}
@@ -85,7 +85,7 @@ class ToolRuntime:
             together=self.anchor + 1,
         )
 
-    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """What the link is asked to measure."""
         return whole_segment(self.name, model, configuration.options)
 
@@ -161,14 +161,15 @@ class ToolLink(ProgramLink):
         self._runtime = runtime
         super().__init__(device, programs={})
 
-    def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
+    def request(self, request: Request, on_event: Callable[[Event], None], *, timeout_s: float) -> None:
         """Serve a measuring request, the anchor first; see `AgentLink.request`.
 
         MeasurementError where the anchor does not run: then it is not the others, and nothing is told of them.
         """
+        measuring = cast(MeasuringRequest, request)
         before = self.state()
-        entries = sorted(request["candidates"], key=lambda entry: str(entry["key"]))
-        random.Random(request["seed"]).shuffle(entries)  # noqa: S311 - an order that can be repeated
+        entries = sorted(measuring["candidates"], key=lambda entry: entry["key"])
+        random.Random(measuring["seed"]).shuffle(entries)  # noqa: S311 - an order that can be repeated
         entries.sort(key=lambda entry: not entry.get("anchor"))
         anchor = next((entry for entry in entries if entry.get("anchor")), None)
         for entry in entries:
@@ -184,12 +185,13 @@ class ToolLink(ProgramLink):
                     )
                 found = beside if entry is anchor else found
             if isinstance(found, Failure):
-                on_event({"event": "failure", "candidate": entry["key"], "block": 0, **asdict(found)})
+                failure = {"event": "failure", "candidate": entry["key"], "block": 0, **asdict(found)}
+                on_event(cast(FailureEvent, failure))
             else:
                 self._say(found, entry["key"], started, on_event)
         on_event({"event": "environment", "data": {"before": before, "after": self.state()}})
 
-    def _bench(self, entry: Mapping[str, Any]) -> Benched | Failure:
+    def _bench(self, entry: Candidate) -> Benched | Failure:
         """One bench on the one backend that was asked for, with the time that counts."""
         tool = self._runtime.tool
         found = tool.measure(self.device, Path(entry["open"]["job"]["segments"][0]["model"]), self._runtime.order)

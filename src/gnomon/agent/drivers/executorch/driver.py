@@ -10,14 +10,17 @@ import os
 import struct
 import tempfile
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...arrays import Buffers, name_of, output_array
-from ...driver import Refused
+from ...driver import Refused, closed
 from ..pt2 import array_over, tensor_over
 from .lower import PORTABLE, XNNPACK, lower_once
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 
@@ -33,7 +36,7 @@ def _executorch() -> Any:
 class _Program:
     """A program with its method loaded, and what it was lowered from here, if it was."""
 
-    def __init__(self, segment: dict[str, Any], *, profiled: bool) -> None:
+    def __init__(self, segment: RuntimeModel, *, profiled: bool) -> None:
         """Refused with the reason where it does not load; what the runtime printed says more."""
         runtime = _executorch()
         options, path = segment.get("options", {}), segment["model"]
@@ -59,7 +62,7 @@ class _Program:
 class ExecuTorchModel:
     """A loaded program, bound to the caller's arrays: inputs are read in place, outputs copied in the call."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         import torch
 
         self._delegates = segment.get("options", {}).get("delegates", {})
@@ -81,11 +84,11 @@ class ExecuTorchModel:
             raise Refused(f"ExecuTorch: {error}") from error
         self.call: Callable[[], object] = call
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """Nothing: only the trace of a profiled load tells."""
         return []
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Times of instructions, those of delegates by the kernels inside where these are told, and the rest of it."""
         with tempfile.TemporaryDirectory(prefix="gnomon-etdump-") as folder:
             path = os.path.join(folder, "trace.etdp")
@@ -94,7 +97,7 @@ class ExecuTorchModel:
             with open(path, "rb") as file:
                 runs = _runs(file.read())
         # The first call is that of loading.
-        rows: dict[tuple[int, str], dict[str, Any]] = {}
+        rows: dict[tuple[int, str], KernelTimes] = {}
         for events in runs[1 + skip :]:
             inside: dict[int, int] = {}
             kernel = ""
@@ -115,14 +118,14 @@ class ExecuTorchModel:
         self.close()
         return found
 
-    def _row(self, rows: dict[tuple[int, str], dict[str, Any]], number: int, name: str, kind: str) -> dict[str, Any]:
+    def _row(self, rows: dict[tuple[int, str], KernelTimes], number: int, name: str, kind: str) -> KernelTimes:
         sources, backend = [number], PORTABLE if kind == _OPERATOR else self._delegates.get(str(number), kind)
         if self._lowered is not None:
             sources, backend = self._lowered.instructions.get(number, ([], PORTABLE))
         label = f"{name}, {backend} {number}"
         return rows.setdefault((number, name), {"name": label, "sources": sources, "backend": backend, "wall_ns": []})
 
-    def _folded(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _folded(self, rows: list[KernelTimes]) -> list[KernelTimes]:
         """Operators that lowering left out or folded into others: they take no time of their own."""
         assert self._lowered is not None
         told = {index for row in rows for index in row["sources"]}
@@ -140,7 +143,7 @@ class ExecuTorchModel:
 
     def close(self) -> None:
         """Drop the program; its outputs were copied."""
-        self.call = _closed
+        self.call = closed
         self._loaded = None
 
 
@@ -191,16 +194,12 @@ def _runs(data: bytes) -> list[list[_Event]]:
     return [[event(follow(at)) for at in found if at] for found in profiled]
 
 
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
-
-
 class ExecuTorchDriver:
     """ExecuTorch's part of the agent."""
 
     bfloat16 = True
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """Version, and what operators can be given: its kernels, and the delegates that the wheel has."""
         from importlib.metadata import version
 
@@ -209,11 +208,11 @@ class ExecuTorchDriver:
             "backends": [PORTABLE, *_executorch()._get_registered_backend_names()],
         }
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> ExecuTorchModel:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> ExecuTorchModel:
         """Load a segment; options are threads, delegates (of a .pte) and xnnpack (the operators of a .pt2 for it)."""
         return ExecuTorchModel(segment, buffers, profiled=profiled)
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Whether a program loads; of one that is lowered here, ``{"taken": [operators that XNNPACK was given]}``."""
         lowered = _Program(segment, profiled=False).lowered
         return {"taken": lowered.taken if lowered else []}

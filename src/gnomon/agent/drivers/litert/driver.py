@@ -21,13 +21,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...another import run_function
 from ...arrays import Array, Buffers, output_array
-from ...driver import Loaded, Refused
+from ...driver import Loaded, Refused, closed
 from ...lifeline import die_with_parent
 from .c_api import GPU, CompiledModel, check_fixed, load_library, version
 from .interpreter import (
@@ -42,6 +42,9 @@ from .interpreter import (
     whole_graph,
 )
 from .kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, DeviceFound, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 _NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
 _TRIAL_S = 60.0
@@ -58,7 +61,7 @@ _RELU = (
 class LiteRtModel:
     """A model compiled by LiteRT for XNNPACK, the builtin kernels or a GPU, bound to the caller's arrays."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         self._path = segment["model"]
         self._mode, threads = kernels_of(segment), threads_of(segment)
         self._profiler = profiled and self._mode != GPU
@@ -98,14 +101,14 @@ class LiteRtModel:
 
         return call
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """The operators that XNNPACK took, and those that were left to the builtin kernels; or the GPU that took all.
 
         Of a GPU also its name, and how much of its memory the model holds, where LiteRT tells that.
         """
         everything = list(range(len(self._codes)))
         if self._model.adapter is not None:
-            told: dict[str, Any] = {"operators": everything, "backend": GPU, "device": self._model.adapter.name}
+            told: Place = {"operators": everything, "backend": GPU, "device": self._model.adapter.name}
             with contextlib.suppress(Refused, AttributeError):  # what an older LiteRT lacks is not reported
                 told["device_memory_bytes"] = self._model.device_memory_bytes()
             return [told]
@@ -121,7 +124,7 @@ class LiteRtModel:
         taken = [i for i in everything if i not in left]
         return [{"operators": taken, "backend": "xnnpack"}, {"operators": sorted(left), "backend": "builtin"}]
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Times of each kernel (whole microseconds), XNNPACK's own kernels among them.
 
         One row of the whole graph where the profiler's events do not tell its operators apart.
@@ -150,17 +153,11 @@ class LiteRtModel:
 
     def close(self) -> None:
         """Destroy the model before the arrays that it reads."""
-        self.call = _closed
+        self.call = closed
         self._model.close()
 
 
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
-
-
-def _compiled(
-    segment: dict[str, Any], shapes: Sequence[Sequence[int]], *, threads: int, profiled: bool
-) -> CompiledModel:
+def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads: int, profiled: bool) -> CompiledModel:
     """The segment's model, compiled for inputs of these shapes; Refused where it would run on another GPU than the one
     that is asked for.
     """
@@ -182,7 +179,7 @@ def _compiled(
     return model
 
 
-def _interpreted(segment: dict[str, Any]) -> bool:
+def _interpreted(segment: RuntimeModel) -> bool:
     """Whether the classic interpreter has to run it: see above. The job says where outputs are open."""
     if segment.get("options", {}).get("usual"):
         return True
@@ -210,7 +207,7 @@ def _on_zeros(model: CompiledModel) -> Callable[[], None]:
     return model.bind(arrays[0], arrays[1])
 
 
-def _told_shapes(segment: dict[str, Any]) -> list[list[int]]:
+def _told_shapes(segment: RuntimeModel) -> list[list[int]]:
     """The option `shapes`: those of the inputs, in their order."""
     return list(segment.get("options", {}).get("shapes", {}).values())
 
@@ -262,7 +259,7 @@ def tell_adapter() -> None:
     os._exit(0)  # a driver's exit handlers may crash or hang after everything was said
 
 
-def _adapter_here() -> dict[str, Any]:
+def _adapter_here() -> Any:
     """What the GPU is called, and whether it is a program on the CPU; or why there is none.
 
     Asked in a process of its own: drivers of graphics cards may crash, and LiteRT runs on the CPU without them.
@@ -285,7 +282,7 @@ def _told_by_another_process(function: str, *arguments: str) -> Any:
     return json.loads(told[0].removeprefix(_TOLD)) if told else None
 
 
-def _by_interpreter(segment: dict[str, Any]) -> dict[str, Any]:
+def _by_interpreter(segment: RuntimeModel) -> Answer:
     """Run the model on zeros by the classic interpreter; Refused where it does not."""
     interpreter = open_interpreter(segment)
     asked = not segment.get("options", {}).get("usual")
@@ -302,16 +299,17 @@ def _by_interpreter(segment: dict[str, Any]) -> dict[str, Any]:
 class LiteRtDriver:
     """LiteRT's part of the agent."""
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """The version, the kinds of kernels, and the GPU under `devices`, or why there is none under `lacking`."""
         load_library()
-        found: dict[str, Any] = {"version": version(), "backends": list(MODES)}
+        found: ProbeAnswer = {"version": version(), "backends": list(MODES)}
         gpu = _adapter_here()
         if "why" in gpu:
             return {**found, "lacking": {GPU: gpu["why"]}}
-        return {**found, "backends": [*MODES, GPU], "devices": [{"backend": GPU, **gpu}]}
+        device: DeviceFound = {"backend": GPU, "name": gpu["name"], "software": gpu["software"]}
+        return {**found, "backends": [*MODES, GPU], "devices": [device]}
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load a segment; options are threads, kernels (one of MODES, or "gpu") and interpreted (by the classic
         interpreter); for a GPU precision and adapter (the name of the device that it must be).
         """
@@ -319,7 +317,7 @@ class LiteRtDriver:
             return LiteRtInterpreter(segment, buffers)
         return LiteRtModel(segment, buffers, profiled=profiled)
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Whether the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
 
         For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if that is not reported);
@@ -335,7 +333,7 @@ class LiteRtDriver:
             return {"whole": True}
         if _interpreted(segment):
             asked = bool(segment.get("options", {}).get("interpreted"))
-            return _by_interpreter(segment) | ({"interpreted": True} if asked else {})
+            return {**_by_interpreter(segment), **({"interpreted": True} if asked else {})}
         try:
             left, count = left_to_builtin(segment["model"], mode, _told_shapes(segment))
         except Refused as error:  # a compiled model has no place for outputs whose size it finds out as it computes

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import Array, Buffers
-from ...driver import Refused
+from ...driver import Refused, closed
 from .c_api import GPU, check_tensor
+
+if TYPE_CHECKING:
+    from gnomon.wire import KernelTimes, Place, RuntimeModel, Segment
 
 MODES = ("xnnpack", "builtin", "reference")
 #: What a load by XNNPACK reports where the delegate took no operator; no configuration expects it.
@@ -20,7 +23,7 @@ NOTHING_TAKEN = "builtin in place of xnnpack"
 class LiteRtInterpreter:
     """A model loaded by the classic interpreter; the caller's arrays are copied."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers) -> None:
         self._mode = kernels_of(segment)
         self._interpreter = open_interpreter(segment)
         # There is no public way. A delegate is listed behind the operators of the file that it takes.
@@ -51,9 +54,7 @@ class LiteRtInterpreter:
         self.call: Callable[[], object] = call
 
     @staticmethod
-    def _bound(
-        kind: str, details: list[dict[str, Any]], wanted: list[Any], buffers: Buffers
-    ) -> list[tuple[int, Array]]:
+    def _bound(kind: str, details: Any, wanted: list[list[str]], buffers: Buffers) -> list[tuple[int, Array]]:
         if len(details) != len(wanted):
             raise Refused(f"LiteRT: the model has {len(details)} {kind}s, the job {len(wanted)}")
         found = []
@@ -65,19 +66,19 @@ class LiteRtInterpreter:
             found.append((detail["index"], buffers[name]))
         return found
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """All of it on the one kind of kernels; with XNNPACK, what the delegate left is not reported."""
         taken = self._mode != "xnnpack" or delegated(self._interpreter)
         return [{"operators": list(range(self._count)), "backend": self._mode if taken else NOTHING_TAKEN}]
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """One row of the whole graph: the interpreter has no profiler."""
         self.close()
         return whole_graph(self._mode, self._count, self._wall_ns[skip:])
 
     def close(self) -> None:
         """Drop the interpreter."""
-        self.call = _closed
+        self.call = closed
         self._interpreter = None
 
 
@@ -97,12 +98,12 @@ def delegated(interpreter: Any) -> bool:
     return any("DELEGATE" in op["op_name"].upper() for op in interpreter._get_ops_details())
 
 
-def whole_graph(backend: str, count: int, wall_ns: list[int]) -> list[dict[str, Any]]:
+def whole_graph(backend: str, count: int, wall_ns: list[int]) -> list[KernelTimes]:
     """The one row of a graph whose operators cannot be told apart."""
     return [{"name": "whole graph", "sources": list(range(count)), "backend": backend, "wall_ns": wall_ns}]
 
 
-def kernels_of(segment: dict[str, Any]) -> str:
+def kernels_of(segment: RuntimeModel) -> str:
     """The kind of kernels that a segment asks for; Refused where there is none such."""
     mode = str(segment.get("options", {}).get("kernels", "xnnpack"))
     if mode not in (*MODES, GPU):
@@ -110,12 +111,12 @@ def kernels_of(segment: dict[str, Any]) -> str:
     return mode
 
 
-def threads_of(segment: dict[str, Any]) -> int:
+def threads_of(segment: RuntimeModel) -> int:
     """How many threads a segment asks for."""
     return int(segment.get("options", {}).get("threads", 1))
 
 
-def open_interpreter(segment: dict[str, Any]) -> Any:
+def open_interpreter(segment: RuntimeModel) -> Any:
     """The classic interpreter, ready to run."""
     from ai_edge_litert import interpreter as package
 
@@ -133,7 +134,3 @@ def open_interpreter(segment: dict[str, Any]) -> Any:
     except (ValueError, RuntimeError) as error:
         raise Refused(f"LiteRT: {error}") from error
     return made
-
-
-def _closed() -> None:
-    raise RuntimeError("the model is closed")

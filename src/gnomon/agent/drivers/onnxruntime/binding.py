@@ -6,19 +6,20 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import BFLOAT16, Array, Buffers, as_array
 
+if TYPE_CHECKING:
+    from gnomon.wire import Segment
+
 _BFLOAT16 = 16
 """bfloat16 in TensorProto.DataType of onnx.proto."""
 
 
-def bound_call(
-    session: Any, segment: dict[str, Any], buffers: Buffers, *, own_memory: bool = False
-) -> Callable[[], object]:
+def bound_call(session: Any, segment: Segment, buffers: Buffers, *, own_memory: bool = False) -> Callable[[], object]:
     """A call on the arrays in place; text, sequences and maps, which cannot be bound, are handed over.
 
     With `own_memory` a provider of the session may have one: an input is copied there when it is bound, so that it is
@@ -62,7 +63,7 @@ def bound_call(
     return call_and_take
 
 
-def fed_call(session: Any, segment: dict[str, Any], buffers: Buffers) -> Callable[[], object]:
+def fed_call(session: Any, segment: Segment, buffers: Buffers) -> Callable[[], object]:
     """A call as most programs make it: a map of arrays goes in, and new arrays come out."""
     outputs = dict(segment["outputs"])
     feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}

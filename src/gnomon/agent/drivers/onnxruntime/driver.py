@@ -8,14 +8,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...arrays import Buffers
-from ...driver import Refused
+from ...driver import Refused, closed
 from .binding import bound_call, fed_call
 from .events import own_nodes
 from .placed import PlacedSession, supports
 from .providers import ASSIGNED, CPU, built_in, plugins_here
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
 _arena_registered = False
 
@@ -33,7 +36,7 @@ def _onnxruntime() -> Any:
     return onnxruntime
 
 
-def _options(ort: Any, options: dict[str, Any]) -> Any:
+def _options(ort: Any, options: Options) -> Any:
     made = ort.SessionOptions()
     if options.get("usual"):
         made.log_severity_level = 3
@@ -61,7 +64,7 @@ def _options(ort: Any, options: dict[str, Any]) -> Any:
 class OnnxRuntimeSession:
     """A model loaded by ONNX Runtime, bound to the caller's arrays."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         ort = _onnxruntime()
 
         made = _options(ort, segment.get("options", {}))
@@ -83,18 +86,18 @@ class OnnxRuntimeSession:
         make = fed_call if usual else bound_call
         self.call: Callable[[], object] = make(self._session, segment, buffers)
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """The execution provider of each node, as the session's own assignment report tells it."""
         return [
             {"operators": [node.name for node in part.get_nodes()], "backend": part.ep_name}
             for part in self._session.get_provider_graph_assignment_info()
         ]
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Kernel times from the session's profile (whole microseconds)."""
         with open(self._session.end_profiling(), encoding="utf-8") as file:
             events = json.load(file)
-        kernels: dict[tuple[str, str], dict[str, Any]] = {}
+        kernels: dict[tuple[str, str], KernelTimes] = {}
         for event in own_nodes(events):
             if not event["name"].endswith("_kernel_time"):
                 continue
@@ -116,14 +119,10 @@ class OnnxRuntimeSession:
 
     def close(self) -> None:
         """Drop the session and its profile."""
-        self.call = _closed
+        self.call = closed
         self._session = None
         if self._profile_folder:
             shutil.rmtree(self._profile_folder, ignore_errors=True)
-
-
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
 
 
 class OnnxRuntimeDriver:
@@ -131,7 +130,7 @@ class OnnxRuntimeDriver:
 
     bfloat16 = True
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """Version and backends: "cpu" and those accelerators that took a node.
 
         `accelerators` says of each how a session gets it, and `lacking` of others that are installed why not.
@@ -141,13 +140,13 @@ class OnnxRuntimeDriver:
 
         tried |= built_in(ort, lambda ort: _options(ort, {}))
         here = {backend: told for backend, told in tried.items() if "refused" not in told}
-        found: dict[str, Any] = {"version": ort.__version__, "backends": ["cpu", *here]}
+        found: ProbeAnswer = {"version": ort.__version__, "backends": ["cpu", *here]}
         if here:
             found["accelerators"] = here
         refused = {backend: told["refused"] for backend, told in tried.items() if "refused" in told}
         return {**found, "lacking": refused} if refused else found
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
         """Load a segment; options are threads, optimise, shared_arena, dims (the values of dimensions that have names),
         and provider or accelerators with places.
 
@@ -158,7 +157,7 @@ class OnnxRuntimeDriver:
             return PlacedSession(ort, _options(ort, segment["options"]), segment, buffers, profiled=profiled)
         return OnnxRuntimeSession(segment, buffers, profiled=profiled)
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Whether the whole model loads: ``{"whole": true}``, or Refused with the reason.
 
         With the option `try`, a backend of several, which nodes it takes: see `placed.supports`.

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TypedDict
+
+
+class TraceEvent(TypedDict, total=False):
+    """An event of the profile: its kind (`cat`), beginning and duration in microseconds, and of a node more."""
+
+    cat: str
+    name: str
+    ts: int
+    dur: int
+    args: dict[str, str]
+
 
 _EXECUTED, _CALLED = "SequentialExecutor::Execute", "model_run"
 
 
-def own_nodes(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def own_nodes(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
     """The events of nodes of the graph itself, call by call.
 
     What a branch or the body of a loop runs has events too, under names that may be those of the graph's own nodes;
     its time is within that of its operator. An event is written when it ends: behind the nodes of a graph comes the
     event of its execution, and behind that of the model's graph the one of the call.
     """
-    open_nodes: list[dict[str, Any]] = []
-    executed: list[dict[str, Any]] = []
+    open_nodes: list[TraceEvent] = []
+    executed: list[TraceEvent] = []
     for event in events:
         if event.get("cat") == "Node":
             open_nodes.append(event)

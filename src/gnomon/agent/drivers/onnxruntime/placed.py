@@ -14,15 +14,19 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import Buffers
-from ...driver import Refused
+from ...driver import Refused, closed
 from .binding import bound_call, values_call
+from .events import TraceEvent
 from .marks import Node, NotOnnx, marked, nodes_of, number_of
 from .providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, KernelTimes, Options, Place, Provider, RuntimeModel, Segment
 
 _HOME = "cpu"
 _KERNEL = "_kernel_time"
@@ -44,14 +48,14 @@ class Elsewhere(Refused):
 class _Placed:
     """A session under a plan, with what its own report says of it."""
 
-    def __init__(self, ort: Any, settings: Any, path: str, options: Mapping[str, Any], places: dict[int, str]) -> None:
+    def __init__(self, ort: Any, settings: Any, path: str, options: Options, places: dict[int, str]) -> None:
         if version_of(ort) < OLDEST:
             told = ".".join(map(str, OLDEST))
             raise Refused(f"ONNX Runtime {ort.__version__} ignores {RULES}: placing nodes needs {told} or later")
         model, self.nodes = _read(path)
         self.places = places
         self.folded = {int(a): int(b) for a, b in options.get("folded", ())}
-        self.accelerators: Mapping[str, Mapping[str, Any]] = options["accelerators"]
+        self.accelerators: Mapping[str, Provider] = options["accelerators"]
         settings.add_session_config_entry(WEIGHTS, os.path.dirname(os.path.abspath(path)))
         names = {
             index: (f"gnomon{index}", f"gnomon{index}/Mul") if node.type in EXPANDED else (f"gnomon{index}",)
@@ -124,14 +128,14 @@ def _read(path: str) -> tuple[bytes, list[Node]]:
         raise Refused(f"{os.path.basename(path)} is not an ONNX model: {error}") from error
 
 
-def _places(options: Mapping[str, Any]) -> dict[int, str]:
+def _places(options: Options) -> dict[int, str]:
     return {int(index): backend for backend, own in options.get("places", {}).items() for index in own}
 
 
 class PlacedSession:
     """A model loaded by several providers, each node where the options `places` (backend -> nodes) say."""
 
-    def __init__(self, ort: Any, settings: Any, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, ort: Any, settings: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         self._folder = tempfile.mkdtemp(prefix="gnomon-ort-") if profiled else ""
         if profiled:
             settings.enable_profiling = True
@@ -150,7 +154,7 @@ class PlacedSession:
             else bound_call(self._session, segment, buffers, own_memory=bool(self._placed.places))
         )
 
-    def _whole(self, ort: Any, segment: dict[str, Any], buffers: Buffers) -> Callable[[], object]:
+    def _whole(self, ort: Any, segment: Segment, buffers: Buffers) -> Callable[[], object]:
         """A call that hands inputs over and takes outputs, so that the profile's span of a run holds their copies."""
         feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
         outputs = dict(segment["outputs"])
@@ -168,14 +172,14 @@ class PlacedSession:
 
         return run
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """The provider of each node, by its place in the file, as the session's own report tells it."""
         found: dict[str, list[int]] = {}
         for index in range(len(self._placed.nodes)):
             found.setdefault(self._placed.provider(index), []).append(index)
         return [{"operators": indices, "backend": provider} for provider, indices in found.items()]
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Steps from the session's profile: of the CPU's nodes one by one, of an accelerator's what is waited for."""
         graph_inputs = frozenset(value.name for value in self._session.get_inputs())
         graph_outputs = frozenset(value.name for value in self._session.get_outputs())
@@ -186,7 +190,7 @@ class PlacedSession:
         for run, kernels in _runs(events)[skip:]:
             for step in reader.steps(run, kernels):
                 rows.setdefault((step.backend, tuple(step.nodes)), []).append(1000 * max(step.taken_us, 0))
-        made = [
+        made: list[KernelTimes] = [
             {
                 "name": reader.name(nodes),
                 "sources": list(nodes),
@@ -200,14 +204,10 @@ class PlacedSession:
 
     def close(self) -> None:
         """Drop the session and its profile."""
-        self.call = _closed
+        self.call = closed
         self._session = self._placed = None  # type: ignore[assignment]
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
 
 
 class _Step:
@@ -223,7 +223,7 @@ class _Step:
         self.taken_us += taken_us
 
 
-def _runs(events: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _runs(events: list[TraceEvent]) -> list[tuple[TraceEvent, list[TraceEvent]]]:
     """Each run of a profile with the events of its nodes, in order of time."""
     kernels = sorted(
         (e for e in events if e.get("cat") == "Node" and e["name"].endswith(_KERNEL)), key=lambda e: int(e["ts"])
@@ -255,7 +255,7 @@ class _Steps:
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         return f"{node.type} {node.name}{more}"
 
-    def steps(self, run: dict[str, Any], kernels: list[dict[str, Any]]) -> list[_Step]:
+    def steps(self, run: TraceEvent, kernels: list[TraceEvent]) -> list[_Step]:
         """The steps of one run; its copies of inputs and outputs are part of those that read and write them."""
         steps: list[_Step] = []
         launched: dict[str, _Step] = {}
@@ -306,7 +306,7 @@ class _Steps:
                 step.add([index], 0)
                 at[index] = step
 
-    def _copies(self, run: dict[str, Any], kernels: list[dict[str, Any]], steps: list[_Step]) -> None:
+    def _copies(self, run: TraceEvent, kernels: list[TraceEvent], steps: list[_Step]) -> None:
         """Inputs are copied before the first node, and outputs behind the last one: to whom reads and writes them."""
         if not kernels:
             return
@@ -320,7 +320,7 @@ class _Steps:
         if writing is not None:
             writing.taken_us += behind_us
 
-    def _parts(self, kernels: list[dict[str, Any]]) -> dict[int, list[int]]:
+    def _parts(self, kernels: list[TraceEvent]) -> dict[int, list[int]]:
         """The nodes of each event of a compiled part: parts are reported in the order in which they run."""
         found: dict[int, list[int]] = {}
         for backend, own in self._placed.accelerators.items():
@@ -334,10 +334,10 @@ class _Steps:
                 found[id(event)] = sorted({i for name, _ in nodes if (i := number_of(name)) is not None})
         return found
 
-    def _index_any(self, events: list[dict[str, Any]]) -> bool:
+    def _index_any(self, events: list[TraceEvent]) -> bool:
         return any(self._index(event) is not None for event in events)
 
-    def _index(self, event: dict[str, Any]) -> int | None:
+    def _index(self, event: TraceEvent) -> int | None:
         """The node that an event is of, by what ONNX Runtime made of its name or of what it writes."""
         name = str(event["name"])[: -len(_KERNEL)]
         found = number_of(name)
@@ -347,7 +347,7 @@ class _Steps:
         return next((self._tensors[name[:k]] for k in ends if name[:k] in self._tensors), None)
 
 
-def supports(ort: Any, settings: Callable[[], Any], segment: dict[str, Any]) -> dict[str, Any]:
+def supports(ort: Any, settings: Callable[[], Any], segment: RuntimeModel) -> Answer:
     """Which nodes the backend of the option `try` takes, by loading: ``{backend: [nodes]}``.
 
     Of "cpu" those that ONNX Runtime has left when it has folded the graph. Of an accelerator those that it took when it
@@ -355,7 +355,7 @@ def supports(ort: Any, settings: Callable[[], Any], segment: dict[str, Any]) -> 
     ONNX Runtime names no node that is to blame.
     """
     options, path = segment["options"], segment["model"]
-    backend = options["try"]
+    backend: str = options["try"]
     if backend == _HOME:
         left = _Placed(ort, settings(), path, options, {})
         return {_HOME: sorted(left.found)}

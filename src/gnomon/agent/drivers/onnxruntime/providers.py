@@ -18,10 +18,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...driver import Refused
 from .marks import mark_of, marked
+
+if TYPE_CHECKING:
+    from gnomon.wire import Provider
 
 CPU = "CPUExecutionProvider"
 OLDEST = (1, 25)
@@ -48,7 +51,7 @@ _RELU = bytes.fromhex(
 )
 """A model of one node, ``n``, from x to y of 1 x 4: what a provider must take to be believed."""
 
-_devices: dict[str, Any] = {}
+_devices: dict[str, object] = {}
 
 
 def version_of(ort: Any) -> tuple[int, ...]:
@@ -84,7 +87,7 @@ def session_of(
     ort: Any,
     settings: Any,
     model: str | bytes,
-    accelerators: Mapping[str, Mapping[str, Any]],
+    accelerators: Mapping[str, Provider],
     places: Mapping[int, str] | None,
     names: Mapping[int, tuple[str, ...]],
 ) -> Any:
@@ -131,7 +134,7 @@ def session_of(
     return made
 
 
-def _device(ort: Any, backend: str, own: Mapping[str, Any]) -> Any:
+def _device(ort: Any, backend: str, own: Provider) -> Any:
     if not own.get("module"):
         raise Refused(f"{backend} is built in, and such a provider is in no session with a plugin's")
     return device_of(ort, backend, own["module"])
@@ -149,12 +152,12 @@ def report_of(session: Any) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
 
 
-def plugins_here(settings: Callable[[Any], Any]) -> dict[str, dict[str, Any]]:
+def plugins_here(settings: Callable[[Any], Any]) -> dict[str, Provider]:
     """The installed plugins, by backend: what `built_in` says, and their `module`. For before ONNX Runtime is imported.
 
     Of each what a session gets it by, or ``{"refused": why}``; `settings` makes a session's options.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Provider] = {}
     for backend, module in _PLUGINS.items():
         with contextlib.suppress(ImportError, ValueError):
             if importlib.util.find_spec(module) is not None:
@@ -162,7 +165,7 @@ def plugins_here(settings: Callable[[Any], Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def built_in(ort: Any, settings: Callable[[Any], Any]) -> dict[str, dict[str, Any]]:
+def built_in(ort: Any, settings: Callable[[Any], Any]) -> dict[str, Provider]:
     """The providers of a build beside the CPU's, by backend: those that took a node, and why others did not.
 
     Of each: `provider` (the name that sessions report), `options`, where there is one the option that `excludes` nodes
@@ -174,12 +177,12 @@ def built_in(ort: Any, settings: Callable[[Any], Any]) -> dict[str, dict[str, An
     return {b: _in_child(_trial(settings, b, {"provider": p, "device": b})) for b, p in names.items()}
 
 
-def _trial(settings: Callable[[Any], Any], backend: str, own: dict[str, Any]) -> Callable[[], dict[str, Any]]:
-    def run() -> dict[str, Any]:
+def _trial(settings: Callable[[Any], Any], backend: str, own: Provider) -> Callable[[], Provider]:
+    def run() -> Provider:
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         import onnxruntime as ort
 
-        found: dict[str, Any] = {**own, "software": False, "memory": True, "options": dict(_OPTIONS.get(backend, {}))}
+        found: Provider = {**own, "software": False, "memory": True, "options": dict(_OPTIONS.get(backend, {}))}
         if "module" in own:
             device = device_of(ort, backend, own["module"])
             kind = str(device.device.type).rpartition(".")[2]
@@ -206,7 +209,7 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
 _EXCLUDES: Mapping[str, str] = {"webgpu": "forceCpuNodeNames"}
 
 
-def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _in_child(work: Callable[[], Provider]) -> Provider:
     """What the work returns, done by a child of this process: it may crash or hang. ``{"refused": why}`` if it does."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -236,7 +239,7 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             said = b'{"refused": "no answer in time"}'
     _, status = os.waitpid(child, 0)
     try:
-        found: dict[str, Any] = json.loads(said)
+        found: Provider = json.loads(said)
     except ValueError:
         return {"refused": f"it ended with the status {os.waitstatus_to_exitcode(status)}"}
     return found

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...arrays import BFLOAT16, Array, Buffers, output_array
-from ...driver import Refused
+from ...driver import Refused, closed
 from . import hetero
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
 _TWINS = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
 """Precision of a CPU that is registered once more -> the capability that the processor must have."""
@@ -32,7 +35,7 @@ def _openvino() -> Any:
 class OpenVinoModel:
     """A model compiled by OpenVINO, bound to the caller's arrays."""
 
-    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         ov = _openvino()
 
         options = segment.get("options", {})
@@ -89,7 +92,7 @@ class OpenVinoModel:
             infer = _taking(infer, self._request, made, buffers)
         self.call: Callable[[], object] = self._counting(infer) if profiled else infer
 
-    def _run_as_most_do(self, ov: Any, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+    def _run_as_most_do(self, ov: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         """Compile the file with nothing set, its shapes as they are; a map of arrays goes in, new arrays come out."""
         core = ov.Core()
         try:
@@ -123,7 +126,7 @@ class OpenVinoModel:
 
         return call
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """The device of each kernel, with the source layers that it computes and its run-time precision.
 
         Of a model on several devices, the device of each operator by its index; Refused where it is not the planned.
@@ -131,7 +134,7 @@ class OpenVinoModel:
         if self._placed is not None:
             return self._placed.where(self._compiled)
         devices = ",".join(self._compiled.get_property("EXECUTION_DEVICES"))
-        report = []
+        report: list[Place] = []
         for node in self._compiled.get_runtime_model().get_ordered_ops():
             info = node.get_rt_info()
             if "layerType" in info and info["layerType"].astype(str) in {"Input", "Output", "Const"}:
@@ -141,7 +144,7 @@ class OpenVinoModel:
             report.append({"operators": names.split(","), "backend": devices, "precision": precision})
         return report
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Kernel times from the performance counters of each call."""
         if self._placed is not None:
             rows = self._placed.rows(self._compiled, self._counted[skip:])
@@ -157,7 +160,7 @@ class OpenVinoModel:
 
     def close(self) -> None:
         """Drop the request before the arrays that it reads."""
-        self.call = _closed
+        self.call = closed
         self._request = None
         self._compiled = None
         self._keep.clear()
@@ -170,7 +173,7 @@ class Placed:
     own) the operator that it is computed with: one that OpenVINO folded away has no place of its own.
     """
 
-    def __init__(self, ov: Any, path: str, options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, ov: Any, path: str, options: Options, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self._backends, self._names = list(options["backends"]), options["names"]
         self._places = list(options["places"])
         self._leaders = list(options.get("leaders", range(len(self._places))))
@@ -191,7 +194,7 @@ class Placed:
             raise Refused(f"OpenVINO runs the model on {told} and not on {', '.join(sorted(wanted))} as planned")
         return made
 
-    def where(self, compiled: Any) -> list[dict[str, Any]]:
+    def where(self, compiled: Any) -> list[Place]:
         """The backend of each operator; Refused with the operators that lie elsewhere than planned.
 
         Which submodel computes what only the counters tell, so a model that was compiled without them is compiled again
@@ -226,7 +229,7 @@ class Placed:
             raise Refused(f"OpenVINO placed {len(moved)} of {len(self._places)} operators otherwise: {shown}")
         return [{"operators": [i], "backend": backend} for i, backend in sorted(told.items())]
 
-    def rows(self, compiled: Any, counted: list[list[Any]]) -> list[dict[str, Any]]:
+    def rows(self, compiled: Any, counted: list[list[Any]]) -> list[KernelTimes]:
         """Times of what is computed together, each under its leader: its kernels, and the conversions for it.
 
         Where a tensor crosses, its layout and precision are converted in both submodels. All of that is the affair of
@@ -246,12 +249,12 @@ class Placed:
 
         # What does not run in each call is the conversion of a constant in the first.
         rows = [row for row in _timed(counted, told) if len(row["wall_ns"]) == len(counted)]
-        following: list[Any] = []
+        following: Sequence[str | int] = []
         for row in reversed(rows):
             row["sources"] = following = row["sources"] or following
-        made: dict[int, dict[str, Any]] = {}
+        made: dict[int, KernelTimes] = {}
         for row in (row for row in rows if row["sources"]):
-            leader = row["sources"][0]
+            leader = int(row["sources"][0])
             if leader not in made:
                 made[leader] = {**row, "backend": self._backends[self._places[leader]]}
             else:
@@ -295,12 +298,12 @@ def _executed(entry: Any) -> bool:
 
 def _timed(
     counted: list[list[Any]], told: Callable[[Any], tuple[list[Any], str]], ran: Collection[str] = ()
-) -> list[dict[str, Any]]:
+) -> list[KernelTimes]:
     """A row for each kernel that ran in counted calls: its sources and backend as `told` of its counter.
 
     Those named in `ran` did so in each call, whatever the counters say.
     """
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, KernelTimes] = {}
     for call in counted:
         for entry in call:
             if entry.node_name not in ran and not _executed(entry):
@@ -323,7 +326,7 @@ def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     return _with_shapes(model, shapes)
 
 
-def _told_shapes(options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _told_shapes(options: Options) -> dict[str, tuple[int, ...]]:
     """The option `shapes`: those of the inputs, by their names."""
     shapes = options.get("shapes", {})
     return {name: tuple(shape) for name, shape in shapes.items()}
@@ -403,16 +406,12 @@ def _array(tensor: Any) -> Array:
     return data.view(BFLOAT16) if tensor.element_type.get_type_name() == "bf16" else data
 
 
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
-
-
 class OpenVinoDriver:
     """OpenVINO's part of the agent."""
 
     bfloat16 = True
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """Version, devices, and the precisions that the processor computes in natively.
 
         The CPU's plugin may be registered once more in each of these: `cpu-bf16`. `devices` are those beside the CPU,
@@ -433,11 +432,11 @@ class OpenVinoDriver:
             "devices": [{"backend": backend, "name": name, "software": False} for backend, name in names.items()],
         }
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
         """Compile a segment; options are threads and precision, or threads and those of `Placed`, or `usual` alone."""
         return OpenVinoModel(segment, buffers, profiled=profiled)
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Whether the whole model compiles: ``{"whole": true}``, or Refused with the reason.
 
         The option `shapes` has those of the inputs. With the options `backends` (home, and the one that is asked about)
@@ -457,7 +456,7 @@ class OpenVinoDriver:
         return {"whole": True}
 
 
-def _taken(ov: Any, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _taken(ov: Any, path: str, options: Options) -> Answer:
     """The `operators` that the last backend takes, and what it computes as one: `kernels`, each a list of operators.
 
     `unnamed` are the operators that no counter names: fused under another name, folded away, or computed in advance.

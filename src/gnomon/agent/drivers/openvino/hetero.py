@@ -38,7 +38,7 @@ def opened(ov: Any, backends: Iterable[str], threads: int) -> Any:
             core.register_plugin(_cpu_plugin(ov), device_name(backend))
         elif device_name(kind) not in core.available_devices:
             raise RuntimeError(f"OpenVINO has no device {device_name(kind)} here")
-        settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision or "f32", "NUM_STREAMS": 1}
+        settings: dict[str, object] = {"INFERENCE_PRECISION_HINT": precision or "f32", "NUM_STREAMS": 1}
         if kind == "cpu":
             settings |= {"INFERENCE_NUM_THREADS": threads, "ENABLE_CPU_PINNING": False}
         if kind.startswith("npu"):

@@ -34,7 +34,7 @@ def main() -> None:
     print(TOLD + json.dumps(answer), flush=True)
 
 
-def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+def _answer(asked: Any) -> dict[str, str]:
     with without_torch():
         import tvm  # noqa: F401 - all of it, while PyTorch is away
         from tvm import relax  # noqa: F401
@@ -64,7 +64,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _traces(packed: str) -> dict[str, Any]:
+def _traces(packed: str) -> dict[str, object]:
     """What `gnomon.runtimes.tvm` packed: the digest of a layer -> the trace of its schedule."""
     if not packed:
         return {}
@@ -83,13 +83,13 @@ def _target() -> Any:
     """The compiler's description of this machine's processor."""
     import tvm
 
-    words: dict[str, Any] = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
+    words: dict[str, object] = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
     if lacking := _lacking(words):
         words["mattr"] = lacking
     return tvm.target.Target(words)
 
 
-def _lacking(words: dict[str, Any]) -> list[str]:
+def _lacking(words: dict[str, object]) -> list[str]:
     """Vector instructions that the processor's name promises LLVM, and a virtual machine does not hand on."""
     import tvm
 
@@ -104,7 +104,7 @@ def _lacking(words: dict[str, Any]) -> list[str]:
     return [f"-{name}" for name in sorted(vector) if name.replace("-", "").replace("_", "") not in has] if has else []
 
 
-def _scheduled(module: Any, traces: dict[str, Any], target: Any) -> tuple[Any, int]:
+def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any, int]:
     """The module with the schedules of the records, and how many functions have one.
 
     Refused where there are records and none is of a function of this model.
@@ -146,7 +146,7 @@ def _scheduled(module: Any, traces: dict[str, Any], target: Any) -> tuple[Any, i
     return module, sum(1 for f in made if f.attrs is not None and "tirx.is_scheduled" in f.attrs)
 
 
-def _without_intrinsics(traces: dict[str, Any]) -> None:
+def _without_intrinsics(traces: dict[str, object]) -> None:
     """Keep TVM from parsing its tensor instructions (15 s) unless a record needs one."""
     if '["Tensorize", ' in json.dumps(traces):
         importlib.import_module(_INTRINSICS)
@@ -154,7 +154,7 @@ def _without_intrinsics(traces: dict[str, Any]) -> None:
         sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
 
 
-def _export(module: Any, target: Any, library: str) -> dict[str, Any]:
+def _export(module: Any, target: Any, library: str) -> dict[str, object]:
     """Compile, link, and tell how many functions there are and which of TVM's own are called."""
     import tvm
 

@@ -13,12 +13,15 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...arrays import Buffers
 from ...driver import Refused
 from .library import Library, compiled, linker
 from .machine import TvmModel
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, ProbeAnswer, RuntimeModel, Segment
 
 #: Each version of apache-tvm with those of apache-tvm-ffi that were tried with it. Others crash without a word.
 TRIED = {"0.27.0.post1": ("0.1.14.post0", "0.1.14.post1")}
@@ -84,7 +87,7 @@ def without_torch() -> Iterator[None]:
             del sys.modules["torch"]
 
 
-def _library(segment: dict[str, Any], shapes: Mapping[str, Sequence[int]]) -> AbstractContextManager[Library]:
+def _library(segment: RuntimeModel, shapes: Mapping[str, Sequence[int]]) -> AbstractContextManager[Library]:
     """The model compiled for inputs of these shapes, by an earlier process of this visit or now."""
     records = segment.get("options", {}).get("records", "")
     return compiled(segment["model"], shapes=shapes, records=records, versions="/".join(versions()))
@@ -93,7 +96,7 @@ def _library(segment: dict[str, Any], shapes: Mapping[str, Sequence[int]]) -> Ab
 class TvmDriver:
     """TVM's part of the agent."""
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> ProbeAnswer:
         """The version of both packages, and the one backend.
 
         Refused for versions that do not go together, and where there is no program that links.
@@ -103,14 +106,14 @@ class TvmDriver:
             raise ModuleNotFoundError("No module named 'onnx': TVM reads models with it")
         return {"version": own, "backends": ["llvm"], "apache_tvm_ffi": ffi, "linker": linker()}
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> TvmModel:
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> TvmModel:
         """Load a segment; options are threads and records."""
         ffi = _runtime(int(segment.get("options", {}).get("threads", 1)))
         shapes = {name: list(buffers[buffer].shape) for name, buffer in segment["inputs"]}
         with _library(segment, shapes) as library:
             return TvmModel(ffi, library, segment, buffers, profiled=profiled)
 
-    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+    def supports(self, segment: RuntimeModel) -> Answer:
         """Whether TVM compiles the whole model: ``{"whole": true, "functions": n, "scheduled": n}``, or Refused.
 
         `functions` is how many functions the model was compiled to, `scheduled` how many of them by a record.

@@ -29,7 +29,7 @@ class Library:
     where that could not be told. `extern` are functions of TVM's own library that it calls.
     """
 
-    def __init__(self, path: str, told: dict[str, Any]) -> None:
+    def __init__(self, path: str, told: Any) -> None:
         self.path = path
         self.functions = int(told["functions"])
         self.scheduled = int(told["scheduled"])
@@ -69,7 +69,7 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
         yield Library(path, told)
 
 
-def _compile(asked: dict[str, Any]) -> None:
+def _compile(asked: Mapping[str, object]) -> None:
     """Compile in another process: the compiler's memory is not the model's, and its crash ends nothing else."""
     done = run_function(f"{__name__.rpartition('.')[0]}.compile", "main", given=json.dumps(asked))
     sys.stderr.write(done.stderr[-4000:])

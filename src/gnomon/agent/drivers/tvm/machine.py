@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import Buffers, output_array
-from ...driver import Refused
+from ...driver import Refused, closed
 from .library import Library
+
+if TYPE_CHECKING:
+    from gnomon.wire import KernelTimes, Place, Segment
 
 _BACKEND = "llvm"
 _CPU, _POOLED = 1, 2
@@ -26,13 +29,11 @@ class TvmModel:
     (The virtual machine allocates its outputs itself, from its pool.)
     """
 
-    def __init__(
-        self, ffi: Any, library: Library, segment: dict[str, Any], buffers: Buffers, *, profiled: bool
-    ) -> None:
+    def __init__(self, ffi: Any, library: Library, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         self._ffi, self._calls, self._extern = ffi, library.calls, library.extern
         machine = ffi.load_module(library.path)["vm_load_executable"]()
         machine["vm_initialization"](_CPU, 0, _POOLED)
-        bound = dict(map(tuple, segment["inputs"]))
+        bound = dict(segment["inputs"])
         inputs = [_in_place(ffi, name, _bound(buffers, bound, name)) for name in library.inputs]
         function = machine["main"]
         fetch = self._fetcher(library, segment, buffers)
@@ -44,7 +45,7 @@ class TvmModel:
 
         self.call: Callable[[], object] = self._profiled(call) if profiled else call
 
-    def _fetcher(self, library: Library, segment: dict[str, Any], buffers: Buffers) -> Callable[[Any], None]:
+    def _fetcher(self, library: Library, segment: Segment, buffers: Buffers) -> Callable[[Any], None]:
         """A function that copies what a call returns (a tensor, or a sequence of several) into the bound arrays."""
         places = {name: k for k, name in enumerate(library.outputs)}
         wanted: list[tuple[int, str, str]] = []
@@ -88,15 +89,15 @@ class TvmModel:
 
         return timed
 
-    def where(self) -> list[dict[str, Any]]:
+    def where(self) -> list[Place]:
         """The nodes that compiled code computes; functions of TVM's own library that it calls are "extern"."""
         nodes = sorted({node for _, found in self._calls for node in found or ()})
-        rows: list[dict[str, Any]] = [{"operators": nodes, "backend": _BACKEND}]
+        rows: list[Place] = [{"operators": nodes, "backend": _BACKEND}]
         if self._extern:
             rows.append({"operators": [], "backend": "extern", "functions": self._extern})
         return rows
 
-    def operators(self, skip: int) -> list[dict[str, Any]]:
+    def operators(self, skip: int) -> list[KernelTimes]:
         """Times of each call of a function, in order, with the nodes that it computes.
 
         Without nodes if the calls were not made in the order that the compiler planned. The virtual machine's own
@@ -125,7 +126,7 @@ class TvmModel:
 
     def close(self) -> None:
         """Drop the virtual machine before the arrays that it reads."""
-        self.call = _closed
+        self.call = closed
         self._machine = self._instrument = None
         self._keep = ({}, [])
 
@@ -134,15 +135,11 @@ def _computes(name: str) -> bool:
     return not name.startswith(_OWN) or name == _RESHAPE
 
 
-def _whole(taken: list[list[tuple[str, int]]]) -> list[dict[str, Any]]:
+def _whole(taken: list[list[tuple[str, int]]]) -> list[KernelTimes]:
     """One row for the whole graph."""
     return [
         {"name": "main", "sources": [], "backend": _BACKEND, "wall_ns": [sum(ns for _, ns in call) for call in taken]}
     ]
-
-
-def _closed() -> None:
-    raise RuntimeError("the model is closed")
 
 
 def _bound(buffers: Buffers, bound: dict[str, str], name: str) -> Any:

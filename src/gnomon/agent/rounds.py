@@ -1,0 +1,147 @@
+"""The measuring loop: candidates are opened, then visited in interleaved rounds, by the agent or by programs.
+
+It needs the standard library alone: `gnomon.measure.program` runs it on the host.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from gnomon import wire
+
+Process = TypeVar("Process")
+
+
+class ProcessFailed(Exception):
+    """A process crashed, hung, or was refused; `facts` is the part of the event `failure` that says how."""
+
+    def __init__(
+        self, kind: str, message: str, log_tail: str = "", *, transient: bool = False, signal: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.facts: wire.FailureFacts = {"kind": kind, "message": message, "log_tail": log_tail, "transient": transient}
+        if signal:
+            self.facts["signal"] = signal
+
+
+class Rounds(Generic[Process]):
+    """One request: candidates in processes, measured in interleaved rounds.
+
+    `processes` are those that are open, by candidate. `orphans` lost their process because of another candidate: they
+    are opened again at their next visit. `settings` are the machine's that hold meanwhile. A subclass says how a
+    process is opened, measured and ended.
+    """
+
+    def __init__(
+        self, request: wire.MeasuringRequest, on_event: Callable[[wire.Event], None], settings: wire.MachineSettings
+    ) -> None:
+        self.request, self.settings = request, settings
+        self.candidates = {candidate["key"]: candidate for candidate in request["candidates"]}
+        self.timeout_s = float(request["timeout_s"])
+        self.processes: dict[str, Process] = {}
+        self.orphans: set[str] = set()
+        self._on_event = on_event
+        self._times: dict[str, list[float]] = {}
+        self._random = random.Random(request["seed"])
+
+    def run(self) -> None:
+        """Open all candidates, then visit them in rounds until the request's rounds are done."""
+        before = self.state()
+        for key in self._shuffled():
+            self._attempt(key, "load", 0)
+        for block in range(self.request["rounds"]):
+            for key in self._shuffled():
+                if key in self.orphans and block in self.candidates[key]["visits"]:
+                    self.orphans.discard(key)
+                    self._attempt(key, "load", block)
+                if key in self.processes and not self._lags(key):
+                    self._attempt(key, "run", block)
+        self.finish()
+        # One process took both snapshots and waited for those that were measured: their time is told from others'.
+        data: wire.Environment = {"before": before, "after": self.state()}
+        if self.settings:
+            data["settings"] = self.settings
+        self._on_event({"event": "environment", "data": data})
+
+    def state(self) -> wire.Snapshot:
+        """The machine's state now."""
+        raise NotImplementedError
+
+    def load(self, key: str) -> wire.OpenedFacts | None:
+        """Open a candidate's process, which `processes` then has; None where its job was open before."""
+        raise NotImplementedError
+
+    def measure(self, key: str) -> wire.BlockFacts:
+        """A block of an open candidate."""
+        raise NotImplementedError
+
+    def release(self, key: str) -> None:
+        """A profiled candidate has had its one block: its process ends."""
+        del self.processes[key]
+
+    def drop(self, key: str, facts: wire.FailureFacts) -> None:
+        """A candidate failed: it is open no longer, and `facts` are what is reported of that."""
+        self.processes.pop(key, None)
+
+    def log_tail(self, key: str) -> str:
+        """The end of what an open candidate's process printed."""
+        return ""
+
+    def finish(self) -> None:
+        """All visits are done."""
+
+    def _shuffled(self) -> list[str]:
+        keys = sorted(self.candidates)
+        self._random.shuffle(keys)
+        return keys
+
+    def _attempt(self, key: str, stage: str, block: int) -> None:
+        """Open or visit a candidate; its failure is an event."""
+        try:
+            if stage == "load":
+                self._open(key)
+            else:
+                self._visit(key, block)
+        except ProcessFailed as failure:
+            self.drop(key, failure.facts)
+            stage = "check" if failure.facts["kind"] == "wrong-output" else stage
+            self._on_event({"event": "failure", "candidate": key, "stage": stage, "block": block, **failure.facts})
+
+    def _lags(self, key: str) -> bool:
+        """Whether it had two visits and is far slower than the fastest: the host asks for no more of it either."""
+        own, fastest = self._times.get(key, []), min(map(min, self._times.values()), default=0.0)
+        limit = self.request["laggard"] if len(own) >= 2 else self.request["hopeless"]
+        return bool(own) and min(own) > limit * fastest
+
+    def _open(self, key: str) -> None:
+        opened = self.load(key)
+        if opened is None:
+            return
+        candidate = self.candidates[key]
+        difference = opened["difference"]["relative"] if "difference" in opened else 0.0
+        if not difference <= candidate.get("tolerance", math.inf):
+            off = "inf" if difference == sys.float_info.max else f"{difference:.2g}"
+            message = (
+                f"outputs differ from the reference by {off} of its largest magnitude, "
+                f"where {candidate['tolerance']:.2g} is tolerated"
+            )
+            raise ProcessFailed("wrong-output", message, self.log_tail(key))
+        self._on_event({"event": "opened", "candidate": key, **opened})
+        if candidate["open"].get("profiled"):
+            # A profiled process has one block, which ends it: no other candidate waits for its memory.
+            self._visit(key, 0)
+            self.release(key)
+
+    def _visit(self, key: str, block: int) -> None:
+        if block not in self.candidates[key]["visits"]:
+            return
+        started = time.time()
+        taken = self.measure(key)
+        self._times.setdefault(key, []).append(min(taken["wall_ns"]) / taken["inner"])
+        self._on_event({"event": "block", "candidate": key, "block": block, "started_at_s": started, **taken})
