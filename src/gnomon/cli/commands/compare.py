@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import answering
 from gnomon.cli.options import comparing_options, html_option, json_option
+from gnomon.cli.output import answering
 from gnomon.cli.values import RECORD, complete_run
 
 _PATH = click.Path(dir_okay=False, path_type=Path)

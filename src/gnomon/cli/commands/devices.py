@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import answering
 from gnomon.cli.options import json_option
+from gnomon.cli.output import answering
 from gnomon.cli.values import RECORD, complete_device, complete_runtime, cores, environment, seconds
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import answering, showing
 from gnomon.cli.options import bench_options, html_option, json_option, models_shape_option
+from gnomon.cli.output import answering, showing
 from gnomon.cli.values import RECORD, complete_space, latency
 
 _PATH = click.Path(path_type=Path)

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import write_answer, write_report
 from gnomon.cli.options import device_options, ferules, gone, html_option, proof_options, shape_option, tune_options
+from gnomon.cli.output import write_answer, write_report
 from gnomon.errors import InfeasibleError
 
 _PATH = click.Path(path_type=Path)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_report
 from gnomon.cli.options import changed_option, sessions_option
+from gnomon.cli.output import write_report
 from gnomon.cli.values import RECORD, complete_run
 
 if TYPE_CHECKING:

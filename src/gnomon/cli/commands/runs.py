@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import answering, end_report, report_page, write_json, write_lines
 from gnomon.cli.options import json_option
+from gnomon.cli.output import answering, end_report, report_page, write_json, write_lines
 from gnomon.cli.values import RECORD, RecordValue, complete_run
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.report.plain import clean

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_json
+from gnomon.cli.output import write_json
 from gnomon.cli.values import RECORD, complete_device, complete_runtime, seconds
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import answering, showing, write_answer
 from gnomon.cli.options import (
     KNOWN,
     TRAINING,
@@ -23,6 +22,7 @@ from gnomon.cli.options import (
     settings_by_toolchain,
     training_options,
 )
+from gnomon.cli.output import answering, showing, write_answer
 from gnomon.cli.values import latency, toolchain_setting
 
 _PATH = click.Path(path_type=Path)

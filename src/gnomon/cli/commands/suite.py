@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import command, group
-from gnomon.cli.main import answering
 from gnomon.cli.options import comparing_options, html_option, json_option
+from gnomon.cli.output import answering
 from gnomon.cli.values import RECORD
 from gnomon.errors import GATE_FAILED
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import answering, showing
 from gnomon.cli.options import bench_options, by_name, html_option, json_option, models_shape_option
+from gnomon.cli.output import answering, showing
 from gnomon.cli.values import complete_runtime, complete_space, setting
 
 _NOT_GOOD = 7

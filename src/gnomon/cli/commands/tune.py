@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import answering, showing, write_answer, write_report
 from gnomon.cli.options import (
     device_options,
     ferules,
@@ -18,6 +17,7 @@ from gnomon.cli.options import (
     shape_option,
     tune_options,
 )
+from gnomon.cli.output import answering, showing, write_answer, write_report
 from gnomon.cli.values import seconds
 from gnomon.errors import MeasurementError, UsageError
 

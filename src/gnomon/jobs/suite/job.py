@@ -26,7 +26,7 @@ from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.jobs.compare.document import CompareDocument, PairPart
 from gnomon.jobs.compare.job import SESSIONS, compare, gate_code
-from gnomon.jobs.place.fleet import TellOf, run_lanes
+from gnomon.jobs.place.fleet import run_lanes
 from gnomon.jobs.runs.answers import packed, unpacked
 from gnomon.jobs.runs.job import open_record
 from gnomon.jobs.suite.document import (
@@ -50,6 +50,7 @@ from gnomon.jobs.suite.plan import (
 )
 from gnomon.jobs.suite.waiting import Waiting
 from gnomon.measure.campaign import Question, open_campaign
+from gnomon.measure.progress import TellOf
 from gnomon.report.answer import Answer
 from gnomon.report.plain import json_text
 from gnomon.store.address import RecordAddress
