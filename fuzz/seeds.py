@@ -22,7 +22,6 @@ from gnomon.jobs.space.profiling.study import Study, open_study
 from gnomon.jobs.table.folder import write_table
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.layers import layer
-from gnomon.spaces.loading import load_space
 from gnomon.spaces.unit import Unit, single
 from gnomon.store.base import CampaignQuery
 from gnomon.store.lines import write_lines
@@ -109,14 +108,6 @@ def _estimator() -> SpaceEstimator:
     return fit_estimator(
         found, [NetRow(assignment=tuple(map(int, net)), latency_s=1e-3 * (1 + net.sum())) for net in nets]
     )
-
-
-def scores() -> list[bytes]:
-    """Scores of a space's choices, as csv and as JSON."""
-    slots = load_space("nasbench201").space.slots
-    lines = [f"{slot.name},{choice},{number}" for slot in slots for number, choice in enumerate(slot.choices)]
-    tree = {slot.name: {choice: float(number) for number, choice in enumerate(slot.choices)} for slot in slots}
-    return ["\n".join(["slot,choice,score", *lines]).encode(), json.dumps(tree).encode()]
 
 
 def study() -> Study:

@@ -82,7 +82,6 @@ from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.yaml import plain, read_yaml, yaml_text
 from gnomon.jobs.estimator import job as estimators
 from gnomon.jobs.estimator.help_files import import_nets
-from gnomon.jobs.estimator.scores import load_scores
 from gnomon.jobs.runs.job import command_of
 from gnomon.jobs.space.choosing.validate import read_selection
 from gnomon.jobs.space.profiling.folder import LatencyRow, read_accuracy, read_latency, read_question
@@ -104,7 +103,6 @@ from gnomon.serving.orders import outcome_of
 from gnomon.serving.requests import wants_json
 from gnomon.session.package import read_plan
 from gnomon.spaces.cells.primitives import parse_name
-from gnomon.spaces.fuse import rules
 from gnomon.spaces.loading import load_space, text_reader
 from gnomon.spaces.uid import unit_of_uid
 from gnomon.spaces.unit import unit_of
@@ -347,15 +345,6 @@ def _archives() -> list[bytes]:
             archive.writestr("net/m.circle", bytes(2000))
         found.append(stream.getvalue())
     return found
-
-
-@functools.cache
-def _counts() -> Any:
-    return load_space("nasbench201").tables(rules(()))
-
-
-def _scores(path: Path) -> object:
-    return load_scores(str(path), _counts())
 
 
 def _estimator(path: Path) -> object:
@@ -823,7 +812,6 @@ TARGETS: dict[str, Target] = _all(
         ],
         read=read_estimator,
     ),
-    Target(name="scores", seeds=good.scores, read=file("s.csv", _scores)),
     # Placements
     Target(name="problem", seeds=good.values(_PROBLEM), read=read_problem, lines=True),
     Target(name="code", seeds=good.texts("0", "123456789" * 500), read=text(parse_decimal), lines=True),

@@ -52,7 +52,6 @@ _PLACES = {
                 "measure_nets",
                 "predict_model",
                 "predict_nets",
-                "search_nets",
                 "suggest_nets",
                 "sum_blocks",
             ),

@@ -59,7 +59,6 @@ from gnomon.api.table import measure_nets as measure_nets
 from gnomon.api.table import merge_tables as merge_tables
 from gnomon.api.table import predict_model as predict_model
 from gnomon.api.table import predict_nets as predict_nets
-from gnomon.api.table import search_nets as search_nets
 from gnomon.api.table import suggest_nets as suggest_nets
 from gnomon.api.table import sum_blocks as sum_blocks
 from gnomon.api.tune import execute as execute

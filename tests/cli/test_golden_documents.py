@@ -88,7 +88,6 @@ CASES: dict[str, list[str]] = {
         f"estimator eval e.json measured.csv {ESTIMATE}",
         f"estimator explain e.json held.csv {ESTIMATE}",
         f"estimator export e.json -o alone.py {ESTIMATE}",
-        f"estimator search e.json --bound 60us --score score.json --method exact --nets 3 {ESTIMATE}",
         f"estimator suggest --table t.table --k 5 --out n.csv {ESTIMATE}",
         f"estimator predict absent.json held.csv {ESTIMATE}",
         "estimator predict e.json held.csv --space nowhere --json",
@@ -175,9 +174,6 @@ def inputs(zoo_model: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest
     rows = measured(found, 24)
     save(rows[:14], found, Path("measured.csv"))
     save(rows[14:], found, Path("held.csv"))
-    Path("score.json").write_text(
-        json.dumps({"a": {"wide": 2.0, "narrow": 1.0, "skip": 0.0}, "b": {"k1": 0.0, "k5": 1.5}}), encoding="utf-8"
-    )
     synthetic(Path("profile"), study(LAYERS), accuracy, latency)
     write_nnpackage(load(Path("mix.circle")), Path("net"), {})
     keep(load(Path("net")))

@@ -53,7 +53,6 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     "estimator import": (gnomon.import_nets, {}, set()),
     "estimator count": (gnomon.count_units, {}, set()),
     "estimator export": (gnomon.export_estimator, {}, set()),
-    "estimator search": (gnomon.search_nets, {}, set()),
     "estimator fit": (gnomon.fit_estimator, {}, set()),
     "estimator eval": (gnomon.evaluate_estimator, {}, set()),
     "estimator explain": (gnomon.explain_net, {}, set()),

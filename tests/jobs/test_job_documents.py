@@ -224,7 +224,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "estimator import": ("estimator-import",),
     "estimator measure": ("nets",),
     "estimator predict": ("estimator-predictions", "model-prediction"),
-    "estimator search": ("estimator-search",),
     "estimator suggest": ("estimator-suggest",),
     "space export": ("space-export",),
     "space front": ("space-front",),

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from gnomon.jobs.estimator.evaluation import Evaluation
     from gnomon.jobs.estimator.job import Described, SpaceEstimator
     from gnomon.jobs.estimator.models import ModelPrediction
-    from gnomon.jobs.estimator.scores import Function, Scores
-    from gnomon.jobs.estimator.search import Method, Searched
     from gnomon.jobs.table.job import Built
     from gnomon.jobs.table.nets import NetsMeasured
     from gnomon.measure.progress import Watch
@@ -337,55 +335,6 @@ def explain_net(path: PathLike, nets: PathLike, *, space: str | None = None) -> 
             ),
         )
     )
-
-
-def search_nets(
-    path: PathLike | SpaceEstimator,
-    score: PathLike | Function | Mapping[str, Mapping[str, float]],
-    *,
-    bound_s: float,
-    confidence: float = 0.9,
-    nets: int = 10,
-    space: str | None = None,
-    method: Method = "evolution",
-    evaluations: int | None = None,
-    seed: int = 0,
-    out: PathLike | None = None,
-    overwrite: bool = False,
-) -> tuple[Searched, dict[str, Any]]:
-    """The best nets by a score among those whose latency is at most `bound_s` with so much `confidence`: as records,
-    and as JSON values. `nets` is how many at most, and `out` is a csv that gets them, which must not be there unless it
-    may be overwritten.
-
-    `score` is a function of a net {slot: choice}, larger for better nets; {slot: {choice: score}}; or where one of
-    them stands: "FILE.py:function", or a csv or JSON file. `evaluations` is how many nets a search may score;
-    None: as many as the job usually does. Raises GnomonError; InfeasibleError where no net meets the bound.
-    """
-    from gnomon.formats.nets_csv import NetRow
-    from gnomon.jobs.estimator.document import search_document
-    from gnomon.jobs.estimator.job import SpaceEstimator, load_estimator, save_nets
-    from gnomon.jobs.estimator.scores import FunctionScores, additive, load_scores
-    from gnomon.jobs.estimator.search import EVALUATIONS, Wanted
-    from gnomon.jobs.estimator.search import search_nets as search_job
-
-    _unused(out, overwrite=overwrite)
-    made = path if isinstance(path, SpaceEstimator) else load_estimator(Path(path), space)
-    tables = made.described.tables
-    scores: Scores
-    if isinstance(score, Mapping):
-        scores = additive(tables, score)
-    elif callable(score):
-        scores = FunctionScores(space=tables.space, function=score)
-    else:
-        scores = load_scores(os.fspath(score), tables)
-    wanted = Wanted(bound_s=bound_s, confidence=confidence, nets=nets)
-    most = EVALUATIONS if evaluations is None else evaluations
-    found = search_job(made, scores, wanted, method=method, evaluations=most, seed=seed)
-    document = search_document(made, found, wanted, None if out is None else str(out))
-    if out is not None:
-        rows = [NetRow(assignment=net.assignment) for net in found.nets]
-        save_nets(rows, made.described.space.space, Path(out), measured=False)
-    return found, document
 
 
 def load_estimator(path: PathLike, space: str | None = None) -> SpaceEstimator:

@@ -101,7 +101,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "gnomon estimator predict model.onnx",
         "gnomon estimator predict estimator.json nets.csv",
     ),
-    "estimator search": ("gnomon estimator search estimator.json --bound 2ms --score score.py:score",),
     "estimator suggest": ("gnomon estimator suggest --table mobilenetv2-cifar10.table --k 12",),
     "space": (
         "gnomon space profile space.yaml --profile-dir out",

@@ -92,7 +92,7 @@ def read_nets(
     if len(data) > MOST_LETTERS:
         raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
     try:
-        lines, between = read_sheet(data)
+        lines, between = _read_sheet(data)
     except UnicodeDecodeError as error:
         raise ProblemError(f"the nets are {not_utf8(data, error)}", hint=_HINT) from error
     except csv.Error as error:
@@ -101,7 +101,7 @@ def read_nets(
         raise ProblemError("the file of nets is empty", hint=_HINT)
     header = [name.strip() for name in lines[0]]
     columns = _columns(header, space, text_reader, profiled)
-    columns = replace(columns, comma=has_decimal_commas(lines[1:], between, columns.numbers))
+    columns = replace(columns, comma=_has_decimal_commas(lines[1:], between, columns.numbers))
     told: list[str] = []
     next_step = ""
     found = []
@@ -121,7 +121,7 @@ def read_nets(
     return tuple(found)
 
 
-def read_sheet(data: bytes) -> tuple[list[list[str]], str]:
+def _read_sheet(data: bytes) -> tuple[list[list[str]], str]:
     """The rows of a csv as programs and spreadsheets write it, and what stands between fields.
 
     That are commas, or semicolons or tabs where these part the first row more often. Raises UnicodeDecodeError and
@@ -140,12 +140,12 @@ def _reader(text: str, between: str) -> Iterator[list[str]]:
     return csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
 
 
-def has_decimal_commas(rows: Iterable[Sequence[str]], between: str, columns: Collection[int]) -> bool:
+def _has_decimal_commas(rows: Iterable[Sequence[str]], between: str, columns: Collection[int]) -> bool:
     """Whether numbers of these columns have a comma before decimals: any has one, and others stand between fields."""
     return between != "," and any("," in row[index] for row in rows for index in columns if index < len(row))
 
 
-def with_point(text: str, *, comma: bool) -> str:
+def _with_point(text: str, *, comma: bool) -> str:
     """A number as Python has it, of a file with decimal commas or without. ValueError where it may be another one."""
     if "_" in text or (comma and "." in text):
         raise ValueError(text)
@@ -279,7 +279,7 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
     for what, (index, power) in columns.times.items():
         text = line[index].strip()
         try:
-            value = _shifted(with_point(text, comma=columns.comma), power) if text else None
+            value = _shifted(_with_point(text, comma=columns.comma), power) if text else None
         except ValueError:
             raise ProblemError(f"{text[:40]!r} is not a valid {what}") from None
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
@@ -306,7 +306,7 @@ def _beside(what: str, text: str, *, comma: bool) -> Any:
     if what in _SHARES:
         expected = "a share from 0 to 1"
         with contextlib.suppress(ValueError):
-            if 0 <= (share := float(with_point(text, comma=comma))) <= 1:
+            if 0 <= (share := float(_with_point(text, comma=comma))) <= 1:
                 return share
     elif what == "processes":
         expected = "a whole number"

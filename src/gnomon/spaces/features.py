@@ -105,7 +105,7 @@ class CountTables:
         tied = self._tied()
         for step in self.steps:
             index = self._index(step, chosen)
-            still = idle(step)
+            still = _idle(step)
             for slot in step.slots:
                 if slot not in tied:
                     chosen[still[state], slot] = 0
@@ -124,7 +124,7 @@ class CountTables:
             after = behind or [1] * (int(step.next_state.max()) + 1)
             behind = [
                 after[row[0]] if still else sum(after[state] for state in row)
-                for row, still in zip(step.next_state.tolist(), idle(step).tolist(), strict=True)
+                for row, still in zip(step.next_state.tolist(), _idle(step).tolist(), strict=True)
             ]
         return behind[0] if behind else 1
 
@@ -169,7 +169,7 @@ class CountTables:
         return found
 
 
-def idle(step: Step) -> NDArray[np.bool_]:
+def _idle(step: Step) -> NDArray[np.bool_]:
     """For each state, whether the step's slots make no difference. That of several slots at once always may."""
     if len(step.slots) != 1:
         return np.zeros(len(step.row), bool)

@@ -16,7 +16,7 @@ from tests.jobs.estimator.estimator_kit import kit, measured, save
 from tests.report.picture_kit import needs_drawing
 
 from gnomon.cli.commands.estimator import estimator
-from gnomon.errors import GnomonError, InfeasibleError, ProblemError, UsageError
+from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
 from gnomon.jobs.estimator.job import Described
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
@@ -109,15 +109,13 @@ def test_fit_says_how_good_it_is_on_nets_held_out(bench: Bench) -> None:
     assert "measurement-noise limit" in text
 
 
-@pytest.mark.parametrize("command", ["fit", "suggest", "export", "predict", "search"])
+@pytest.mark.parametrize("command", ["fit", "suggest", "export", "predict"])
 def test_no_file_is_replaced_unless_it_may_be(bench: Bench, command: str) -> None:
     bench.fit()
     out = bench.folder / "out"
     out.write_text("mine")
-    (bench.folder / "s.json").write_text("{}")
     words: tuple[object, ...] = {
         "predict": (command, bench.estimator, bench.held),
-        "search": (command, bench.estimator, "--bound", "1s", "--score", bench.folder / "s.json"),
         "export": (command, bench.estimator),
     }.get(command, (command, "--table", bench.table))
     words += ("--space", bench.space, "--out", out)
@@ -250,33 +248,6 @@ def test_export_writes_a_file_of_python(bench: Bench) -> None:
     told = document("export", bench.estimator, "--space", bench.space, "-o", out)
     assert told == {"format": "gnomon-estimator-export", "version": 1, "file": str(out)}
     compile(out.read_text(encoding="utf-8"), str(out), "exec")
-
-
-def test_search_finds_nets_and_writes_them(bench: Bench) -> None:
-    bench.fit()
-    (bench.folder / "s.json").write_text(json.dumps({"b": {"k1": 0, "k5": 1}, "s.depth": {"0": 0, "1": 1, "2": 2}}))
-    (bench.folder / "s.py").write_text("def score(net):\n    return (net['b'] == 'k5') + int(net['s.depth'])\n")
-    out = bench.folder / "best.csv"
-    words = ("search", bench.estimator, "--space", bench.space, "--bound", "60us")
-    by_file = document(*words, "--score", bench.folder / "s.json", "--method", "exact", "--out", out)
-    by_function = document(*words, "--score", f"{bench.folder}/s.py:score", "--nets", 3)
-    assert list(by_function) == [
-        "format", "version", "space", "method", "bound_s", "confidence", "coverage", "evaluations", "most_score",
-        "nets", "file",
-    ]  # fmt: skip
-    assert by_file["nets"][0]["score"] == by_function["nets"][0]["score"]
-    assert len(by_function["nets"]) == 3
-    assert by_function["evaluations"] == 84
-    assert all(net["below"] >= 0.9 for net in by_file["nets"])
-    rows = read_nets(out.read_bytes(), bench.found.space.space)
-    names = [tuple(net["net"].values()) for net in by_file["nets"]]
-    assert [bench.found.space.space.names(row.assignment) for row in rows] == names
-    text = told(*words, "--score", bench.folder / "s.json", "--method", "exact")
-    assert "within 60.0 us, with a probability of at least 90 %." in text
-    assert "of the exact front" in text
-    assert "84 nets were looked at." in told(*words, "--score", bench.folder / "s.json")
-    with pytest.raises(InfeasibleError, match="the fastest is expected to take"):
-        run(*words[:-1], "1us", "--score", bench.folder / "s.json")
 
 
 @pytest.mark.parametrize("bound", ["2", "0.002", "2xs", "0", "-1ms", "nan", "ms", "1 m s", ""])

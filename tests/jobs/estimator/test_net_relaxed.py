@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from gnomon.estimate.columns import Columns
 from gnomon.estimate.export import Relaxed
 from gnomon.estimate.fit import fit
 from gnomon.jobs.estimator.job import fit_estimator
-from gnomon.jobs.estimator.scores import RelaxedSpace
+from gnomon.jobs.estimator.relaxed import RelaxedSpace
 from gnomon.spaces.features import CountTables, Step
 from gnomon.spaces.layers import layer
 from gnomon.spaces.unit import Unit
@@ -119,6 +120,8 @@ def test_without_states_it_is_the_plain_sum() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     space = by_hand()
+    with pytest.raises(UsageError, match="residual learner"):
+        RelaxedSpace(tables=space.tables, estimator=replace(space.estimator, residual=object()))  # type: ignore[arg-type]
     p = probabilities(space.tables.space)
     with pytest.raises(UsageError, match="of 3 slots are given for 4"):
         space.expected(p[:3])

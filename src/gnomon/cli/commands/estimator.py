@@ -203,58 +203,6 @@ def explain_(path: Path, nets: Path, space: str | None, as_json: bool, html: Pat
     write_answer(api.explain_net(path, nets, space=space), as_json=as_json, html=html)
 
 
-@estimator.command("search", short_help="Find the best nets within a latency bound.")
-@click.argument("path", type=_PATH, metavar="ESTIMATOR")
-@_SPACE
-@click.option(
-    "--bound", "bound_s", type=Latency(), required=True, metavar="2ms", help="The nets' latency is at most this."
-)
-@click.option(
-    "--score",
-    required=True,
-    metavar="SCORE",
-    help="FILE.py:function of {slot: choice}, larger for better nets; or a csv (slot, choice, score) or JSON"
-    " {slot: {choice: score}} of scores that add up.",
-)
-@click.option(
-    "--method",
-    type=click.Choice(("evolution", "exact")),
-    default="evolution",
-    show_default=True,
-    help="exact is for scores that add up.",
-)
-@click.option("--nets", type=click.IntRange(1, 10_000), default=10, show_default=True, help="How many at most.")
-@click.option(
-    "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.9,
-    show_default=True,
-    help="The least probability that a net meets the bound.",
-)
-@click.option(
-    "--evaluations",
-    type=click.IntRange(1, 10_000_000),
-    default=10_000,
-    show_default=True,
-    metavar="N",
-    help="How many nets evolution evaluates.",
-)
-@_SEED
-@click.option("--out", type=_PATH, metavar="CSV", help="Write the nets, for estimator measure.")
-@_OVERWRITE
-@_JSON
-@html_option
-def search_(path: Path, score: str, as_json: bool, html: Path | None, **values: Any) -> None:
-    """Find the nets with the best score among those that ESTIMATOR expects to meet the bound.
-
-    A FILE.py is run. Evolution evaluates all nets where the space has no more than N.
-    """
-    from gnomon.api import table as api
-
-    _, document = api.search_nets(path, score, **values)
-    write_answer(document, as_json=as_json, html=html)
-
-
 @estimator.command("export", short_help="Write it as a Python file that needs numpy alone.")
 @click.argument("path", type=_PATH, metavar="ESTIMATOR")
 @_SPACE

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from gnomon.core import codec
 from gnomon.formats.nets_csv import UnitCount
 
 if TYPE_CHECKING:
     from gnomon.jobs.estimator.evaluation import Evaluation
-    from gnomon.jobs.estimator.job import SpaceEstimator
-    from gnomon.jobs.estimator.search import Searched, Wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,35 +156,6 @@ class ExplanationDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundNetPart:
-    """A net: its choice by slot, score, expected latency with its interval, and the probability to meet the bound."""
-
-    net: Mapping[str, str]
-    score: float
-    latency_s: float
-    low_s: float
-    high_s: float | None
-    below: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchDocument:
-    """The best nets by a score within a bound. No net that meets it scores more than `most_score` (null: no proof)."""
-
-    format: Literal["gnomon-estimator-search"]
-    version: Literal[1]
-    space: str
-    method: str
-    bound_s: float
-    confidence: float
-    coverage: float
-    evaluations: int
-    most_score: float | None
-    nets: tuple[FoundNetPart, ...]
-    file: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExportDocument:
     """The Python file that an estimator was written as: `gnomon estimator export`."""
 
@@ -287,35 +255,4 @@ def evaluation_part(found: Evaluation) -> EvaluationPart:
         ),
         units=tuple(UnitResidualPart(**unit.document()) for unit in found.units),
         curve=tuple(SpentPart(**spent.document()) for spent in found.curve),
-    )
-
-
-def search_document(made: SpaceEstimator, found: Searched, wanted: Wanted, file: str | None) -> dict[str, Any]:
-    """What a search found, as JSON values."""
-    space = made.described.space.space
-    names: Sequence[str] = [slot.name for slot in space.slots]
-    return codec.document(
-        SearchDocument(
-            format="gnomon-estimator-search",
-            version=1,
-            space=made.described.space.name,
-            method=found.method,
-            bound_s=wanted.bound_s,
-            confidence=wanted.confidence,
-            coverage=made.estimator.noise.coverage,
-            evaluations=found.evaluations,
-            most_score=found.most_score,
-            nets=tuple(
-                FoundNetPart(
-                    net=dict(zip(names, space.names(net.assignment), strict=True)),
-                    score=net.score,
-                    latency_s=net.mean_s,
-                    low_s=net.low_s,
-                    high_s=net.high_s,
-                    below=net.probability,
-                )
-                for net in found.nets
-            ),
-            file=file,
-        )
     )

@@ -24,7 +24,7 @@ from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import Estimator, Prediction
 from gnomon.estimate.fit import Source, fit, source
 from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_nets
-from gnomon.jobs.estimator.scores import RelaxedSpace
+from gnomon.jobs.estimator.relaxed import RelaxedSpace
 from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.features import CountTables, Ints
 from gnomon.spaces.fuse import rules

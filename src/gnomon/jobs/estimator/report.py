@@ -177,44 +177,6 @@ _KNOWN = {
 _SHORT = {"measured": "measured", "like measured ones": "like", "unlike any measured one": "guess"}
 
 
-def search_report(document: dict[str, Any], page: Page) -> None:
-    """The best nets within a bound."""
-    nets = document["nets"]
-    page.headline(
-        f"{len(nets)} net{'' if len(nets) == 1 else 's'} of {document['space']} within"
-        f" {units.time(document['bound_s'])}, with a probability of at least {units.share(document['confidence'])}."
-    )
-    rows = [
-        [
-            str(number),
-            f"{net['score']:.6g}",
-            units.time(net["latency_s"]),
-            units.interval(net["low_s"], net["high_s"], net["latency_s"], predicted=True),
-            units.share(net["below"]),
-        ]
-        for number, net in enumerate(nets[:_ROWS], start=1)
-    ]
-    titles = ("net", "score", "latency", f"{units.share(document['coverage'])} interval", "meets it")
-    page.table([Column(title=title) for title in titles], rows)
-    if len(nets) > _ROWS:
-        page.line(f"and {len(nets) - _ROWS} more: --out CSV or --json has all of them", indent=1, style="dim")
-    best = ", ".join(f"{slot} {choice}" for slot, choice in nets[0]["net"].items())
-    page.line(f"The best: {best}.")
-    looked = document["evaluations"]
-    if document["method"] == "exact":
-        page.line(f"None beats one of the {looked} nets of the exact front in both score and expected latency.")
-    else:
-        page.line(f"{looked} nets were looked at.")
-    most = document["most_score"]
-    if most is not None:
-        reached = nets[0]["score"] >= most
-        told = "No net that meets the bound has a better score."
-        page.line(told if reached else f"No net that meets the bound has a better score than {most:.6g}.")
-    if document.get("file"):
-        page.path("file", document["file"])
-        page.line(f"To measure them: gnomon estimator measure {document['file']} --table TABLE", indent=1, style="dim")
-
-
 def explanation_report(document: dict[str, Any], page: Page) -> None:
     """What a net's time and doubt are made of."""
     interval = units.interval(document["low_s"], document["high_s"], document["latency_s"], predicted=True)

@@ -275,21 +275,6 @@ def _nets(document: Document) -> Parts:
     yield "Nets", [_times("Each net with its interval", rows)] if rows else []
 
 
-def _search(document: Document) -> Parts:
-    rows = document["nets"]
-    points = [
-        Point(
-            told=f"net {k + 1}: score {_shown(row['score'], '{:.6g}')}, {_told(row, 'latency_s')}",
-            x=timed(row["latency_s"], row["low_s"], row["high_s"]),
-            y=Value(value=row["score"]),
-            kind="chosen" if not k else "other",
-            label=str(k + 1) if k < _MOST_LAYERS else "",
-        )
-        for k, row in enumerate(rows)
-    ]
-    yield "Nets", [scattered("Score and latency", ("latency, ms", "score"), points)] if rows else []
-
-
 def _parts(document: Document) -> Parts:
     rows = [(p["unit"], timed(p["time_s"]), units.time(p["time_s"]), "other") for p in document["parts"]]
     yield "Units", [in_rows("What each unit adds", "ms", rows, name="units")] if rows else []
@@ -713,7 +698,6 @@ _PICTURES: Mapping[str, Callable[[Document], Parts]] = {
     "gnomon-estimator-evaluation": _evaluation,
     "gnomon-estimator-predictions": _nets,
     "gnomon-estimator-explanation": _parts,
-    "gnomon-estimator-search": _search,
     "gnomon-model-prediction": _model,
     "gnomon-space": _space,
     "gnomon-space-select": _selection,

@@ -1,0 +1,118 @@
+"""Expected times of relaxed nets of a space: each slot takes its choices with probabilities, and gradients follow.
+
+What a slot's choice adds may depend on the choices before it, such as the resolution or the depth. So the probability
+of each state is carried forward, and what is still to come is carried back; both are linear in each slot's
+probabilities, and what comes out is the mean over all nets, exactly. Where no state depends on a choice this is
+`gnomon.estimate.export`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gnomon.errors import UsageError
+from gnomon.estimate.columns import Floats
+from gnomon.estimate.estimator import Estimator
+from gnomon.estimate.export import Expected
+from gnomon.spaces.features import CountTables, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RelaxedSpace:
+    """A space and an estimator of it whose first column is the overhead of a call, and whose others are the units.
+
+    Raises UsageError for an estimator with a residual learner, which is not linear.
+    """
+
+    tables: CountTables
+    estimator: Estimator
+    _costs: tuple[Floats, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.estimator.residual is not None:
+            raise UsageError(
+                "the estimator has a residual learner, and its expected time is not linear in probabilities",
+                hint="Fit it without one (learner='never').",
+            )
+        by_row = self.tables.rows.astype(np.float64) @ self.estimator.coefficients.mean[2:]
+        object.__setattr__(self, "_costs", tuple(by_row[step.row] for step in self.tables.steps))
+
+    @property
+    def base_s(self) -> float:
+        """What every net takes beside its units, in seconds."""
+        return float(self.estimator.coefficients.mean[:2].sum())
+
+    def expected(self, probabilities: Sequence[ArrayLike]) -> Expected:
+        """The expected time of one relaxed net, and its derivative by each probability: one array of them a slot.
+
+        Probabilities need not add up to 1, so that gradients can be checked; a slot's gradient is then that of this
+        very sum, and any constant may be added to it while they do. UsageError for a wrong number of slots or choices.
+        """
+        given = self._checked(probabilities)
+        steps, costs = self.tables.steps, self._costs
+        joint = [_joint([given[slot] for slot in step.slots]) for step in steps]
+        behind = _behind(steps, costs, joint)
+        reached = np.ones(1)
+        gradients = [np.zeros(len(p)) for p in given]
+        for number, step in enumerate(steps):
+            along = reached @ (costs[number] + behind[number + 1][step.next_state])
+            for slot, gradient in zip(step.slots, _apart(along, [given[s] for s in step.slots]), strict=True):
+                gradients[slot] += gradient
+            after = np.zeros(len(behind[number + 1]))
+            np.add.at(after, step.next_state.ravel(), np.outer(reached, joint[number]).ravel())
+            reached = after
+        return Expected(time_s=self.base_s + float(behind[0][0]), gradient_s=tuple(gradients))
+
+    def _checked(self, probabilities: Sequence[ArrayLike]) -> list[Floats]:
+        slots = self.tables.space.slots
+        if len(probabilities) != len(slots):
+            raise UsageError(
+                f"probabilities of {len(probabilities)} slots are given for {len(slots)}",
+                hint="Give one array a slot.",
+            )
+        given = [np.asarray(p, dtype=float) for p in probabilities]
+        for slot, p in zip(slots, given, strict=True):
+            if p.shape != (len(slot.choices),) or not np.isfinite(p).all():
+                raise UsageError(
+                    f"slot '{slot.name}' has {len(slot.choices)} choices, and {p.size} probabilities are given",
+                    hint="Give one finite probability a choice.",
+                )
+        return given
+
+
+def _behind(steps: Sequence[Step], costs: Sequence[Floats], joint: Sequence[Floats]) -> list[Floats]:
+    """What is still to come from each state on, before each step and after the last."""
+    last = 1 + max((int(step.next_state.max()) for step in steps[-1:]), default=0)
+    found = [np.zeros(last)]
+    for step, cost, p in zip(reversed(steps), reversed(costs), reversed(joint), strict=True):
+        found.append((cost + found[-1][step.next_state]) @ p)
+    return found[::-1]
+
+
+def _joint(parts: Sequence[Floats]) -> Floats:
+    """The probability of each joint choice of some slots, the first least significant."""
+    found = np.ones(1)
+    for p in parts:
+        found = np.multiply.outer(p, found).ravel()
+    return found
+
+
+def _apart(along: Floats, parts: Sequence[Floats]) -> list[Floats]:
+    """The derivatives by each slot's probabilities, of what joint choices add."""
+    # The first slot is the last axis.
+    table = along.reshape([len(p) for p in reversed(parts)])
+    found = []
+    for slot in range(len(parts)):
+        reduced = table
+        for other in reversed(range(len(parts))):
+            axis = len(parts) - 1 - other
+            shape = [1] * table.ndim
+            if other != slot:
+                shape[axis] = len(parts[other])
+                reduced = (reduced * parts[other].reshape(shape)).sum(axis=axis, keepdims=True)
+        found.append(reduced.ravel())
+    return found
