@@ -35,7 +35,7 @@ _PLACES = {
         ),
         "gnomon.api.place",
     ),
-    **dict.fromkeys(("publish", "write_report"), "gnomon.api.html"),
+    "write_report": "gnomon.api.html",
     **dict.fromkeys(("document_names", "document_schema", "read_document"), "gnomon.api.document"),
     **dict.fromkeys(
         (

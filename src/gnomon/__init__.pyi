@@ -3,7 +3,6 @@ from gnomon.api.compare import compare_models as compare_models
 from gnomon.api.document import document_names as document_names
 from gnomon.api.document import document_schema as document_schema
 from gnomon.api.document import read_document as read_document
-from gnomon.api.html import publish as publish
 from gnomon.api.html import write_report as write_report
 from gnomon.api.place import add_device as add_device
 from gnomon.api.place import answer_of_run as answer_of_run

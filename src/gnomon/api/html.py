@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gnomon.jobs.html.site import Published
     from gnomon.store.address import RecordLike
 
 
@@ -31,17 +30,6 @@ def write_report(
     names = [str(one) for one in runs]
     found = None if record is None else record_address(record)
     return write(names, Path(out), record=found, changed=tuple(changed), sessions=sessions)
-
-
-def publish(record: RecordLike | None = None, *, out: str | PathLike[str]) -> Published:
-    """Write a site of a record (None: the user's own) into a folder: models by devices, histories, a page a run.
-
-    A folder that holds anything but such a site is an error. Raises GnomonError.
-    """
-    from gnomon.jobs.html.site import publish as publish_job
-    from gnomon.store.address import record_address
-
-    return publish_job(None if record is None else record_address(record), Path(out))
 
 
 def write_page(document: Mapping[str, Any], out: Path) -> int:

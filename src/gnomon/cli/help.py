@@ -181,10 +181,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "gnomon report last",
         "gnomon report main.json change.json -o change.html",
     ),
-    "publish": (
-        "gnomon publish -o site",
-        "gnomon publish postgresql://bench@db.lab/lab -o /srv/www/lab",
-    ),
     "runs resume": ("gnomon runs resume last",),
     "runtimes": ("gnomon runtimes",),
     "devices": (

@@ -257,7 +257,6 @@ _SECTIONS = {
         "compare": "gnomon.cli.commands.compare:compare",
         "suite": "gnomon.cli.commands.suite:suite",
         "report": "gnomon.cli.commands.report:report",
-        "publish": "gnomon.cli.commands.publish:publish",
         "runtimes": "gnomon.cli.commands.runtimes:runtimes",
         "devices": "gnomon.cli.commands.devices:devices",
         "serve": "gnomon.cli.commands.serve:serve",

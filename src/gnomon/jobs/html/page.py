@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from gnomon.jobs.compare.report import headline
 from gnomon.jobs.compare.sides import embedded
 from gnomon.jobs.html.views import comparison, view
-from gnomon.report import units
 from gnomon.report.layers import layered
 from gnomon.report.plain import clean
 
@@ -27,13 +26,10 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 
-def page(
-    documents: Sequence[Document], names: Sequence[str], compared: Document | None = None, *, home: str = ""
-) -> str:
+def page(documents: Sequence[Document], names: Sequence[str], compared: Document | None = None) -> str:
     """The page of one run or several, of which `compared` is the document of their comparison.
 
-    The first document is embedded as `embedded` does it, others with the ids that follow. `home` is the page of the
-    site that it belongs to, if any.
+    The first document is embedded as `embedded` does it, others with the ids that follow.
     """
     from markupsafe import Markup
 
@@ -45,7 +41,6 @@ def page(
         _environment()
         .get_template("page.html")
         .render(
-            home=home,
             views=views,
             names=names,
             compared=None if compared is None else comparison(compared),
@@ -56,24 +51,6 @@ def page(
             embedded=[Markup(embedded(document, number)) for number, document in enumerate(documents, 1)],  # noqa: S704
             drawn=Markup(json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
         )
-    )
-
-
-def site_page(template: str, **values: Any) -> str:
-    """A page of a site by its template, without a script."""
-    from markupsafe import Markup
-
-    style = _data("page.css")
-    shown = _environment()
-    shown.filters |= {
-        "time": units.time,
-        "change": lambda ratio: units.percent(ratio - 1),
-        "interval": lambda found: units.interval(found.low_s, found.high_s, found.median_s),
-    }
-    return shown.get_template(template).render(
-        policy=_policy(style),
-        style=Markup(style),  # noqa: S704 - gnomon's own text
-        **values,
     )
 
 
@@ -99,9 +76,9 @@ def _data(name: str) -> str:
     return files("gnomon.jobs.html").joinpath("data", name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str = "") -> str:
-    """What the page may do: run this script, if any, with this style, and nothing else; no text is made markup."""
-    allowed = {"style-src": style, **({"script-src": script} if script else {})}
+def _policy(style: str, script: str) -> str:
+    """What the page may do: run this script with this style, and nothing else; no text is made markup."""
+    allowed = {"style-src": style, "script-src": script}
     rules = [f"{name} 'sha256-{base64.b64encode(_digest(text)).decode()}'" for name, text in allowed.items()]
     rest = ("base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'")
     return "; ".join(("default-src 'none'", *rules, *rest))
