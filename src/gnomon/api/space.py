@@ -195,7 +195,7 @@ def show_space(
     if pictures is not None:
         from gnomon.jobs.space.picture import draw_pictures
 
-        document["pictures"] = draw_pictures(document, looked_files(Path(profile_dir)), Path(pictures))
+        document["pictures"] = draw_pictures(document, looked_files(Path(profile_dir))["selection"], Path(pictures))
     return document
 
 

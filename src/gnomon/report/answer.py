@@ -13,8 +13,8 @@ from gnomon.report.plain import clean, json_text, shorten
 if TYPE_CHECKING:
     from gnomon.report.frame import Rows
 
-VEGA_LITE = "application/vnd.vegalite.v5+json"
-"""The type by which notebooks know a chart."""
+SVG = "image/svg+xml"
+"""The type by which notebooks know a picture."""
 
 _WIDTH, _MOST_ROWS = 160, 20
 _PAGE = "gnomon.api.html:html_page"
@@ -23,7 +23,7 @@ _PAGE = "gnomon.api.html:html_page"
 class Answer:
     """The base of results. A result says what is special about it by the class variables and `headline`.
 
-    `document_by` and `chart_by` are "module:function" of what makes its document of it, and a Vega-Lite chart of that
+    `document_by` and `charts_by` are "module:function" of what makes its document of it, and the charts of that
     document; both are imported when they are needed. `main` is the table that counts ("": the first there is), and
     `columns_shown` are those that a notebook shows of it: heading -> name in the frame; none: the first few.
     """
@@ -31,7 +31,7 @@ class Answer:
     __slots__ = ()
 
     document_by: ClassVar[str] = ""
-    chart_by: ClassVar[str] = ""
+    charts_by: ClassVar[str] = ""
     main: ClassVar[str] = ""
     columns_shown: ClassVar[Mapping[str, str]] = {}
 
@@ -87,12 +87,13 @@ class Answer:
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None
     ) -> dict[str, Any]:
-        """Text, HTML, and a chart where there is one, for a notebook, which may ask for some of them alone."""
+        """Text, HTML, and a picture where there is one, for a notebook, which may ask for some of them alone."""
         document = self.document()
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html(document)}
-        if self.chart_by:
-            chart = _function(self.chart_by)(document)
-            bundle |= {} if chart is None else {VEGA_LITE: chart}
+        if self.charts_by and (charts := _function(self.charts_by)(document)):
+            from gnomon.report.svg import picture
+
+            bundle[SVG] = picture(charts)
         return {
             kind: value
             for kind, value in bundle.items()

@@ -25,11 +25,11 @@ from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.compare.job import compare
 from gnomon.jobs.compare.report import headline
 from gnomon.jobs.compare.sides import read_run
-from gnomon.jobs.html.blocks import Chart
 from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
 from gnomon.jobs.html.pictures import sustained
 from gnomon.jobs.place.document import place_document, profile_document
+from gnomon.report.chart import Chart
 
 MOST_BYTES = 2_000_000
 
@@ -119,7 +119,7 @@ def test_headings_of_tables_have_a_scope_and_charts_a_name() -> None:
     elements = Elements(page([plain(place_document(placement()))], ["one"]))
     assert {attributes.get("scope") for tag, attributes in elements.found if tag == "th"} == {"col", "row"}
     charts = [attributes for tag, attributes in elements.found if tag == "svg"]
-    assert len(charts) == 3
+    assert [(one.get("class") or "").partition(" ")[2] for one in charts].count("wide") == 4
     assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in charts)
     assert ("html", {"lang": "en"}) in elements.found
 
@@ -208,7 +208,11 @@ def test_a_sustained_run_is_drawn_over_even_time() -> None:
     (section,) = sustained({"sustained": [one]})
     calls, heat = section.parts
     assert isinstance(calls, Chart) and isinstance(heat, Chart)
-    assert (calls.x_title, calls.x.logarithmic, len(calls.ways)) == ("seconds of calling", False, 2)
-    assert [mark.label for mark in calls.marks] == ["slower"]
+    assert (calls.x.title, calls.x.linear, [group.name for group in calls.groups]) == (
+        "seconds of calling",
+        True,
+        ["99th percentile", "median", "a change"],
+    )
+    assert [mark.label for mark in calls.groups[2].marks] == ["slower"]
     assert heat.title == "hottest zone, degrees Celsius"
     assert sustained({"sustained": []}) == ()

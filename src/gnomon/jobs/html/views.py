@@ -9,31 +9,20 @@ from typing import Any
 from gnomon.jobs.compare.report import doubts, verdict_words
 from gnomon.jobs.compare.report import headline as compare_headline
 from gnomon.jobs.documents import report_of
-from gnomon.jobs.html.blocks import (
-    MOST_ROWS,
-    Chart,
-    Column,
-    Point,
-    Section,
-    Table,
-    View,
-    Warned,
-    in_rows,
-    scattered,
-    table,
-    timed,
-    told_time,
-)
+from gnomon.jobs.html.blocks import MOST_ROWS, Column, Section, Table, View, Warned, table
+from gnomon.jobs.html.measured import measured_sections
 from gnomon.jobs.html.pictures import pictures, sustained
 from gnomon.jobs.html.recorded import recorded
+from gnomon.jobs.pareto.picture import front_charts
 from gnomon.jobs.pareto.report import headline as pareto_headline
 from gnomon.jobs.pareto.report import interval as estimate_interval
 from gnomon.jobs.pareto.report import note as dominance
 from gnomon.jobs.pareto.report import value as estimate_value
+from gnomon.jobs.place.picture import times_chart
 from gnomon.jobs.place.report import profile_headline
 from gnomon.report import units
 from gnomon.report.answer import plain_cell
-from gnomon.report.charts import Value, finite
+from gnomon.report.chart import CHOSEN, Axis, Chart, Group, Mark, Value, finite, timed
 from gnomon.report.frame import tables_of
 from gnomon.report.parts import CLOCKS, bounds, conditions_line, failure_text, model_line, outcome, unproved
 
@@ -111,7 +100,7 @@ def _placed(document: Document) -> View:
         subject=f"{conditions_line(document)} {model_line(document)}",
         warnings=_warnings(document),
         sections=(*sections, *_predicted(document)),
-        after=_environment(document),
+        after=(*measured_sections(document["contenders"], clock), *_environment(document)),
         facts=_facts(document),
     )
 
@@ -159,24 +148,7 @@ def _configurations(
     )
     marked = frozenset(k for k, row in enumerate(rows) if row[0] == chosen)
     listed = Table(title="Configurations", columns=columns, rows=tuple(rows), chosen=marked, note=_ABOUT)
-    return _intervals(measured, chosen, clock), listed
-
-
-def _intervals(rows: Sequence[tuple[str, Document]], chosen: str, clock: str) -> Chart:
-    return in_rows(
-        "Median time of one inference, with its 95 % interval",
-        f"{CLOCKS[clock]}, ms",
-        [
-            (
-                label,
-                timed(found["median_s"], found["low_s"], found["high_s"]),
-                f"{told_time(found['median_s'], found['low_s'], found['high_s'])}, p10 {units.time(found['p10_s'])}, "
-                f"p90 {units.time(found['p90_s'])}",
-                "chosen" if label == chosen else "other",
-            )
-            for label, found in rows
-        ],
-    )
+    return times_chart(measured, chosen, clock), listed
 
 
 def _profiled(document: Document) -> View:
@@ -192,7 +164,7 @@ def _profiled(document: Document) -> View:
         subject=f"{conditions_line(document)} {model_line(document)}",
         warnings=_warnings(document),
         sections=(Section(id="configurations", title="Configurations", parts=parts), *sustained(document)),
-        after=_environment(document),
+        after=(*measured_sections(columns, clock), *_environment(document)),
         facts=_facts(document),
     )
 
@@ -203,21 +175,26 @@ def _predicted(document: Document) -> list[Section]:
     if not rows:
         return []
     main = "cpu" if document["clock"] == "cpu" else "measured"
-    chart = scattered(
-        "Predicted against measured: on the line they are equal",
-        ("predicted, ms", "measured, ms"),
-        [
-            Point(
-                label=str(k + 1),
-                told=f"{c['label']}: predicted {units.time(c['predicted_s'])}, took {units.time(c['level_s'])}",
+    chosen = document["decision"]["chosen"]
+    marks = {
+        is_chosen: [
+            Mark(
                 x=timed(c["predicted_s"]),
                 y=_level(c, main),
-                kind="chosen" if c["label"] == document["decision"]["chosen"] else "other",
+                label=str(k),
+                tip=f"{c['label']}: predicted {units.time(c['predicted_s'])}, took {units.time(c['level_s'])}",
             )
-            for k, c in enumerate(rows)
-        ],
+            for k, c in enumerate(rows, 1)
+            if (c["label"] == chosen) == is_chosen
+        ]
+        for is_chosen in (False, True)
+    }
+    chart = Chart(
+        title="Predicted against measured: on the line they are equal",
+        x=Axis(title="predicted, ms"),
+        y=Axis(title="measured, ms"),
+        groups=(Group(marks=marks[False]), Group(name="the choice", marks=marks[True], look=CHOSEN)),
         equal=True,
-        width=640,
     )
     side = table(
         "Predicted and measured",
@@ -315,7 +292,6 @@ def _front(document: Document) -> View:
         chosen=chosen,
         note="dominated by N: N is surely better by more than 1 % in an objective, and surely worse in none.",
     )
-    parts: list[Chart | Table] = [_scatter(document, ordered)] if len(objectives) > 1 and ordered else []
     space, search = document["space"], document["search"]
     failed = f", of which {search['failed']} failed" if search["failed"] else ""
     lines = [
@@ -329,8 +305,8 @@ def _front(document: Document) -> View:
         answer=pareto_headline(dict(document)),
         subject=subject,
         warnings=_warnings(document),
-        sections=(Section(id="front", title="The front", parts=(*parts, listed), lines=tuple(lines)),),
-        after=_environment(document),
+        sections=(Section(id="front", title="The front", parts=(*front_charts(document), listed), lines=tuple(lines)),),
+        after=(*measured_sections(ordered, document["clock"]), *_environment(document)),
         facts=_facts(document),
     )
 
@@ -338,40 +314,6 @@ def _front(document: Document) -> View:
 def _called(document: Document, index: int) -> str:
     point = document["points"][index]
     return point["label"] if point["number"] is None else str(point["number"])
-
-
-_SCALES: Mapping[str, tuple[float, str]] = {"s": (1e3, "ms"), "B": (2.0**-20, "MiB"), "J": (1e3, "mJ")}
-
-
-def _scatter(document: Document, points: Sequence[Document]) -> Chart:
-    first, second = document["objectives"][:2]
-    made = [
-        Point(
-            label="" if p["number"] is None else str(p["number"]),
-            told=f"{p['label']}: {estimate_value(p['estimates'][0]['value'], first)}, "
-            f"{estimate_value(p['estimates'][1]['value'], second)}"
-            f"{f'; {told}' if (told := dominance(document, p)) else ''}",
-            x=_scaled(p["estimates"][0], first["unit"]),
-            y=_scaled(p["estimates"][1], second["unit"]),
-            kind="behind" if p["number"] is None else "chosen" if p["number"] == document["chosen"] else "other",
-        )
-        for p in points
-    ]
-    titles = [
-        f"{o['name'].replace('-', ' ')}, {_SCALES.get(o['unit'], (1.0, o['unit'] or 'relative'))[1]}"
-        for o in (first, second)
-    ]
-    return scattered(
-        f"{titles[0]} and {titles[1]}: lower and further left is better",
-        (titles[0], titles[1]),
-        made,
-        note="Filled circles are on the front, with the number of the table; hollow squares are dominated.",
-    )
-
-
-def _scaled(found: Document, unit: str) -> Value:
-    factor = _SCALES.get(unit, (1.0, ""))[0]
-    return Value(value=found["value"], low=found["low"], high=found["high"]).times(factor)
 
 
 def comparison(document: Document) -> Section:
