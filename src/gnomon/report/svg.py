@@ -167,7 +167,7 @@ def _plot(chart: Chart, width: float, key: str) -> tuple[str, float, float]:
     high = len(rows) * (chart.y.room + (_ABOVE if above else 0)) if rows else chart.height
     left, right, pitch = 8.0, width - 14, 0.0
     if rows and not above:
-        left = min(0.42 * width, max(map(text_width, rows)) + 30)
+        left = min(0.42 * width, 1.1 * max(map(text_width, rows)) + 34)
         right -= 1.1 * max(map(text_width, ends.values()), default=0.0)  # one may be bold
     if columns:
         pitch = min(110.0, max(52.0, (right - left) / len(columns)))

@@ -24,9 +24,9 @@ _LONGEST = 3.0
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 _CHOICES = {
-    "own": ("its own best (= 1)", LOOKS[3], -0.2),
+    "own": ("its own best (= 1)", LOOKS[3], -0.12),
     "overlay": ("the overlay's choice", CHOSEN, 0.0),
-    "other": ("another device's best", LOOKS[0], 0.2),
+    "other": ("another device's best", LOOKS[0], 0.12),
     "untuned": ("untuned", Look(colour="#777777", shape="square", hollow=True), 0.0),
 }
 """What a choice is called, how it is drawn, and how far from the middle of its row."""
