@@ -278,8 +278,8 @@ def test_solve_reads_files_and_the_standard_input(tmp_path: Path) -> None:
     found = [json.loads(p.stdout) for p in (by_file, by_pipe)]
     assert [f["assignment"] for f in found] == [["gpu", "cpu"]] * 2
     assert found[0]["cost"] == [1.5]
-    assert gnomon.solve(PROBLEM).solution.choices == ("gpu", "cpu")
-    assert gnomon.solve(tmp_path / "p.json").solution.choices == ("gpu", "cpu")
+    assert gnomon.solve(PROBLEM).assignment == ("gpu", "cpu")
+    assert gnomon.solve(tmp_path / "p.json").assignment == ("gpu", "cpu")
     shown = gnomon_process("solve", "-", stdin=text)
     assert shown.stdout.startswith("Cost 1.5: proved the least.\n")
 

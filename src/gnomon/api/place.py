@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gnomon.jobs.runs.document import CampaignRow
     from gnomon.jobs.runs.job import CampaignDetail
     from gnomon.jobs.runs.joining import Brought
-    from gnomon.jobs.solve.job import FrontReport, SolveReport
+    from gnomon.jobs.solve.document import FrontDocument, SolveDocument
     from gnomon.jobs.stab.job import Scheduled
     from gnomon.measure.progress import Watch
     from gnomon.session.request import Request
@@ -518,7 +518,7 @@ def solve(
     *,
     method: str = "auto",
     time_limit_s: float | None = 60.0,
-) -> SolveReport:
+) -> SolveDocument:
     """Find an assignment of least cost for a problem: its JSON text, a file of it (a Path), or its values.
 
     The format is that of docs/formats/problem-json.md. Raises ProblemError for a malformed problem and InfeasibleError
@@ -535,7 +535,7 @@ def front(
     epsilon: float = 0.0,
     time_limit_s: float | None = 60.0,
     on_progress: Callable[[Front], None] | None = None,
-) -> FrontReport:
+) -> FrontDocument:
     """Find the Pareto front of a problem, given as to `solve`; `on_progress` gets each front on the way.
 
     A point may be at most the share `epsilon` more expensive than one that is not in the front. Raises ProblemError for

@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from gnomon.core import codec
 from gnomon.errors import UsageError, exit_code_of
 from gnomon.report.plain import clean, json_text, shorten
 
@@ -23,9 +24,10 @@ _PAGE = "gnomon.api.html:html_page"
 class Answer:
     """The base of results. A result says what is special about it by the class variables and `headline`.
 
-    `document_by` and `charts_by` are "module:function" of what makes its document of it, and the charts of that
-    document; both are imported when they are needed. `main` is the table that counts ("": the first there is), and
-    `columns_shown` are those that a notebook shows of it: heading -> name in the frame; none: the first few.
+    `document_by` and `charts_by` are "module:function" of what makes its document of it ("": it is one itself), and the
+    charts of that document; both are imported when they are needed. `main` is the table that counts ("": the first
+    there is), and `columns_shown` are those that a notebook shows of it: heading -> name in the frame; none: the first
+    few.
     """
 
     __slots__ = ()
@@ -37,7 +39,7 @@ class Answer:
 
     def document(self) -> dict[str, Any]:
         """All that was found, in JSON values: what the command prints with --json (docs/formats/documents.md)."""
-        made: dict[str, Any] = _function(self.document_by)(self)
+        made: dict[str, Any] = _function(self.document_by)(self) if self.document_by else codec.document(self)
         return made
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnomon.errors import RecordError
 from gnomon.jobs.compare.report import doubts, verdict_words
 from gnomon.jobs.compare.report import headline as compare_headline
 from gnomon.jobs.documents import report_of
@@ -37,7 +38,12 @@ def view(document: Document) -> View:
     if made is not None:
         return made(document)
     report = report_of(document)
-    return _others(document) if report is None else _told(document, report)
+    if report is None:
+        return _others(document)
+    try:
+        return _told(document, report)
+    except RecordError:  # it does not fit its record, so that its report cannot be trusted: what it holds is shown
+        return _others(document)
 
 
 def _warnings(document: Document) -> tuple[Warned, ...]:
