@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from gnomon.core.front.front import Front
     from gnomon.core.graph import By
     from gnomon.devices.config import DeviceConfig
-    from gnomon.jobs.devices.visit import Cleaned
-    from gnomon.jobs.devices.visit import DeviceHealth as DeviceHealth
-    from gnomon.jobs.devices.visit import DeviceRow as DeviceRow
+    from gnomon.jobs.devices.document import DeviceCleanedDocument, DeviceHealthDocument, RuntimesDocument
+    from gnomon.jobs.devices.document import DeviceRow as DeviceRow
     from gnomon.jobs.pareto.oplist import OplistReport
     from gnomon.jobs.pareto.records import Pareto, ParetoRequest
     from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
@@ -741,7 +740,7 @@ def remove_device(name: str) -> Path:
     return remove(name)
 
 
-def clean_device(name: str, *, on_message: Callable[[str], None] | None = None) -> Cleaned:
+def clean_device(name: str, *, on_message: Callable[[str], None] | None = None) -> DeviceCleanedDocument:
     """Remove what gnomon keeps on a device between commands; `on_message` hears who is waited for. GnomonError."""
     from gnomon.jobs.devices.job import clean_device as clean
 
@@ -750,7 +749,7 @@ def clean_device(name: str, *, on_message: Callable[[str], None] | None = None) 
 
 def probe_device(
     name: str, *, record: RecordLike | None = None, on_message: Callable[[str], None] | None = None
-) -> DeviceHealth:
+) -> DeviceHealthDocument:
     """See whether a device is the board that it was, and as fast: it ends its quarantine, or puts it there.
 
     DeviceError where it fails or is not as it was, another GnomonError where nothing there can run the probe.
@@ -760,15 +759,15 @@ def probe_device(
     return probed(name, _record(record), tell=on_message)
 
 
-def release_device(name: str) -> DeviceHealth:
+def release_device(name: str) -> DeviceHealthDocument:
     """End the quarantine of a device. UsageError where it is in none."""
     from gnomon.jobs.devices.job import release_device as released
 
     return released(name)
 
 
-def list_runtimes() -> dict[str, Any]:
+def list_runtimes() -> RuntimesDocument:
     """The runtimes that gnomon knows, those that are installed first, as docs/commands.md describes them."""
-    from gnomon.jobs.devices.runtimes import runtimes_document
+    from gnomon.jobs.devices.runtimes import known_runtimes
 
-    return runtimes_document()
+    return known_runtimes()

@@ -105,13 +105,19 @@ REPORTS: Mapping[str, str] = {
     "compare": "gnomon.jobs.compare.report:compare_report",
     "runtimes": "gnomon.jobs.devices.report:runtimes_report",
     "devices": "gnomon.jobs.devices.report:devices_report",
+    "device-added": "gnomon.jobs.devices.report:added_report",
+    "device-removed": "gnomon.jobs.devices.report:removed_report",
+    "device-cleaned": "gnomon.jobs.devices.report:cleaned_report",
+    "device-health": "gnomon.jobs.devices.report:health_report",
     "runs": "gnomon.jobs.runs.report:runs_report",
     "suite": "gnomon.jobs.suite.report:suite_report",
     "suite-compare": "gnomon.jobs.suite.report:suite_compare_report",
 }
 """What writes the report of each document that is told by it alone."""
 
-_OF_RECORDS = frozenset({"solve", "front"})
+_OF_RECORDS = frozenset(
+    {"solve", "front"} | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
+)
 """Documents whose reports take the record; others take its JSON values."""
 
 

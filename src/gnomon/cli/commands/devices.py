@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import report_page, write_json, write_report
+from gnomon.cli.main import write_answer
 from gnomon.cli.values import RECORD, Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
 
 if TYPE_CHECKING:
-    from gnomon.api.place import DeviceHealth, DeviceRow
+    from gnomon.api.place import DeviceRow
     from gnomon.store.address import RecordAddress
 
 _NOT_READY = 6
@@ -104,21 +103,14 @@ def add(
     """
     from gnomon.api.place import add_device
     from gnomon.devices.config import devices_path
+    from gnomon.jobs.devices.document import DeviceAddedDocument
 
     table = {key: _plain(key, value) for key, value in values.items() if value}
     row = add_device(name, address, check=not no_check, **({**table, "keep": False} if no_keep else table))
-    if as_json or above["json"]:
-        added = {"file": str(devices_path()), "added": name, "device": row.document() if row else None}
-        write_json({"format": "gnomon-device-added", "version": 1, **added})
-        return
-    from gnomon.jobs.devices.report import device_report
-
-    page = report_page()
-    page.headline(f"Added {name}. To measure there: gnomon place MODEL --device {name}")
-    if row is not None:
-        device_report(row.document(), page)
-    page.line("")
-    page.path("file", str(devices_path()))
+    added = DeviceAddedDocument(
+        format="gnomon-device-added", version=1, file=str(devices_path()), added=name, device=row
+    )
+    write_answer(added.document(), as_json=as_json or above["json"])
 
 
 @devices.command(short_help="Take a device's name out of the file.")
@@ -128,15 +120,11 @@ def add(
 def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
     """Take the device NAME out of the file of devices. The device itself is not touched: see clean."""
     from gnomon.api.place import remove_device
+    from gnomon.jobs.devices.document import DeviceRemovedDocument
 
-    path = remove_device(name)
-    if as_json or above["json"]:
-        write_json({"format": "gnomon-device-removed", "version": 1, "file": str(path), "removed": name})
-        return
-
-    page = report_page()
-    page.headline(f"Removed {name}.")
-    page.path("file", str(path))
+    path = str(remove_device(name))
+    removed = DeviceRemovedDocument(format="gnomon-device-removed", version=1, file=path, removed=name)
+    write_answer(removed.document(), as_json=as_json or above["json"])
 
 
 @devices.command(short_help="Remove what gnomon keeps on a device.")
@@ -149,14 +137,8 @@ def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
-        cleaned = clean_device(name, on_message=show.tell)
-        found = {"format": "gnomon-device-cleaned", "version": 2, **asdict(cleaned)}
-    if as_json or above["json"]:
-        write_json(found)
-        return
-    from gnomon.jobs.devices.report import cleaned_report
-
-    write_report(cleaned_report, found)
+        found = clean_device(name, on_message=show.tell)
+    write_answer(found.document(), as_json=as_json or above["json"])
 
 
 @devices.command(short_help="Check whether a device is the same board, and as fast as before.")
@@ -175,7 +157,7 @@ def probe(above: dict[str, Any], name: str, record: RecordAddress | None, as_jso
 
     with Show(quiet=False) as show:
         found = probe_device(name, record=record, on_message=show.tell)
-    _tell_health(found, as_json=as_json or above["json"])
+    write_answer(found.document(), as_json=as_json or above["json"])
 
 
 @devices.command(short_help="End the quarantine of a device.")
@@ -186,17 +168,7 @@ def release(above: dict[str, Any], name: str, as_json: bool) -> None:
     """End the quarantine of the device NAME. If a probe was the reason, the next one makes a new baseline."""
     from gnomon.api.place import release_device
 
-    _tell_health(release_device(name), as_json=as_json or above["json"])
-
-
-def _tell_health(found: DeviceHealth, *, as_json: bool) -> None:
-    document = {"format": "gnomon-device-health", "version": 1, **asdict(found)}
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.devices.report import health_report
-
-    write_report(health_report, document)
+    write_answer(release_device(name).document(), as_json=as_json or above["json"])
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -214,19 +186,15 @@ def _list(as_json: bool) -> None:
 
 def _show(rows: Sequence[DeviceRow], *, as_json: bool, named: bool) -> None:
     from gnomon.devices.config import devices_path
+    from gnomon.jobs.devices.document import DevicesDocument
 
     path = devices_path()
-    document = {
-        "format": "gnomon-devices",
-        "version": 1,
-        "file": str(path),
-        "file_exists": path.exists(),
-        "named": named,
-        "devices": [row.document() for row in rows],
-    }
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.devices.report import devices_report
-
-    write_report(devices_report, document)
+    document = DevicesDocument(
+        format="gnomon-devices",
+        version=1,
+        file=str(path),
+        file_exists=path.exists(),
+        named=named,
+        devices=tuple(rows),
+    )
+    write_answer(document.document(), as_json=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_json, write_report
+from gnomon.cli.main import write_answer
 
 
 @command(short_help="List the runtimes that are installed here, and how to add the others.")
@@ -14,10 +14,4 @@ def runtimes(as_json: bool) -> None:
     """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones."""
     from gnomon.api.place import list_runtimes
 
-    document = list_runtimes()
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.devices.report import runtimes_report
-
-        write_report(runtimes_report, document)
+    write_answer(list_runtimes().document(), as_json=as_json)
