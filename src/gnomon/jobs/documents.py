@@ -116,7 +116,8 @@ REPORTS: Mapping[str, str] = {
 """What writes the report of each document that is told by it alone."""
 
 _OF_RECORDS = frozenset(
-    {"solve", "front"} | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
+    {"solve", "front", "compare"}
+    | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
 )
 """Documents whose reports take the record; others take its JSON values."""
 

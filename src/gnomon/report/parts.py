@@ -154,7 +154,11 @@ _UNBOUNDED = "[unknown]"
 
 def bounds(found: Mapping[str, Any]) -> str:
     """The interval of a comparison in brackets: "[unknown]" where too little was seen."""
-    low, high = found["low"], found["high"]
+    return ratio_interval(found["low"], found["high"])
+
+
+def ratio_interval(low: float | None, high: float | None) -> str:
+    """The interval of a ratio in brackets: "[unknown]" where it has no end."""
     if low is None or high is None or not math.isfinite(high):
         return _UNBOUNDED
     return f"[{units.digits(low)}, {units.digits(high)}]"

@@ -166,7 +166,9 @@ def test_what_runs_differ_by_is_said_as_for_compare(tmp_path: Path, monkeypatch:
         compared = CliRunner().invoke(cli, ["compare", *names, "--json", *said], catch_exceptions=False)
         rows = [row for pair in json.loads(compared.output)["pairs"] for row in pair["configurations"]]
         assert {row["verdict"] for row in rows} == {verdict}
-        assert f'<p class="answer">{headline(json.loads(compared.output))}</p>' in out.read_text(encoding="utf-8")
+        assert f'<p class="answer">{headline(gnomon.read_document(json.loads(compared.output)))}</p>' in out.read_text(
+            encoding="utf-8"
+        )
     with pytest.raises(UsageError, match="sessions cannot differ"):
         gnomon.write_report(*names, out=out, sessions=-0.1)
 

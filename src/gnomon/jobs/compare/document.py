@@ -1,13 +1,17 @@
-"""The JSON document of `gnomon compare`, from which its report and its other forms are made."""
+"""The JSON document of `gnomon compare`, which is what its function returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
-from gnomon.core import codec
+from gnomon.errors import RecordError
+from gnomon.report.answer import Answer
+from gnomon.report.plain import json_text
 from gnomon.session.document import ConditionsPart
+from gnomon.system.files import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +98,8 @@ class PairPart:
     lost: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CompareDocument(Answer):
     """All that `gnomon compare` found: the sides, and each later one against the first."""
 
     format: Literal["gnomon-compare"]
@@ -105,18 +109,47 @@ class CompareDocument:
     sides: tuple[SidePart, ...]
     pairs: tuple[PairPart, ...]
 
+    main = "pairs"
 
-def compare_document(
-    *, alpha: float, relevant: float, sides: tuple[SidePart, ...], pairs: tuple[PairPart, ...]
-) -> dict[str, Any]:
-    """All that `compare` found, in JSON values."""
-    return codec.document(
-        CompareDocument(
-            format="gnomon-compare",
-            version=1,
-            alpha=alpha,
-            relevant=relevant,
-            sides=sides,
-            pairs=pairs,
-        )
-    )
+    def headline(self) -> tuple[str, str]:
+        """How many configurations are slower, faster, the same or unknown, or why nothing is compared."""
+        from gnomon.jobs.compare.report import headline
+
+        return f"{len(self.sides)} runs compared", headline(self)
+
+    def write(self, files: Mapping[str, Path | None], *, fail_slower: float | None = None) -> None:
+        """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.
+
+        A configuration that is slower by more than `fail_slower`, or is `missing`, is a failure in JUnit's where that
+        is given. RecordError where a file cannot be written.
+        """
+        from gnomon.jobs.compare import exchange
+        from gnomon.jobs.compare.report import markdown
+
+        made = {
+            "junit": lambda: exchange.junit(self, fail_slower),
+            "markdown": lambda: markdown(self),
+            "action_benchmark": lambda: json_text(exchange.action_benchmark(self)),
+            "bencher": lambda: json_text(exchange.bencher(self)),
+        }
+        for name, path in files.items():
+            if path is not None:
+                try:
+                    write_whole(made[name]().encode(), path)
+                except OSError as error:
+                    raise RecordError(
+                        f"{path} cannot be written: {error.strerror}", hint="Name another file."
+                    ) from error
+
+    def missing(self) -> tuple[str, ...]:
+        """The configurations that were measured before and should have been after, and were not."""
+        return tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
+
+    def nothing(self) -> bool:
+        """Whether there is a later side of which nothing could be compared."""
+        return not all(pair.configurations for pair in self.pairs)
+
+    def slowest(self) -> VerdictPart | None:
+        """The configuration that surely became slower by the most; None where none did."""
+        slower = [row for pair in self.pairs for row in pair.configurations if row.verdict == "slower"]
+        return max(slower, key=lambda row: row.ratio, default=None)

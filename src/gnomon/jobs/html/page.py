@@ -14,6 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from gnomon.jobs.compare.document import CompareDocument
 from gnomon.jobs.compare.report import headline
 from gnomon.jobs.compare.sides import embedded
 from gnomon.jobs.html.views import comparison, view
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 
-def page(documents: Sequence[Document], names: Sequence[str], compared: Document | None = None) -> str:
-    """The page of one run or several, of which `compared` is the document of their comparison.
+def page(documents: Sequence[Document], names: Sequence[str], compared: CompareDocument | None = None) -> str:
+    """The page of one run or several, of which `compared` is the comparison.
 
     The first document is embedded as `embedded` does it, others with the ids that follow.
     """

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import RecordError
+from gnomon.jobs.compare.document import CompareDocument, VerdictPart
 from gnomon.jobs.compare.report import doubts, verdict_words
 from gnomon.jobs.compare.report import headline as compare_headline
-from gnomon.jobs.documents import report_of
+from gnomon.jobs.documents import read_document, report_of
 from gnomon.jobs.html.blocks import MOST_ROWS, Column, Section, Table, View, Warned, table
 from gnomon.jobs.html.measured import measured_sections
 from gnomon.jobs.html.pictures import pictures, sustained
@@ -25,7 +26,16 @@ from gnomon.report import units
 from gnomon.report.answer import plain_cell
 from gnomon.report.chart import CHOSEN, Axis, Chart, Group, Mark, Value, finite, timed
 from gnomon.report.frame import tables_of
-from gnomon.report.parts import CLOCKS, bounds, conditions_line, failure_text, model_line, outcome, unproved
+from gnomon.report.parts import (
+    CLOCKS,
+    bounds,
+    conditions_line,
+    failure_text,
+    model_line,
+    outcome,
+    ratio_interval,
+    unproved,
+)
 
 Document = Mapping[str, Any]
 
@@ -322,44 +332,42 @@ def _called(document: Document, index: int) -> str:
     return point["label"] if point["number"] is None else str(point["number"])
 
 
-def comparison(document: Document) -> Section:
+def comparison(document: CompareDocument) -> Section:
     """The section of a comparison: per later run what cannot be compared, the verdicts, and what changed first."""
     parts: list[Table] = []
     lines: list[str] = []
-    sides = document["sides"]
-    for pair in document["pairs"]:
-        after = sides[pair["side"]]
-        lines += [f"Not compared with {after['name']}: {told}." for told in pair["unlike"]]
-        named = f"{after['name']} (run {after['campaign'][:8]}) after {sides[0]['name']} ({sides[0]['campaign'][:8]})"
-        if pair["configurations"]:
-            sure = units.share(1 - document["alpha"])
+    sides = document.sides
+    for pair in document.pairs:
+        after = sides[pair.side]
+        lines += [f"Not compared with {after.name}: {told}." for told in pair.unlike]
+        named = f"{after.name} (run {after.campaign[:8]}) after {sides[0].name} ({sides[0].campaign[:8]})"
+        if pair.configurations:
+            sure = units.share(1 - document.alpha)
             parts.append(
-                _verdicts(
-                    f"{named}, {CLOCKS[pair['clock']]}", "configuration", pair["configurations"], f"{sure} interval"
-                )
+                _verdicts(f"{named}, {CLOCKS[pair.clock]}", "configuration", pair.configurations, f"{sure} interval")
             )
-        lines += [f"{told} {advice}" for told, advice in doubts(pair["configurations"])]
-        for part in pair["operators"]:
-            if part["changed"]:
-                told = f"{part['label']}: kernels that changed, the first first ({len(part['changed'])} of"
-                parts.append(_verdicts(f"{told} {part['compared']})", "kernel", part["changed"], "interval"))
-        for when, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):
+        lines += [f"{told} {advice}" for told, advice in doubts(pair.configurations)]
+        for part in pair.operators:
+            if part.changed:
+                told = f"{part.label}: kernels that changed, the first first ({len(part.changed)} of"
+                parts.append(_verdicts(f"{told} {part.compared})", "kernel", part.changed, "interval"))
+        for when, labels in (("before", pair.only_before), ("after", pair.only_after)):
             if labels:
                 lines.append(f"Measured only {when}: {', '.join(labels)}.")
     return Section(id="comparison", title="What changed", parts=tuple(parts), lines=tuple(dict.fromkeys(lines)))
 
 
-def _verdicts(title: str, what: str, rows: Sequence[Document], interval: str) -> Table:
+def _verdicts(title: str, what: str, rows: Sequence[VerdictPart], interval: str) -> Table:
     return table(
         title,
         (what, "before", "after", "ratio", interval, "verdict"),
         (
             (
-                row["label"],
-                units.time(row["before_s"]),
-                units.time(row["after_s"]),
-                units.digits(row["ratio"]),
-                bounds(row),
+                row.label,
+                units.time(row.before_s),
+                units.time(row.after_s),
+                units.digits(row.ratio),
+                ratio_interval(row.low, row.high),
                 verdict_words(row),
             )
             for row in rows
@@ -369,12 +377,13 @@ def _verdicts(title: str, what: str, rows: Sequence[Document], interval: str) ->
 
 
 def _compared(document: Document) -> View:
+    found: CompareDocument = read_document(document)
     return View(
         title="Runs compared",
-        answer=compare_headline(document),
-        subject=", ".join(side["name"] for side in document["sides"]),
+        answer=compare_headline(found),
+        subject=", ".join(side.name for side in found.sides),
         warnings=(),
-        sections=(comparison(document),),
+        sections=(comparison(found),),
     )
 
 

@@ -24,7 +24,7 @@ from gnomon.core.sample import FINISHED, Campaign, Context
 from gnomon.devices.config import load_devices
 from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, RecordError, UsageError
-from gnomon.jobs.compare.document import CompareDocument, PairPart
+from gnomon.jobs.compare.document import PairPart
 from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.place.fleet import TellOf, run_lanes
 from gnomon.jobs.runs.answers import packed, unpacked
@@ -554,15 +554,14 @@ def compare_suites(
                     if absent:
                         raise RecordError(f"it is not done in {' and '.join(absent)}")
                     names = [_side(store, r.id, p, folder) for r, p in zip(runs, parts, strict=True)]
-                    found = compare(
+                    comparison = compare(
                         names,
                         record=record,
                         alpha=alpha / len(both),
                         relevant=relevant,
                         changed=changed,
                         sessions=sessions,
-                    ).document()
-                    comparison = codec.from_json(CompareDocument, found)
+                    )
                 except GnomonError as error:
                     why = error.message
                 label = side.label if labels[side.label] == 1 else f"{side.label}, {side.settings}"

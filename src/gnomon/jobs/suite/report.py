@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gnomon.core import codec
+from gnomon.jobs.compare.document import CompareDocument
 from gnomon.jobs.compare.report import compare_report, word
 from gnomon.report import units
 from gnomon.report.page import Column, Page
@@ -82,7 +84,7 @@ def suite_compare_report(document: Mapping[str, Any], page: Page) -> None:
             for pair in cell["comparison"]["pairs"]
         ):
             page.heading(cell["label"])
-            compare_report(cell["comparison"], page)
+            compare_report(codec.from_json(CompareDocument, cell["comparison"]), page)
     for cell in document["cells"]:
         if cell["why"]:
             page.item(f"{cell['label']}: not compared", cell["why"])
