@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
     from gnomon.jobs.place.job import Placement, Profile
     from gnomon.jobs.place.sweep import Sweep
-    from gnomon.jobs.runs.document import CampaignRow
-    from gnomon.jobs.runs.job import CampaignDetail
-    from gnomon.jobs.runs.joining import Brought
+    from gnomon.jobs.runs.document import BroughtDocument, CampaignRow, RunDocument
     from gnomon.jobs.solve.document import FrontDocument, SolveDocument
     from gnomon.jobs.stab.job import Scheduled
     from gnomon.measure.progress import Watch
@@ -571,7 +569,7 @@ def runs(*, record: RecordLike | None = None, limit: int | None = None) -> tuple
 
 def show_run(
     campaign: str = "last", *, record: RecordLike | None = None, clock: Literal["wall", "cpu"] = "wall"
-) -> CampaignDetail:
+) -> RunDocument:
     """The campaign whose id begins so ("last": the newest), with its candidates summed up by a clock. RecordError."""
     from gnomon.jobs.runs.job import find_campaign, open_record, show_campaign
 
@@ -676,7 +674,7 @@ def no_answer() -> RecordError:
     )
 
 
-def import_runs(*files: RecordLike, record: RecordLike | None = None) -> Brought:
+def import_runs(*files: RecordLike, record: RecordLike | None = None) -> BroughtDocument:
     """Add what the record (None: the user's own) lacks of files: records, or JSON lines of `export_run`.
 
     Each comes whole or not at all, and nothing twice. How its campaigns were asked for stays behind: that was another
@@ -687,7 +685,7 @@ def import_runs(*files: RecordLike, record: RecordLike | None = None) -> Brought
     return bring([record_address(file) for file in files], _record(record))
 
 
-def merge_runs(*files: RecordLike, out: RecordLike) -> Brought:
+def merge_runs(*files: RecordLike, out: RecordLike) -> BroughtDocument:
     """Write a new record of all that several such files hold. RecordError if `out` is there already."""
     from gnomon.jobs.runs.joining import merge_runs as merge
 

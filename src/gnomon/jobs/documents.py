@@ -110,13 +110,14 @@ REPORTS: Mapping[str, str] = {
     "device-cleaned": "gnomon.jobs.devices.report:cleaned_report",
     "device-health": "gnomon.jobs.devices.report:health_report",
     "runs": "gnomon.jobs.runs.report:runs_report",
+    "brought": "gnomon.jobs.runs.report:brought_report",
     "suite": "gnomon.jobs.suite.report:suite_report",
     "suite-compare": "gnomon.jobs.suite.report:suite_compare_report",
 }
 """What writes the report of each document that is told by it alone."""
 
 _OF_RECORDS = frozenset(
-    {"solve", "front", "compare"}
+    {"solve", "front", "compare", "suite", "suite-compare", "runs", "brought"}
     | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
 )
 """Documents whose reports take the record; others take its JSON values."""

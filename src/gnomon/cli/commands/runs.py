@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import end_report, report_page, write_json, write_lines, write_report
+from gnomon.cli.main import end_report, report_page, write_answer, write_json, write_lines
 from gnomon.cli.values import RECORD, RecordValue, complete_run
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.report.plain import clean
@@ -66,9 +66,9 @@ def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_
     from gnomon.api.place import answer_of_run, show_run
 
     record = record or above["record"]
-    detail = show_run(campaign, record=record, clock=clock).document()
+    detail = show_run(campaign, record=record, clock=clock)
     if as_json or above["json"]:
-        write_json(detail)
+        write_json(detail.document())
         return
     from gnomon.api.document import report_of
     from gnomon.jobs.runs.report import run_report
@@ -76,7 +76,7 @@ def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_
     answer, report = None, None
     trouble: GnomonError | None = None
     try:
-        answer = answer_of_run(detail["row"]["campaign"]["id"], record=record)
+        answer = answer_of_run(detail.row.campaign.id, record=record)
         report = report_of(answer) if answer else None
     except (RecordError, UsageError) as error:  # the runs are there all the same
         trouble = error
@@ -169,7 +169,8 @@ def import_(
     """
     from gnomon.api.place import import_runs
 
-    _brought(import_runs(*files, record=record or above["record"]).document(), as_json or above["json"])
+    found = import_runs(*files, record=record or above["record"])
+    write_answer(found.document(), as_json=as_json or above["json"])
 
 
 @runs.command(short_help="Join results databases into a new one.")
@@ -181,16 +182,7 @@ def merge(above: dict[str, Any], files: tuple[RecordAddress, ...], out: RecordAd
     """Write a new record of all that each FILE holds: a record (or its URL), or JSON lines of `runs export`."""
     from gnomon.api.place import merge_runs
 
-    _brought(merge_runs(*files, out=out).document(), as_json or above["json"])
-
-
-def _brought(document: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.runs.report import brought_report
-
-    write_report(brought_report, document)
+    write_answer(merge_runs(*files, out=out).document(), as_json=as_json or above["json"])
 
 
 @runs.command(short_help="Resume an interrupted campaign.")
@@ -222,14 +214,15 @@ def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -
 
 def _list(record: RecordAddress | None, as_json: bool, limit: int) -> None:
     from gnomon.api.place import runs as list_runs
+    from gnomon.jobs.runs.document import RunsDocument
     from gnomon.store.opening import default_record
 
-    rows = [row.document() for row in list_runs(record=record, limit=limit + 1)]
-    told = {"record": str(record or default_record()), "campaigns": rows[:limit], "more": len(rows) > limit}
-    document = {"format": "gnomon-runs", "version": 1, **told}
-    if as_json:
-        write_json(document)
-    else:
-        from gnomon.jobs.runs.report import runs_report
-
-        write_report(runs_report, document)
+    rows = list_runs(record=record, limit=limit + 1)
+    document = RunsDocument(
+        format="gnomon-runs",
+        version=1,
+        record=str(record or default_record()),
+        campaigns=rows[:limit],
+        more=len(rows) > limit,
+    )
+    write_answer(document.document(), as_json=as_json)

@@ -388,7 +388,7 @@ def _verdict(label: str, found: _Found, *, alpha: float, relevant: float, told: 
         after_s=apart.after_s,
         ratio=apart.ratio,
         low=low if low > 0 else None,
-        high=high,
+        high=high if math.isfinite(high) else None,
         p=apart.p,
         verdict=verdict,
         processes=processes,
