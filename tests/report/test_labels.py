@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.report.labels import Label, Placed, place_labels, text_width
+from gnomon.report.svg import Label, Placed, place_labels, text_width
 
 
 def placed(points: list[tuple[float, float]], name: str = "cpu; ruy: Conv2D") -> list[Placed]:

@@ -65,7 +65,7 @@ def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
     parts = [
         f"{name} {context.get('version') or ''}".strip() + f" on {where}",
         f"{'one' if threads == 1 else threads} thread{'' if threads == 1 else 's'}" if threads else "",
-        f"by {CLOCKS[clock]}" if clock else "",
+        f"by {units.CLOCKS[clock]}" if clock else "",
     ]
     return f"{', '.join(filter(None, parts))}."
 
@@ -143,10 +143,6 @@ _FIRST = frozenset(
 
 _NARROW = 1.04
 """How many times the lower end the upper end of an interval may be for a tie to be certain: 2 % to either side."""
-
-
-CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
-"""Names of the clocks that decide."""
 
 
 _UNBOUNDED = "[unknown]"

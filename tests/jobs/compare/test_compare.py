@@ -24,7 +24,7 @@ from gnomon.core.stats import Side, compare_apart, granted_sessions, sessions_of
 from gnomon.errors import GnomonError, ProblemError, RecordError, UsageError
 from gnomon.jobs.compare.document import CompareDocument, OperatorsPart
 from gnomon.jobs.compare.job import SESSIONS, compare
-from gnomon.jobs.compare.report import compare_report, headline, markdown
+from gnomon.jobs.compare.report import compare_report, markdown
 from gnomon.jobs.compare.sides import _embedded_in, embedded, read_side
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.views import comparison
@@ -199,7 +199,7 @@ def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, 
     found = pair(tmp_path, before, after)
     assert found.pairs[0].unlike
     assert not found.pairs[0].configurations
-    assert headline(found).startswith("These runs cannot be compared")
+    assert found.headline()[1].startswith("These runs cannot be compared")
     allowed = pair(tmp_path, before, after, changed=(kind,))
     assert allowed.pairs[0].configurations
     assert allowed.pairs[0].changed

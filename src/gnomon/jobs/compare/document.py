@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
-from gnomon.errors import RecordError
+from gnomon.report import units
 from gnomon.report.answer import Answer
-from gnomon.report.plain import json_text
+from gnomon.report.parts import listed
 from gnomon.session.document import ConditionsPart
-from gnomon.system.files import write_whole
+
+ORDER = ("slower", "faster", "unknown", "same")
+"""Verdicts in the order in which they are reported."""
+
+
+def word(verdict: str) -> str:
+    """A verdict as people read it: what documents call unknown is undecided."""
+    return "undecided" if verdict == "unknown" else verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +120,28 @@ class CompareDocument(Answer):
     main = "pairs"
 
     def headline(self) -> tuple[str, str]:
-        """How many configurations are slower, faster, the same or unknown, or why nothing is compared."""
-        from gnomon.jobs.compare.report import headline
+        """How many runs are compared, and the answer in one sentence."""
+        return f"{len(self.sides)} runs compared", self._answer()
 
-        return f"{len(self.sides)} runs compared", headline(self)
+    def _answer(self) -> str:
+        unlike = [told for pair in self.pairs for told in pair.unlike]
+        rows = [row for pair in self.pairs for row in pair.configurations]
+        if unlike and not rows:
+            return f"These runs cannot be compared: {unlike[0]}."
+        lost = tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
+        missing = f" Not measured after: {listed(lost)}." if lost else ""
+        if not rows:
+            return f"Nothing to compare: no configuration was measured on both sides.{missing}"
+        told = []
+        for verdict in ORDER:
+            found = [row for row in rows if row.verdict == verdict]
+            if found and verdict in ("slower", "faster"):
+                most = max(found, key=lambda row: abs(row.ratio - 1))
+                by = f"{most.label} {units.percent(most.ratio - 1)}"
+                told.append(f"{len(found)} {verdict} ({by}{' and others' if len(found) > 1 else ''})")
+            elif found:
+                told.append(f"{len(found)} {word(verdict)}")
+        return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
 
     def write(self, files: Mapping[str, Path | None], *, fail_slower: float | None = None) -> None:
         """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.
@@ -123,23 +149,7 @@ class CompareDocument(Answer):
         A configuration that is slower by more than `fail_slower`, or is `missing`, is a failure in JUnit's where that
         is given. RecordError where a file cannot be written.
         """
-        from gnomon.jobs.compare import exchange
-        from gnomon.jobs.compare.report import markdown
-
-        made = {
-            "junit": lambda: exchange.junit(self, fail_slower),
-            "markdown": lambda: markdown(self),
-            "action_benchmark": lambda: json_text(exchange.action_benchmark(self)),
-            "bencher": lambda: json_text(exchange.bencher(self)),
-        }
-        for name, path in files.items():
-            if path is not None:
-                try:
-                    write_whole(made[name]().encode(), path)
-                except OSError as error:
-                    raise RecordError(
-                        f"{path} cannot be written: {error.strerror}", hint="Name another file."
-                    ) from error
+        import_module("gnomon.jobs.compare.exchange").write(self, files, fail_slower)
 
     def missing(self) -> tuple[str, ...]:
         """The configurations that were measured before and should have been after, and were not."""

@@ -7,13 +7,33 @@ JUnit's XML is that of Jenkins and of pytest (the schema of windyroad); github-a
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from gnomon.errors import RecordError
 from gnomon.jobs.compare.document import CompareDocument, VerdictPart
-from gnomon.jobs.compare.report import verdict_words
+from gnomon.jobs.compare.report import markdown, verdict_words
 from gnomon.report import units
 from gnomon.report.parts import ratio_interval
-from gnomon.report.plain import clean
+from gnomon.report.plain import clean, json_text
+from gnomon.system.files import write_whole
+
+
+def write(document: CompareDocument, files: Mapping[str, Path | None], fail_slower: float | None) -> None:
+    """Write the comparison in the forms that are named; see `CompareDocument.write`."""
+    made = {
+        "junit": lambda: junit(document, fail_slower),
+        "markdown": lambda: markdown(document),
+        "action_benchmark": lambda: json_text(action_benchmark(document)),
+        "bencher": lambda: json_text(bencher(document)),
+    }
+    for name, path in files.items():
+        if path is not None:
+            try:
+                write_whole(made[name]().encode(), path)
+            except OSError as error:
+                raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Name another file.") from error
 
 
 def junit(document: CompareDocument, fail_slower: float | None) -> str:
@@ -24,8 +44,10 @@ def junit(document: CompareDocument, fail_slower: float | None) -> str:
     """
     suite = ElementTree.Element("testsuite", name="gnomon compare")
 
-    def case(name: str, outcome: str = "", message: str = "", **more: str) -> None:
-        one = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(name), **more)
+    def case(name: str, outcome: str = "", message: str = "", took: str = "") -> None:
+        one = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(name))
+        if took:
+            one.set("time", took)
         if outcome:
             ElementTree.SubElement(one, outcome, message=message)
 
@@ -42,7 +64,7 @@ def junit(document: CompareDocument, fail_slower: float | None) -> str:
         for row in pair.configurations:
             outcome = "failure" if fails(row, fail_slower) else "skipped" if row.verdict == "unknown" else ""
             told = f"{units.digits(row.ratio)} {ratio_interval(row.low, row.high)}: {verdict_words(row)}"
-            case(row.label, outcome, told, time=f"{row.after_s:.9f}")
+            case(row.label, outcome, told, f"{row.after_s:.9f}")
     for name, tag in (("failures", "failure"), ("skipped", "skipped"), ("tests", "testcase")):
         suite.set(name, str(len(list(suite.iter(tag)))))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

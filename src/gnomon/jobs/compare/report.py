@@ -6,44 +6,21 @@ import re
 from collections.abc import Sequence
 
 from gnomon.core import codec
-from gnomon.jobs.compare.document import CompareDocument, OperatorsPart, PairPart, SidePart, VerdictPart
+from gnomon.jobs.compare.document import ORDER, CompareDocument, OperatorsPart, PairPart, SidePart, VerdictPart, word
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import CLOCKS, held_for, listed, ratio_interval
+from gnomon.report.parts import held_for, listed, ratio_interval
 from gnomon.report.plain import clean
 
 _FEW, _MOST = 5, 40
-_ORDER = ("slower", "faster", "unknown", "same")
 
 
 def compare_report(document: CompareDocument, page: Page) -> None:
     """Write the report: what changed, each configuration, the operators that changed first, what cannot be compared."""
-    page.headline(headline(document))
+    page.headline(document.headline()[1])
     sides = document.sides
     for pair in document.pairs:
         _pair(sides[0], sides[pair.side], pair, document, page)
-
-
-def headline(document: CompareDocument) -> str:
-    """The answer in one sentence."""
-    unlike = [told for pair in document.pairs for told in pair.unlike]
-    rows = [row for pair in document.pairs for row in pair.configurations]
-    if unlike and not rows:
-        return f"These runs cannot be compared: {unlike[0]}."
-    lost = tuple(dict.fromkeys(label for pair in document.pairs for label in pair.lost))
-    missing = f" Not measured after: {listed(lost)}." if lost else ""
-    if not rows:
-        return f"Nothing to compare: no configuration was measured on both sides.{missing}"
-    told = []
-    for verdict in _ORDER:
-        found = [row for row in rows if row.verdict == verdict]
-        if found and verdict in ("slower", "faster"):
-            most = max(found, key=lambda row: abs(row.ratio - 1))
-            by = f"{most.label} {units.percent(most.ratio - 1)}"
-            told.append(f"{len(found)} {verdict} ({by}{' and others' if len(found) > 1 else ''})")
-        elif found:
-            told.append(f"{len(found)} {word(verdict)}")
-    return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
 
 
 def verdict_words(row: VerdictPart) -> str:
@@ -53,11 +30,6 @@ def verdict_words(row: VerdictPart) -> str:
     if row.verdict == "unknown" and row.more:
         return f"undecided: --processes {row.more} would decide"
     return word(row.verdict)
-
-
-def word(verdict: str) -> str:
-    """A verdict as people read it: what documents call unknown is undecided."""
-    return "undecided" if verdict == "unknown" else verdict
 
 
 def _needed(row: VerdictPart) -> int | None:
@@ -75,10 +47,12 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
         page.line(f"Changed on purpose: {told}.")
     for told in pair.unlike:
         page.item(f"Not compared: {told}.", _CHANGED)
-    rows = sorted(pair.configurations, key=lambda row: (_ORDER.index(row.verdict), -abs(row.ratio - 1)))
+    rows = sorted(pair.configurations, key=lambda row: (ORDER.index(row.verdict), -abs(row.ratio - 1)))
     if rows:
         sure = units.share(1 - document.alpha)
-        page.heading(f"One inference by {CLOCKS[pair.clock]} (ratio: after over before, [{sure} for all together])")
+        page.heading(
+            f"One inference by {units.CLOCKS[pair.clock]} (ratio: after over before, [{sure} for all together])"
+        )
         page.table(
             [
                 Column(title="configuration", number=False, least=20),
@@ -191,7 +165,7 @@ def _operators(parts: Sequence[OperatorsPart], page: Page) -> None:
 
 def markdown(document: CompareDocument) -> str:
     """The comparison as Markdown, for a pull request."""
-    lines = [f"**gnomon**: {_cell(headline(document))}", ""]
+    lines = [f"**gnomon**: {_cell(document.headline()[1])}", ""]
     for pair in document.pairs:
         lines += [f"- not compared: {_cell(told)}" for told in pair.unlike]
         lines += [f"- measured only before: {_cell(label)}" for label in pair.only_before]

@@ -10,7 +10,6 @@ from gnomon.jobs.html.blocks import Section
 from gnomon.jobs.place.picture import segments
 from gnomon.report import units
 from gnomon.report.chart import INK, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line
-from gnomon.report.parts import CLOCKS
 from gnomon.report.plain import shorten
 
 Document = Mapping[str, Any]
@@ -113,7 +112,7 @@ def _samples(rows: Sequence[tuple[str, Document]], key: str) -> Chart:
         )
     starts = [number for number, (process, _) in enumerate(slots) if number and process != slots[number - 1][0]]
     return Chart(
-        title=f"Every sample by {CLOCKS[key[:-3]]}: what stands one above the other ran side by side",
+        title=f"Every sample by {units.CLOCKS[key[:-3]]}: what stands one above the other ran side by side",
         x=Axis(title="blocks of calls, process by process", low=0, high=len(slots), whole=True),
         y=Axis(names=tuple(names), room=64),
         groups=(Group(marks=line(dots), kind="dots"), *middles),

@@ -15,7 +15,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from gnomon.jobs.compare.document import CompareDocument
-from gnomon.jobs.compare.report import headline
 from gnomon.jobs.compare.sides import embedded
 from gnomon.jobs.html.views import comparison, view
 from gnomon.report.layers import layered
@@ -47,7 +46,7 @@ def page(documents: Sequence[Document], names: Sequence[str], compared: CompareD
             drawing=lambda chart, key: Markup(inline(chart, key)),  # noqa: S704
             names=names,
             compared=None if compared is None else comparison(compared),
-            answer="" if compared is None else headline(compared),
+            answer="" if compared is None else compared.headline()[1],
             policy=_policy(style, script),
             style=Markup(style),  # noqa: S704
             script=Markup(script),  # noqa: S704

@@ -9,7 +9,6 @@ from typing import Any
 from gnomon.errors import RecordError
 from gnomon.jobs.compare.document import CompareDocument, VerdictPart
 from gnomon.jobs.compare.report import doubts, verdict_words
-from gnomon.jobs.compare.report import headline as compare_headline
 from gnomon.jobs.documents import read_document, report_of
 from gnomon.jobs.html.blocks import MOST_ROWS, Column, Section, Table, View, Warned, table
 from gnomon.jobs.html.measured import measured_sections
@@ -27,7 +26,6 @@ from gnomon.report.answer import plain_cell
 from gnomon.report.chart import CHOSEN, Axis, Chart, Group, Mark, Value, finite, timed
 from gnomon.report.frame import tables_of
 from gnomon.report.parts import (
-    CLOCKS,
     bounds,
     conditions_line,
     failure_text,
@@ -344,7 +342,9 @@ def comparison(document: CompareDocument) -> Section:
         if pair.configurations:
             sure = units.share(1 - document.alpha)
             parts.append(
-                _verdicts(f"{named}, {CLOCKS[pair.clock]}", "configuration", pair.configurations, f"{sure} interval")
+                _verdicts(
+                    f"{named}, {units.CLOCKS[pair.clock]}", "configuration", pair.configurations, f"{sure} interval"
+                )
             )
         lines += [f"{told} {advice}" for told, advice in doubts(pair.configurations)]
         for part in pair.operators:
@@ -380,7 +380,7 @@ def _compared(document: Document) -> View:
     found: CompareDocument = read_document(document)
     return View(
         title="Runs compared",
-        answer=compare_headline(found),
+        answer=found.headline()[1],
         subject=", ".join(side.name for side in found.sides),
         warnings=(),
         sections=(comparison(found),),

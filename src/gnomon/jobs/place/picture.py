@@ -23,7 +23,6 @@ from gnomon.report.chart import (
     time_words,
     timed,
 )
-from gnomon.report.parts import CLOCKS
 from gnomon.report.plain import finite, shorten
 
 _VISIBLE = 0.004
@@ -169,7 +168,9 @@ def placement_charts(document: Mapping[str, Any]) -> list[Chart]:
     return [
         Chart(
             title=f"{name} on {shorten(document['device'], 30)}. {shorten(document['decision']['reason'], 200)}",
-            x=Axis(title=f"{CLOCKS[document['clock']]} of one inference, {unit}: operators in execution order", low=0),
+            x=Axis(
+                title=f"{units.CLOCKS[document['clock']]} of one inference, {unit}: operators in execution order", low=0
+            ),
             y=Axis(
                 names=tuple(row.label for row in rows),
                 chosen=frozenset(k for k, row in enumerate(rows) if row.label == chosen),
@@ -246,7 +247,7 @@ def times_chart(
     """The median of each configuration with its interval, and the quantiles where one points there."""
     return in_rows(
         f"{title}, with its 95 % interval",
-        f"{CLOCKS[clock]}, ms",
+        f"{units.CLOCKS[clock]}, ms",
         [
             Row(
                 name=label,

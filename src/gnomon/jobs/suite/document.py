@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gnomon.jobs.compare.document import CompareDocument, PairPart, VerdictPart
+from gnomon.jobs.compare.document import CompareDocument, PairPart, VerdictPart, word
 from gnomon.report.answer import Answer
 
 State = Literal["waiting", "done", "failed"]
@@ -103,10 +103,13 @@ class SuiteCompareDocument(Answer):
 
     def headline(self) -> tuple[str, str]:
         """The suite, and how many configurations became slower or faster."""
-        from gnomon.jobs.suite.report import verdict_counts
-
         missing = " Some that were measured before are missing." if self.missing() else ""
-        return self.suite, f"Of {len(self.verdicts())} configurations {verdict_counts(self)}.{missing}"
+        return self.suite, f"Of {len(self.verdicts())} configurations {self.counts()}.{missing}"
+
+    def counts(self) -> str:
+        """How many configurations are slower, faster, the same and undecided."""
+        verdicts = [row.verdict for row in self.verdicts()]
+        return ", ".join(f"{verdicts.count(kind)} {word(kind)}" for kind in ("slower", "faster", "same", "unknown"))
 
     def slowest(self) -> float:
         """The largest ratio of a configuration that surely became slower; 1 where none did."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gnomon.jobs.compare.report import compare_report, word
+from gnomon.jobs.compare.report import compare_report
 from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
 from gnomon.report import units
 from gnomon.report.page import Column, Page
@@ -61,8 +61,7 @@ def suite_report(document: SuiteDocument, page: Page) -> None:
 def suite_compare_report(document: SuiteCompareDocument, page: Page) -> None:
     """Write the report: how many configurations changed, then each cell in which one did."""
     rows, compared = document.verdicts(), sum(cell.comparison is not None for cell in document.cells)
-    counts = verdict_counts(document)
-    page.headline(f"Suite {document.suite}: of {len(rows)} configurations in {compared} cells {counts}.")
+    page.headline(f"Suite {document.suite}: of {len(rows)} configurations in {compared} cells {document.counts()}.")
     page.line(f"Before: run {document.before[:12]}. After: run {document.after[:12]}.")
     lost = [cell.label for cell in document.cells if cell.lost]
     if lost:
@@ -77,9 +76,3 @@ def suite_compare_report(document: SuiteCompareDocument, page: Page) -> None:
     for cell in document.cells:
         if cell.why:
             page.item(f"{cell.label}: not compared", cell.why)
-
-
-def verdict_counts(document: SuiteCompareDocument) -> str:
-    """How many configurations are slower, faster, the same and undecided."""
-    verdicts = [row.verdict for row in document.verdicts()]
-    return ", ".join(f"{verdicts.count(kind)} {word(kind)}" for kind in ("slower", "faster", "same", "unknown"))
