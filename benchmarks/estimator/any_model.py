@@ -15,8 +15,9 @@ from typing import Any
 import onnx
 
 from benchmarks.common import model_path, own_record, parser, publish
+from gnomon.api.estimator import predict_model
 from gnomon.api.place import profile
-from gnomon.api.table import build_table, predict_model
+from gnomon.api.table import build_table
 
 _CLASSICS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MEASURED = ("light_resnet50", "light_squeezenet", "efficientnet-lite0", "ppocr-cls", "minilm-layer")

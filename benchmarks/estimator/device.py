@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.common import own_record, parser, publish, spread
-from gnomon.api.place import request_of
+from gnomon.api.options import measure_request
 from gnomon.estimate.columns import Columns, Floats, Unknown
 from gnomon.estimate.design import suggest
 from gnomon.estimate.estimator import coverage, relative_error, spearman, within
@@ -28,7 +28,7 @@ from gnomon.jobs.estimator.evaluation import ceiling
 from gnomon.jobs.estimator.job import Described, described
 from gnomon.jobs.table.job import TableRequest, build_table
 from gnomon.jobs.table.nets import measure_nets
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.loading import draw, load_space
 
@@ -58,7 +58,7 @@ def measured(count: int, runtime: str, seed: int) -> dict[str, Any]:
     """Both tables and the nets: counts, prices, times, and the times by each half of the processes."""
     space = load_space(SPACE)
     with own_record() as record, tempfile.TemporaryDirectory() as folder:
-        request = replace(request_of(os.devnull, {"runtimes": (runtime,), "seed": seed}), record=record)
+        request = replace(measure_request({"runtimes": (runtime,), "seed": seed}), record=record)
         fused, single = Path(folder) / "fused", Path(folder) / "single"
         build_table(TableRequest(request=request, space=space, out=fused))
         build_table(TableRequest(request=request, space=space, out=single, rules=UNFUSED))
@@ -80,7 +80,7 @@ def measured(count: int, runtime: str, seed: int) -> dict[str, Any]:
         }
 
 
-def _nets(request: Request, found: Described, chosen: Assignments) -> dict[str, Floats]:
+def _nets(request: MeasureRequest, found: Described, chosen: Assignments) -> dict[str, Floats]:
     """Times of whole nets by two campaigns beside the table's anchor: each half, and both together with intervals."""
     assert found.table is not None
     nets = [tuple(net) for net in chosen.tolist()]
@@ -134,7 +134,7 @@ def figures(runtime: str, seen: dict[str, Any]) -> dict[str, Any]:
         "load_average": os.getloadavg(),
         "sum_over_measured": spread((rows @ seen["prices"] / y).tolist()),
         "ceiling_by_halves": _scores(seen["first"], seen["second"]),
-        "ceiling_by_intervals": limit.document() if limit else None,
+        "ceiling_by_intervals": asdict(limit) if limit else None,
         "scores": told,
     }
 

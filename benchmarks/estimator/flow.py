@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import own_record, parser, publish
-from gnomon.api.table import build_table, evaluate_estimator, fit_estimator, measure_nets, suggest_nets
+from gnomon.api.estimator import evaluate_estimator, fit_estimator, measure_nets, suggest_nets
+from gnomon.api.table import build_table
 from gnomon.formats.nets_csv import NetRow, read_nets
 from gnomon.jobs.estimator.job import described, save_nets
 from gnomon.spaces.loading import draw

@@ -19,7 +19,7 @@ from gnomon.jobs.place.across import AcrossPlacer, random_chains
 from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles
 from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 MODELS = ("ppocr-det.onnx", "ppocr-rec.onnx", "efficientnet-lite0.onnx", "minilm-layer.onnx")
 CHAINS = 10
@@ -27,7 +27,7 @@ CHAINS = 10
 
 def figures(name: str, record: Path) -> dict[str, Any]:
     """One model's chains."""
-    request = Request(model=model_path(name), record=record, fresh=True)
+    request = ModelRequest(model=model_path(name), record=record, fresh=True)
     with open_lab(request, kind="chains", question={}) as lab, tempfile.TemporaryDirectory() as folder:
         reference(lab)
         placer = AcrossPlacer(lab, lab.targets, Path(folder))

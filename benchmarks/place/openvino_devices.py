@@ -25,7 +25,7 @@ from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, level, profile_singles
 from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.session.targets import describe
 
 MODELS = ("ppocr-cls.onnx", "minilm-layer.onnx", "efficientnet-lite0.onnx")
@@ -42,7 +42,7 @@ def arguments() -> argparse.Namespace:
 
 def figures(name: str, given: argparse.Namespace, record: Path) -> dict[str, Any]:
     """One model's placements."""
-    request = Request(
+    request = ModelRequest(
         model=model_path(name),
         runtimes=("openvino", "onnxruntime"),
         wish=Wish(backends=("cpu", given.away)),

@@ -21,7 +21,7 @@ from gnomon.core.stats import median, quantile
 from gnomon.jobs.place.job import profile
 from gnomon.measure.effort import Effort
 from gnomon.session.kernels import CALLS_QUANTILE
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.base import RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -68,7 +68,7 @@ def _lower(times_ns: Sequence[int]) -> float:
 def judged(path: Path, runtime: str) -> list[dict[str, Any]]:
     """A row a configuration: its sums over its wholes."""
     with own_record() as record:
-        found = profile(Request(model=path, runtimes=(runtime,), record=record, effort=Effort(), fresh=True))
+        found = profile(ModelRequest(model=path, runtimes=(runtime,), record=record, effort=Effort(), fresh=True))
         with SqliteStore.open(record) as store:
             runs = list(store.query(RunQuery(campaign=found.campaign)))
     rows = []

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.common import arguments, model_path, own_record, publish
 from gnomon.jobs.place.job import Placement, place
 from gnomon.session.contender import Proved, level
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 MODELS = (
     "mix.circle",
@@ -89,7 +89,7 @@ def main() -> None:
     found = []
     with own_record() as record, tempfile.TemporaryDirectory() as folder:
         for name in given.models:
-            request = Request(model=model_path(name), record=record, fresh=True)
+            request = ModelRequest(model=model_path(name), record=record, fresh=True)
             found.append(figures(name, place(request, Path(folder) / name)))
     errors = [abs(f["chosen"]["prediction_error"]) for f in found]
     publish({"benchmark": "placement", "models": found, "worst_prediction_error": max(errors)}, given)

@@ -33,7 +33,7 @@ from gnomon.runtimes.base import Wish
 from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles
 from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import reference
-from gnomon.session.request import THIS_MACHINE, Request
+from gnomon.session.request import THIS_MACHINE, ModelRequest
 from gnomon.session.targets import describe
 
 SEED = 2024
@@ -153,7 +153,7 @@ def main() -> None:
     effort = Effort(processes_least=1, processes_most=1)
     with own_record() as record:
         made = given.model == "stretched"
-        request = Request(
+        request = ModelRequest(
             model=stretched(record.parent) if made else model_path(given.model),
             runtimes=tuple(dict.fromkeys((given.runtime, "onnxruntime"))),
             wish=Wish(backends=tuple(given.backend) or ("cpu", "vulkan")),

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.common import model_path, own_record, parser, publish, spread
 from benchmarks.search.searches import examine, summary
 from benchmarks.search.spaces import Priced
-from gnomon.api.place import pareto
+from gnomon.api.pareto import pareto
 from gnomon.core.space import Space
 from gnomon.jobs.pareto.exact import latency_model, priced_model
 from gnomon.jobs.pareto.records import Pareto
@@ -34,7 +34,7 @@ from gnomon.session.contender import Anchor, choose_clock, level, measure_beside
 from gnomon.session.model_session import open_lab
 from gnomon.session.objectives import LATENCY
 from gnomon.session.reference import reference
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 MODELS = ("mix.circle", "efficientnet-lite0.circle")
 TUNINGS = {"planner": (), "executor": (), "threads": ("1", "2")}
@@ -126,7 +126,7 @@ def write_table(path: Path, priced: Priced, objectives: tuple[str, ...]) -> None
 
 def predicted(name: str, record: Path) -> dict[str, Any]:
     """Twenty random placements of operator types: what the profiles say, and what whole runs say."""
-    request = Request(model=model_path(name), runtimes=("onert",), record=record, fresh=True)
+    request = ModelRequest(model=model_path(name), runtimes=("onert",), record=record, fresh=True)
     with open_lab(request, kind="additive", question={}) as lab:
         space = decision_space(lab, "type", {})
         reference(lab)

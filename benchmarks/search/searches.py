@@ -27,7 +27,7 @@ from gnomon.search.driver import make_strategy
 
 SEEDS = 10
 SHARES = (1 / 16, 1 / 8, 1 / 4)
-STRATEGIES = ("random", "hlps", "nsga2", "spea2")
+STRATEGIES = ("random", "hlps", "nsga2")
 ENOUGH = 0.95
 COMPARED = ("random", "hlps")  # at every budget, up to half of the space
 

@@ -25,11 +25,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import own_record, parser, publish
-from gnomon.api.place import request_of
+from gnomon.api.options import measure_request
+from gnomon.core.stats import student_quantile
 from gnomon.jobs.space.profiling.latency import FilesMeasured, FilesRequest, measure_files
-from gnomon.jobs.space.profiling.predict import WAYS, Assignment, fit_predictor, latencies, mixed_networks, score
+from gnomon.jobs.space.profiling.predict import WAYS, Assignment, fit_predictor, score
 from gnomon.models.units import write_net
+from gnomon.session.bench.baseline import Timed
 from gnomon.spaces.cells.costs import Cells, Latency
+from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.primitives import default_of, families_of, published_primitives
 from gnomon.spaces.cells.space import CellLayout, CellSpace, network_id, swaps
 from gnomon.toolchains.base import ToolJob
@@ -85,18 +88,17 @@ def figures(runtime: str, spaces: Mapping[str, tuple[CellSpace, Cells]], given: 
     """The table of a runtime in a precision, its mixed networks, and the errors."""
     name, _, precision = runtime.partition(":")
     table = {family: list(swaps(cells.defaults, [PRIMITIVES] * GROUPS)) for family, (_, cells) in spaces.items()}
-    fitted = {f: mixed_networks(cells, given.mixed, seed=SEED) for f, (_, cells) in spaces.items() if given.mixed}
-    unseen = {f: drawn(cells, given.unseen, {*table[f], *fitted.get(f, [])}) for f, (_, cells) in spaces.items()}
+    design = balanced_design([PRIMITIVES] * GROUPS, given.mixed, seed=SEED).tolist() if given.mixed else []
+    fitted = {family: [net for net in map(tuple, design) if net not in table[family]] for family in spaces}
+    unseen = {f: drawn(cells, given.unseen, {*table[f], *fitted[f]}) for f, (_, cells) in spaces.items()}
     closely = frozenset(network_id(family, cells.defaults) for family, (_, cells) in spaces.items())
     with own_record() as record, tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
-        request = replace(request_of(os.devnull, {"runtimes": (name,), "seed": SEED}), record=record)
-        asked = FilesRequest(
-            request=request, subject="cells", question={"precision": precision}, goes_on=True, closely=closely
-        )
+        request = replace(measure_request({"runtimes": (name,), "seed": SEED}), record=record)
+        asked = FilesRequest(request=request, subject="cells", question={"precision": precision}, closely=closely)
         work, before = Path(folder), cpu_s()
         first, parts = measured(asked, spaces, table, precision, work)
         used_s = cpu_s() - before
-        mixes = {family: [*fitted.get(family, []), *unseen[family]] for family in spaces}
+        mixes = {family: [*fitted[family], *unseen[family]] for family in spaces}
         second, more = measured(asked, spaces, mixes, precision, work)
         told: dict[str, Any] = {
             "table": {**known_how_well(first), "seconds": parts, "wall_s": sum(parts.values()), "cpu_s": used_s},
@@ -109,9 +111,7 @@ def figures(runtime: str, spaces: Mapping[str, tuple[CellSpace, Cells]], given: 
     for family, (_, cells) in spaces.items():
         times = latencies({net: everything[network_id(family, net)] for net in (*table[family], *mixes[family])})
         kept = {net: one for net, one in times.items() if net not in unseen[family]}
-        told[family] = errors(
-            cells, kept, first.overhead_s, {net: times[net] for net in unseen[family] if net in times}
-        )
+        told[family] = errors(cells, kept, {net: times[net] for net in unseen[family] if net in times})
     return told
 
 
@@ -152,8 +152,22 @@ def measured(
         start = time.perf_counter()
         files = dict(quantised(asked.request.runtimes[0], files, work))
         seconds["quantise"] = time.perf_counter() - start
+    start = time.perf_counter()
     found = measure_files(asked, files)
-    return found, {**seconds, **found.seconds}
+    return found, {**seconds, "measure": time.perf_counter() - start}
+
+
+def latencies(timed: Mapping[Assignment, Timed]) -> dict[Assignment, Latency]:
+    """What was measured, without what failed; an error that is not known counts as 0."""
+    found = {}
+    for net, one in timed.items():
+        if one.reason:
+            continue
+        error = 0.0
+        if one.low_s is not None and one.high_s is not None and one.processes > 1:
+            error = (one.high_s - one.low_s) / 2 / student_quantile(0.975, one.processes - 1)
+        found[net] = Latency(call_s=one.call_s, error_s=error)
+    return found
 
 
 def quantised(runtime: str, files: Mapping[str, Path], work: Path) -> Iterator[tuple[str, Path]]:
@@ -202,16 +216,14 @@ def agreement(first: FilesMeasured, second: FilesMeasured) -> dict[str, Any]:
     return {"level": level, **score(a / level, b).document(), "families": by_family}
 
 
-def errors(
-    cells: Cells, kept: Mapping[Assignment, Latency], overhead_s: float, unseen: Mapping[Assignment, Latency]
-) -> dict[str, Any]:
+def errors(cells: Cells, kept: Mapping[Assignment, Latency], unseen: Mapping[Assignment, Latency]) -> dict[str, Any]:
     """The errors of each way on networks that none saw, what cross-validation said, and how wide intervals are."""
     nets, y = np.array(list(unseen)), np.array([one.call_s for one in unseen.values()])
-    made = fit_predictor(cells, kept, overhead_s=overhead_s)
+    made = fit_predictor(cells, kept)
     told = made.predict(nets)
     ways = {}
     for way in WAYS:
-        one = fit_predictor(cells, kept, overhead_s=overhead_s, way=way)
+        one = fit_predictor(cells, kept, way=way)
         ways[way] = score(one.predict(nets).mean_s, y).document()
     return {
         "way": made.way,

@@ -6,10 +6,10 @@ with a balanced design trained from seeds of its own and judged by the validatio
 swaps and 12 mixed networks a family measured again, as `gnomon space profile` gets them.
 
 Told for each selection: the share of networks kept; the share of the true hypervolume (latency and error; reference:
-the worst of all networks in both) that kept networks reach; that of random reduced spaces of as many primitives a
-group; and random networks of both spaces at equal latency. `greedy` knows the truth and says what can be reached, and
-`seeds` what the truth is worth: the share of one seed's hypervolume that the front by the other seeds reaches. The goal
-is at most 10 % of the networks with at least 95 % of the hypervolume.
+the worst of all networks in both) that kept networks reach; and that of random reduced spaces of as many primitives a
+group. `greedy` knows the truth and says what can be reached, and `seeds` what the truth is worth: the share of one
+seed's hypervolume that the front by the other seeds reaches. The goal is at most 10 % of the networks with at least
+95 % of the hypervolume.
 
     python -m benchmarks.space.reduced --out /tmp/reduced
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -29,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.space.whole import GOAL, Whole, at_random, described, evidence, greedy, worth
-from gnomon.api.place import request_of
+from benchmarks.space.whole import GOAL, Whole, at_random, described, greedy, worth
+from gnomon.api.options import measure_request
 from gnomon.api.space import select_primitives
 from gnomon.errors import GnomonError
 from gnomon.jobs.space.choosing.select import Rule
@@ -72,7 +71,6 @@ RULES: dict[str, tuple[Rule, ParetoOptions]] = {
     "pareto (default)": ("pareto", ParetoOptions()),
     "pareto, one family": ("pareto", ParetoOptions(families="one")),
     "published": ("published", ParetoOptions()),
-    "published, relative": ("relative", ParetoOptions()),
 }
 
 
@@ -106,7 +104,7 @@ class Case:
 
     def measure(self, folder: ProfileFolder, networks: Sequence[Network], seed: int) -> None:
         """The latencies of networks into a profile, in a record of its own."""
-        request = request_of(os.devnull, {"seed": seed, "record": self.folder / f"{folder.path.name}.sqlite"})
+        request = measure_request({"seed": seed, "record": self.folder / f"{folder.path.name}.sqlite"})
         weights = trained_weights(folder)
         measurer = Measurer(folder=folder, study=self.study, request=request, weights=weights)
         measurer.run(chosen_toolchain(TOOLCHAIN, None), {}, networks)
@@ -230,7 +228,7 @@ def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dic
         try:
             chosen = select_primitives(profile, rule=RULES[rule][0], options=RULES[rule][1])
         except GnomonError as error:
-            # The published rules need a family with enough networks, pareto enough to be left of them.
+            # The published rule needs a family with enough networks, pareto enough to be left of them.
             rows.append({"failed": error.message})
             continue
         kept = [[case.names.index(name) for name in names] for names in chosen.groups]
@@ -240,7 +238,6 @@ def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dic
                 "hypervolume": whole.share(kept),
                 "expected": (chosen.details.get("share_kept") or [None])[0],
                 "random": at_random(whole, [len(own) for own in kept], seed=number),
-                "at_equal_latency": evidence(whole, kept),
                 "groups": [list(names) for names in chosen.groups],
             }
         )

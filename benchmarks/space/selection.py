@@ -1,7 +1,7 @@
 """How good are the selections of a search space's primitives? Prints one JSON document.
 
 `same` and `unit_free` count random tables on which the published rule is as an independent reading of it, and on which
-no change of unit changes a selection. `rules` says, for each rule and each kind of made-up space (`truths`), how
+no change of unit changes a Pareto selection. `rules` says, for each rule and each kind of made-up space (`truths`), how
 alike two selections from two measurements of the same space are (Jaccard index of (group, primitive)), and what share
 of the true front's hypervolume is kept, that of the rule's own candidates and that of the best single family; each is
 the mean over spaces with the worst space. `largest_share` is that of networks. `seconds` is the time of a selection.
@@ -44,7 +44,6 @@ def tables(made: Truth, accuracy: Evidence, latency: Evidence, scale: float) -> 
         primitives={family: tuple(f"{family}block_{i}" for i in range(BLOCKS)) for family in FAMILIES},
         accuracies=dict(zip(keys, accuracy.values.tolist(), strict=True)),
         latencies=dict(zip(keys, (latency.values * scale).tolist(), strict=True)),
-        defaults={keys[int(place)][0]: keys[int(place)][1] for place in made.defaults},
     )
 
 
@@ -53,9 +52,9 @@ def pairs_of(groups: tuple[tuple[str, ...], ...]) -> Pairs:
     return frozenset((g, name) for g, names in enumerate(groups) for name in names)
 
 
-def published(scale: float, mode: Any = "published") -> Rule:
+def published(scale: float) -> Rule:
     """The published rule, where the median default network lasts so many milliseconds."""
-    return lambda made, a, b: pairs_of(select_published(tables(made, a, b, scale), mode=mode).groups)
+    return lambda made, a, b: pairs_of(select_published(tables(made, a, b, scale)).groups)
 
 
 def pareto(resamples: int, **options: Any) -> Rule:
@@ -86,7 +85,6 @@ def rules(resamples: int) -> dict[str, Rule]:
         "published, 0.1 ms": published(0.1),
         "published, 10 ms": published(10.0),
         "published, 1000 ms": published(1000.0),
-        "published, relative": published(1.0, "relative"),
         "front of the means": means,
         "pareto, mixed (default)": pareto(resamples),
         "pareto, one family": pareto(resamples, families="one"),
@@ -182,28 +180,20 @@ def random_tables(seed: int) -> tuple[NetworkTables, PublishedRule]:
     )
 
 
-def identical(seed: int) -> tuple[bool, bool, bool]:
-    """Whether the published rule is as read again, and whether units change the relative and the Pareto rule."""
+def identical(seed: int) -> tuple[bool, bool]:
+    """Whether the published rule is as read again, and whether no change of unit changes the Pareto rule."""
     given, rule = random_tables(seed)
     try:
         found: list[list[str]] | None = [list(names) for names in select_published(given, rule).groups]
     except ProblemError:
         found = None
     unit = UNITS[seed % len(UNITS)]
-    rule = PublishedRule(latency_cost_coeff=rule.latency_cost_coeff, select_ss_threshold=5)
-    scaled = NetworkTables(
-        primitives=given.primitives,
-        accuracies=given.accuracies,
-        latencies={key: value * unit for key, value in given.latencies.items()},
-        defaults=given.defaults,
-    )
-    both = [select_published(one, rule, mode="relative").groups for one in (given, scaled)]
     made = truth(seed)
     a, b = measure(made, (seed, 99))
     other = Evidence(assignments=b.assignments, values=b.values * unit, errors=b.errors * unit)
     options = ParetoOptions(resamples=5, families=("mixed", "one")[seed % 2])
     chosen = [select_pareto(made.space, a, one, options).groups for one in (b, other)]
-    return found == read_anew(given, random_tables(seed)[1]), both[0] == both[1], chosen[0] == chosen[1]
+    return found == read_anew(given, rule), chosen[0] == chosen[1]
 
 
 def timed(seed: int) -> float:
@@ -236,7 +226,7 @@ def main() -> None:
         rows = [row for rows in pool.imap_unordered(judge, tasks) for row in rows]
     document = {
         "same": sum(one[0] for one in same),
-        "unit_free": {"relative": sum(one[1] for one in same), "pareto": sum(one[2] for one in same)},
+        "unit_free": sum(one[1] for one in same),
         "tables": given.tables,
         "pairs": given.pairs,
         "rules": summary(rows),

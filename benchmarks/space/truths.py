@@ -25,14 +25,13 @@ LATENCY_NOISE = 0.03
 class Truth:
     """Relative latency and logit of each block: (families, groups, blocks).
 
-    `networks` were measured, of `family`; `defaults` are the places of the default ones.
+    `networks` were measured, of `family`.
     """
 
     latency: Floats
     logit: Floats
     networks: Ints
     family: Ints
-    defaults: Ints
 
     @property
     def space(self) -> Space:
@@ -69,7 +68,7 @@ def truth(seed: int, *, spread: float = 0.03, family_share: float = 0.5) -> Trut
         quality = 1.4 * work * rng.lognormal(0, 0.3) + rng.normal(0, 0.5, BLOCKS)
         logit[f] = influence[:, None] * (quality + rng.normal(0, 0.6, (GROUPS, BLOCKS)))
     networks, family, defaults = swaps(rng.integers(0, BLOCKS, count))
-    made = Truth(latency=latency, logit=logit, networks=networks, family=family, defaults=defaults)
+    made = Truth(latency=latency, logit=logit, networks=networks, family=family)
     sums = made.sums(logit)
     within = float(np.sqrt(np.mean([sums[family == f].var() for f in range(count)])))
     for f in range(count):

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats
 from gnomon.core.front.dominance import hypervolume
-from gnomon.errors import GnomonError
-from gnomon.spaces.cells.evidence import DrawnNetworks, compare_spaces
 from gnomon.spaces.features import Ints
 
 GOAL = (0.1, 0.95)
@@ -108,21 +106,3 @@ def at_random(whole: Whole, sizes: Sequence[int], *, seed: int, count: int = 200
         for _ in range(count)
     ]
     return [float(one) for one in np.quantile(shares, [0.05, 0.5, 0.95])]
-
-
-def evidence(whole: Whole, kept: Sequence[Iterable[int]]) -> dict[str, Any] | None:
-    """Networks of the reduced space against those that were left out, at equal latency; None where it cannot be."""
-    inside, points = whole.inside(kept), whole.points
-    try:
-        sides = [DrawnNetworks(errors=points[own, 1], latencies=points[own, 0]) for own in (~inside, inside)]
-        told = compare_spaces(sides[0], sides[1], bins=4)
-    except GnomonError:
-        return None
-    return {
-        "compared": told.compared,
-        "ahead": told.ahead,
-        "p_ahead": told.p_ahead,
-        "behind": told.behind,
-        "median_others": told.full_median.value,
-        "median_reduced": told.reduced_median.value,
-    }

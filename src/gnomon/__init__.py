@@ -8,68 +8,39 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_PLACES = {
-    **dict.fromkeys(("compare", "compare_models"), "gnomon.api.compare"),
-    **dict.fromkeys(("compare_suites", "run_suite", "suite_status"), "gnomon.api.suite"),
-    **dict.fromkeys(
-        (
-            *("add_device", "clean_device", "list_devices", "list_runtimes"),
-            *("probe_device", "release_device", "remove_device"),
-            *(
-                "answer_of_run",
-                "command_of_run",
-                "export_run",
-                "export_run_as",
-                "export_run_files",
-                "front",
-                "import_runs",
-                "merge_runs",
-                "objectives",
-                "oplist",
-                "runs",
-                "show_run",
-                "solve",
-                "stab",
-            ),
-            *("pareto", "place", "place_on", "profile"),
-        ),
-        "gnomon.api.place",
+_FUNCTIONS = {
+    "compare": ("compare", "compare_models"),
+    "devices": (
+        *("add_device", "clean_device", "list_devices", "list_runtimes", "probe_device", "release_device"),
+        "remove_device",
     ),
-    "write_report": "gnomon.api.html",
-    **dict.fromkeys(("document_names", "document_schema", "read_document"), "gnomon.api.document"),
-    **dict.fromkeys(
-        (
-            *("build_table", "check_table", "compare_tables", "export_table", "merge_tables"),
-            *("import_table", "import_tables"),
-            *(
-                "count_units",
-                "evaluate_estimator",
-                "explain_net",
-                "export_estimator",
-                "fit_estimator",
-                "import_nets",
-                "load_estimator",
-                "measure_nets",
-                "predict_model",
-                "predict_nets",
-                "suggest_nets",
-                "sum_blocks",
-            ),
-        ),
-        "gnomon.api.table",
+    "document": ("document_names", "document_schema", "read_document"),
+    "estimator": (
+        *("count_units", "evaluate_estimator", "explain_net", "export_estimator", "fit_estimator", "import_nets"),
+        *("load_estimator", "measure_nets", "predict_model", "predict_nets", "suggest_nets"),
     ),
-    **dict.fromkeys(
-        (
-            *("export_networks", "find_front", "import_networks", "open_profile"),
-            *("profile_space", "select_primitives", "show_space", "space_network"),
-            "validate_selection",
-        ),
-        "gnomon.api.space",
+    "html": ("write_report",),
+    "objectives": ("objectives",),
+    "pareto": ("oplist", "pareto"),
+    "place": ("place", "place_on", "profile"),
+    "runs": (
+        *("answer_of_run", "command_of_run", "export_run", "export_run_as", "export_run_files", "import_runs"),
+        *("merge_runs", "runs", "show_run"),
     ),
-    **dict.fromkeys(
-        ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"), "gnomon.api.tune"
+    "solve": ("front", "solve"),
+    "space": (
+        *("export_networks", "find_front", "import_networks", "open_profile", "profile_space", "select_primitives"),
+        *("show_space", "space_network", "validate_selection"),
     ),
+    "stab": ("stab",),
+    "suite": ("compare_suites", "run_suite", "suite_status"),
+    "table": (
+        *("build_table", "check_table", "compare_tables", "export_table", "import_table", "import_tables"),
+        *("merge_tables", "sum_blocks"),
+    ),
+    "tune": ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"),
 }
+_PLACES = {name: f"gnomon.api.{module}" for module, names in _FUNCTIONS.items() for name in names}
 
 __all__ = ["__version__", *sorted(_PLACES)]
 

@@ -180,11 +180,11 @@ _PLACE = """
 import json, sys
 from pathlib import Path
 from gnomon.devices.opening import resolve
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 asked = json.loads(sys.argv[1])
-request = Request(
+request = ModelRequest(
     model=Path(asked["model"]),
     device=resolve(asked["device"]),
     record=Path(asked["record"]),

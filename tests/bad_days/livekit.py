@@ -120,11 +120,11 @@ def matmul_onnx(width: int = 8, depth: int = 3) -> bytes:
 _PLACE = """
 import json, sys
 from pathlib import Path
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 asked = json.loads(sys.argv[1])
-request = Request(
+request = ModelRequest(
     model=Path(asked["model"]),
     record=Path(asked["record"]),
     effort=Effort(**asked["effort"]),

@@ -42,7 +42,7 @@ from gnomon.errors import DeviceError
 from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -65,7 +65,7 @@ def model_in(folder: Path, data: bytes | None = None) -> Path:
     return path
 
 
-def request_for(board: Board, folder: Path, **changes: Any) -> Request:
+def request_for(board: Board, folder: Path, **changes: Any) -> ModelRequest:
     known: dict[str, Any] = {
         "device": board.config(),
         "effort": SHORT,
@@ -75,7 +75,7 @@ def request_for(board: Board, folder: Path, **changes: Any) -> Request:
     }
     if "model" not in changes:
         known["model"] = model_in(folder)
-    return Request(**{**known, **changes})
+    return ModelRequest(**{**known, **changes})
 
 
 def runs_in(record: Path) -> list[Run]:
@@ -266,7 +266,7 @@ def test_no_room_on_the_board_for_the_model(board: Board, tmp_path: Path, small:
 # It changes
 
 
-def interrupted(request: Request) -> Counter[tuple[str, str, int, int]]:
+def interrupted(request: ModelRequest) -> Counter[tuple[str, str, int, int]]:
     """Begin a campaign that is then interrupted; what it measured."""
 
     def stop() -> None:

@@ -14,7 +14,7 @@ from tests.bad_days.livekit import recorded
 from gnomon.errors import GnomonError, PackageError, RecordError
 from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 Zoo = Callable[[str], Path]
 Disk = Callable[[str], Path]
@@ -58,7 +58,7 @@ def fill(folder: Path, leave_bytes: int) -> Path:
 
 def test_a_full_disk_under_the_record(disk: Disk, zoo_model: Zoo, small: Effort) -> None:
     folder = disk("4m")
-    request = Request(model=zoo_model("mix.circle"), effort=small, record=folder / "record.sqlite")
+    request = ModelRequest(model=zoo_model("mix.circle"), effort=small, record=folder / "record.sqlite")
     fillers: list[Path] = []
 
     def fill_once_measured(progress: object) -> None:
@@ -83,7 +83,7 @@ def test_a_full_disk_before_anything(disk: Disk, zoo_model: Zoo, small: Effort) 
     folder = disk("64k")
     fill(folder, 0)
     with pytest.raises(GnomonError) as refused:
-        profile(Request(model=zoo_model("mix.circle"), effort=small, record=folder / "new" / "record.sqlite"))
+        profile(ModelRequest(model=zoo_model("mix.circle"), effort=small, record=folder / "new" / "record.sqlite"))
     assert refused.value.hint
 
 
@@ -91,9 +91,11 @@ def test_a_full_disk_under_the_package(disk: Disk, zoo_model: Zoo, small: Effort
     folder = disk("64k")  # the model and the launcher do not fit
     fill(folder, 24 << 10)
     with pytest.raises(PackageError) as refused:
-        place(Request(model=zoo_model("mix.circle"), effort=small, record=tmp_path / "r.sqlite"), folder / "out")
+        place(ModelRequest(model=zoo_model("mix.circle"), effort=small, record=tmp_path / "r.sqlite"), folder / "out")
     assert refused.value.hint
     assert sorted(p.name for p in folder.iterdir()) == ["filler"]  # nothing half written stays
-    found = place(Request(model=zoo_model("mix.circle"), effort=small, record=tmp_path / "r.sqlite"), tmp_path / "out")
+    found = place(
+        ModelRequest(model=zoo_model("mix.circle"), effort=small, record=tmp_path / "r.sqlite"), tmp_path / "out"
+    )
     assert found.resumed  # what was measured is used again
     assert found.verified.ok

@@ -13,14 +13,14 @@ from tests.bad_days.livekit import matmul_onnx
 from gnomon.errors import GnomonError, ModelError
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 Zoo = Callable[[str], Path]
 
 
 def refuse(model: Path, folder: Path, effort: Effort) -> ModelError:
     with pytest.raises(ModelError) as refused:
-        place(Request(model=model, effort=effort), folder / "out")
+        place(ModelRequest(model=model, effort=effort), folder / "out")
     assert refused.value.hint
     assert len(refused.value.message) < 2000
     assert not (folder / "out").exists()
@@ -75,7 +75,7 @@ def test_flipped_bytes_are_an_error_or_a_model_never_a_crash(tmp_path: Path, sma
     model = tmp_path / "m.onnx"
     model.write_bytes(data)
     try:
-        place(Request(model=model, effort=small, runtimes=("onnxruntime",)), tmp_path / "out")
+        place(ModelRequest(model=model, effort=small, runtimes=("onnxruntime",)), tmp_path / "out")
     except GnomonError as error:
         assert error.hint
         assert not (tmp_path / "out").exists()

@@ -30,9 +30,9 @@ limit, model, runtime, out = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], P
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 effort = Effort(processes_least=1, processes_most=1, rounds=2, block_s=0.01, warm_s=0.005, rewarm_s=0.001, timeout_s=60)
-found = place(Request(model=model, effort=effort, runtimes=(runtime,)), out)
+found = place(ModelRequest(model=model, effort=effort, runtimes=(runtime,)), out)
 (most_kib,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")]
 print(json.dumps({"verified": found.verified.ok, "host_bytes": int(most_kib) * 1024}))
 """

@@ -15,14 +15,14 @@ from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.runtimes.base import Configuration, PlacedModel
 from gnomon.runtimes.onert import Onert
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 
 def test_an_operator_that_no_backend_takes_is_named(tmp_path: Path, small: Effort) -> None:
     model = tmp_path / "p.circle"
     model.write_bytes(prelu_circle())
     with pytest.raises(RuntimeMissingError) as refused:
-        place(Request(model=model, effort=small), tmp_path / "out")
+        place(ModelRequest(model=model, effort=small), tmp_path / "out")
     assert "PRELU" in refused.value.message
     assert "operator 1" in refused.value.message
     assert "NYI for operation 'PReLU'" in refused.value.message  # onert's own words
@@ -33,7 +33,7 @@ def test_an_operator_that_no_backend_takes_is_named(tmp_path: Path, small: Effor
 def test_what_one_backend_lacks_another_takes(tmp_path: Path, small: Effort) -> None:
     model = tmp_path / "a.circle"
     model.write_bytes(add_circle())
-    found = profile(Request(model=model, effort=small))
+    found = profile(ModelRequest(model=model, effort=small))
     assert [c.label for c in found.columns] == ["onert:cpu", "onert:ruy (+cpu for 1 of 3)"]
     ran_on = {i: k.backend for k in found.columns[1].kernels for i in k.operators}
     assert ran_on == {0: "ruy", 1: "cpu", 2: "ruy"}

@@ -34,7 +34,7 @@ from gnomon.runtimes.base import Wish
 from gnomon.runtimes.mnn import Mnn
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.runtimes.onnxruntime import OnnxRuntime
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -53,7 +53,7 @@ def saved(folder: Path, data: bytes) -> Path:
 
 
 def test_a_backend_that_segfaults_is_left_out_with_the_reason(zoo_model: Zoo, small: Effort) -> None:
-    found = profile(Request(model=zoo_model("mix.circle"), effort=small))
+    found = profile(ModelRequest(model=zoo_model("mix.circle"), effort=small))
     reasons = {m.name: m.reason for m in found.missing}
     if "onert:train" not in reasons:
         pytest.skip("this onert has no backend that segfaults")
@@ -65,7 +65,7 @@ def test_when_all_runtimes_hang_it_ends_and_says_so(tmp_path: Path, small: Effor
     model = saved(tmp_path, endless_onnx())
     # Without ncnn: its converter works on this model for minutes before it is given up.
     with pytest.raises(MeasurementError) as refused:
-        place(Request(model=model, runtimes=RUNTIMES, effort=replace(small, timeout_s=2.0)), tmp_path / "out")
+        place(ModelRequest(model=model, runtimes=RUNTIMES, effort=replace(small, timeout_s=2.0)), tmp_path / "out")
     for runtime in RUNTIMES:
         assert re.search(rf"{runtime} [^;]*: hang", refused.value.message)
     assert refused.value.hint
@@ -86,7 +86,7 @@ def test_a_configuration_that_hangs_does_not_spoil_the_others(tmp_path: Path, sm
     model = saved(tmp_path, matmul_onnx())
     record = tmp_path / "record.sqlite"
     found = profile(
-        Request(model=model, effort=replace(small, timeout_s=4.0), wish=wish, record=record, runtimes=RUNTIMES)
+        ModelRequest(model=model, effort=replace(small, timeout_s=4.0), wish=wish, record=record, runtimes=RUNTIMES)
     )
     labels = {c.label for c in found.columns}
     assert set(RUNTIMES) < labels
@@ -103,7 +103,7 @@ def test_a_setting_that_computes_wrongly_is_refused_and_the_users_own_does_not_l
 ) -> None:
     monkeypatch.setenv("RUY_PATHS", "16")  # what the user's shell has must not reach the processes
     wish = Wish(backends=("cpu", "ruy"), environments=({"RUY_PATHS": "16"},))
-    found = profile(Request(model=zoo_model("mix.circle"), effort=small, wish=wish))
+    found = profile(ModelRequest(model=zoo_model("mix.circle"), effort=small, wish=wish))
     columns = {c.label.partition(" ")[0]: c for c in found.columns}
     if "onert[RUY_PATHS=16]:ruy" in columns:
         pytest.skip("RUY_PATHS=16 computes rightly on this processor")
@@ -115,7 +115,7 @@ def test_a_setting_that_computes_wrongly_is_refused_and_the_users_own_does_not_l
 
 def test_runtimes_that_disagree_are_not_compared(tmp_path: Path, small: Effort) -> None:
     model, record = saved(tmp_path, nan_onnx()), tmp_path / "record.sqlite"
-    placed = place(Request(model=model, effort=small, record=record, runtimes=RUNTIMES), tmp_path / "out")
+    placed = place(ModelRequest(model=model, effort=small, record=record, runtimes=RUNTIMES), tmp_path / "out")
     assert [m.name for m in placed.missing] == ["openvino"]
     assert "outputs differ" in placed.missing[0].reason
     runs = runs_in(record)  # the store refuses NaN and infinity: reading it all shows that none was written
@@ -130,7 +130,7 @@ def test_runtimes_that_disagree_are_not_compared(tmp_path: Path, small: Effort) 
 
 
 def test_outputs_that_ignore_the_input_are_a_doubt(tmp_path: Path, small: Effort) -> None:
-    deaf = profile(Request(model=saved(tmp_path, deaf_onnx()), effort=small, runtimes=("onnxruntime",)))
+    deaf = profile(ModelRequest(model=saved(tmp_path, deaf_onnx()), effort=small, runtimes=("onnxruntime",)))
     assert "insensitive" in {d.kind for d in deaf.doubts}
 
 
@@ -160,7 +160,7 @@ def test_a_runtime_that_is_not_installed_is_named_with_the_line_that_installs_it
 ) -> None:
     python = other_python(tmp_path / "venv", ("numpy", "openvino"))
     use_python(monkeypatch, python)
-    found = profile(Request(model=saved(tmp_path, matmul_onnx()), effort=small))
+    found = profile(ModelRequest(model=saved(tmp_path, matmul_onnx()), effort=small))
     assert [c.label for c in found.columns] == ["openvino"]
     assert [(m.name, m.reason, m.hint) for m in found.missing] == [
         *(
@@ -178,7 +178,7 @@ def test_a_runtime_that_is_not_installed_is_named_with_the_line_that_installs_it
 def test_no_runtime_at_all(tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch, zoo_model: Zoo) -> None:
     use_python(monkeypatch, other_python(tmp_path / "venv", ("numpy",)))
     with pytest.raises(RuntimeMissingError) as refused:
-        place(Request(model=zoo_model("mix.circle"), effort=small), tmp_path / "out")
+        place(ModelRequest(model=zoo_model("mix.circle"), effort=small), tmp_path / "out")
     assert "not installed" in refused.value.message
     assert "-m pip install numpy 'onert>=0.1.0'" in refused.value.hint
 
@@ -246,7 +246,7 @@ def test_a_library_that_is_away_for_a_while_is_back_in_the_next_call(
     library = next(tmp_path.glob("venv/lib/python3*/site-packages/onnxruntime"))
     away = library.with_name("away")
     effort = replace(small, processes_least=2, processes_most=2)
-    request = Request(model=saved(tmp_path, matmul_onnx()), effort=effort, record=tmp_path / "record.sqlite")
+    request = ModelRequest(model=saved(tmp_path, matmul_onnx()), effort=effort, record=tmp_path / "record.sqlite")
     request = replace(request, runtimes=RUNTIMES)
 
     def take_away(seen: Progress) -> None:

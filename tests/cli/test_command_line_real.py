@@ -11,12 +11,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.report.picture_kit import needs_drawing
 from tests.shortkit import SHORTLY
 
+import gnomon
 from gnomon.cli.main import run
-from gnomon.errors import UNDECIDED
+from gnomon.errors import UNDECIDED, PackageError
 from gnomon.jobs.documents import read_document
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: no model can be made")
@@ -120,6 +123,41 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     assert all(float(row["wall_s"]) > 0 for row in rows)
 
 
+@pytest.mark.usefixtures("short_visits")
+def test_python_and_the_command_give_one_answer_which_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs_drawing()
+    monkeypatch.chdir(folder)
+    for name, value in environment(folder).items():
+        monkeypatch.setenv(name, value)
+    few = ["--runtime", "onnxruntime", "-n", "1", "--processes", "1", "--budget", "1", "--out", "p", "--json"]
+    assert run(["place", "model.onnx", *few]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["pictures"] == ["p/plan.svg", "p/plan.png"]
+    assert run(["runs", "export", "last", "--format", "answer"]) == 0
+    assert json.loads(capsys.readouterr().out) == printed
+
+    how: dict[str, Any] = {"runtimes": ["onnxruntime"], "threads": 1, "processes": 1, "budget_s": 1, "out": "p"}
+    heard: list[str] = []
+    again = gnomon.place("model.onnx", **how, on_message=heard.append)
+    assert again.document() == printed
+    assert heard == ["this was found before; --overwrite (or --fresh) measures again"]
+    assert (again.verdict.reason, again.package) == (printed["decision"]["reason"], Path("p"))
+    assert [row.planned for row in again.rows] == ["onnxruntime", "onnxruntime"]
+    assert again.exit_code == 0 and "of model.onnx on local" in repr(again)
+    with pytest.raises(PackageError, match="p exists already"):
+        gnomon.place("model.onnx", **how, seed=3)
+
+    fresh = gnomon.place("model.onnx", **how, overwrite=True)
+    assert fresh.campaign != printed["campaign"]
+    assert fresh.pictures == ("p/plan.svg", "p/plan.png")
+    assert fresh.document() == gnomon.answer_of_run()
+    assert run(["place", "model.onnx", *few]) == 0
+    assert json.loads(capsys.readouterr().out) == fresh.document()
+    assert gnomon.place("model.onnx", devices=["local"], **how).document() == fresh.document()
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_cleans_up_and_goes_on(number: signal.Signals, code: int, folder: Path) -> None:
     args = ["profile", "model.onnx", "--runtime", "onnxruntime", "--processes", "2"]
@@ -156,7 +194,7 @@ def test_runtimes_tells_what_is_here(
     assert found["onnxruntime"]["version"]
     assert all(row["installed"] or "-m pip install numpy " in row["install"] for row in found.values())
     known = read_document(document)
-    monkeypatch.setattr("gnomon.api.place.list_runtimes", lambda: known)  # asked once: it takes seconds
+    monkeypatch.setattr("gnomon.api.devices.list_runtimes", lambda: known)  # asked once: it takes seconds
     assert run(["runtimes"]) == 0
     assert "onnxruntime" in capsys.readouterr().out
 

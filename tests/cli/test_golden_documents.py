@@ -96,7 +96,6 @@ CASES: dict[str, list[str]] = {
         "space show profile --json",
         "space select profile --rule pareto -o pareto.yaml --json",
         "space select profile --rule pareto --max-fraction 0.5 -o pareto.yaml --json",
-        "space select profile --rule relative -o relative.yaml --json",
         "space select profile --rule published -o published.yaml --json",
         "space front profile --no-measure --networks 6 --json --quiet",
         "space front profile --no-measure --latency 1us --json --quiet",

@@ -11,31 +11,32 @@ import click
 import pytest
 
 import gnomon
-from gnomon.api import place, space, tune
+from gnomon.api import options as measuring
+from gnomon.api import pareto, space, tune
 from gnomon.cli.main import cli, run
 from gnomon.errors import UsageError
 
-SHOWN = {"as_json", "quiet", "picture", "plot", "html"}
+SHOWN = {"as_json", "quiet", "html"}
 """How the command line shows what was found."""
 
-OF_ONE_MODEL = {"shapes", "dims", "inputs", "processes", "budget_s", "max_time_s"}
+OF_ONE_MODEL = {"processes", "budget_s"}
 WHERE = {"devices": "device"}
 TRAINED = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")
 SERVER = ("dpu_url", "dpu_json", "dpu_token_file", "dpu_timeout")
 COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     # the function, options that it calls otherwise, and parameters that the command does not have
-    "place": (gnomon.place, WHERE, set()),
+    "place": (gnomon.place, {}, {"device"}),
     # Models beside it are those of `compare_models`.
-    "profile": (gnomon.profile, {**WHERE, "beside": ""}, set()),
-    "pareto": (gnomon.pareto, {**WHERE, "strategies": "search"}, set()),
+    "profile": (gnomon.profile, {"beside": ""}, set()),
+    "pareto": (gnomon.pareto, {}, set()),
     "solve": (gnomon.solve, {}, set()),
     "devices clean": (gnomon.clean_device, {}, set()),
     "devices remove": (gnomon.remove_device, {}, set()),
     "runs list": (gnomon.runs, {}, set()),
     "table build": (
         gnomon.build_table,
-        {**WHERE, "chains": "fuse", "what": "space", "from_models": "models"},
-        OF_ONE_MODEL - {"shapes"},
+        {"chains": "fuse", "what": "space", "from_models": "models"},
+        OF_ONE_MODEL,
     ),
     "exec": (gnomon.execute, {**WHERE, "no_layers": "layers"}, set()),
     "view": (gnomon.tuned_files, {}, set()),
@@ -59,7 +60,7 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     "space show": (gnomon.show_space, {}, set()),
     "space front": (
         gnomon.find_front,
-        {**WHERE, **dict.fromkeys(TRAINED, "training"), **dict.fromkeys(SERVER, "hooks")},
+        {**dict.fromkeys(TRAINED, "training"), **dict.fromkeys(SERVER, "hooks"), "picture": ""},
         OF_ONE_MODEL,
     ),
 }
@@ -71,7 +72,7 @@ def parameters(function: Any) -> set[str]:
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             name = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
-            names |= {**vars(place), **vars(space), **vars(tune)}[name].__annotations__.keys()
+            names |= {**vars(measuring), **vars(pareto), **vars(space), **vars(tune)}[name].__annotations__.keys()
         else:
             names.add(parameter.name)
     return names - {"on_progress", "on_message"}

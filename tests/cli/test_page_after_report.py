@@ -13,9 +13,10 @@ from tests.cli.placement_kit import profiled
 from tests.cli.test_command_line import PROBLEM, ROOT
 from tests.report.tuning_kit import tune
 
+from gnomon.api.pictures import draw, draw_overlay
 from gnomon.cli.main import run
-from gnomon.cli.pictures import draw, draw_overlay
 from gnomon.errors import RecordError
+from gnomon.jobs.place.job import Placement
 
 MODEL = str(ROOT / "docs" / "examples" / "digits.onnx")
 
@@ -110,5 +111,6 @@ def test_a_picture_that_fails_is_told_and_no_reason_to_stop(
     told: list[str] = []
     monkeypatch.setattr("gnomon.jobs.place.picture.placement_charts", broken)
     monkeypatch.setattr("gnomon.jobs.overlay.picture.overlay_pictures", broken)
-    assert draw({}, tmp_path, told.append) == draw_overlay({}, tmp_path, told.append) == []
+    drawn = draw(Placement.charts_by, {}, tmp_path / "plan", told.append)
+    assert drawn == draw_overlay({}, tmp_path, told.append) == []
     assert all(one.startswith("no picture: it cannot be ") for one in told)

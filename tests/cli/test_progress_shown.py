@@ -12,18 +12,18 @@ from tests.cli.commands.test_tune_commands import logs
 
 from gnomon.cli import progress
 from gnomon.cli.main import run
-from gnomon.cli.progress import Show, ShowFleet
+from gnomon.cli.progress import Show
 from gnomon.devices.lease import Waiting
 
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_for_whom_it_waits_is_shown_also_when_quiet(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with Show(quiet=quiet) as show:
-        show.tell("the runtimes are looked at")
-        show.tell(Waiting("another gnomon (process 7) measures on local: waiting for it to end"))
-    with ShowFleet(["local", "board"], quiet=quiet) as fleet:
-        fleet.tell("board", "the runtimes are looked at")
-        fleet.tell("board", Waiting("another gnomon (process 8) measures on board: waiting for it to end"))
+        show.on_message("the runtimes are looked at")
+        show.on_message(Waiting("another gnomon (process 7) measures on local: waiting for it to end"))
+    with Show(names=["local", "board"], quiet=quiet) as fleet:
+        fleet.on_message("board", "the runtimes are looked at")
+        fleet.on_message("board", Waiting("another gnomon (process 8) measures on board: waiting for it to end"))
     shown = capsys.readouterr().err.splitlines()
     assert [line for line in shown if "waiting" in line] == [
         "gnomon: another gnomon (process 7) measures on local: waiting for it to end",

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.codec import Must, decode, dumps, from_json, loads, to_json
+from gnomon.core.codec import OTHERS_TOO, Must, decode, dumps, from_json, loads, to_json
 from gnomon.core.sample import Campaign, Event, Failure, OperatorSamples, Run, Samples
 from gnomon.core.strict_json import Complaints
-from gnomon.errors import RecordError
+from gnomon.errors import ProblemError, RecordError
 from gnomon.testing.store import sample_campaign
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -79,7 +82,6 @@ def test_foreign_json_is_a_record_error_or_a_run(value: Any) -> None:
         b'{"a": 1e99999}',
         "9" * 400 + ".5",
         "9" * 250 + "e99",
-        "1e999".encode("utf-16"),
     ],
 )
 def test_numbers_beyond_any_float_are_refused(text: str | bytes) -> None:
@@ -139,7 +141,12 @@ def test_all_that_does_not_fit_is_told_at_once() -> None:
     good = {"candidate": 1, "process": 0, "started_at_s": "x", "more": 2}
     with pytest.raises(RecordError) as refused:
         from_json(Run, good)
-    for part in ("$.candidate: a text", "$.block: missing", "$.started_at_s: a finite number", "'more' is not known"):
+    for part in (
+        "$.candidate: a text",
+        "$.block: missing",
+        "$.started_at_s: a finite number",
+        "$.more: there is no such field",
+    ):
         assert part in refused.value.message
 
 
@@ -160,8 +167,8 @@ class Checked:
     [
         ([0, 0.5], []),
         ([0.5], ["$.shares: two expected, a list found"]),
-        (3, ["$.shares: two expected, 3 found"]),
-        ([2.0, "x"], ["$.shares[0]: a share expected, 2.0 found", "$.shares[1]: a share expected, 'x' found"]),
+        (3, ["$.shares: a list expected, 3 found"]),
+        ([2.0, "x"], ["$.shares[0]: a share expected, 2.0 found", "$.shares[1]: a finite number expected, 'x' found"]),
         ([10**400, float("inf")], None),
     ],
 )
@@ -196,3 +203,77 @@ def test_columns_are_read_at_once_and_checked_all_the_same() -> None:
     for names in (["a", None], ["a", 1]):
         with pytest.raises(RecordError, match=r"\$\.names\[1\]"):
             from_json(Columns, {"names": names})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    low: float
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ProblemError(f"{self.low} is above {self.high}", hint="-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nested:
+    spans: Mapping[str, tuple[Ordered, ...]]
+    pair: tuple[int, str] = (1, "a")
+    proof: str | Mapping[str, float] | None = None
+    kind: Literal["wide", "narrow"] = "wide"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"spans": {"a": [{"low": 2}]}}, "$.spans.a[0]: 2.0 is above 1.0"),
+        ({"spans": {"a": [{"low": 0, "hihg": 1}]}}, "$.spans.a[0].hihg: there is no such field; did you mean high?"),
+        ({"spans": {"a": [{"low": 0, "x": 1}]}}, "$.spans.a[0].x: there is no such field; known are low, high"),
+        ({"spans": {"a": [[]]}}, "$.spans.a[0]: an object expected, a list found"),
+        ({"pair": [1]}, "$.pair[1]: missing"),
+        ({"proof": {"gap": "1"}}, "$.proof.gap: a finite number expected, '1' found"),
+        ({"kind": "round"}, "$.kind: 'wide' or 'narrow' expected, 'round' found"),
+        ({"more": 1}, "$.more: there is no such field; known are spans, pair, proof, kind"),
+    ],
+)
+def test_what_is_wrong_inside_is_told_with_its_place(change: dict[str, Any], told: str) -> None:
+    good = {"spans": {"a": [{"low": 0}]}, "pair": [2, "b"], "proof": {"gap": 0}}
+    assert from_json(Nested, good) == Nested(spans={"a": (Ordered(low=0.0),)}, pair=(2, "b"), proof={"gap": 0.0})
+    with pytest.raises(RecordError) as refused:
+        from_json(Nested, {**good, **change})
+    assert told in refused.value.message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    count: int = 0
+
+
+def test_a_record_may_pass_over_fields_of_others_and_is_strict_all_the_same() -> None:
+    assert from_json(Foreign, {"count": 3, "more": [1]}) == Foreign(count=3)
+    with pytest.raises(RecordError, match=r"\$\.count: a whole number expected, '3' found"):
+        from_json(Foreign, {"count": "3"})
+
+
+def test_of_a_document_with_many_values_the_first_wrong_one_of_each_list_is_told() -> None:
+    few, many = ["x"] * 30, ["x"] * 200_000
+    with pytest.raises(RecordError) as refused:
+        from_json(Columns, {"times_s": few, "names": [1]})
+    assert refused.value.message.endswith("; and 11 more")
+    with pytest.raises(RecordError) as refused:
+        from_json(Columns, {"times_s": many, "names": [1]})
+    told = "$.times_s[0]: a finite number expected, 'x' found; $.names[0]: a text expected, 1 found"
+    assert refused.value.message == f"the record is malformed: {told}"
+    with pytest.raises(RecordError, match=r"^the record is malformed: \$: 200000 values in it are not"):
+        from_json(Columns, dict.fromkeys(map(str, range(200_000))))
+
+
+def test_pydantic_is_imported_where_something_is_read_alone() -> None:
+    code = (
+        "import sys, gnomon.cli.main, gnomon.jobs.suite.plan, gnomon.devices.config, gnomon.store.rows\n"
+        "try: gnomon.cli.main.run(['place', '--help'])\n"
+        "finally: print('pydantic' in sys.modules, 'pydantic_core' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "False False"

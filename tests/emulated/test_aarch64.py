@@ -26,7 +26,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
 from gnomon.runtimes.onert import Onert
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.base import CampaignQuery
 from gnomon.store.sqlite import SqliteStore, default_path
 
@@ -157,7 +157,7 @@ def test_place_from_the_first_probe_to_the_package(arm: Emulated, zoo_model: Zoo
         python=str(arm.python),
         environment={"PYTHONPATH": str(arm.packages)},
     )
-    request = Request(model=zoo_model("mix.circle"), device=device, effort=ONCE, runtimes=("onert",))
+    request = ModelRequest(model=zoo_model("mix.circle"), device=device, effort=ONCE, runtimes=("onert",))
     found = place(request, tmp_path / "package")
     assert found.verified.ok, found.verified
     assert found.fingerprint["machine"] == "aarch64"

@@ -8,7 +8,7 @@ from tests.estimate.nets import columns, counts, measured, prices
 
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import Columns
-from gnomon.estimate.fit import Source, fit, source, source_of_table
+from gnomon.estimate.fit import Source, fit, source
 
 
 def others(x: np.ndarray) -> list[Source]:
@@ -61,19 +61,3 @@ def test_a_unit_that_another_device_knows_is_known() -> None:
 def test_a_source_needs_samples() -> None:
     with pytest.raises(UsageError, match="has 1 samples"):
         source("one", columns(), counts(1), [1.0])
-
-
-def test_another_devices_table_is_a_source() -> None:
-    x = counts(50)
-    table = source_of_table("like", columns(prices() * 40), x)
-    few = [fit(columns(), x[:3], measured(x)[:3], sources=known) for known in ((), (table,))]
-    truth = measured(x, noise=0)
-    errors = [float(np.mean(np.abs(e.mean_s(x) / truth - 1))) for e in few]
-    assert errors[1] < errors[0]
-
-
-def test_a_table_without_prices_is_no_source() -> None:
-    with pytest.raises(UsageError, match="no table"):
-        source_of_table("none", columns(), counts(5))
-    with pytest.raises(UsageError, match="at nothing"):
-        source_of_table("none", columns(np.zeros(6)), counts(5))

@@ -30,7 +30,7 @@ from gnomon.session import model as modelling
 from gnomon.session import replay as recall
 from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import doubts, reference
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 pytestmark = pytest.mark.devices
 
@@ -87,7 +87,7 @@ def test_weights_in_a_file_of_their_own_go_with_the_model(board: Board, small: E
     model = onnx.load_from_string(matmul_onnx(64))
     onnx.save_model(model, str(folder / "m.onnx"), save_as_external_data=True, location="w.bin", size_threshold=0)
     (folder / "private.txt").write_text("nobody else's affair")
-    request = Request(
+    request = ModelRequest(
         model=folder / "m.onnx",
         device=board.config(),
         runtimes=("onnxruntime",),
@@ -103,7 +103,7 @@ def test_place_with_everything_to_be_brought(
     board: Board, zoo_model: Zoo, small: Effort, tmp_path: Path, sent: list[int]
 ) -> None:
     record, told = tmp_path / "record.sqlite", list[str]()
-    request = Request(model=zoo_model("mix.circle"), device=board.config(), effort=small, record=record)
+    request = ModelRequest(model=zoo_model("mix.circle"), device=board.config(), effort=small, record=record)
     found = place(request, tmp_path / "out", tell=told.append)
     check_structure(found)
     assert found.device == "board"
@@ -128,7 +128,7 @@ def test_place_with_everything_to_be_brought(
     _decide_without_the_board(board, replace(request, measure=False), again, tmp_path / "decided")
 
 
-def _decide_without_the_board(board: Board, request: Request, live: Placement, out: Path) -> None:
+def _decide_without_the_board(board: Board, request: ModelRequest, live: Placement, out: Path) -> None:
     switch_off(board)
     try:
         found = place(request, out)
@@ -150,7 +150,9 @@ def test_decisions_from_the_record(
 ) -> None:
     record = tmp_path / "record.sqlite"
     model = saved(tmp_path, matmul_onnx(depth=1))
-    request = Request(model=model, device=equipped.config(), effort=small, record=record, runtimes=("onnxruntime",))
+    request = ModelRequest(
+        model=model, device=equipped.config(), effort=small, record=record, runtimes=("onnxruntime",)
+    )
     live = place(request, tmp_path / "live")
     check_structure(live)
     gone = equipped.config(ssh_options=("ProxyCommand=false",))
@@ -189,22 +191,22 @@ def _forget_labs(record: Path) -> None:
 
 
 @pytest.fixture
-def both(board: Board, small: Effort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Request, Placement]:
+def both(board: Board, small: Effort, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelRequest, Placement]:
     """What asks for a model that two backends take whole, and what was found live; measured once for all tests."""
     if not _BOTH:
         folder = tmp_path_factory.mktemp("both")
         code, kind, options = convolution(1, ACTIVATION.RELU, depthwise=False)
         weights = [np.ones((8, 1, 1, 8), np.float32), np.zeros(8, np.float32)]
         model = saved(folder, circle_with(code, kind, options, weights), "c.circle")
-        request = Request(model=model, device=board.config(), effort=small, record=folder / "record.sqlite")
+        request = ModelRequest(model=model, device=board.config(), effort=small, record=folder / "record.sqlite")
         _BOTH.append((request, place(request, folder / "live")))
     return _BOTH[0]
 
 
-_BOTH: list[tuple[Request, Placement]] = []
+_BOTH: list[tuple[ModelRequest, Placement]] = []
 
 
-def check_recalled(both: tuple[Request, Placement], backend: str, out: Path) -> None:
+def check_recalled(both: tuple[ModelRequest, Placement], backend: str, out: Path) -> None:
     """The backend alone, decided from the record of both, is what was measured of it."""
     request, live = both
     runs = {p.contender.label: p.measured.runs for p in live.verdict.proved}
@@ -218,12 +220,14 @@ def check_recalled(both: tuple[Request, Placement], backend: str, out: Path) -> 
 
 
 @pytest.mark.slow
-def test_fewer_backends_are_decided_from_what_was_measured(both: tuple[Request, Placement], tmp_path: Path) -> None:
+def test_fewer_backends_are_decided_from_what_was_measured(
+    both: tuple[ModelRequest, Placement], tmp_path: Path
+) -> None:
     check_recalled(both, "cpu", tmp_path / "cpu")
 
 
 def test_runs_of_one_backend_are_not_taken_for_those_of_another(
-    both: tuple[Request, Placement], tmp_path: Path
+    both: tuple[ModelRequest, Placement], tmp_path: Path
 ) -> None:
     check_recalled(both, "ruy", tmp_path / "ruy")
 
@@ -259,7 +263,7 @@ def test_a_conversion_is_checked_by_this_machine_if_it_can(
     monkeypatch.chdir(convertible.parent)  # a model is named as users do
     feed = np.full((1, 8), 0.5, np.float32)
     np.save(tmp_path / "x.npy", feed)
-    request = Request(
+    request = ModelRequest(
         model=Path(convertible.name),
         device=board.config(),
         effort=small,
@@ -288,7 +292,7 @@ def test_an_unchecked_conversion_stays_one_in_the_record(
     bare = python_with(tmp_path / "here", ("numpy",))
     true = LocalDevice.describe
     monkeypatch.setattr(LocalDevice, "describe", lambda self: replace(true(self), python=str(bare)))
-    request = Request(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
+    request = ModelRequest(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
     told = []
     for measure in (True, False):
         with open_lab(replace(request, measure=measure), kind="test", question={}) as lab:
@@ -304,7 +308,7 @@ def test_a_wrong_conversion_is_refused(
     monkeypatch.setattr(
         modelling, "convert", lambda model, source, wanted, folder: convert(model, other, wanted, folder)
     )
-    request = Request(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
+    request = ModelRequest(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
     with open_lab(request, kind="test", question={}) as lab:
         reference(lab)
         found = measured_by_ncnn(lab, small)

@@ -22,7 +22,7 @@ from gnomon.jobs.devices.job import examine
 from gnomon.jobs.devices.visit import clean_cache
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 pytestmark = pytest.mark.devices
 
@@ -56,7 +56,7 @@ def test_a_model_is_placed_proved_and_packed(
 ) -> None:
     config = reached(server, monkeypatch)
     told: list[str] = []
-    request = Request(model=zoo_model("mix.circle"), device=config, runtimes=("onert",), effort=small)
+    request = ModelRequest(model=zoo_model("mix.circle"), device=config, runtimes=("onert",), effort=small)
     found = place(request, tmp_path / "package", tell=told.append)
 
     assert "board has no Python: served by the programs of its runtimes" in told
@@ -102,7 +102,7 @@ def test_a_runtime_without_a_program_is_said_to_be_missing(
     server: SshServer, zoo_model: Zoo, small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = reached(server, monkeypatch)
-    request = Request(model=zoo_model("mix.circle"), device=config, runtimes=("onert",), effort=small)
+    request = ModelRequest(model=zoo_model("mix.circle"), device=config, runtimes=("onert",), effort=small)
     (server.root.parent / "bin" / "onert_run").rename(server.root.parent / "onert_run")
     try:
         with pytest.raises(RuntimeMissingError, match="there is no onert_run on the device's PATH"):

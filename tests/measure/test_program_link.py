@@ -135,7 +135,7 @@ def test_it_finds_what_a_backend_takes_as_the_agent_does(
 def test_what_does_not_end_on_this_machine_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "_TIMEOUT_S", 0.0)
     with pytest.raises(AgentError, match="did not end within 0 s") as told:
-        program.Here(tmp_path).state(Path("/"))
+        program.OfflineAgent(tmp_path).state(Path("/"))
     assert "less busy" in told.value.hint
 
 
@@ -144,8 +144,9 @@ def test_what_runs_on_this_machine_dies_with_gnomon(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     hanging = f"import os, time; open({str(fifo)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     script = (
-        "import sys; from pathlib import Path; from gnomon.measure import program; "
-        f"program._PROGRAM = {hanging!r}; program.Here(Path(sys.argv[1])).state(Path('/'))"
+        "import sys; from pathlib import Path; from gnomon.measure.program import OfflineAgent; "
+        "folder = Path(sys.argv[1]); agent = OfflineAgent(folder); "
+        f"(folder / 'gnomon-agent.pyz').write_text({hanging!r}); agent.state(Path('/'))"
     )
     gnomon = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
     pid = int(fifo.read_text())

@@ -21,7 +21,7 @@ from gnomon.errors import ModelError, UsageError
 from gnomon.models.load import copy_model, files_beside, load, plausible_feeds
 from gnomon.session.model import place_model, read_model
 from gnomon.session.model_session import own_tolerance
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 GOLDEN = Path(__file__).parent / "golden" / "small.xml"
 TEXT = GOLDEN.read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ def test_the_weights_go_where_the_file_goes(tmp_path: Path) -> None:
 
 def read(path: Path, **shapes: tuple[int, ...]) -> Graph:
     with ExitStack() as stack:
-        return read_model(Request(model=path, shapes=shapes), stack).model.graph
+        return read_model(ModelRequest(model=path, shapes=shapes), stack).model.graph
 
 
 def test_open_shapes_are_fixed_by_what_is_fed(tmp_path: Path) -> None:

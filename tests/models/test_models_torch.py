@@ -111,17 +111,17 @@ def test_shapes_that_are_given_for_a_program_are_refused(tmp_path: Path) -> None
     from contextlib import ExitStack
 
     from gnomon.session.model import read_model
-    from gnomon.session.request import Request
+    from gnomon.session.request import ModelRequest
 
     with ExitStack() as stack, pytest.raises(UsageError, match="fixed where it is exported"):
-        read_model(Request(model=GOLDEN / "small.pt2", shapes={"x": (1, 1, 4, 4)}), stack)
+        read_model(ModelRequest(model=GOLDEN / "small.pt2", shapes={"x": (1, 1, 4, 4)}), stack)
 
 
 def test_what_a_program_leaves_open_is_what_feeds_it(tmp_path: Path) -> None:
     from contextlib import ExitStack
 
     from gnomon.session.model import read_model
-    from gnomon.session.request import Request
+    from gnomon.session.request import ModelRequest
 
     def open_batch(program: Any) -> None:
         sizes = program["graph_module"]["graph"]["tensor_values"]["x"]["sizes"]
@@ -133,13 +133,13 @@ def test_what_a_program_leaves_open_is_what_feeds_it(tmp_path: Path) -> None:
     usual = fixed.tensors[fixed.inputs[0]].shape
     assert usual is not None
     with ExitStack() as stack:
-        read = read_model(Request(model=path), stack)
+        read = read_model(ModelRequest(model=path), stack)
         assert (dict(read.shapes), read.dims) == ({"x": (1, *usual[1:])}, {"s0": 1})
         assert (read.source, read.model.graph.digest) == (path, load(path).graph.digest)
-        given = read_model(Request(model=path, shapes={"x": (3, *usual[1:])}), stack).model.graph
+        given = read_model(ModelRequest(model=path, shapes={"x": (3, *usual[1:])}), stack).model.graph
         assert given.tensors[given.inputs[0]].shape == (3, *usual[1:])
         with pytest.raises(UsageError, match="contradicts"):
-            read_model(Request(model=path, shapes={"x": (3, 99)}), stack)
+            read_model(ModelRequest(model=path, shapes={"x": (3, 99)}), stack)
 
 
 def test_rows_of_a_table_that_is_looked_up_are_fed_as_such() -> None:

@@ -17,7 +17,7 @@ from gnomon.models.load import load
 from gnomon.models.net import ModelNet, net_of_onnx
 from gnomon.models.units import write_net
 from gnomon.session.model import read_model
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.loading import draw, load_space
 
@@ -27,7 +27,7 @@ from onnx import helper, numpy_helper  # noqa: E402
 
 def read(path: Path) -> ModelNet:
     with ExitStack() as stack:
-        return net_of_onnx(read_model(Request(model=path), stack).model)
+        return net_of_onnx(read_model(ModelRequest(model=path), stack).model)
 
 
 def model(

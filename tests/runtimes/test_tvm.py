@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.drivers.tvm_models import layer_norm_net, needs_tvm, small_net, write_records
-from tests.tuning.cudakit import NAME, played, played_card  # noqa: F401
 
 from gnomon.core.overlay.records import (
     TunedDevice,
     TunedModel,
-    TuningLayer,
     TuningRecords,
     TuningTrial,
-    configuration_id,
 )
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import ProblemError, UsageError
-from gnomon.formats.tuning.records import record_lines
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.runtimes.base import PlacedModel, Probe, Runtime, Wish
@@ -60,53 +57,8 @@ def test_its_one_backend() -> None:
     for wish in (Wish(), Wish(backends=("llvm",)), Wish(backends=("tvm",))):
         (made,) = Tvm().configurations(PROBE, wish)
         assert (made.name, made.backends, made.options) == ("tvm", ("llvm",), {"threads": 1})
-
-
-CARD = {"kind": "cuda", "arch": "sm_86"}
-WITH_CARD = Probe(
-    version="0.27.0.post1",
-    backends=("llvm", "cuda"),
-    details={
-        "devices": [{"backend": "cuda", "name": "A card", "software": False, "memory_bytes": 1}],
-        "card": CARD,
-    },
-)
-
-
-def test_a_card_is_a_configuration_of_its_own() -> None:
-    llvm, cuda = Tvm().configurations(WITH_CARD, Wish())
-    assert (llvm.name, llvm.options, llvm.accelerators) == ("tvm", {"threads": 1}, ())
-    assert (cuda.name, cuda.backends) == ("tvm[cuda]", ("cuda",))
-    assert cuda.options == {"threads": 1, "target": CARD}
-    assert [one.name for one in cuda.accelerators] == ["A card"]
-    assert Tvm().configurations(WITH_CARD, Wish(backends=("cuda",))) == (cuda,)
-    lacking = replace(PROBE, details={"lacking": {"cuda": "the driver of NVIDIA shows no card"}})
-    with pytest.raises(UsageError, match="no backend 'cuda': the driver of NVIDIA shows no card"):
-        Tvm().configurations(lacking, Wish(backends=("cuda",)))
-
-
-@pytest.mark.parametrize("kind", ["cuda", "llvm"])
-def test_records_are_compiled_for_what_they_are_of(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    records = replace(
-        NO_RECORDS,
-        device=TunedDevice(key="a", target={"kind": kind}),
-        layers=(TuningLayer(layer="1", name="conv"),),
-        trials=(replace(trial("a", 1.0), configuration=configuration_id("1", ["a"])),),
-    )
-    path.write_text("".join(json.dumps(line) + "\n" for line in record_lines(records)))
-    wish = Wish(environments=({RECORDS: str(path)},))
-    made = Tvm().configurations(WITH_CARD, wish)
-    assert [one.name for one in made[:2]] == ["tvm", "tvm[cuda]"]
-    assert made[2].backends == (kind,)
-    assert made[2].name.startswith("tvm[cuda,records=r#" if kind == "cuda" else "tvm[records=r#")
-    assert made[2].options.get("target") == (CARD if kind == "cuda" else None)
-    other = "llvm" if kind == "cuda" else "cuda"
-    with pytest.raises(UsageError, match=f"holds records for the backend {kind}"):
-        Tvm().configurations(WITH_CARD, replace(wish, backends=(other,)))
-    if kind == "cuda":
-        with pytest.raises(UsageError, match="no backend 'cuda'"):
-            Tvm().configurations(PROBE, wish)
+    with pytest.raises(UsageError, match="no backend 'cuda'"):
+        Tvm().configurations(PROBE, Wish(backends=("cuda",)))
 
 
 def trial(configuration: str, *times_s: float, layer: str = "1", **more: object) -> TuningTrial:
@@ -158,7 +110,7 @@ def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> Non
     path.write_text("nothing of the kind\n")
     with pytest.raises(ProblemError):
         Tvm().configurations(PROBE, wish)
-    header = {
+    header: dict[str, Any] = {
         "gnomon": "tuning records",
         "version": 1,
         "tuner": "metaschedule",
@@ -169,6 +121,9 @@ def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> Non
     }
     path.write_text(json.dumps({**header, "tuner": "ansor"}) + "\n")
     with pytest.raises(UsageError, match="records of ansor"):
+        Tvm().configurations(PROBE, wish)
+    path.write_text(json.dumps({**header, "device": {**header["device"], "target": {"kind": "cuda"}}}) + "\n")
+    with pytest.raises(UsageError, match="its target is of kind 'cuda', and gnomon compiles for processors"):
         Tvm().configurations(PROBE, wish)
     path.write_text(json.dumps(header) + "\n")
     with pytest.raises(UsageError, match="no layer that a record makes faster"):
@@ -233,20 +188,3 @@ def test_tuned_outputs_are_those_of_onnx_runtime(tmp_path: Path) -> None:
     assert tuned.difference["relative"] < 1e-4
     # Each operator of the model is in one of its kernels, and those take what a call takes.
     assert sorted(index for kernel in tuned.kernels for index in kernel.operators) == list(range(11))
-
-
-@needs_tvm
-@pytest.mark.usefixtures("played_card")
-def test_a_device_with_a_card_says_so_and_takes_the_whole_model(tmp_path: Path) -> None:
-    path = tmp_path / "m.onnx"
-    path.write_bytes(small_net())
-    with LocalDevice() as device, AgentLink(device) as link:
-        said = link.ask({"tvm": {"do": "probe", "runtime": "tvm"}})["tvm"]
-        assert not isinstance(said, Failure), said
-        details = {name: value for name, value in said.items() if name not in ("version", "backends")}
-        probe = Probe(version=said["version"], backends=tuple(said["backends"]), details=details)
-        (card,) = Tvm().configurations(probe, Wish(backends=("cuda",)))
-        assert [one.name for one in card.accelerators] == [NAME]
-        support = Tvm().support(link.ask, placed(path), card)
-    assert support.failures == {}
-    assert support.operators == {"cuda": frozenset(range(11))}

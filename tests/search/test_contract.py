@@ -37,7 +37,7 @@ class TestHlps(StrategyContract):
 class TestHlpsInBatches(StrategyContract):
     @pytest.fixture
     def make(self) -> Make:
-        return named("hlps", batch=5, radius=3, rounds=2)
+        return named("hlps", batch=5)
 
 
 def in_two_phases(space: Space, seed: int) -> Hlps:
@@ -55,10 +55,3 @@ class TestNsga2(StrategyContract):
     def make(self) -> Make:
         pytest.importorskip("pymoo", reason="pymoo is not installed")
         return named("nsga2", population=8)
-
-
-class TestSpea2(StrategyContract):
-    @pytest.fixture
-    def make(self) -> Make:
-        pytest.importorskip("pymoo", reason="pymoo is not installed")
-        return named("spea2", population=8)

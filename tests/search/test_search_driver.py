@@ -32,7 +32,7 @@ class Bench:
 
 
 def strategy(name: str, seed: int = 1) -> Any:
-    if name in ("nsga2", "spea2"):
+    if name == "nsga2":
         pytest.importorskip("pymoo", reason="pymoo is not installed")
     return make_strategy(name, PRICED.space, seed=seed)
 

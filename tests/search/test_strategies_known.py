@@ -17,7 +17,7 @@ SPACE = space_of(2, 3)
 
 
 def test_the_built_in_ones_are_known() -> None:
-    assert {"exhaustive", "hlps", "nsga2", "random", "spea2"} <= set(known_strategies())
+    assert {"exhaustive", "hlps", "nsga2", "random"} <= set(known_strategies())
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -27,10 +27,10 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 
 
 def test_options_reach_the_strategy_and_unknown_ones_are_refused() -> None:
-    with pytest.raises(UsageError, match="radius is 0"):
-        make_strategy("hlps", SPACE, radius=0)
-    with pytest.raises(UsageError, match="'radius'"):
-        make_strategy("random", SPACE, radius=1)
+    with pytest.raises(UsageError, match="batch is 0"):
+        make_strategy("hlps", SPACE, batch=0)
+    with pytest.raises(UsageError, match="'batch'"):
+        make_strategy("random", SPACE, batch=1)
 
 
 def test_a_third_partys_strategy_comes_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_a_third_partys_strategy_comes_by_the_same_door(monkeypatch: pytest.Monk
 
 
 def test_without_pymoo_the_hint_is_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gnomon.search.evolutionary", raising=False)
+    monkeypatch.delitem(sys.modules, "gnomon.search.nsga2", raising=False)
     for name in [m for m in sys.modules if m.split(".")[0] == "pymoo"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pymoo", None)

@@ -74,6 +74,12 @@ def link() -> bytes:
     return made.getvalue()
 
 
+def understated() -> bytes:
+    """An archive that says of its one entry that it is smaller than what it unpacks to."""
+    size = (MOST + 1).to_bytes(4, "little")
+    return archive({"bomb": bytes(MOST + 1)}).replace(size, (10).to_bytes(4, "little"))
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -86,6 +92,7 @@ def link() -> bytes:
         (archive({"/".join("abcdefghi"): b"x"}), "leads elsewhere"),
         (link(), "a link or a device"),
         (archive({"bomb": bytes(MOST + 1)}), f"more than {MOST} bytes"),
+        (understated(), "cannot be read"),
         (archive({str(k): bytes(MOST // 4) for k in range(5)}), f"more than {MOST} bytes"),
         (archive({str(k): b"" for k in range(300)}), "more than 256 entries"),
         (archive({"a": b"x", "a/b": b"y"}), "cannot be unpacked"),
@@ -103,4 +110,4 @@ def test_what_is_refused(content: bytes, told: str, tmp_path: Path) -> None:
         sent(tmp_path, content)
     assert caught.value.hint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
-    assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]
+    assert not [path for path in tmp_path.rglob("*") if path.is_symlink() or path.stat().st_size > MOST]

@@ -10,9 +10,6 @@ import pytest
 from tests.serving.hostilekit import KINDS, hostile
 from tests.serving.servekit import Server, exchange, reply_of, request, served
 
-from gnomon.errors import ProblemError
-from gnomon.serving.orders import Failed, Refused, outcome_of
-
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 pytest.importorskip("onnx", reason="onnx is not installed")
@@ -61,27 +58,3 @@ def test_connections_beyond_the_number_are_closed_and_then_there_is_room_again(t
                 pass
             link.close()
         assert made.ask(request(method="GET", path="/health")).status == 200
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        '{"refused": {"message": "x", "y": 1}}',
-        '{"refused": {"message": 3}}',
-        '{"failed": 3}',
-        '{"failed": {"message": "x"}}',
-        "{}",
-        "[]",
-        "",
-    ],
-)
-def test_an_answer_of_the_measuring_program_that_makes_no_sense_is_told(answer: str) -> None:
-    with pytest.raises(ProblemError):
-        outcome_of(answer)
-
-
-def test_an_answer_of_the_measuring_program_is_taken() -> None:
-    assert outcome_of('{"refused": {"message": "x"}}') == Refused(message="x")
-    assert outcome_of('{"failed": {"kind": "k", "message": "x", "hint": "h"}}') == Failed(
-        kind="k", message="x", hint="h"
-    )

@@ -18,7 +18,7 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.runtimes.base import Probe
 from gnomon.runtimes.registry import all_runtimes
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.session.targets import Missing, equip
 
 RUNTIMES = {runtime.name: runtime for runtime in all_runtimes()[0]}
@@ -59,7 +59,7 @@ def test_when_nothing_can_be_brought_the_next_step_is_told(
     model = tmp_path / "a.circle"
     model.write_bytes(add_circle())
     with pytest.raises(RuntimeMissingError, match="on the device board runs the model") as told:
-        place(Request(model=model, device=board.config(), effort=small, runtimes=("onert",)), tmp_path / "out")
+        place(ModelRequest(model=model, device=board.config(), effort=small, runtimes=("onert",)), tmp_path / "out")
     assert "there-is-no-such-wheel>=1" in told.value.message
     assert "--fetch" in told.value.hint
     assert "wheels" in told.value.hint

@@ -30,7 +30,7 @@ from gnomon.runtimes.base import Wish  # noqa: E402
 from gnomon.session import judges  # noqa: E402
 from gnomon.session.model_session import Lab, open_lab  # noqa: E402
 from gnomon.session.reference import Sensitivity, reference  # noqa: E402
-from gnomon.session.request import Request  # noqa: E402
+from gnomon.session.request import ModelRequest  # noqa: E402
 
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 node = helper.make_node
@@ -68,7 +68,7 @@ def judged(small: Effort, tmp_path: Path) -> Judged:
 
     @contextmanager
     def run(path: Path, *runtimes: str) -> Iterator[tuple[Sensitivity, Lab]]:
-        request = Request(model=path, runtimes=runtimes, effort=small)
+        request = ModelRequest(model=path, runtimes=runtimes, effort=small)
         with open_lab(request, kind="profile", question={}) as lab:
             yield reference(lab), lab
 
@@ -133,7 +133,7 @@ def placed(small: Effort, tmp_path: Path) -> Callable[..., tuple[Placement, str]
     """Places a model with little effort: the answer, and its page."""
 
     def run(path: Path, *runtimes: str, **more: Any) -> tuple[Placement, str]:
-        request = Request(model=path, runtimes=runtimes, effort=small, **more)
+        request = ModelRequest(model=path, runtimes=runtimes, effort=small, **more)
         found = place(request, tmp_path / "out", overwrite=True)
         out = io.StringIO()
         place_report(place_document(found), Page(out, brief=True, width=400))
@@ -197,6 +197,14 @@ def test_inputs_that_a_runtime_refuses_leave_another_unproved(placed: Any, only:
     assert "computed by openvino only; nobody checked it" in page
 
 
+def test_a_file_that_a_runtime_refuses_is_no_matter_of_inputs(placed: Any, only: Any, tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["r"], "one"), node("Tanh", ["r"], ["y"], "one")]
+    only("onnxruntime", "openvino")
+    found, _ = placed(saved(tmp_path / "m.onnx", nodes, {}), "onnxruntime", "openvino")
+    kinds = [doubt.kind for doubt in found.doubts]
+    assert "copy" in kinds and "reference-refused" not in kinds
+
+
 def double(path: Path) -> Path:
     rng = np.random.default_rng(0)
     nodes = [node("MatMul", ["x", "w"], ["m"], "m"), node("Tanh", ["m"], ["y"], "t")]
@@ -227,7 +235,8 @@ def rounding(path: Path, layers: int, scale: float) -> Path:
     held: dict[str, Any] = {"root": 2**0.5, "one": 1, "half": 0.5, "gain": 1e4, "scale": scale}
     held = {name: np.float32(value) for name, value in held.items()} | {"zero": np.int8(0)}
     for k in range(layers):
-        held[f"w{k}"] = rng.integers(-127, 128, (16, 16)).astype(np.int8)
+        # Of 7 bits: processors without VNNI saturate sums of larger ones, and compute something else.
+        held[f"w{k}"] = rng.integers(-63, 64, (16, 16)).astype(np.int8)
         nodes += [
             node("DynamicQuantizeLinear", [last], [f"q{k}", f"s{k}", f"z{k}"], f"q{k}"),
             node("MatMulInteger", [f"q{k}", f"w{k}", f"z{k}", "zero"], [f"i{k}"], f"i{k}"),
@@ -243,7 +252,7 @@ def rounding(path: Path, layers: int, scale: float) -> Path:
 def test_a_runtime_that_differs_from_itself_is_not_refused_for_that(
     judged: Judged, placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = rounding(tmp_path / "m.onnx", 2, 0.02)
+    path = rounding(tmp_path / "m.onnx", 2, 0.04)
     with judged(path, "onnxruntime") as (_, lab):
         (told,) = (d for d in lab.doubts if d.kind in {"near-itself", "unlike-itself"})
         assert "with and without optimisations" in told.message
@@ -288,7 +297,7 @@ def test_dimensions_stay_open_where_fixing_them_in_advance_changes_the_outputs(
         return {"difference": {"relative": float(fixed), "absolute": float(fixed)}}
 
     monkeypatch.setattr(judges, "_computed", computed)
-    request = Request(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small, dims={"n": 64})
+    request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small, dims={"n": 64})
     with open_lab(request, kind="profile", question={}) as lab:
         assert lab.placed.dims == {"n": 64}
         found = reference(lab)

@@ -25,7 +25,7 @@ from gnomon.session.contender import profile_singles, trace_of  # noqa: E402
 from gnomon.session.model_session import Lab, open_lab  # noqa: E402
 from gnomon.session.package import write_package  # noqa: E402
 from gnomon.session.reference import reference  # noqa: E402
-from gnomon.session.request import Request  # noqa: E402
+from gnomon.session.request import ModelRequest  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 W = RANDOM.standard_normal((64, 64)).astype(np.float32)
@@ -44,7 +44,7 @@ def two_products(*names: str) -> Any:
 
 @contextmanager
 def opened(path: Path, effort: Effort, *runtimes: str, **more: Any) -> Iterator[Lab]:
-    with open_lab(Request(model=path, runtimes=runtimes, effort=effort, **more), kind="test", question={}) as lab:
+    with open_lab(ModelRequest(model=path, runtimes=runtimes, effort=effort, **more), kind="test", question={}) as lab:
         assert {t.runtime.name for t in lab.targets} == set(runtimes), lab.missing
         yield lab
 

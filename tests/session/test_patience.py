@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +13,13 @@ from gnomon.devices.address import Address
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import DeviceError, MeasurementError
 from gnomon.session import request as patience
-from gnomon.session.request import Request, device_met, patiently, patiently_begun
+from gnomon.session.request import MeasureRequest, device_met, patiently, patiently_begun
 
 BOARD = DeviceConfig(name="board", address=Address(kind="ssh", user=None, host="board.local", port=None))
 
 
-def request(wait_s: float = 100.0, *, fresh: bool = False) -> Request:
-    return Request(model=Path("m.onnx"), device=BOARD, wait_s=wait_s, fresh=fresh)
+def request(wait_s: float = 100.0, *, fresh: bool = False) -> MeasureRequest:
+    return MeasureRequest(device=BOARD, wait_s=wait_s, fresh=fresh)
 
 
 def vanished(message: str = "the connection to board was lost", *, met: bool = True) -> DeviceError:
@@ -58,11 +57,11 @@ class World:
             on_wait(found)
         yield
 
-    def run(self, outcomes: list[DeviceError | str], asked: Request) -> tuple[str, list[bool]]:
+    def run(self, outcomes: list[DeviceError | str], asked: MeasureRequest) -> tuple[str, list[bool]]:
         """Do a job that ends so each time that it is done; its last result, and the `fresh` of each time."""
         seen: list[bool] = []
 
-        def job(again: Request) -> str:
+        def job(again: MeasureRequest) -> str:
             seen.append(again.fresh)
             outcome = outcomes.pop(0)
             if isinstance(outcome, DeviceError):
@@ -142,8 +141,8 @@ def test_what_waiting_cannot_mend_is_not_waited_for(world: World) -> None:
     assert world.now_s == 0.0
 
 
-def raising(error: Exception) -> Callable[[Request], None]:
-    def job(_: Request) -> None:
+def raising(error: Exception) -> Callable[[MeasureRequest], None]:
+    def job(_: MeasureRequest) -> None:
         raise error
 
     return job

@@ -141,7 +141,7 @@ def test_refused_contenders_are_never_chosen() -> None:
     results = times(0.7, 0.6)
     verdict = judge_contenders(FIELD, {**results, "plan": refused("plan"), "greedy": refused("greedy")}, WALL)
     assert verdict.chosen.contender.key == "a"
-    assert "the plan, a mix, was refused (refused: outputs differ)" in verdict.reason
+    assert "the plan, a mix, was refused" in verdict.reason and "outputs differ" not in verdict.reason
     verdict = judge_contenders(FIELD, {**results, "a": refused("a")}, WALL)
     assert verdict.best_single.contender.key == "b"
     with pytest.raises(MeasurementError, match="no single backend is left"):

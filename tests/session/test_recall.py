@@ -21,11 +21,11 @@ from gnomon.errors import MeasurementError
 from gnomon.runtimes.base import Probe, Support
 from gnomon.session import replay as recall
 from gnomon.session.model_session import options_of
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.sqlite import SqliteStore
 
 BOARD = DeviceConfig(name="board", address=Address(kind="ssh", user="me", host="10.0.0.7", port=None))
-REQUEST = Request(model=Path("m.onnx"), device=BOARD)
+REQUEST = ModelRequest(model=Path("m.onnx"), device=BOARD)
 INFO = DeviceInfo(name="board", fingerprint={"kernel": "6.1"}, python="/usr/bin/python3")
 PROBES = {"onnxruntime": Probe(version="1.23", backends=("cpu",), details={"build": {"threads": [1, 2]}})}
 FAILURE = Failure(stage="probe", kind="crash", transient=False, message="crashed with SIGSEGV")
@@ -48,7 +48,7 @@ def campaign(
     kind: str = "place",
     digest: str = "d",
     options: Mapping[str, Any] = OPTIONS,
-    request: Request = REQUEST,
+    request: ModelRequest = REQUEST,
     runtimes: tuple[str, ...] = ("onnxruntime",),
 ) -> Campaign:
     """A campaign in the record, with its lab's note unless `note` is empty; later ones are newer."""
@@ -75,7 +75,10 @@ def campaign(
 
 
 def latest(
-    store: SqliteStore, request: Request = REQUEST, runtimes: tuple[str, ...] = ("onnxruntime", "mnn"), **options: Any
+    store: SqliteStore,
+    request: ModelRequest = REQUEST,
+    runtimes: tuple[str, ...] = ("onnxruntime", "mnn"),
+    **options: Any,
 ) -> recall.Recalled:
     return recall.latest(store, request, "place", "d", {**OPTIONS, **options}, runtimes)
 
@@ -237,4 +240,4 @@ def test_a_feed_of_any_size_is_known_by_its_digest(tmp_path: Path, monkeypatch: 
     feed.write_bytes(b"abc")
     known = hashlib.sha256(b"abc").hexdigest()
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("it is read as a whole"))
-    assert options_of(Request(model=tmp_path / "m.onnx", feeds={"x": feed}))["feeds"] == {"x": known}
+    assert options_of(ModelRequest(model=tmp_path / "m.onnx", feeds={"x": feed}))["feeds"] == {"x": known}

@@ -19,7 +19,7 @@ from tests.jobs.space.choosing.test_space_select import accuracy, latency
 from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
 
 import gnomon
-from gnomon.api.table import fit_estimator
+from gnomon.api.estimator import fit_estimator
 from gnomon.jobs.space.choosing.validate import Validated
 from gnomon.jobs.table.folder import read_table
 from gnomon.jobs.table.job import Built
@@ -103,7 +103,7 @@ def test_a_table_that_was_built(tmp_path: Path) -> None:
 
 def test_a_selection_and_what_validated_it(tmp_path: Path) -> None:
     synthetic(tmp_path / "p", study(LAYERS), accuracy, latency)
-    check(gnomon.select_primitives(tmp_path / "p", rule="relative", output=tmp_path / "o.yaml"))
+    check(gnomon.select_primitives(tmp_path / "p", rule="published", output=tmp_path / "o.yaml"))
     check(Validated(found={"latency": {"networks": 3}}))
 
 

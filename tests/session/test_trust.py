@@ -18,7 +18,7 @@ from gnomon.errors import MeasurementError, UsageError
 from gnomon.measure.effort import Effort
 from gnomon.session.model_session import open_lab, own_tolerance
 from gnomon.session.reference import Sensitivity, doubts, reference
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 onnx = pytest.importorskip("onnx", reason="needs onnx")
 
@@ -98,7 +98,9 @@ def measured(model: bytes, folder: Path, effort: Effort, x: Any) -> tuple[Sensit
     pytest.importorskip("onnxruntime", reason="needs onnxruntime")
     (folder / "m.onnx").write_bytes(model)
     np.save(folder / "x.npy", x)
-    request = Request(model=folder / "m.onnx", runtimes=("onnxruntime",), feeds={"x": folder / "x.npy"}, effort=effort)
+    request = ModelRequest(
+        model=folder / "m.onnx", runtimes=("onnxruntime",), feeds={"x": folder / "x.npy"}, effort=effort
+    )
     with open_lab(request, kind="profile", question={}) as lab:
         found = reference(lab)
         return found, {d.kind for d in doubts(lab, found)}

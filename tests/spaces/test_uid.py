@@ -49,7 +49,7 @@ def test_modules_are_spelled_and_read(unit: Unit, spelled: str) -> None:
 
 
 def test_every_uid_of_the_space_is_read_back() -> None:
-    for text, unit in module_uids(mobilenetv2_cifar10().units()).items():
+    for text, unit in module_uids(mobilenetv2_cifar10().tables().units).items():
         assert unit_of_uid(text) == unit
 
 

@@ -72,7 +72,7 @@ def test_units_of_a_space_all_work() -> None:
 
 
 def test_a_user_adds_what_the_vocabulary_lacks() -> None:
-    units = mobilenetv2_cifar10().units()[:3]
+    units = mobilenetv2_cifar10().tables().units[:3]
     found = told_work(units, lambda unit: {"channels": unit.output[1], **({"first": 1} if unit is units[0] else {})})
     np.testing.assert_array_equal(found, [[u.output[1], float(u is units[0])] for u in units])
 
@@ -83,7 +83,7 @@ def test_what_a_users_function_tells_wrongly_is_told(value: object) -> None:
         return {"x": value}
 
     with pytest.raises(ProblemError, match=r"the work of 'Conv .*' cannot be computed"):
-        told_work(mobilenetv2_cifar10().units()[:1], told)  # type: ignore[arg-type]
+        told_work(mobilenetv2_cifar10().tables().units[:1], told)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,8 @@ from pathlib import Path
 from gnomon.errors import RecordError
 from gnomon.store.base import CampaignQuery
 from gnomon.store.sqlite import SqliteStore
+with SqliteStore.read(Path(sys.argv[2])) as store:  # the other user may not be let into Python's own folder
+    list(store.query(CampaignQuery()))
 if os.getuid() == 0:
     os.setuid(65534)
 try:
@@ -358,7 +360,7 @@ def read_where_nothing_can_be_written(folder: Path) -> str:
     for file in folder.iterdir():
         file.chmod(0o444)
     folder.chmod(0o555)
-    command = [sys.executable, "-c", READER, str(folder / "record.sqlite")]
+    command = [sys.executable, "-c", READER, str(folder / "record.sqlite"), str(GOLDEN)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     folder.chmod(0o755)
     return done.stdout.strip()

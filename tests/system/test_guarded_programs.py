@@ -38,8 +38,8 @@ _STARTS = {
     "(here / 'sleeps.py').write_text('import time; time.sleep(600)')\n"
     "program = Program(name='sleeps', settings={}, folder=here / 'sleeps.py')\n"
     "ChildProcess(program, here, own_guard(), threading.Event())",
-    "a program of the server": "from gnomon.serving.program import Program\n"
-    "asyncio.run(Program(folder=here, guard=own_guard(), tell=print)._start())",
+    "a measuring process of the server": "from gnomon.serving.process import MeasuringProcess\n"
+    "asyncio.run(MeasuringProcess(folder=here, guard=own_guard(), log=print)._start())",
 }
 
 

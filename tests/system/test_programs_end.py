@@ -13,7 +13,6 @@ from tests.devices.test_local import gone
 ASKING = {
     "shapes": "from gnomon.models.model import Limits; from gnomon.models.onnx import graph; "
     "graph._CHILD = Path(sys.argv[1]); graph._infer(b'', Limits(max_infer_s=600))",
-    "card": "from gnomon.tuning import cards; cards._PROBE_S = 600; cards._asked((sys.argv[1],), ())",
     "quark": "from gnomon.system.children import Program; from gnomon.toolchains import quark_xint8 as quark; "
     "quark._PROBE_S = 600; quark._packages_missing(Program(name='', settings={}, python=sys.argv[1]))",
 }

@@ -83,7 +83,7 @@ def test_a_start_that_does_not_end_is_ended(
 
 def test_a_child_tells_its_versions_and_refuses_what_it_does_not_know(kit: Kit) -> None:
     here = kit.asked(do="here")
-    assert here["mcpu"] and here["mtriple"] and here["threads"] == 2
+    assert here["mcpu"] and here["mtriple"]
     assert set(kit.door.versions) >= {"apache-tvm", "apache-tvm-ffi"}
     starts = kit.door.starts
     for job in ({}, {"do": "format"}, {"do": None}, {"do": "ask", "layer": "1"}, {"do": "open"}):

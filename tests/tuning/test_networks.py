@@ -95,7 +95,6 @@ def run(
         inputs=str(inputs),
         reference=str(reference),
         keep=str(keep),
-        number=1,
         repeat=1,
         min_repeat_ms=0,
         tolerance=tolerance,

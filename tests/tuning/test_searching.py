@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from tests.agent.drivers.tvm_models import bytes_net
 from tests.jobs.tune.tunekit import tiny_net
 from tests.tuning.conftest import TARGET, Kit
 
@@ -70,53 +68,6 @@ def test_every_strategy_finds_configurations_that_are_built(kit: Kit, name: str)
     told(kit, layer, [None] * len(first))
     second = asked(kit, layer)
     told(kit, layer, [[1e-3 / (k + 1), 2e-3] if k % 2 else None for k in range(len(second))])
-
-
-DOTS = {"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2}
-WITHOUT = {**DOTS, "mattr": ["-avx512vnni"]}
-
-
-def _is_there(*flags: str) -> bool:
-    words = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
-    return set(flags) <= set(words)
-
-
-def test_products_of_bytes_are_by_an_instruction_where_the_target_has_it(kit: Kit) -> None:
-    path = kit.path(".onnx")
-    path.write_bytes(bytes_net())
-    network = kit.network(Source(path=path))
-    dots = [layer for layer in network.layers(DOTS) if "dot" in layer.name]
-    assert len(dots) == 2, "one has sizes that no instruction takes"
-    layer, traces = dots[0], {}
-    for name, target in (("with", DOTS), ("without", WITHOUT)):
-        begun(kit, layer, target=target, start=True)
-        traces[name] = asked(kit, layer)
-        assert {"gnomon_dot_16x4" in json.dumps(trace) for trace in traces[name]} == {name == "with"}
-    job = {"layer": layer.layer, "workload": layer.workload, "linker": "", "trace": traces["with"][0]}
-    libraries = [kit.path(".so") for _ in traces["with"]]
-    for library, trace in zip(libraries, traces["with"], strict=True):
-        kit.asked(do="build", **job | {"trace": trace}, target=DOTS, library=str(library))
-    said = kit.door.ask("build", {"do": "build", **job, "target": WITHOUT, "library": str(kit.path(".so"))})
-    assert isinstance(said, Failure) and said.kind == "refused" and "avx512vnni" in said.message
-    if not _is_there("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"):
-        pytest.skip("this processor has no avx512vnni: what was compiled cannot be run here")
-    plain, keep = kit.path(".so"), kit.path(".npz")
-    outputs = kit.asked(do="build", **job | {"trace": None}, target=WITHOUT, library=str(plain))["outputs"]
-    call = {
-        "arguments": [[dtype, list(shape)] for dtype, shape in layer.arguments],
-        "outputs": outputs,
-        "function": "main",
-        "number": 1,
-        "repeat": 1,
-        "min_repeat_ms": 0,
-        "tolerance": 1e-5,
-        "seed": 1,
-    }
-    kit.asked(do="connect", server=None, threads=2, timeout_s=60)
-    kit.asked(do="measure", **call, library=str(plain), reference="", keep=str(keep))
-    assert np.abs(np.load(keep)["out_0"]).max() > 0
-    for library in libraries:
-        assert kit.asked(do="measure", **call, library=str(library), reference=str(keep), keep="")["error"] < 1e-5
 
 
 def test_another_seed_gives_others(kit: Kit) -> None:

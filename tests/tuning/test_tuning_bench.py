@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here (Debian: gcc)"),
 ]
 
-LOOP = Loop(number=1, repeat=3, min_repeat_ms=1, timeout_s=40.0)
+LOOP = Loop(repeat=3, min_repeat_ms=1, timeout_s=40.0)
 VECTOR = ("float64", (4,))
 
 C = """

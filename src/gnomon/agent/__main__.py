@@ -20,6 +20,10 @@ def main(argv: list[str]) -> int:
         from .deployed import run
 
         return run(argv[1:])
+    if verb == "offline":
+        from .offline import offline
+
+        return offline(argv[1])
     sys.stderr.write(
         "usage: agent supervise | work | run PLAN [--allow NAME] [--input NAME=FILE.npy] [--output FILE.npz]\n"
     )

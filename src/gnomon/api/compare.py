@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
-    from gnomon.api.place import Options
+    from gnomon.api.options import Options
     from gnomon.jobs.compare.document import CompareDocument
     from gnomon.measure.progress import Watch
     from gnomon.store.address import RecordLike
@@ -41,7 +41,7 @@ def compare(
     names = [str(one) for one in (first, *others)]
     return compare_job(
         names,
-        record=None if record is None else record_address(record),
+        record=record_address(record),
         alpha=alpha,
         relevant=relevant,
         changed=tuple(changed),
@@ -65,7 +65,7 @@ def compare_models(
     alike, so that small differences show. Each is a run of its own in the results database, the last one the newest.
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
-    from gnomon.api.place import request_of
+    from gnomon.api.options import model_request
     from gnomon.jobs.compare.job import compare_sides
     from gnomon.jobs.compare.sides import Side
     from gnomon.jobs.place.job import profile_by_turns
@@ -75,7 +75,7 @@ def compare_models(
         raise UsageError("a comparison needs two models", hint='For example: compare_models("old.onnx", "new.onnx")')
     if options.get("processes") is None:
         options["processes"] = TURNS
-    requests = [request_of(model, options, sweeps=True, limited=True) for model in (before, *others)]
+    requests = [model_request(model, options, sweeps=True, limited=True) for model in (before, *others)]
     found = profile_by_turns(requests, watch=on_progress, tell=on_message)
     for one in found:
         keep(one.document(), on_message)

@@ -28,7 +28,7 @@ def write_report(
     from gnomon.store.address import record_address
 
     names = [str(one) for one in runs]
-    found = None if record is None else record_address(record)
+    found = record_address(record)
     return write(names, Path(out), record=found, changed=tuple(changed), sessions=sessions)
 
 

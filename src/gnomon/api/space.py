@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 if TYPE_CHECKING:
-    from gnomon.api.place import Options, PathLike
+    from gnomon.api.options import MeasureOptions, PathLike
     from gnomon.devices.http import DpuServer
     from gnomon.formats.nets_csv import NetRow
     from gnomon.jobs.space.choosing.believed import Believer
@@ -79,14 +78,14 @@ def profile_space(
     training: TrainingOptions | None = None,
     toolchains: Toolchains = ("onnxruntime",),
     hooks: Hooks | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[MeasureOptions],
 ) -> Profiled:
     """Train and measure the networks of a config's search space, into the folder `profile_dir`.
 
     The same call goes on where it was interrupted; nothing in the folder is deleted. `toolchains` are names, or names
     with their settings; `hooks` has the server for what is measured over HTTP, and who watches. Raises GnomonError.
     """
-    from gnomon.api.place import request_of
+    from gnomon.api.options import measure_request
     from gnomon.jobs.space.job import ProfileRequest
     from gnomon.jobs.space.job import profile_space as profile_job
 
@@ -96,7 +95,7 @@ def profile_space(
     asked = ProfileRequest(
         config=Path(config),
         out=Path(profile_dir),
-        request=request_of(os.devnull, options),
+        request=measure_request(options),
         toolchains=tuple(named),
         settings={name: dict(given) for name, given in named.items()},
         server=hooked.server,
@@ -152,7 +151,7 @@ def find_front(
     blocks: Sequence[PathLike] = (),
     training: TrainingOptions | None = None,
     hooks: Hooks | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[MeasureOptions],
 ) -> FoundFront:
     """Predict the best networks of the full space by accuracy and latency, then train and measure them.
 
@@ -189,13 +188,13 @@ def show_space(
     `pictures` is a folder that gets a picture of all there is to see. `blocks` are as `select_primitives` takes them.
     Raises GnomonError.
     """
-    from gnomon.jobs.space.profiling.look import look, looked_files
+    from gnomon.jobs.space.profiling.look import look, shown_selection
 
     document = look(Path(profile_dir), method, tuple(map(str, blocks)))
     if pictures is not None:
         from gnomon.jobs.space.picture import draw_pictures
 
-        document["pictures"] = draw_pictures(document, looked_files(Path(profile_dir))["selection"], Path(pictures))
+        document["pictures"] = draw_pictures(document, shown_selection(Path(profile_dir)), Path(pictures))
     return document
 
 
@@ -281,7 +280,7 @@ def validate_selection(
     blocks: Sequence[PathLike] = (),
     training: TrainingOptions | None = None,
     hooks: Hooks | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[MeasureOptions],
 ) -> Validated:
     """Build, train and measure mixed networks of the reduced and of the full space, and hold predictions against them.
 
@@ -298,17 +297,17 @@ def validate_selection(
 
 
 def _proof(
-    profile_dir: PathLike, blocks: Sequence[PathLike], training: TrainingOptions | None, options: Options
+    profile_dir: PathLike, blocks: Sequence[PathLike], training: TrainingOptions | None, options: MeasureOptions
 ) -> dict[str, Any]:
     """What all requests say that train and measure networks to hold predictions against."""
-    from gnomon.api.place import request_of
+    from gnomon.api.options import measure_request
 
     given = dict(training or {})
     download = given.pop("download", None)
     counting = ("data", "epochs", "seeds", "workers", "cluster", "training_device")
     return {
         "profile": Path(profile_dir),
-        "request": request_of(os.devnull, options),
+        "request": measure_request(options),
         "blocks": tuple(map(str, blocks)),
         "download": None if download is None else Path(str(download)),
         **{name: value for name, value in given.items() if name in counting},

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnomon.errors import DeviceError, GnomonError, UsageError
+from gnomon.store.address import RecordAddress, RecordLike, record_address
 
 if TYPE_CHECKING:
     from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
     from gnomon.jobs.suite.plan import Cell
     from gnomon.report.answer import Answer
-    from gnomon.store.address import RecordAddress, RecordLike
 
 
 def run_suite(
@@ -34,10 +34,9 @@ def run_suite(
     a device that none of them offers for `wait_s` gets no more cells. `fresh` starts a new run in any case.
     `on_message` gets a device's name and a sentence. Cells that fail are in the answer. Raises GnomonError.
     """
-    from gnomon.jobs.suite.job import SuiteRequest
-    from gnomon.jobs.suite.job import run_suite as run_job
+    from gnomon.jobs.suite import job
 
-    asked = SuiteRequest(
+    asked = job.SuiteRequest(
         path=Path(suite),
         record=_record(record),
         out=None if out is None else Path(out).absolute(),
@@ -45,14 +44,14 @@ def run_suite(
         fresh=fresh,
         wait_s=wait_s,
     )
-    return run_job(asked, measure_cell, tell=on_message)
+    return job.run_suite(asked, measure_cell, tell=on_message)
 
 
 def suite_status(run: str = "last", *, record: RecordLike | None = None) -> SuiteDocument:
     """How far a run of a suite is: by its id or how that begins, "last", or "last~1". Raises GnomonError."""
-    from gnomon.jobs.suite.job import suite_status as status_job
+    from gnomon.jobs.suite import job
 
-    return status_job(run, record=_record(record))
+    return job.suite_status(run, record=_record(record))
 
 
 def compare_suites(
@@ -66,17 +65,10 @@ def compare_suites(
     sessions: float = 0.02,
 ) -> SuiteCompareDocument:
     """Compare two runs of a suite cell by cell, as `compare` does; all verdicts hold together. Raises GnomonError."""
-    from gnomon.jobs.suite.job import compare_suites as compare_job
+    from gnomon.jobs.suite import job
 
-    return compare_job(
-        before,
-        after,
-        record=_record(record),
-        alpha=alpha,
-        relevant=relevant,
-        changed=tuple(changed),
-        sessions=sessions,
-    )
+    how: dict[str, Any] = {"alpha": alpha, "relevant": relevant, "changed": tuple(changed), "sessions": sessions}
+    return job.compare_suites(before, after, record=_record(record), **how)
 
 
 def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,13 +82,12 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     from gnomon.jobs.html.views import view
     from gnomon.jobs.runs.answers import answered_cell
     from gnomon.jobs.suite.plan import Cell
-    from gnomon.store.address import record_address
     from gnomon.store.base import ASKING_CELL
     from gnomon.store.opening import default_record, open_store
 
     began_s = time.monotonic()
     cell = codec.from_json(Cell, task["cell"])
-    record = default_record() if task["record"] is None else record_address(task["record"])
+    record = record_address(task["record"]) or default_record()
     asking = {"suite": task["suite"], "cell": cell.id}
     name = task["device"]
     told: dict[str, Any] = {"host": socket.gethostname(), "record": str(record), "document": None, "error": None}
@@ -156,7 +147,7 @@ def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, dec
 
     The device is probed first where the task says so.
     """
-    from gnomon.api import place as api
+    import gnomon
     from gnomon.devices.opening import resolve
     from gnomon.session.bench.probe import check_before_use
 
@@ -164,25 +155,22 @@ def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, dec
         check_before_use(resolve(task["device"]), record, cell.options.get("runtimes", ()))
     model, device = cell.model, task["device"]
     options: dict[str, Any] = {**cell.options, "device": device}
-    out = Path(task["out"]) / _as_file(device)
     if cell.max_time_s is not None:
         options["max_time_s"] = cell.max_time_s
     if cell.job == "place":
-        return api.place(model, package=False, measure=not decide, record=record, **options)
-    if cell.job == "profile":
-        return api.profile(model, record=record, **options)
-    if cell.job == "pareto":
-        return api.pareto(model, record=record, **options)
-    out.mkdir(parents=True, exist_ok=True)
+        options |= {"package": False, "measure": not decide}
+    out = Path(task["out"]) / _as_file(device)
+    if cell.job in ("table", "tune"):
+        out.mkdir(parents=True, exist_ok=True)
     if cell.job == "table":
-        from gnomon.api.table import build_table
         from gnomon.spaces.loading import load_space
 
         space = load_space(model)  # a file may have several
-        return build_table(space, out=out / f"{_as_file(space.name)}.table", record=record, **options)
-    from gnomon.api.tune import tune
-
-    return tune(model, out=out, **options)
+        return gnomon.build_table(space, out=out / f"{_as_file(space.name)}.table", record=record, **options)
+    if cell.job == "tune":
+        return gnomon.tune(model, out=out, **options)
+    result: Answer = getattr(gnomon, cell.job)(model, record=record, **options)
+    return result
 
 
 def _as_file(name: str) -> str:
@@ -190,7 +178,5 @@ def _as_file(name: str) -> str:
 
 
 def _record(record: RecordLike | None) -> RecordAddress | None:
-    from gnomon.store.address import record_address
-
-    found = None if record is None else record_address(record)
+    found = record_address(record)
     return found.absolute() if isinstance(found, Path) else found

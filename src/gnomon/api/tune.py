@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
-    from gnomon.api.place import PathLike
+    from gnomon.api.options import PathLike
     from gnomon.devices.config import DeviceConfig
     from gnomon.jobs.overlay.job import Analysis
     from gnomon.jobs.tune.job import Tuned
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 
 Tell = Callable[[str], None]
+_WISH = ("target", "linker", "threads", "wait_s")
+_SEARCH = ("strategy", "start", "per_round", "first_round", "plateau", "budget_s", "layers")
+_CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
 
 
 class TuneOptions(TypedDict, total=False):
@@ -47,11 +50,6 @@ class TuneOptions(TypedDict, total=False):
     out: PathLike | None
     on_progress: Watch | None
     on_message: Tell
-
-
-_WISH = ("target", "linker", "threads", "wait_s")
-_SEARCH = ("strategy", "start", "per_round", "first_round", "plateau", "budget_s", "layers")
-_CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
 
 
 def tune(

@@ -1,6 +1,6 @@
 """What all child programs have in common: limits, one JSON object a line in and out, prints into each job's log.
 
-The first line on standard input is ``{"memory_bytes": N or null, "settings": {..}}`` and is answered by ``{"state":
+The first line on standard input is ``{"memory_bytes": N, "settings": {..}}`` and is answered by ``{"state":
 "ready", "versions": {..}}``, or ``{"state": "unusable", "message": ..}`` where a package cannot be loaded. Every
 further line is a job, answered by ``{"state": "done", "facts": {..}}`` or ``{"state": "failed", "kind": ..,
 "message": ..}``.
@@ -40,8 +40,8 @@ class Refused(Exception):
 def serve(setup: Setup) -> None:
     """Answers the request and the jobs on standard input until it ends."""
     request = json.loads(sys.stdin.readline())
-    if (limit := request["memory_bytes"]) is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+    limit = int(request["memory_bytes"])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Libraries print, in C++ too: descriptor 1 becomes the log, and the answers keep a descriptor of their own.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
+import functools
 import gc
 import os
 import re
@@ -145,30 +146,64 @@ def write_json(document: dict[str, Any] | list[Any]) -> None:
     _PRINTED.set(True)
 
 
+def showing(*, first: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Show the progress and the messages of a function that takes `on_progress` and `on_message`, but with --quiet.
+
+    `first` is what is done until a first stage is reported.
+    """
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def shown(*, quiet: bool, **values: Any) -> Any:
+            from gnomon.cli.progress import Show
+
+            with Show(quiet=quiet, **({} if first is None else {"first": first})) as show:
+                return function(on_progress=show.on_progress, on_message=show.on_message, **values)
+
+        return shown
+
+    return decorated
+
+
+def answering(function: Callable[..., Any]) -> Callable[..., int]:
+    """Write what a function returns as --json and --html ask for it: a result of `gnomon.api`, or a document.
+
+    The exit code is the result's, or one that is returned beside it; else 0.
+    """
+
+    @functools.wraps(function)
+    def answer(*, as_json: bool, html: Path | None = None, **values: Any) -> int:
+        result = function(**values)
+        result, code = result if isinstance(result, tuple) else (result, getattr(result, "exit_code", 0))
+        write_answer(result if isinstance(result, dict) else result.document(), as_json=as_json, html=html)
+        return int(code)
+
+    return answer
+
+
 def write_answer(
     document: dict[str, Any],
     *,
     as_json: bool,
     html: Path | None = None,
     report: Callable[[], None] | None = None,
-    **settings: object,
 ) -> None:
     """Write a document as --json asks for it, or as its report; then its page where --html names a file.
 
-    `report` writes that report where it is not the one of the document's format, which takes the `settings`.
-    RecordError where the page fails, once all else is written.
+    `report` writes that report where it is not the one of the document's format. RecordError where the page fails, once
+    all else is written.
     """
     if as_json:
         write_json(document)
     elif report is not None:
         report()
     else:
-        _write_report_of(document, **settings)
+        _write_report_of(document)
     if html is not None:
         _write_html(document, html, as_json=as_json)
 
 
-def _write_report_of(document: dict[str, Any], **settings: object) -> None:
+def _write_report_of(document: dict[str, Any]) -> None:
     """Write the report of a document's format; the document itself where that has none."""
     from gnomon.api.document import report_of
 
@@ -176,7 +211,7 @@ def _write_report_of(document: dict[str, Any], **settings: object) -> None:
     if report is None:
         write_json(document)
     else:
-        write_report(report, document, **settings)
+        write_report(report, document)
 
 
 def _write_html(document: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
@@ -207,13 +242,15 @@ def report_page() -> Page:
     from gnomon.report.page import Page
 
     context = click.get_current_context(silent=True)
-    return Page(brief=context is not None and not context.meta.get(VERBOSE))
+    if context is None:
+        return Page()
+    return Page(brief=not context.meta.get(VERBOSE), own_record=context.params.get("record") is not None)
 
 
-def write_report(report: Callable[..., object], *what: object, **settings: object) -> None:
+def write_report(report: Callable[..., object], *what: object) -> None:
     """Write a report of `what`, which takes its page last."""
     page = report_page()
-    report(*what, page, **settings)
+    report(*what, page)
     end_report(page)
 
 

@@ -11,24 +11,21 @@ import click
 
 from gnomon.cli.values import (
     RECORD,
-    Cores,
-    DimensionValue,
-    EnvironmentValue,
-    InputValue,
-    Percent,
-    Seconds,
-    ShapeValue,
-    Threads,
     complete_device,
     complete_runtime,
+    cores,
+    dimension,
+    environment,
+    input_files,
+    percent,
+    seconds,
+    shape,
+    thread_counts,
 )
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
-    from gnomon.api.place import Options
     from gnomon.api.tune import TuneOptions
-
-_NAMED = {"--shape": "shapes", "--dim": "dims", "--input": "inputs"}
 
 Decorator = Callable[[Any], Any]
 
@@ -53,8 +50,52 @@ html_option = click.option(
 """Of jobs whose document `write_answer` of `gnomon.cli.main` then writes as a page too."""
 
 
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in their order."""
+
+    def decorated(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+
+
+def by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """The values by name, as the callback of an option. UsageError where it gives a name twice."""
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise click.UsageError(f"{parameter.opts[0]} gives {name!r} twice", context)
+        values[name] = value
+    return values
+
+
+def _one_device(context: click.Context, _: click.Parameter, names: tuple[str, ...]) -> str:
+    """The only device that is given, as the callback of an option. UsageError for several."""
+    if len(dict.fromkeys(names)) > 1:
+        raise click.UsageError("this command takes one --device; `gnomon place` takes several", context)
+    return names[0] if names else "local"
+
+
 def _option(name: str, *more: str, **settings: Any) -> tuple[str, Decorator]:
     return name, click.option(name, *more, **settings)
+
+
+def _device_option(name: str, **settings: Any) -> Decorator:
+    return click.option(
+        "--device",
+        name,
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete_device,
+        help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
+        "sdb://SERIAL or labgrid:PLACE.  [default: local]",
+        **settings,
+    )
 
 
 _OPTIONS: tuple[tuple[str, Decorator], ...] = (
@@ -71,20 +112,12 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     _option(
         "--threads",
         "-n",
-        type=Threads(),
+        type=thread_counts,
         metavar="N[,N]",
         help="Threads of a runtime; place and profile try each of several.  [default: what the device's table says, "
         "else 1; place and profile: 1, all cores, and what each runtime takes by itself; pareto: 1 and all cores]",
     ),
-    _option(
-        "--device",
-        "devices",
-        multiple=True,
-        metavar="NAME",
-        shell_complete=complete_device,
-        help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
-        "sdb://SERIAL or labgrid:PLACE.  [default: local]",
-    ),
+    ("--device", _device_option("device", callback=_one_device)),
     _option(
         "--fetch",
         is_flag=True,
@@ -92,7 +125,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     ),
     _option(
         "--pin",
-        type=Cores(),
+        type=cores,
         metavar="CORES",
         help="Measure on these cores of the device alone, such as 4-7 or 0,2.",
     ),
@@ -105,7 +138,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--reconnect-timeout",
         "--wait",
         "wait_s",
-        type=Seconds(),
+        type=seconds,
         default=600.0,
         show_default=True,
         help="Seconds to wait for a device that disconnects.",
@@ -114,7 +147,8 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--shape",
         "shapes",
         multiple=True,
-        type=ShapeValue(),
+        type=shape,
+        callback=by_name,
         metavar="NAME=1,3,224,224",
         help="Fix the shape of an input that the file leaves open. May be repeated.",
     ),
@@ -122,7 +156,8 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--dim",
         "dims",
         multiple=True,
-        type=DimensionValue(),
+        type=dimension,
+        callback=by_name,
         metavar="NAME=N[,N]",
         help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
         "several sizes. May be repeated.",
@@ -131,7 +166,8 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--input",
         "inputs",
         multiple=True,
-        type=InputValue(),
+        type=input_files,
+        callback=by_name,
         metavar="NAME=FILE.npy",
         help="Feed an input from a file, which gives its shape too; others get random numbers. place and profile "
         "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
@@ -147,7 +183,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--env",
         "environments",
         multiple=True,
-        type=EnvironmentValue(),
+        type=environment,
         metavar="KEY=VALUE[,KEY=VALUE]",
         help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
     ),
@@ -160,7 +196,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     _option(
         "--budget",
         "budget_s",
-        type=Seconds(),
+        type=seconds,
         default=60.0,
         show_default=True,
         help="Seconds after which a stage starts no processes beyond the least number.",
@@ -168,14 +204,14 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     _option(
         "--max-time",
         "max_time_s",
-        type=Seconds(),
+        type=seconds,
         help="Seconds after which no new measurement begins: the job ends with what it has, and the same command "
         "resumes it.",
     ),
     _option(
         "--timeout",
         "timeout_s",
-        type=Seconds(),
+        type=seconds,
         default=60.0,
         show_default=True,
         help="Seconds without an answer after which a measured process is killed.",
@@ -190,46 +226,48 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     ),
     ("record", RECORD),
     _option("--fresh", is_flag=True, help="Measure again instead of resuming an interrupted run."),
-    _option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
+    ("--json", json_option),
     _option("--quiet", is_flag=True, help="No progress."),
 )
 
 
-def measuring_options(command: Callable[..., Any], *, model: Decorator | None = None) -> Callable[..., Any]:
-    """Give a command the model argument (or another in its place) and all options of measuring, in their order."""
-    for name, option in reversed(_OPTIONS):
-        command = (model if model is not None and name == "model" else option)(command)
-    return command
+def measuring_options(*, model: Decorator | None = None, several: bool = False) -> Decorator:
+    """The model argument (or another in its place) and all options of measuring, in their order.
 
-
-def bench_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command that measures many models of its own all options but those about one model."""
-    for name, option in reversed(_OPTIONS):
-        if name not in _ONE_MODEL:
-            command = option(command)
-    return command
-
-
-def options_of(values: dict[str, Any], device: str | None = None) -> Options:
-    """The options as `gnomon.api.place` takes them, for one device: that one, or the only one that is given.
-
-    UsageError where an input is given twice, or several devices are given and none is named.
+    A command that takes `several` devices has them as `devices`.
     """
-    made = {**values, **{name: unique(option, values[name]) for option, name in _NAMED.items() if name in values}}
-    given = tuple(dict.fromkeys(made.pop("devices")))
-    if device is None and len(given) > 1:
-        raise click.UsageError("this command takes one --device; `gnomon place` takes several")
-    return cast("Options", {**made, "device": device or (given[0] if given else "local")})
+    others = {"model": model, "--device": _device_option("devices") if several else None}
+    return together(*(others.get(name) or option for name, option in _OPTIONS))
 
 
-def unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """The values by name. UsageError for an option that gives a name twice."""
-    made: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in made:
-            raise click.UsageError(f"{option} gives {name!r} twice")
-        made[name] = value
-    return made
+def some_options(*names: str) -> Decorator:
+    """Those of the options of measuring that have these names."""
+    return together(*(option for name, option in _OPTIONS if name in names))
+
+
+models_shape_option = click.option(
+    "--shape",
+    "shapes",
+    type=shape,
+    multiple=True,
+    callback=by_name,
+    metavar="NAME=1,3,224,224",
+    help="Fix the shape of a model's input.",
+)
+"""Of a command that reads models beside others of its arguments."""
+
+bench_options = together(*(option for name, option in _OPTIONS if name not in _ONE_MODEL))
+"""Of a command that measures many models of its own: all options but those about one model."""
+
+package_options = together(
+    click.option(
+        "--out",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Where the package goes.  [default: ./MODEL.gnomon]",
+    ),
+    click.option("--overwrite", is_flag=True, help="Replace a package that is there already."),
+)
 
 
 def gone(*names: str, hint: str) -> Decorator:
@@ -256,13 +294,7 @@ _FERULES = (
 def ferules(**others: str) -> Decorator:
     """The options of Ferule's commands, answered by what to give instead; `others` are letters with their hints."""
     rows = [*_FERULES, *(((f"-{letter}",), hint) for letter, hint in others.items())]
-
-    def refusing(command: Any) -> Any:
-        for names, hint in rows:
-            command = gone(*names, hint=hint)(command)
-        return command
-
-    return refusing
+    return together(*(gone(*names, hint=hint) for names, hint in reversed(rows)))
 
 
 _PATH = click.Path(path_type=Path)
@@ -289,7 +321,7 @@ WORKERS = click.option(
 )
 
 
-_PLACES = (
+place_options = together(
     WORKERS,
     click.option("--cluster", metavar="ADDRESS", help="Train on a Dask cluster: its scheduler, tcp://HOST:PORT."),
     click.option(
@@ -304,59 +336,41 @@ _PLACES = (
 )
 """Where, and by how many, is trained."""
 
-
-def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say where, and by how many, is trained."""
-    for option in reversed(_PLACES):
-        command = option(command)
-    return command
-
-
-def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of training."""
-    options = (
-        click.option(
-            "--data",
-            metavar="SOURCE",
-            help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR, torchvision:NAME, "
-            "huggingface:DIR or dataset:FILE.py:FUNCTION.  [default: gnomon_cfg.data of the config]",
-        ),
-        click.option(
-            "--accuracy",
-            "method",
-            type=click.Choice([*METHODS, "none"]),
-            default="balanced",
-            show_default=True,
-            help="How accuracies are obtained; none: train nothing.",
-        ),
-        click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]"),
-        click.option(
-            "--networks",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Networks of each family that 'balanced' trains.  [default: as many as one-change variants]",
-        ),
-        click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each."),
-        *_PLACES,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+training_options = together(
+    click.option(
+        "--data",
+        metavar="SOURCE",
+        help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR, torchvision:NAME, "
+        "huggingface:DIR or dataset:FILE.py:FUNCTION.  [default: gnomon_cfg.data of the config]",
+    ),
+    click.option(
+        "--accuracy",
+        "method",
+        type=click.Choice([*METHODS, "none"]),
+        default="balanced",
+        show_default=True,
+        help="How accuracies are obtained; none: train nothing.",
+    ),
+    click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]"),
+    click.option(
+        "--networks",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Networks of each family that 'balanced' trains.  [default: as many as one-change variants]",
+    ),
+    click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each."),
+    place_options,
+)
+"""How networks are trained."""
 
 
-def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of measuring over HTTP."""
-    options = (
-        click.option("--dpu-url", metavar="URL", help="The server that measures what a toolchain compiles."),
-        click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve reports them."),
-        click.option("--dpu-token-file", type=_PATH, metavar="FILE", help="The token that the server wants."),
-        click.option(
-            "--dpu-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for one model there."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+http_options = together(
+    click.option("--dpu-url", metavar="URL", help="The server that measures what a toolchain compiles."),
+    click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve reports them."),
+    click.option("--dpu-token-file", type=_PATH, metavar="FILE", help="The token that the server wants."),
+    click.option("--dpu-timeout", type=seconds, default=300.0, show_default=True, help="Seconds for one model there."),
+)
+"""How models are measured over HTTP."""
 
 
 def chosen_toolchains(values: dict[str, Any]) -> tuple[str, ...]:
@@ -418,12 +432,12 @@ _LOGS_DEVICES = click.option(
     "of this device. An address or a name of the file of devices: where --prove finds it. May be repeated.",
 )
 _FETCH = click.option("--fetch", is_flag=True, help="Let pip fetch TVM from the package index for a device without it.")
-_DEVICE = (
+_DEVICE = together(
     click.option(
         "--target",
         metavar="TARGET",
-        help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., cuda, a JSON object or @FILE. Needed "
-        "for a device of a tracker, unless a record says it.  [default: native]",
+        help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., a JSON object or @FILE. Needed for a "
+        "device of a tracker, unless a record says it.  [default: native]",
     ),
     click.option(
         "--linker", metavar="COMMAND", help="The linker for the target.  [default: what fits it and is installed]"
@@ -439,13 +453,13 @@ _DEVICE = (
         "--reconnect-timeout",
         "--wait",
         "wait_s",
-        type=Seconds(),
+        type=seconds,
         default=60.0,
         show_default=True,
         help="Seconds to wait for the device.",
     ),
 )
-_CARE = (
+_CARE = together(
     click.option(
         "--processes",
         type=click.IntRange(1, 1000),
@@ -464,7 +478,7 @@ _CARE = (
     click.option(
         "--timeout",
         "timeout_s",
-        type=Seconds(),
+        type=seconds,
         default=60.0,
         show_default=True,
         help="Seconds after which a call that does not return is ended.",
@@ -472,7 +486,7 @@ _CARE = (
     click.option(
         "--build-timeout",
         "build_timeout_s",
-        type=Seconds(),
+        type=seconds,
         default=30.0,
         show_default=True,
         help="Seconds after which a build of one layer is ended.",
@@ -481,11 +495,11 @@ _CARE = (
         "--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, help="Seed of searches and orders."
     ),
 )
-_COMMON = (
+_COMMON = together(
     click.option(
         "--out", type=_PATH, metavar="DIR", help="Models, records and libraries.  [default: the user's own folder]"
     ),
-    click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
+    json_option,
     click.option("--quiet", is_flag=True, help="No progress."),
 )
 _NAMES = (
@@ -494,17 +508,17 @@ _NAMES = (
 )
 
 
-_COMPARING = (
+_COMPARING = together(
     click.option(
         "--fail-slower",
-        type=Percent(),
+        type=percent,
         metavar="3%",
         help="Exit with 1 where a configuration is certainly slower by more than this, or is missing; with 7 where "
         "nothing could be compared.",
     ),
     click.option(
         "--relevant",
-        type=Percent(),
+        type=percent,
         default=0.01,
         metavar="1%",
         help="Differences within this count as the same.  [default: 1%]",
@@ -519,7 +533,7 @@ _COMPARING = (
 )
 sessions_option = click.option(
     "--sessions",
-    type=Percent(),
+    type=percent,
     default=0.02,
     metavar="2%",
     help="How much runs of the same model are assumed to differ (standard deviation), where the results database has "
@@ -533,28 +547,25 @@ changed_option = click.option(
 )
 
 
-def comparing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of comparing runs."""
-    for option in reversed((*_COMPARING, sessions_option, changed_option)):
-        command = option(command)
-    return command
+comparing_options = together(_COMPARING, sessions_option, changed_option)
 
 
 shape_option = click.option(
     "--shape",
     "shapes",
     multiple=True,
-    type=ShapeValue(),
+    type=shape,
+    callback=by_name,
     metavar="NAME=1,3,224,224",
     help="Fix the shape of an input that the file leaves open. May be repeated.",
 )
 
 
-def device_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of which device is meant, how it is measured, and where files go."""
-    for option in reversed((_DEVICES, *_DEVICE, _FETCH, *_CARE, *_COMMON)):
-        command = option(command)
-    return command
+device_options = together(_DEVICES, _DEVICE, _FETCH, _CARE, _COMMON)
+"""Which device is meant, how it is measured, and where files go."""
+
+proof_options = together(_LOGS_DEVICES, _FETCH, _CARE, _COMMON)
+"""How is measured on devices that records describe."""
 
 
 def only_device(values: dict[str, Any]) -> str:
@@ -563,13 +574,6 @@ def only_device(values: dict[str, Any]) -> str:
     if len(given) > 1:
         raise click.UsageError("this command takes one --device")
     return given[0]
-
-
-def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of measuring on devices that records describe."""
-    for option in reversed((_LOGS_DEVICES, _FETCH, *_CARE, *_COMMON)):
-        command = option(command)
-    return command
 
 
 def tune_options(values: dict[str, Any]) -> TuneOptions:

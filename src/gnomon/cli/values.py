@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,46 +20,68 @@ _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOOLCHAIN_KEY = re.compile(r"[A-Za-z0-9_+-]+\.[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z]*)")
+_SIZES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_ENERGIES = {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}
+_VALUES_UNITS = {"": 1.0, **_SIZES, **_TIMES, **_ENERGIES}
+_OF = {"B": _SIZES, "s": _TIMES, "J": _ENERGIES}
+_MOST_RUNS = 50
+_MOST_BYTES = 1 << 30
+
+T = TypeVar("T")
 
 
-class ShapeValue(click.ParamType[tuple[str, tuple[int, ...]]]):
-    """An input's name and its shape."""
+class Value(click.ParamType[T]):
+    """The values of an option, by a function of their text that raises ValueError with what is wrong."""
 
-    name = "NAME=1,3,224,224"
+    def __init__(self, name: str, meaning: Callable[[str], T]) -> None:
+        self.name = name
+        self._meaning = meaning
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(name, dimensions), which may be 0: a decoder's first call has no past. The name may hold "=" itself."""
-        name, sign, text = str(value).rpartition("=")
-        numbers = text.split(",") if text else []
-        if not sign or not name or not all(re.fullmatch(r" *[0-9]{1,9} *", n) for n in numbers):
-            self.fail(f"{value!r} is not a shape: give {self.name}, whole numbers and commas", param, ctx)
-        return name, tuple(int(n) for n in numbers)
-
-
-class DimensionValue(click.ParamType[tuple[str, tuple[int, ...]]]):
-    """The name of a dimension and its sizes."""
-
-    name = "NAME=64"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(name, sizes), each once; 0 is one, as in `ShapeValue`."""
-        name, _, text = str(value).rpartition("=")
-        if not name or not re.fullmatch(r" *[0-9]{1,9} *(, *[0-9]{1,9} *)*", text, re.ASCII):
-            self.fail(f"{value!r} is not a dimension: give {self.name}, or several sizes as NAME=16,64", param, ctx)
-        return name, tuple(dict.fromkeys(int(n) for n in text.split(",")))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """What a text means; anything else is a default already."""
+        if not isinstance(value, str):
+            return cast(T, value)
+        try:
+            return self._meaning(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-class InputValue(click.ParamType[tuple[str, tuple[Path, ...]]]):
-    """An input's name and the .npy files that feed it."""
+def written(name: str) -> Callable[[Callable[[str], T]], Value[T]]:
+    """Make a type of options of a function, with how its values are written."""
+    return lambda meaning: Value(name, meaning)
 
-    name = "NAME=FILE.npy"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(name, paths): one where all of the text is a path, else those between its commas."""
-        name, _, files = str(value).partition("=")
-        if not name or not files:
-            self.fail(f"{value!r} names no file: give {self.name}", param, ctx)
-        return name, (Path(files),) if Path(files).exists() else tuple(map(Path, files.split(",")))
+@written("NAME=1,3,224,224")
+def shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """An input's name and its dimensions, which may be 0: a decoder's first call has no past. The name may hold "="."""
+    name, sign, sizes = text.rpartition("=")
+    numbers = sizes.split(",") if sizes else []
+    if not sign or not name or not all(re.fullmatch(r" *[0-9]{1,9} *", n) for n in numbers):
+        raise ValueError(f"{text!r} is not a shape: give NAME=1,3,224,224, whole numbers and commas")
+    return name, tuple(int(n) for n in numbers)
+
+
+@written("NAME=64")
+def dimension(text: str) -> tuple[str, tuple[int, ...]]:
+    """The name of a dimension and its sizes, each once; 0 is one, as in `shape`."""
+    name, _, sizes = text.rpartition("=")
+    if not name or not re.fullmatch(r" *[0-9]{1,9} *(, *[0-9]{1,9} *)*", sizes, re.ASCII):
+        raise ValueError(f"{text!r} is not a dimension: give NAME=64, or several sizes as NAME=16,64")
+    return name, tuple(dict.fromkeys(int(n) for n in sizes.split(",")))
+
+
+@written("NAME=FILE.npy")
+def input_files(text: str) -> tuple[str, tuple[Path, ...]]:
+    """An input's name and the .npy files that feed it: one where all of the text is a path, else those between its
+    commas.
+    """
+    name, _, files = text.partition("=")
+    if not name or not files:
+        raise ValueError(f"{text!r} names no file: give NAME=FILE.npy")
+    return name, (Path(files),) if Path(files).exists() else tuple(map(Path, files.split(",")))
 
 
 class RecordValue(click.Path):
@@ -71,7 +94,7 @@ class RecordValue(click.Path):
         """A path, or what `gnomon.store.address` makes of an address. RecordError for one with a password."""
         from gnomon.store.address import PostgresAddress, record_address
 
-        if isinstance(value, str) and isinstance(address := record_address(value), PostgresAddress):
+        if isinstance(address := record_address(value), PostgresAddress):
             return address
         return super().convert(value, param, ctx)
 
@@ -84,174 +107,156 @@ RECORD = click.option(
 )
 
 
-class EnvironmentValue(click.ParamType[dict[str, str]]):
-    """Environment variables of one variant."""
-
-    name = "KEY=VALUE[,KEY=VALUE]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Key -> value. A comma that no KEY= follows belongs to the value."""
-        if isinstance(value, dict):
-            return value
-        made: dict[str, str] = {}
-        for part in re.split(r",(?=[A-Za-z_][A-Za-z0-9_]*=)", str(value)):
-            key, sign, text = part.partition("=")
-            if not sign or not _KEY.fullmatch(key):
-                self.fail(f"{part!r} is not an environment variable: give {self.name}", param, ctx)
-            if "\0" in text:
-                self.fail(f"the value of {key} holds a NUL character", param, ctx)
-            if key in made:
-                self.fail(f"{key} is given twice in {value!r}; another --env is another variant", param, ctx)
-            made[key] = text
-        return made
+@written("KEY=VALUE[,KEY=VALUE]")
+def environment(text: str) -> dict[str, str]:
+    """Environment variables of one variant. A comma that no KEY= follows belongs to the value."""
+    variables: dict[str, str] = {}
+    for part in re.split(r",(?=[A-Za-z_][A-Za-z0-9_]*=)", text):
+        key, sign, value = part.partition("=")
+        if not sign or not _KEY.fullmatch(key):
+            raise ValueError(f"{part!r} is not an environment variable: give KEY=VALUE[,KEY=VALUE]")
+        if "\0" in value:
+            raise ValueError(f"the value of {key} holds a NUL character")
+        if key in variables:
+            raise ValueError(f"{key} is given twice in {text!r}; another --env is another variant")
+        variables[key] = value
+    return variables
 
 
-class SettingValue(click.ParamType[tuple[str, str]]):
+def _setting(text: str, keys: re.Pattern[str], name: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not value or not keys.fullmatch(key):
+        raise ValueError(f"{text!r} is not a setting: give {name}")
+    return key, value
+
+
+@written("KEY=VALUE")
+def setting(text: str) -> tuple[str, str]:
     """A setting of a tool: its name and its value."""
-
-    name = "KEY=VALUE"
-    keys = _KEY
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(key, value)."""
-        key, sign, text = str(value).partition("=")
-        if not sign or not text or not self.keys.fullmatch(key):
-            self.fail(f"{value!r} is not a setting: give {self.name}", param, ctx)
-        return key, text
+    return _setting(text, _KEY, "KEY=VALUE")
 
 
-class ToolchainSettingValue(SettingValue):
+@written("TOOLCHAIN.KEY=VALUE")
+def toolchain_setting(text: str) -> tuple[str, str]:
     """A setting of one of several toolchains: its name with the toolchain's before it, and its value."""
-
-    name = "TOOLCHAIN.KEY=VALUE"
-    keys = _TOOLCHAIN_KEY
+    return _setting(text, _TOOLCHAIN_KEY, "TOOLCHAIN.KEY=VALUE")
 
 
-class WeightsValue(click.ParamType[dict[str, float]]):
+@written("latency=1,memory=0.1")
+def weights(text: str) -> dict[str, float]:
     """Weights of a problem's objectives."""
-
-    name = "latency=1,memory=0.1"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Objective -> weight."""
-        if isinstance(value, dict):
-            return value
-        made: dict[str, float] = {}
-        for part in str(value).split(","):
-            name, _, text = part.rpartition("=")
-            if name.strip() in made:
-                self.fail(f"{name.strip()!r} is given twice", param, ctx)
-            try:
-                made[name.strip()] = float(text)
-            except ValueError:
-                self.fail(f"{part!r} is not a weight: give {self.name}", param, ctx)
-            if not name.strip():
-                self.fail(f"{part!r} names no objective: give {self.name}", param, ctx)
-        return made
+    numbers: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = (word.strip() for word in part.rpartition("="))
+        if name in numbers:
+            raise ValueError(f"{name!r} is given twice")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            raise ValueError(f"{part!r} is not a weight: give latency=1,memory=0.1") from None
+        if not name:
+            raise ValueError(f"{part!r} names no objective: give latency=1,memory=0.1")
+    return numbers
 
 
-class Seconds(click.ParamType[float]):
+def _number(text: str) -> float:
+    """A number; NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+@written("SECONDS")
+def seconds(text: str) -> float:
     """A time span: a finite number above 0."""
-
-    name = "SECONDS"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number."""
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
-        if not (math.isfinite(number) and number > 0):
-            self.fail(f"{value!r} is not above 0 and finite", param, ctx)
-        return number
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number of seconds") from None
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{text!r} is not above 0 and finite")
+    return number
 
 
-class Latency(click.ParamType[float]):
+@written("2ms")
+def latency(text: str) -> float:
     """A latency: a number above 0 with its unit. Without one it is an error: 2 would be seconds, and is meant as ms."""
-
-    name = "2ms"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number of seconds."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"\s*(?P<number>[^\sa-z]+|[^\sa-z]+e[^\sa-z]+)\s*(?P<unit>s|ms|us|ns)\s*", str(value))
-        try:
-            number = float(match["number"]) * _UNITS[match["unit"]] if match else math.nan
-        except ValueError:
-            number = math.nan
-        if not (math.isfinite(number) and number > 0):
-            self.fail(f"{value!r} is not a latency above 0: give a number and s, ms, us or ns", param, ctx)
-        return number
+    match = re.fullmatch(r"\s*(?P<number>[^\sa-z]+|[^\sa-z]+e[^\sa-z]+)\s*(?P<unit>s|ms|us|ns)\s*", text)
+    number = _number(match["number"]) * _UNITS[match["unit"]] if match else math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{text!r} is not a latency above 0: give a number and s, ms, us or ns")
+    return number
 
 
-class Span(click.ParamType[float]):
+@written("10min")
+def span(text: str) -> float:
     """A time span with its unit. Without one it is an error: 10 may be minutes or seconds."""
-
-    name = "10min"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number of seconds."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>h|min|s|ms|us)\s*", str(value), re.ASCII)
-        seconds = float(match["number"]) * _SPANS[match["unit"]] if match else math.nan
-        if not (math.isfinite(seconds) and seconds > 0):
-            self.fail(f"{value!r} is not a time above 0: give a number and h, min, s, ms or us", param, ctx)
-        return seconds
+    match = re.fullmatch(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>h|min|s|ms|us)\s*", text, re.ASCII)
+    number = float(match["number"]) * _SPANS[match["unit"]] if match else math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{text!r} is not a time above 0: give a number and h, min, s, ms or us")
+    return number
 
 
-class Percent(click.ParamType[float]):
+@written("3%")
+def percent(text: str) -> float:
     """A share, in per cent: 3% or 0.5%. Without the sign it is an error: 0.03 could be 3 %."""
-
-    name = "3%"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The share as a number: 0.03."""
-        if isinstance(value, float):
-            return value
-        text = str(value).strip()
-        try:
-            number = float(text[:-1]) / 100 if text.endswith("%") else math.nan
-        except ValueError:
-            number = math.nan
-        if not 0 <= number <= 1:
-            self.fail(f"{value!r} is not a share from 0% to 100%: give a number and %", param, ctx)
-        return number
+    number = _number(text.strip()[:-1]) / 100 if text.strip().endswith("%") else math.nan
+    if not 0 <= number <= 1:
+        raise ValueError(f"{text!r} is not a share from 0% to 100%: give a number and %")
+    return number
 
 
-class Cores(click.ParamType[tuple[int, ...]]):
+@written("4-7")
+def cores(text: str) -> tuple[int, ...]:
     """Cores of a device: numbers and ranges."""
-
-    name = "4-7"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The cores, in order."""
-        if isinstance(value, tuple):
-            return value
-        cores: set[int] = set()
-        for part in str(value).split(","):
-            ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip(), re.ASCII)
-            if not ends or int(ends[2] or ends[1]) < int(ends[1]):
-                self.fail(f"{part!r} names no cores: give numbers and ranges, such as 0,2 or 4-7", param, ctx)
-            cores.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
-        return tuple(sorted(cores))
+    numbers: set[int] = set()
+    for part in text.split(","):
+        ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip(), re.ASCII)
+        if not ends or int(ends[2] or ends[1]) < int(ends[1]):
+            raise ValueError(f"{part!r} names no cores: give numbers and ranges, such as 0,2 or 4-7")
+        numbers.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+    return tuple(sorted(numbers))
 
 
-class Threads(click.ParamType[tuple[int, ...]]):
-    """Numbers of threads."""
+@written("1,2,4")
+def thread_counts(text: str) -> tuple[int, ...]:
+    """Numbers of threads in the order given, each once."""
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not re.fullmatch(r"[0-9]{1,4}", part, re.ASCII) or not 1 <= int(part) <= 1024:
+            raise ValueError(f"{part!r} is not a number of threads from 1 to 1024: give 1,2,4")
+    return tuple(dict.fromkeys(map(int, parts)))
 
-    name = "1,2,4"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The numbers in the order given, each once."""
-        if isinstance(value, tuple):
-            return value
-        parts = [part.strip() for part in str(value).split(",")]
-        for part in parts:
-            if not re.fullmatch(r"[0-9]{1,4}", part, re.ASCII) or not 1 <= int(part) <= 1024:
-                self.fail(f"{part!r} is not a number of threads from 1 to 1024: give {self.name}", param, ctx)
-        return tuple(dict.fromkeys(map(int, parts)))
+@written("NAME[=VALUE,VALUE]")
+def tuning(text: str) -> tuple[str, tuple[str, ...]]:
+    """An option of a runtime, with the values to try; none mean the usual ones."""
+    name, sign, rest = text.partition("=")
+    values = tuple(part.strip() for part in rest.split(",")) if sign else ()
+    if not name or (sign and not all(values)):
+        raise ValueError(f"{text!r} is not an option: give NAME, or NAME=VALUE,VALUE")
+    return name, values
+
+
+@written("OBJECTIVE=80MB")
+def bound(text: str) -> tuple[str, float]:
+    """An objective and its bound in seconds, bytes, joules or as it is. Seconds for memory are a slip of the pen."""
+    from gnomon.api.objectives import objective_unit
+
+    name, _, rest = text.partition("=")
+    match = _NUMBER.fullmatch(rest.strip())
+    if not name or match is None or match[2] not in _VALUES_UNITS:
+        known = ", ".join(unit for unit in _VALUES_UNITS if unit)
+        raise ValueError(f"{text!r} is not a bound: give OBJECTIVE=NUMBER with a unit of: {known}")
+    number = float(match[1]) * _VALUES_UNITS[match[2]]
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is not finite")
+    measured_in = objective_unit(name)
+    if match[2] and measured_in is not None and match[2] not in _OF.get(measured_in, {}):
+        raise ValueError(f"{name} is not measured in {match[2]}")
+    return name, number
 
 
 def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -274,7 +279,7 @@ def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The ids of the newest runs that begin so, each with what it is; none where the record cannot be read."""
-    from gnomon.api.place import runs
+    from gnomon.api.runs import runs
     from gnomon.errors import GnomonError
 
     try:
@@ -293,64 +298,6 @@ def complete_space(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
     found = [CompletionItem(name) for name in known_spaces() if name.startswith(incomplete)]
     return found or [CompletionItem(incomplete, type="file")]
-
-
-_MOST_RUNS = 50
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z]*)")
-_SIZES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
-_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_ENERGIES = {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}
-_VALUES_UNITS = {"": 1.0, **_SIZES, **_TIMES, **_ENERGIES}
-_OF = {"B": _SIZES, "s": _TIMES, "J": _ENERGIES}
-
-
-class TuningValue(click.ParamType[tuple[str, tuple[str, ...]]]):
-    """An option of a runtime, with the values to try."""
-
-    name = "NAME[=VALUE,VALUE]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(name, values); no values mean the usual ones."""
-        if isinstance(value, tuple):
-            return value
-        name, sign, text = str(value).partition("=")
-        values = tuple(part.strip() for part in text.split(",")) if sign else ()
-        if not name or (sign and not all(values)):
-            self.fail(f"{value!r} is not an option: give NAME, or NAME=VALUE,VALUE", param, ctx)
-        return name, values
-
-
-class BoundValue(click.ParamType[tuple[str, float]]):
-    """A bound of an objective, with its unit."""
-
-    name = "OBJECTIVE=80MB"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(objective, bound in seconds, bytes, joules or as it is)."""
-        if isinstance(value, tuple):
-            return value
-        name, _, text = str(value).partition("=")
-        match = _NUMBER.fullmatch(text.strip())
-        if not name or match is None or match[2] not in _VALUES_UNITS:
-            known = ", ".join(unit for unit in _VALUES_UNITS if unit)
-            self.fail(f"{value!r} is not a bound: give OBJECTIVE=NUMBER with a unit of: {known}", param, ctx)
-        number = float(match[1]) * _VALUES_UNITS[match[2]]
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not finite", param, ctx)
-        _check_kind(self, name, match[2], (param, ctx))
-        return name, number
-
-
-def _check_kind(kind: BoundValue, name: str, unit: str, where: tuple[Any, Any]) -> None:
-    """Seconds for memory, or bytes for a time, are a slip of the pen."""
-    from gnomon.api.place import objective_unit
-
-    measured_in = objective_unit(name)
-    if unit and measured_in is not None and unit not in _OF.get(measured_in, {}):
-        kind.fail(f"{name} is not measured in {unit}", *where)
-
-
-_MOST_BYTES = 1 << 30
 
 
 def read_problem_bytes(problem: str) -> bytes:

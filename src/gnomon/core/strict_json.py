@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from gnomon.errors import ProblemError
+from gnomon.errors import ProblemError, UsageError
 
-_MOST_DIGITS = 4300
 _MOST_TOLD = 20
+_WORD = re.compile(r"[A-Za-z0-9_.:+-]{1,64}", re.ASCII)
 _KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): "nothing"}
 
 
@@ -33,13 +34,13 @@ class Strict:
         try:
             if isinstance(text, bytes):
                 text = text.decode("utf-8-sig")
-            return json.loads(
-                text, object_pairs_hook=self._unique, parse_constant=self._constant, parse_int=self._integer
-            )
+            return json.loads(text, object_pairs_hook=self._unique, parse_constant=self._constant)
         except UnicodeDecodeError as error:
             self.fail("$", not_utf8(text, error))
         except json.JSONDecodeError as error:
             self.fail("$", f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}")
+        except ValueError:
+            self.fail("$", "a number of more than 4300 digits")  # the most that Python converts
         except RecursionError:
             self.fail("$", "nested too deeply")
 
@@ -78,11 +79,6 @@ class Strict:
     def _constant(self, name: str) -> NoReturn:
         self.fail("$", f"{name} is not a JSON number")
 
-    def _integer(self, digits: str) -> int:
-        if len(digits) > _MOST_DIGITS:
-            self.fail("$", f"a number of more than {_MOST_DIGITS} digits")
-        return int(digits)
-
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these pairs, as json.loads hands them over. ValueError for a key that is there twice."""
@@ -112,6 +108,13 @@ class Complaints:
         """Raise a ProblemError with all of them, the first twenty in words; nothing where there are none."""
         if self.told:
             raise ProblemError(complaint(self.what, self.told), hint=self.hint)
+
+    def raise_usage(self) -> None:
+        """Raise a UsageError with all of them, the first twenty in a line each; nothing where there are none."""
+        if self.told:
+            more = len(self.told) - _MOST_TOLD
+            lines = self.told[:_MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
+            raise UsageError("\n  ".join([f"{self.what} is invalid:", *lines]), hint=self.hint)
 
 
 def complaint(what: str, told: list[str]) -> str:
@@ -145,6 +148,11 @@ def shown(value: Any) -> str:
         return "a number of more than 30 digits"
     text = _KINDS.get(type(value)) or ascii(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def shown_key(key: str) -> str:
+    """A key or a name in a file as an error shows it: as it stands where it is a plain word."""
+    return key if _WORD.fullmatch(key) else shown(key)
 
 
 def is_text(text: str) -> bool:

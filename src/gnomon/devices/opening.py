@@ -10,8 +10,9 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
+from gnomon.core.strict_json import shown_key
 from gnomon.devices.address import LOCAL, TVM, is_address, parse_address
-from gnomon.devices.config import DeviceConfig, load_devices, shown
+from gnomon.devices.config import DeviceConfig, load_devices
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError, UsageError
@@ -60,7 +61,7 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
     near = difflib.get_close_matches(text[:64], [LOCAL, *known], n=1)
     meant = f"Did you mean {near[0]!r}? " if near else ""
     raise UsageError(
-        f"there is no device named {shown(text)}",
+        f"there is no device named {shown_key(text)}",
         hint=f"{meant}Devices: {', '.join(dict.fromkeys([LOCAL, *known]))}. "
         "An address does too: ssh://user@host. To name one: gnomon devices add NAME ADDRESS",
     )

@@ -74,7 +74,7 @@ def suggest(
     return np.concatenate([chosen, drawn]).astype(np.intp)
 
 
-def d_optimal(z: Floats, count: int, given: Floats, *, exchanges: int = _EXCHANGES) -> NDArray[np.intp]:
+def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
     """Rows of `z` (n, p) with a large determinant of RIDGE I + given' given + sum of z z' over them.
 
     Greedy, then rows are exchanged for better ones, once through a pass, until a pass changes none.
@@ -87,7 +87,7 @@ def d_optimal(z: Floats, count: int, given: Floats, *, exchanges: int = _EXCHANG
         chosen.append(best)
         free[best] = False
         seen.change(best)
-    for _ in range(exchanges):
+    for _ in range(_EXCHANGES):
         changed = False
         for place, old in enumerate(chosen):
             seen.change(old, sign=-1.0)

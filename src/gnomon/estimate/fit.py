@@ -42,13 +42,14 @@ from gnomon.estimate.prior import (
 )
 from gnomon.estimate.residual import learn
 
+_TAIL = 3.0  # degrees of freedom of the errors' Student distribution: few of them make outliers cheap
+_FLOOR = 0.2  # errors grow with a net's time, but not below this share of the median time
 
-def factors(residual: Floats, variance: Floats, current: Floats, tail: float) -> Floats:
+
+def factors(residual: Floats, variance: Floats, current: Floats) -> Floats:
     """By what each sample's variance is multiplied: (tail + z**2) / (tail + 1), z in unweighted deviations."""
-    if math.isinf(tail):
-        return np.ones_like(residual)
     z2 = residual**2 / variance * current
-    found: Floats = (tail + z2) / (tail + 1)
+    found: Floats = (_TAIL + z2) / (_TAIL + 1)
     return found
 
 
@@ -56,13 +57,13 @@ def factors(residual: Floats, variance: Floats, current: Floats, tail: float) ->
 class Source:
     """A device's coefficients by column name, bias first, each over the device's level (the median of its times).
 
-    `noise` is the relative error of one of its nets; None where that is not known.
+    `noise` is the relative error of one of its nets.
     """
 
     name: str
     columns: tuple[str, ...]
     coefficients: Floats
-    noise: float | None = None
+    noise: float
 
     def on(self, columns: Columns) -> Floats:
         """The coefficients (1 + columns) in the order of these columns; those it does not know are 0."""
@@ -93,21 +94,6 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
     found = fit(unpriced, x, y, options=FitOptions(learner=Learner.NEVER, passes=2))
     coefficients = found.coefficients.mean / found.level_s
     return Source(name=name, columns=columns.names, coefficients=coefficients, noise=found.noise.relative)
-
-
-def source_of_table(name: str, columns: Columns, rows: ArrayLike) -> Source:
-    """A source from another device's table: the prices in `columns` over the median sum of these nets, bias 0.
-
-    Raises UsageError without prices, and for nets whose sums are not above zero.
-    """
-    if columns.prior_s is None:
-        raise UsageError(f"the other device '{name}' has no table", hint="give columns with prices")
-    prices = np.nan_to_num(columns.prior_s)
-    x = columns.matrix(rows)
-    level = float(np.median(x @ prices)) if len(x) else 0.0
-    if not level > 0:
-        raise UsageError(f"the table of '{name}' prices these nets at nothing", hint="give nets of the space")
-    return Source(name=name, columns=columns.names, coefficients=np.concatenate([[0.0], prices]) / level)
 
 
 _TRUST = 20.0  # with so many samples, half of the trust is in the scores
@@ -189,7 +175,7 @@ def fit(
     prior = build(columns, x, level, [s.on(columns) for s in sources])
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
     own = np.hypot(_own(errors_s, y), _ROUNDED * resolution(y)) / level
-    noise = expected_noise([s.noise for s in sources if s.noise is not None])
+    noise = expected_noise([s.noise for s in sources])
     try:
         found = _search(prior, x1, y / level, own, chosen, noise)
         return _estimator(columns, (x1, y, level, own), prior, found, chosen)
@@ -251,26 +237,24 @@ def _search(
         start = np.append(np.log(sizes), math.log(_NOTHING_SEEN_NOISE))
         told = posterior(problem, start, y)
         return _Found(theta=start, posterior=told, errors=y, weights=y, usual=_NOTHING_SEEN_NOISE)
-    spread = y**2 + options.floor**2
+    spread = y**2 + _FLOOR**2
     multiplied = np.ones(len(y))
-    theta: Floats | None = None
 
     def weights(log_noise: float) -> Floats:
         found: Floats = multiplied * spread + own**2 * math.exp(-2 * log_noise)
         return found
 
     log_noise = math.log(expected[0])
-    for _ in range(options.passes):
+    theta = np.append(np.log(sizes), log_noise)
+    for number in range(options.passes):
         evidence = Evidence(problem, weights(log_noise), expected)
-        first = max(starts(sizes), key=evidence) if theta is None else theta
-        theta = climb(evidence, first, later=theta is not None)
+        first = theta if number else max(starts(sizes), key=evidence)
+        theta = climb(evidence, first, later=number > 0)
         log_noise = max(float(theta[-1]), _LEAST_LOG_NOISE)
         told = posterior(problem, theta, weights(log_noise))
         fitted = x1 @ prior.mean + problem.stacked @ told.mean
-        spread = np.maximum(fitted, 0.0) ** 2 + options.floor**2
-        multiplied = factors(told.loo_residual, told.loo_variance, multiplied, options.tail)
-    if theta is None:
-        theta = np.append(np.log(sizes), log_noise)
+        spread = np.maximum(fitted, 0.0) ** 2 + _FLOOR**2
+        multiplied = factors(told.loo_residual, told.loo_variance, multiplied)
     final = weights(log_noise)
     told = posterior(problem, theta, final)
     usual = math.hypot(math.exp(float(theta[-1])), float(np.median(own / np.sqrt(spread))))
@@ -284,7 +268,7 @@ def _estimator(
     x1, y, level, own = samples
     coefficients = _coefficients(prior, found, level)
     noise = found.usual
-    floor_s = options.floor * level if len(y) else 0.0
+    floor_s = _FLOOR * level if len(y) else 0.0
     residual_s, variance = found.posterior.loo_residual * level, found.posterior.loo_variance * level**2
     errors = found.errors * level**2
     learnt = None

@@ -3,10 +3,8 @@
 PyYAML finds the tokens; nothing is constructed, expanded or merged. So no file can make an object or grow: tags
 and keys that are there twice are refused, an alias stays an alias, and what it would expand to is counted.
 
-Reading values out of a YAML tree: each with its path and line, everything that is wrong told at once.
-
-A getter that finds something wrong tells it and returns a value that stands in for it, so that reading goes on; what
-was read is used only where nothing was told. A null stands for a key that is not there.
+Values are read out of a tree into records: everything that is wrong is told at once, with its path and line. A null
+stands for a key that is not there.
 
 Plain scalars of YAML 1.1 as PyYAML reads them, which is what aw_nas and the published profiler read configs with.
 
@@ -17,20 +15,20 @@ ninety.
 
 from __future__ import annotations
 
-import difflib
 import functools
-import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
+from gnomon.core.codec import Location, checked, steps
 from gnomon.core.installing import needed
 from gnomon.core.strict_json import Complaints, not_utf8, shown
 from gnomon.errors import ProblemError
 
 Plain = None | bool | int | float | str
+T = TypeVar("T")
 
 _KINDS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"))
 _MOST_OF_A_NUMBER = 400
@@ -273,131 +271,64 @@ class _Builder:
         return YamlNode(kind=kind, line=start.line + 1, start=start.index, end=end.index, **more)
 
 
-_MOST_ITEMS = 10_000
-_MOST_TEXT = 4096
-_NAMES = {"list": "a list", "mapping": "a mapping", "alias": "an alias"}
+@dataclass(frozen=True, slots=True)
+class _Alias:
+    """An alias where a value is expected."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"the alias {self.name}, whose value is to be written out,"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class YamlPlace:
-    """A place in a document; `node` is None where nothing stands there. `line` is that of the nearest that does."""
+class YamlReader:
+    """Reads values out of a tree; what is wrong is told with its path and line."""
 
-    node: YamlNode | None
-    path: str
-    line: int
+    root: YamlNode
     complaints: Complaints
 
-    @property
-    def missing(self) -> bool:
-        """Whether nothing stands here, or null."""
-        return self.node is None or (self.node.kind == "scalar" and self.node.value is None)
+    def tell(self, location: Location, sentence: str) -> None:
+        """Complain about a place, in the line of the nearest node that is there."""
+        node, line = self.root, self.root.line
+        for part in location:
+            if isinstance(part, int):
+                found = node.items[part : part + 1]
+            else:
+                found = node.entries.get(part, ())
+            if not found:
+                break
+            node, line = found[-1], found[0].line
+        better = almost(node.text) if node.kind == "scalar" and not node.quoted else ""
+        advice = f", which YAML 1.1 reads as a text: write {better}" if better else ""
+        path = steps(location).lstrip(".") or "$"
+        self.complaints.tell(f"{path} (line {line})", f"{sentence}{advice}")
 
-    def tell(self, sentence: str) -> None:
-        """Complain about this place."""
-        self.complaints.tell(f"{self.path} (line {self.line})", sentence)
+    def section(self, name: str, usual: Any = None, nulls: Sequence[str] = ()) -> Any:
+        """The value of a key of the document, without keys that are null unless that says something: `nulls`.
 
-    def entry(self, key: str) -> YamlPlace:
-        """The value of a key; nothing, where there is none or this is not a mapping."""
-        found = self.node.entries.get(key) if self.node is not None else None
-        path = f"{self.path}.{key}" if self.path != "$" else key
-        if found is None:
-            return YamlPlace(node=None, path=path, line=self.line, complaints=self.complaints)
-        return YamlPlace(node=found[1], path=path, line=found[0].line, complaints=self.complaints)
+        `usual` is the value where nothing stands there, or null.
+        """
+        node = self.root.entries.get(name, (None, None))[1]
+        value = None if node is None else _value(node)
+        if not isinstance(value, dict):
+            return usual if value is None else value
+        if "<<" in value:
+            self.tell((name,), "a merge key (<<) is not read here: write its keys out")
+        return {key: one for key, one in value.items() if key in nulls or not (one is None or key == "<<")}
 
-    def is_mapping(self) -> bool:
-        """Whether a mapping stands here; anything else but nothing is told."""
-        if self.missing or self.node is None:
-            return False
-        if self.node.kind != "mapping":
-            self._expected("a mapping")
-        elif "<<" in self.node.entries:
-            self.tell("a merge key (<<) is not read here: write its keys out")
-        return self.node.kind == "mapping"
+    def read(self, kind: type[T], name: str, value: Any) -> T | None:
+        """A record of a section's value; None, and told, where it is none."""
+        record, faults = checked(kind, value)
+        for location, sentence in faults:
+            self.tell((name, *location), sentence)
+        return cast("T | None", record)
 
-    def only(self, known: Sequence[str]) -> None:
-        """Tell every key of a mapping that is not one of these, and which one may have been meant."""
-        if self.node is None:
-            return
-        for key, (name, _) in self.node.entries.items():
-            if key not in known and key != "<<":
-                near = difflib.get_close_matches(name.text[:64], known, n=1)
-                meant = f"is {near[0]} meant?" if near else f"known are {', '.join(known)}"
-                self.complaints.tell(f"{self.path} (line {name.line})", f"there is no key {shown(name.text)}; {meant}")
 
-    def items(self, *, least: int = 0) -> Iterator[YamlPlace]:
-        """The items of a list; none, told, where this is not a list or has too few."""
-        if self.node is None or self.node.kind != "list":
-            self._expected("a list")
-            return
-        if not least <= len(self.node.items) <= _MOST_ITEMS:
-            self.tell(f"{least} to {_MOST_ITEMS} items expected, {len(self.node.items)} found")
-            return
-        for k, item in enumerate(self.node.items):
-            yield YamlPlace(node=item, path=f"{self.path}[{k}]", line=item.line, complaints=self.complaints)
-
-    def whole(self, least: int, most: int, default: int | None = None) -> int:
-        """A whole number of this range."""
-        if self.missing and default is not None:
-            return default
-        value = self._scalar()
-        if type(value) is int and least <= value <= most:
-            return value
-        self._expected(f"a whole number from {least} to {most}")
-        return least
-
-    def number(self, least: float, most: float, default: float | None = None) -> float:
-        """A finite number of this range."""
-        if self.missing and default is not None:
-            return default
-        value = self._scalar()
-        if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most:
-            return float(value)
-        self._expected(f"a number from {least:g} to {most:g}")
-        return least
-
-    def flag(self, default: bool) -> bool:
-        """True or false."""
-        value = self._scalar()
-        if not self.missing and not isinstance(value, bool):
-            self._expected("true or false")
-        return value if isinstance(value, bool) else default
-
-    def word(self, default: str | None = None) -> str:
-        """A text of one line."""
-        if self.missing and default is not None:
-            return default
-        value = self._scalar()
-        if isinstance(value, str) and 0 < len(value) <= _MOST_TEXT and value.isprintable():
-            return value
-        self._expected("a text")
-        return ""
-
-    def one_of(self, choices: Sequence[str], default: str) -> str:
-        """One of these texts."""
-        value = self.word(default)
-        if value and value not in choices:
-            self.tell(f"one of {', '.join(choices)} expected, {shown(value)} found")
-        return value
-
-    def option(self) -> Plain:
-        """Any scalar but NaN and the infinities."""
-        value = self._scalar()
-        strange = isinstance(value, float) and not math.isfinite(value)
-        text = self.node.text if self.node is not None and not self.node.quoted else ""
-        if self.node is None or self.node.kind != "scalar" or strange or almost(text):
-            self._expected("a number, a text, true, false or null")
-            return None
-        return value
-
-    def _scalar(self) -> Plain:
-        return self.node.value if self.node is not None and self.node.kind == "scalar" else None
-
-    def _expected(self, what: str) -> None:
-        if self.node is None:
-            self.tell(f"{what} expected, the key is missing")
-        elif self.node.kind == "alias":
-            self.tell(f"{what} expected, the alias {shown(self.node.text)} found: write its value out")
-        else:
-            text = self.node.text if self.node.kind == "scalar" and not self.node.quoted else ""
-            better = f", which YAML 1.1 reads as a text: write {almost(text)}" if text and almost(text) else ""
-            self.tell(f"{what} expected, {_NAMES.get(self.node.kind) or shown(self._scalar())} found{better}")
+def _value(node: YamlNode) -> Any:
+    """What a node says, as plain values."""
+    if node.kind == "list":
+        return [_value(item) for item in node.items]
+    if node.kind == "mapping":
+        return {key: _value(value) for key, (_, value) in node.entries.items()}
+    return node.value if node.kind == "scalar" else _Alias(node.text)

@@ -10,111 +10,65 @@ from typing import Any, Literal
 
 from gnomon import plugins
 from gnomon.core import codec
-from gnomon.core.schema import schema_of
 from gnomon.errors import ProblemError, UsageError
 
-DOCUMENTS: Mapping[str, str] = {
-    "place": "gnomon.jobs.place.document:PlaceDocument",
-    "profile": "gnomon.jobs.place.document:ProfileDocument",
-    "fleet": "gnomon.jobs.place.document:FleetDocument",
-    "sweep": "gnomon.jobs.place.document:SweepDocument",
-    "pareto": "gnomon.jobs.pareto.document:ParetoDocument",
-    "table": "gnomon.jobs.table.document:TableDocument",
-    "nets": "gnomon.jobs.table.document:NetsDocument",
-    "estimator-fit": "gnomon.jobs.estimator.document:FitDocument",
-    "estimator-evaluation": "gnomon.jobs.estimator.document:EvaluationDocument",
-    "estimator-predictions": "gnomon.jobs.estimator.document:PredictionsDocument",
-    "estimator-explanation": "gnomon.jobs.estimator.document:ExplanationDocument",
-    "model-prediction": "gnomon.jobs.estimator.document:ModelPredictionDocument",
-    "run": "gnomon.jobs.runs.document:RunDocument",
-    "brought": "gnomon.jobs.runs.document:BroughtDocument",
-    "oplist": "gnomon.jobs.pareto.oplist:OplistDocument",
-    "tune": "gnomon.jobs.tune.document:TuneDocument",
-    "exec": "gnomon.jobs.tune.document:ExecDocument",
-    "overlay-collect": "gnomon.jobs.overlay.document:CollectDocument",
-    "overlay-collected": "gnomon.jobs.overlay.document:CollectedDocument",
-    "overlay-analyze": "gnomon.jobs.overlay.document:AnalyzeDocument",
-    "space": "gnomon.jobs.space.document:SpaceDocument",
-    "space-select": "gnomon.jobs.space.document:SelectionDocument",
-    "space-front": "gnomon.jobs.space.document:SpaceFrontDocument",
-    "space-validate": "gnomon.jobs.space.document:ValidationDocument",
-    "space-export": "gnomon.jobs.space.document:SpaceExportDocument",
-    "space-primitives": "gnomon.jobs.space.document:PrimitivesDocument",
-    "space-toolchains": "gnomon.jobs.space.document:ToolchainsDocument",
-    "solve": "gnomon.jobs.solve.document:SolveDocument",
-    "front": "gnomon.jobs.solve.document:FrontDocument",
-    "stab": "gnomon.jobs.stab.document:StabDocument",
-    "compare": "gnomon.jobs.compare.document:CompareDocument",
-    "runs": "gnomon.jobs.runs.document:RunsDocument",
-    "tables": "gnomon.jobs.table.document:TablesDocument",
-    "table-diff": "gnomon.jobs.table.document:TableDiffDocument",
-    "table-spaces": "gnomon.jobs.table.document:SpacesDocument",
-    "table-export": "gnomon.jobs.table.document:TableExportDocument",
-    "table-blocks": "gnomon.jobs.table.document:BlocksDocument",
-    "estimator-export": "gnomon.jobs.estimator.document:ExportDocument",
-    "estimator-suggest": "gnomon.jobs.estimator.document:SuggestDocument",
-    "estimator-import": "gnomon.jobs.estimator.document:ImportDocument",
-    "estimator-count": "gnomon.jobs.estimator.document:CountDocument",
-    "tuned": "gnomon.jobs.tune.document:TunedDocument",
-    "tuned-files": "gnomon.jobs.tune.document:TunedFilesDocument",
-    "devices": "gnomon.jobs.devices.document:DevicesDocument",
-    "device-added": "gnomon.jobs.devices.document:DeviceAddedDocument",
-    "device-removed": "gnomon.jobs.devices.document:DeviceRemovedDocument",
-    "device-cleaned": "gnomon.jobs.devices.document:DeviceCleanedDocument",
-    "device-health": "gnomon.jobs.devices.document:DeviceHealthDocument",
-    "runtimes": "gnomon.jobs.devices.document:RuntimesDocument",
-    "serve": "gnomon.jobs.devices.document:ServeDocument",
-    "suite": "gnomon.jobs.suite.document:SuiteDocument",
-    "suite-compare": "gnomon.jobs.suite.document:SuiteCompareDocument",
+DOCUMENTS: Mapping[str, tuple[str, str]] = {
+    "place": ("place.document:PlaceDocument", "place.report:place_report"),
+    "profile": ("place.document:ProfileDocument", "place.report:profile_report"),
+    "fleet": ("place.document:FleetDocument", "place.report:fleet_report"),
+    "sweep": ("place.document:SweepDocument", "place.report:sweep_report"),
+    "pareto": ("pareto.document:ParetoDocument", "pareto.report:pareto_report"),
+    "table": ("table.document:TableDocument", "table.report:table_report"),
+    "nets": ("table.document:NetsDocument", "estimator.report:measured_report"),
+    "estimator-fit": ("estimator.document:FitDocument", "estimator.report:estimator_report"),
+    "estimator-evaluation": ("estimator.document:EvaluationDocument", "estimator.report:estimator_report"),
+    "estimator-predictions": ("estimator.document:PredictionsDocument", "estimator.report:predictions_report"),
+    "estimator-explanation": ("estimator.document:ExplanationDocument", "estimator.report:explanation_report"),
+    "model-prediction": ("estimator.document:ModelPredictionDocument", "estimator.report:model_report"),
+    "run": ("runs.document:RunDocument", ""),
+    "brought": ("runs.document:BroughtDocument", "runs.report:brought_report"),
+    "oplist": ("pareto.oplist:OplistDocument", "pareto.report:oplist_report"),
+    "tune": ("tune.document:TuneDocument", "tune.report:tune_report"),
+    "exec": ("tune.document:ExecDocument", "tune.report:exec_report"),
+    "overlay-collect": ("overlay.document:CollectDocument", "overlay.report:collect_report"),
+    "overlay-collected": ("overlay.document:CollectedDocument", ""),
+    "overlay-analyze": ("overlay.document:AnalyzeDocument", "overlay.report:analyze_report"),
+    "space": ("space.document:SpaceDocument", "space.report:profile_report"),
+    "space-select": ("space.document:SelectionDocument", "space.report:selection_report"),
+    "space-front": ("space.document:SpaceFrontDocument", "space.report:front_report"),
+    "space-validate": ("space.document:ValidationDocument", "space.report:validation_report"),
+    "space-export": ("space.document:SpaceExportDocument", "space.report:exported_report"),
+    "space-primitives": ("space.document:PrimitivesDocument", "space.report:primitives_report"),
+    "space-toolchains": ("space.document:ToolchainsDocument", "space.report:toolchains_report"),
+    "solve": ("solve.document:SolveDocument", "solve.report:solve_report"),
+    "front": ("solve.document:FrontDocument", "solve.report:front_report"),
+    "stab": ("stab.document:StabDocument", "stab.report:stab_report"),
+    "compare": ("compare.document:CompareDocument", "compare.report:compare_report"),
+    "runs": ("runs.document:RunsDocument", "runs.report:runs_report"),
+    "tables": ("table.document:TablesDocument", "table.report:tables_report"),
+    "table-diff": ("table.document:TableDiffDocument", "table.report:difference_report"),
+    "table-spaces": ("table.document:SpacesDocument", "table.report:spaces_report"),
+    "table-export": ("table.document:TableExportDocument", "table.report:exported_report"),
+    "table-blocks": ("table.document:BlocksDocument", "table.report:blocks_report"),
+    "estimator-export": ("estimator.document:ExportDocument", "estimator.report:file_report"),
+    "estimator-suggest": ("estimator.document:SuggestDocument", "estimator.report:suggested_report"),
+    "estimator-import": ("estimator.document:ImportDocument", "estimator.report:imported_report"),
+    "estimator-count": ("estimator.document:CountDocument", "estimator.report:file_report"),
+    "tuned": ("tune.document:TunedDocument", ""),
+    "tuned-files": ("tune.document:TunedFilesDocument", "tune.report:view_report"),
+    "devices": ("devices.document:DevicesDocument", "devices.report:devices_report"),
+    "device-added": ("devices.document:DeviceAddedDocument", "devices.report:added_report"),
+    "device-removed": ("devices.document:DeviceRemovedDocument", "devices.report:removed_report"),
+    "device-cleaned": ("devices.document:DeviceCleanedDocument", "devices.report:cleaned_report"),
+    "device-health": ("devices.document:DeviceHealthDocument", "devices.report:health_report"),
+    "runtimes": ("devices.document:RuntimesDocument", "devices.report:runtimes_report"),
+    "serve": ("devices.document:ServeDocument", ""),
+    "suite": ("suite.document:SuiteDocument", "suite.report:suite_report"),
+    "suite-compare": ("suite.document:SuiteCompareDocument", "suite.report:suite_compare_report"),
 }
-"""The record of each document, by what follows "gnomon-" in its `format`."""
-
-
-REPORTS: Mapping[str, str] = {
-    "place": "gnomon.jobs.place.report:place_report",
-    "profile": "gnomon.jobs.place.report:profile_report",
-    "fleet": "gnomon.jobs.place.report:fleet_report",
-    "sweep": "gnomon.jobs.place.report:sweep_report",
-    "pareto": "gnomon.jobs.pareto.report:pareto_report",
-    "stab": "gnomon.jobs.stab.report:stab_report",
-    "table": "gnomon.jobs.table.report:table_report",
-    "tables": "gnomon.jobs.table.report:tables_report",
-    "table-diff": "gnomon.jobs.table.report:difference_report",
-    "table-spaces": "gnomon.jobs.table.report:spaces_report",
-    "table-blocks": "gnomon.jobs.table.report:blocks_report",
-    "nets": "gnomon.jobs.estimator.report:measured_report",
-    "estimator-fit": "gnomon.jobs.estimator.report:estimator_report",
-    "estimator-evaluation": "gnomon.jobs.estimator.report:estimator_report",
-    "estimator-predictions": "gnomon.jobs.estimator.report:predictions_report",
-    "estimator-explanation": "gnomon.jobs.estimator.report:explanation_report",
-    "model-prediction": "gnomon.jobs.estimator.report:model_report",
-    "oplist": "gnomon.jobs.pareto.report:oplist_report",
-    "space": "gnomon.jobs.space.report:profile_report",
-    "space-select": "gnomon.jobs.space.report:selection_report",
-    "space-front": "gnomon.jobs.space.report:front_report",
-    "space-validate": "gnomon.jobs.space.report:validation_report",
-    "space-export": "gnomon.jobs.space.report:exported_report",
-    "space-primitives": "gnomon.jobs.space.report:primitives_report",
-    "space-toolchains": "gnomon.jobs.space.report:toolchains_report",
-    "tune": "gnomon.jobs.tune.report:tune_report",
-    "exec": "gnomon.jobs.tune.report:exec_report",
-    "overlay-analyze": "gnomon.jobs.overlay.report:analyze_report",
-    "overlay-collect": "gnomon.jobs.overlay.report:collect_report",
-    "solve": "gnomon.jobs.solve.report:solve_report",
-    "front": "gnomon.jobs.solve.report:front_report",
-    "compare": "gnomon.jobs.compare.report:compare_report",
-    "runtimes": "gnomon.jobs.devices.report:runtimes_report",
-    "devices": "gnomon.jobs.devices.report:devices_report",
-    "device-added": "gnomon.jobs.devices.report:added_report",
-    "device-removed": "gnomon.jobs.devices.report:removed_report",
-    "device-cleaned": "gnomon.jobs.devices.report:cleaned_report",
-    "device-health": "gnomon.jobs.devices.report:health_report",
-    "runs": "gnomon.jobs.runs.report:runs_report",
-    "brought": "gnomon.jobs.runs.report:brought_report",
-    "suite": "gnomon.jobs.suite.report:suite_report",
-    "suite-compare": "gnomon.jobs.suite.report:suite_compare_report",
-}
-"""What writes the report of each document that is told by it alone."""
+"""By what follows "gnomon-" in a document's `format`, its record, and what writes its report ("": its command does so
+by itself): "module:attribute", below `gnomon.jobs`.
+"""
 
 _OF_RECORDS = frozenset(
     {"solve", "front", "compare", "suite", "suite-compare", "runs", "brought"}
@@ -147,7 +101,7 @@ def document_record(name: str) -> type[Any]:
 
 def document_schema(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a document; UsageError where there is none of that name."""
-    return schema_of(document_record(name), title=f"gnomon-{name}")
+    return codec.schema_of(document_record(name), title=f"gnomon-{name}")
 
 
 def read_document(document: Mapping[str, Any]) -> Any:
@@ -186,9 +140,8 @@ def _found(part: Literal["documents", "reports"], name: str) -> Any:
     UsageError where a package's cannot be loaded.
     """
     if name in DOCUMENTS:
-        place = (DOCUMENTS if part == "documents" else REPORTS).get(name)
-        module, _, attribute = (place or "").partition(":")
-        return getattr(import_module(module), attribute) if place else None
+        module, _, attribute = DOCUMENTS[name][part == "reports"].partition(":")
+        return getattr(import_module(f"gnomon.jobs.{module}"), attribute) if module else None
     is_record = part == "documents"
     wanted = "a dataclass" if is_record else "a function"
 

@@ -1,12 +1,7 @@
-"""The way to a device that has no Python: the runtimes' own programs answer what the agent is asked elsewhere.
+"""A device that has no Python: the runtimes' own programs answer the requests that the agent answers elsewhere.
 
-Parts of the agent run on this machine, in a process of their own, for devices where the agent itself cannot run.
-
-So inputs, comparisons and snapshots are made by the same code for every device.
-
-A measuring request served by programs: candidates in fresh processes, visited in random order, an event each.
-
-How a runtime's program is started on a device, and how its end is told.
+Each visit of a candidate is a process of its runtime's program. Inputs, comparisons and snapshots are made on this
+machine by the agent's own code, so that every device is judged alike.
 """
 
 from __future__ import annotations
@@ -35,54 +30,41 @@ from gnomon.measure.link import AgentLink, Event, packed_agent
 from gnomon.system.process import Completed, guarded_folder, own_guard, run_process
 
 _TIMEOUT_S = 600.0
-_PROGRAM = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-given = json.load(sys.stdin)
-
-def inputs():
-    from gnomon_agent.arrays import InputError, fill, make_buffers
-    job = given["job"]
-    buffers = make_buffers({name: {**spec, "slab": None} for name, spec in job["tensors"].items()})
-    try:
-        fill(buffers, job["feeds"], given["seed"], varied=given["seed"] != job["seed"])
-    except InputError as error:
-        return {"refused": f"InputError: {error}"}
-    for number, name in enumerate(given["names"]):
-        buffers[name].tofile(f"{given['prefix']}.{number}")
-    return {}
-
-def outputs():
-    import numpy
-    from gnomon_agent.arrays import dtype_of, widened
-    from gnomon_agent.job import Job
-    class Ran(Job):
-        def __init__(self):
-            self.spec, self.parts = given["job"], []
-        def outputs(self, seed):
-            made = {}
-            for number, name in enumerate(given["names"]):
-                spec = self.spec["tensors"][name]
-                raw = numpy.fromfile(f"{given['files'][str(seed)]}.{number}", dtype_of(spec["dtype"]))
-                made[name] = widened(raw.reshape(spec["shape"]))
-            return made
-    try:
-        if given["save"]:
-            return Ran().save_outputs(given["reference"], given["seeds"])
-        return Ran().check(given["reference"], given["seeds"])
-    except ValueError as error:
-        return {"refused": f"the outputs are not as long as the model says: {error}"}
-
-def state():
-    from gnomon_agent.snapshot import snapshot
-    return snapshot(given["root"])
-
-json.dump({"inputs": inputs, "outputs": outputs, "state": state}[sys.argv[2]](), sys.stdout)
-"""
+_LOG_TAIL = 2000
+# The program's lines go to a file while it runs: handing them on to this machine would take the device's time.
+_WRAPPER = (
+    'o=$1 t=$2; shift 2; [ -z "$t" ] || mkdir -p "$t"; "$@" >"$o" </dev/null; s=$?; cat "$o"; rm -f "$o"; exit "$s"'
+)
+_MOST_RUNS = 20_000
+"""Runs of one process at most: each prints a line."""
+_MOST_TRACED = 300
+"""Traced runs at most: each leaves two events an operator in a file that must come here."""
+_OPENING = Order(runs=2, warm_runs=1)
+_SHORT_S = 60.0
+_STATE = (
+    "/proc/loadavg",
+    "/proc/stat",
+    "/proc/meminfo",
+    "/proc/vmstat",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_*_freq",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq",
+    "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count",
+    "/sys/class/thermal/thermal_zone*/type",
+    "/sys/class/thermal/thermal_zone*/temp",
+    "/sys/class/thermal/thermal_zone*/trip_point_*",
+    "/sys/class/thermal/cooling_device*/type",
+    "/sys/class/thermal/cooling_device*/cur_state",
+    "/sys/devices/platform/soc/soc:firmware/get_throttled",
+    "/sys/class/hwmon/hwmon*/name",
+    "/sys/class/hwmon/hwmon*/in0_lcrit_alarm",
+    "/sys/class/power_supply/*/type",
+    "/sys/class/power_supply/*/status",
+)
 
 
-class Here:
-    """The agent's own arithmetic on this machine. `folder` holds the packed agent; it is the caller's."""
+class OfflineAgent:
+    """The agent's own code on this machine, in a process a question. `folder`, the caller's, holds the packed agent."""
 
     def __init__(self, folder: Path) -> None:
         self._agent = folder / "gnomon-agent.pyz"
@@ -118,7 +100,7 @@ class Here:
     def _ask(self, what: str, given: Mapping[str, Any]) -> dict[str, Any]:
         try:
             done = run_process(
-                [sys.executable, "-I", "-c", _PROGRAM, str(self._agent), what],
+                [sys.executable, "-I", str(self._agent), "offline", what],
                 env=os.environ,
                 stdin=json.dumps(given).encode(),
                 timeout_s=_TIMEOUT_S,
@@ -142,13 +124,6 @@ class Here:
                 f"the agent on this machine failed: {done.stderr.strip()[-500:] or error}", hint="Please report this."
             ) from error
         return answer
-
-
-_LOG_TAIL = 2000
-# The program's lines go to a file while it runs: handing them on to this machine would take the device's time.
-_WRAPPER = (
-    'o=$1 t=$2; shift 2; [ -z "$t" ] || mkdir -p "$t"; "$@" >"$o" </dev/null; s=$?; cat "$o"; rm -f "$o"; exit "$s"'
-)
 
 
 class ProgramFailed(Exception):
@@ -198,13 +173,6 @@ def failed_event(key: str, stage: str, failure: ProgramFailed, block: int = 0) -
         "transient": failure.transient,
         **failure.more,
     }
-
-
-_MOST_RUNS = 20_000
-"""Runs of one process at most: each prints a line."""
-_MOST_TRACED = 300
-"""Traced runs at most: each leaves two events an operator in a file that must come here."""
-_OPENING = Order(runs=2, warm_runs=1)
 
 
 @dataclass(slots=True)
@@ -326,7 +294,7 @@ class ProgramSession:
         saving = bool(opening.get("save"))
         remote = str(opening["save"] if saving else opening["check"])
         local = self._link.reference(remote, saving=saving)
-        found = self._link.here.outputs(job, names, files, local, save=saving)
+        found = self._link.offline.outputs(job, names, files, local, save=saving)
         if "refused" in found:
             raise ProgramFailed("refused", str(found["refused"]))
         return {"sensitivity" if saving else "difference": found}
@@ -401,29 +369,6 @@ def _inner(call_ns: float, sample_ns: int) -> int:
     return max(1, -(-wanted // step) * step)
 
 
-_SHORT_S = 60.0
-_STATE = (
-    "/proc/loadavg",
-    "/proc/stat",
-    "/proc/meminfo",
-    "/proc/vmstat",
-    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_*_freq",
-    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
-    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq",
-    "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count",
-    "/sys/class/thermal/thermal_zone*/type",
-    "/sys/class/thermal/thermal_zone*/temp",
-    "/sys/class/thermal/thermal_zone*/trip_point_*",
-    "/sys/class/thermal/cooling_device*/type",
-    "/sys/class/thermal/cooling_device*/cur_state",
-    "/sys/devices/platform/soc/soc:firmware/get_throttled",
-    "/sys/class/hwmon/hwmon*/name",
-    "/sys/class/hwmon/hwmon*/in0_lcrit_alarm",
-    "/sys/class/power_supply/*/type",
-    "/sys/class/power_supply/*/status",
-)
-
-
 class ProgramLink(AgentLink):
     """Measures on a device with no agent: each visit of a candidate is a process of its runtime's program.
 
@@ -449,7 +394,7 @@ class ProgramLink(AgentLink):
 
     def _start_here(self, stack: ExitStack) -> None:
         self.scratch = stack.enter_context(guarded_folder("gnomon-programs-"))
-        self.here = Here(self.scratch)
+        self.offline = OfflineAgent(self.scratch)
 
     def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
         """Serve a request by programs; see `AgentLink.request`. Only DeviceError: a program's fault is an event."""
@@ -490,7 +435,7 @@ class ProgramLink(AgentLink):
         if key not in self._inputs:
             folder = self.scratch / f"inputs-{key}"
             folder.mkdir(exist_ok=True)
-            refused = self.here.inputs({**wanted, "feeds": self._fed(job["feeds"])}, seed, names, folder / "in")
+            refused = self.offline.inputs({**wanted, "feeds": self._fed(job["feeds"])}, seed, names, folder / "in")
             if refused:
                 raise ProgramFailed("refused", refused)
             self._inputs[key] = self.device.push(folder, folder.name) + "/in"
@@ -515,7 +460,7 @@ class ProgramLink(AgentLink):
         files = parse_files(done.stdout.encode("utf-8", "replace"))
         with guarded_folder("gnomon-state-") as root:
             lay_out(files, root)
-            found = self.here.state(root)
+            found = self.offline.state(root)
         cores = self.info.fingerprint.get("cores")
         return {"monotonic_s": time.monotonic(), **({"cores": cores} if cores else {}), **found}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 from gnomon.core import codec
 from gnomon.errors import UsageError, exit_code_of
@@ -30,17 +31,27 @@ class Answer:
     few.
     """
 
-    __slots__ = ()
+    __slots__ = ("_document",)
 
+    _document: dict[str, Any]
     document_by: ClassVar[str] = ""
     charts_by: ClassVar[str] = ""
     main: ClassVar[str] = ""
     columns_shown: ClassVar[Mapping[str, str]] = {}
 
     def document(self) -> dict[str, Any]:
-        """All that was found, in JSON values: what the command prints with --json (docs/formats/documents.md)."""
-        made: dict[str, Any] = _function(self.document_by)(self) if self.document_by else codec.document(self)
-        return made
+        """The result in JSON values, made once: what the command prints with --json (docs/formats/documents.md)."""
+        if not hasattr(self, "_document"):
+            document = function_at(self.document_by)(self) if self.document_by else codec.document(self)
+            object.__setattr__(self, "_document", document)
+        return self._document
+
+    def drawn(self, pictures: Sequence[str]) -> Self:
+        """The result with the paths of its pictures, also in its document, which is not made again."""
+        document = self.document()
+        result: Self = replace(cast("Any", self), pictures=tuple(pictures))
+        object.__setattr__(result, "_document", {**document, "pictures": list(pictures)})
+        return result
 
     @property
     def exit_code(self) -> int:
@@ -53,7 +64,7 @@ class Answer:
 
     def to_html(self) -> str:
         """One self-contained page in HTML that shows all of it and holds the document (docs/jobs/report.md)."""
-        made: str = _function(_PAGE)(self.document(), type(self).__name__)
+        made: str = function_at(_PAGE)(self.document(), type(self).__name__)
         return made
 
     def table_rows(self) -> dict[str, Rows]:
@@ -92,7 +103,7 @@ class Answer:
         """Text, HTML, and a picture where there is one, for a notebook, which may ask for some of them alone."""
         document = self.document()
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html(document)}
-        if self.charts_by and (charts := _function(self.charts_by)(document)):
+        if self.charts_by and (charts := function_at(self.charts_by)(document)):
             from gnomon.report.svg import picture
 
             bundle[SVG] = picture(charts)
@@ -148,6 +159,7 @@ def _escaped(text: str) -> str:
     return html.escape(clean(text))
 
 
-def _function(place: str) -> Any:
+def function_at(place: str) -> Any:
+    """What "module:function" names; its module is imported now."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -33,24 +33,35 @@ class Column:
     most: int = 48
 
 
+class _Console(Console):
+    """A console that leaves it to the command line, which knows the exit code, that the reader went away."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Page:
     """Writes to a file, by default the standard output; every text is cleaned of control characters.
 
     `width` is that of the terminal, between 40 and 120 columns, and 100 where there is no terminal. A `brief` page
     leaves out the details, and what of a table does not fit beside its main columns; `omitted` names what that was.
+    `own_record` says that an option named the results database, which commands to come must name again.
     """
 
-    def __init__(self, file: IO[str] | None = None, *, width: int | None = None, brief: bool = False) -> None:
+    def __init__(
+        self, file: IO[str] | None = None, *, width: int | None = None, brief: bool = False, own_record: bool = False
+    ) -> None:
         target = file or sys.stdout
         # With NO_COLOR (https://no-color.org) rich would still print bold and dim.
         colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-        self._console = Console(
+        self._console = _Console(
             file=target, width=width, highlight=False, markup=False, emoji=False, color_system=colours
         )
         if width is None:
             width = self._console.width if target.isatty() else 100
         self.width = max(40, min(width, _WIDEST))
         self.brief = brief
+        self.own_record = own_record
         self.omitted: list[str] = []
         self._muted = self._lost = False
 

@@ -259,11 +259,11 @@ def doubts(rows: list[dict[str, str]], page: Page) -> None:
         page.item(message[:1].upper() + message[1:] + ".", row["hint"])
 
 
-def closing(document: dict[str, Any], page: Page, *, own_record: bool) -> None:
-    """Where everything is kept, and how long it took. `own_record`: the record was named by an option."""
+def closing(document: dict[str, Any], page: Page) -> None:
+    """Where everything is kept, and how long it took."""
     with page.details("the results database"):
         page.path("record", document["record"])
-    where = f" --record {shlex.quote(document['record'])}" if own_record else ""
+    where = f" --record {shlex.quote(document['record'])}" if page.own_record else ""
     page.path("show it", f"gnomon runs show {document['campaign'][:8]}{where}")
     known = "what the results database held" if document["format"] == "gnomon-pareto" else "an interrupted run"
     went_on = f", resumed from {known}" if document["resumed"] else ""

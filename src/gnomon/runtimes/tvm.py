@@ -1,4 +1,4 @@
-"""Apache TVM: an ONNX model compiled whole for the device's processor or its card, as it comes or by tuning records."""
+"""Apache TVM: an ONNX model compiled whole for the device's processor, as it comes or by tuning records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
 RECORDS = "GNOMON_TVM_RECORDS"
 """The variable that names a file of tuning records on this machine. It goes into no process: its traces are sent."""
 
-_PROCESSOR, _CARD = "llvm", "cuda"
+_BACKEND = "llvm"
 _MOST_BYTES = 256 << 20
 
 
@@ -37,72 +37,44 @@ class Tvm(WholeModelRuntime):
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
-        """float32, a backend and an environment each; one that names records by `RECORDS` is a configuration compiled
-        with them, for what they are of.
+        """float32, an environment each; one that names records by `RECORDS` is a configuration compiled with them.
 
-        The card is a backend where the probe found one: of those that are wished, else beside the processor. UsageError
-        where a file of records cannot be read, holds none, or is of a card that is not there.
+        UsageError where a file of records cannot be read, holds none, or is not of a processor.
         """
         for name in wish.backends:
-            if name not in (*probe.backends, self.name):
+            if name not in (_BACKEND, self.name):
                 raise probe.refused(self.name, name)
-        wished = [name for name in probe.backends if name in wish.backends]
-        made = []
-        for _, environment in environment_variants(wish, self.name):
-            if RECORDS in environment:
-                made.append(_by_records(probe, wish, environment))
-            else:
-                made += [_configuration(probe, wish, environment, backend) for backend in wished or probe.backends]
-        return tuple(made)
+        return tuple(_configuration(wish, environment) for _, environment in environment_variants(wish, self.name))
 
 
-def _by_records(probe: Probe, wish: Wish, environment: Mapping[str, str]) -> Configuration:
-    path = Path(environment[RECORDS])
-    backend, packed = _packed(path)
-    if backend not in probe.backends:
-        raise probe.refused(Tvm.name, backend)
-    if wish.backends and not {backend, Tvm.name} & set(wish.backends):
-        raise UsageError(f"{path} holds records for the backend {backend}", hint=f"Give --backend {backend} too.")
-    label = f"records={path.stem}#{hashlib.sha256(packed.encode()).hexdigest()[:8]}"
-    return _configuration(probe, wish, environment, backend, {"records": packed}, label)
-
-
-def _configuration(
-    probe: Probe,
-    wish: Wish,
-    environment: Mapping[str, str],
-    backend: str,
-    more: Mapping[str, Any] | None = None,
-    label: str = "",
-) -> Configuration:
-    options: dict[str, Any] = {"threads": wish.threads, **(more or {})}
-    labels = [label, *(f"{k}={v}" for k, v in sorted(environment.items()) if k != RECORDS)]
-    if backend == _CARD:
-        options["target"] = probe.details["card"]
-        labels.insert(0, _CARD)
+def _configuration(wish: Wish, environment: Mapping[str, str]) -> Configuration:
+    options: dict[str, Any] = {"threads": wish.threads}
+    labels = [f"{k}={v}" for k, v in sorted(environment.items()) if k != RECORDS]
+    if RECORDS in environment:
+        path = Path(environment[RECORDS])
+        options["records"] = packed = _packed(path)
+        labels.insert(0, f"records={path.stem}#{hashlib.sha256(packed.encode()).hexdigest()[:8]}")
     return Configuration(
         runtime=Tvm.name,
         name=labelled(Tvm.name, *labels),
-        backends=(backend,),
+        backends=(_BACKEND,),
         options=options,
         environment={k: v for k, v in environment.items() if k != RECORDS},
         tolerance=TOLERANCE["float32"],
         # Compiled code calls TVM's own library for what it does not compile (sorting, random numbers).
-        reported={backend: backend, "extern": backend},
-        accelerators=tuple(one for one in probe.accelerators if one.backend == backend),
+        reported={_BACKEND: _BACKEND, "extern": _BACKEND},
     )
 
 
-def _packed(path: Path) -> tuple[str, str]:
-    """The backend that records are of, and the best trace of each layer, as the driver takes them: small enough to go
-    with the job to any device.
-    """
+def _packed(path: Path) -> str:
+    """The best trace of each layer, as the driver takes them: small enough to go with the job to any device."""
     try:
         data = read_regular(path, _MOST_BYTES)
     except ModelError as error:
         raise UsageError(
             f"the tuning records: {error.message}", hint=f"{RECORDS} names a file on this machine, of gnomon tune."
         ) from error
+    from gnomon.formats.tuning.logs import kind_problem
     from gnomon.formats.tuning.records import read_tuning_records
 
     records = read_tuning_records(data)
@@ -111,14 +83,15 @@ def _packed(path: Path) -> tuple[str, str]:
             f"{path} holds records of {records.tuner}, and TVM applies those of metaschedule alone",
             hint="Make some with gnomon tune.",
         )
+    if (problem := kind_problem(records.device.target)) is not None:
+        raise UsageError(f"{path} cannot be used: {problem}", hint="Make some with gnomon tune.")
     traces = best_traces(records)
     if not traces:
         raise UsageError(
             f"{path} has no layer that a record makes faster", hint="Tune for longer, or leave the records out."
         )
     text = json.dumps(traces, sort_keys=True, separators=(",", ":"))
-    backend = _CARD if records.device.target.get("kind") == _CARD else _PROCESSOR
-    return backend, base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def best_traces(records: TuningRecords) -> dict[str, Any]:

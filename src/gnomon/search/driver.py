@@ -125,9 +125,8 @@ Factory = Callable[..., Strategy]
 _OWN = {
     "exhaustive": "gnomon.search.simple:Exhaustive",
     "hlps": "gnomon.search.hlps:Hlps",
-    "nsga2": "gnomon.search.evolutionary:nsga2",
+    "nsga2": "gnomon.search.nsga2:Nsga2",
     "random": "gnomon.search.simple:RandomSearch",
-    "spea2": "gnomon.search.evolutionary:spea2",
 }
 
 

@@ -176,12 +176,6 @@ class Coarse:
             rows.append(tuple(slot.choices.index(name) for name in above.choices))
         return tuple(rows)
 
-    def refine(self, fine: Space, assignment: Assignment) -> Assignment:
-        """The fine assignment in which each slot takes the choice of its coarse slot."""
-        self.space.encode(assignment)
-        rows = self.tables(fine)
-        return tuple(row[assignment[index]] for row, index in zip(rows, self.follows, strict=True))
-
 
 def grouped(fine: Space, labels: Sequence[str]) -> Coarse:
     """The coarse space with one slot a label, in the order of first appearance; `labels` has one a fine slot.
@@ -206,6 +200,7 @@ SAMPLES = 2000
 FIRST = 4
 """Random assignments that it begins with: those that random search draws first with the same seed."""
 
+_RADIUS = 2  # Hamming distances at which a new result has random neighbours
 _STRANGER_EVERY = 16  # steps: one of so many is random, whatever the model expects
 _STRANGERS = 10  # random assignments that a step may choose from
 _MEMBERS = 15  # of the archive, from which farther neighbours are drawn again for each step
@@ -216,15 +211,12 @@ _REFIT_SHARE = 40  # of this many results one more is evaluated before the model
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
     samples: int
-    rounds: int | None
-    radius: int
     batch: int
 
     def __post_init__(self) -> None:
-        for name in ("samples", "rounds", "radius", "batch"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} is {value}", hint=f"give {name} a whole number from 1")
+        for name in ("samples", "batch"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}", hint=f"give {name} a whole number from 1")
 
 
 class Hlps(Planned):
@@ -232,18 +224,18 @@ class Hlps(Planned):
 
     Source: the description of the sampler of pareto_profiler in Samsung ONE (pull request 5842, 2021). An archive
     holds the results that no other dominates. One that came in beside the others is new and explored: by random
-    neighbours, at each Hamming distance from 1 to `radius` as many as the largest slot has other choices. All of the
+    neighbours, at each Hamming distance from 1 to 2 as many as the largest slot has other choices. All of the
     archive is exploited: by all neighbours at distance 1. What leaves the archive is not searched on. A round ends when
     nothing is left to search; the next one explores the whole archive again, one step farther out.
 
     This module's own are: the order, in which those come first of which a `Guide` expects most; further neighbours,
     in which all slots of one choice take another at once, and which are drawn again for each step; and random
     assignments, one in sixteen steps. It begins with `FIRST` random ones; `common_starts` come between the next ones.
-    Without `rounds` it goes on until `samples` are spent; the source makes three.
+    It goes on until `samples` are spent; the source makes three rounds.
 
-    With `coarse` all rounds are first made in the coarse space; what its archive holds then starts the search of the
-    space itself. `samples` limits the assignments of each of these two phases. Results are waited for after every
-    `batch` of neighbours: 1 searches with the fewest evaluations, more keep several devices busy.
+    With `coarse` the coarse space is searched first; what its archive holds then starts the search of the space itself.
+    `samples` limits the assignments of each of these two phases. Results are waited for after every `batch` of
+    neighbours: 1 searches with the fewest evaluations, more keep several devices busy.
     """
 
     def __init__(
@@ -252,12 +244,10 @@ class Hlps(Planned):
         *,
         seed: int = 0,
         samples: int = SAMPLES,
-        rounds: int | None = None,
-        radius: int = 2,
         batch: int = 1,
         coarse: Coarse | None = None,
     ) -> None:
-        self._options = _Options(samples=samples, rounds=rounds, radius=radius, batch=batch)
+        self._options = _Options(samples=samples, batch=batch)
         generator(seed)
         if coarse is not None:
             coarse.tables(space)
@@ -304,13 +294,11 @@ class _Phase:
         while not self._spent():
             if self.archive and not self._due and self._over():
                 turn += 1
-                if self._options.rounds is not None and turn >= self._options.rounds:
-                    return
                 yield from self._try(islice(self._strangers, 1))
                 for member in self.archive:
-                    self._near[member] += self._moves.around(member, self._options.radius + turn, self._rng)
+                    self._near[member] += self._moves.around(member, _RADIUS + turn, self._rng)
             step += 1
-            yield from self._try(self._chosen(step, self._options.radius + turn))
+            yield from self._try(self._chosen(step, _RADIUS + turn))
 
     def _chosen(self, step: int, radius: int) -> list[Assignment]:
         """What to evaluate in a step."""
@@ -370,6 +358,6 @@ class _Phase:
         self.guide.learn(assignment, cost)
         entry = Entry.NO if cost is None else self.archive.add(assignment, cost)
         if entry is not Entry.NO:
-            explored = self._moves.around(assignment, self._options.radius, self._rng) if entry is Entry.NEW else ()
+            explored = self._moves.around(assignment, _RADIUS, self._rng) if entry is Entry.NEW else ()
             beside = self._moves.beside(assignment, self._rng)
             self._near[assignment] = list(dict.fromkeys((*explored, *beside, *self._moves.switched(assignment))))

@@ -14,9 +14,7 @@ from pathlib import PurePath
 
 from gnomon.errors import ModelError, UsageError
 
-MODEL = "model"
-PLACEHOLDERS = (MODEL,)
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+_PLACEHOLDER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}", re.ASCII)
 RATE = "fps"
 """The unit of what is counted in a second, not timed."""
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -46,7 +44,7 @@ class Command:
 
     def filled(self, model: str) -> list[str]:
         """The words for a model at this path, which is taken as it is."""
-        return [_PLACEHOLDER.sub(lambda match: model if match[1] == MODEL else match[0], word) for word in self.argv]
+        return [word.replace("{model}", model) for word in self.argv]
 
     def times_s(self, printed: str) -> list[float]:
         """The seconds of each match; of one match the first of its groups that took part.
@@ -78,20 +76,15 @@ def timing_command(text: str, read: str | None, unit: str | None) -> Command:
     if not argv and not wrong:
         wrong.append("--command is empty")
     names = dict.fromkeys(name for word in argv for name in _PLACEHOLDER.findall(word))
-    unknown = [name for name in names if name not in PLACEHOLDERS]
+    unknown = [name for name in names if name != "{model}"]
     if unknown:
-        told = ", ".join(f"{{{name}}}" for name in unknown)
-        wrong.append(f"--command has {told}, and the placeholders there are: {', '.join(map(_braced, PLACEHOLDERS))}")
-    if argv and MODEL not in names:
+        wrong.append(f"--command has {', '.join(unknown)}, and the placeholders there are: {{model}}")
+    if argv and "{model}" not in names:
         wrong.append("--command has no {model}, where the path of the model goes")
     wrong += _read_complaints(read, unit)
     if wrong:
         raise UsageError("; ".join(wrong), hint=_EXAMPLE)
     return Command(argv=argv, read=read or "", unit=unit or "")
-
-
-def _braced(name: str) -> str:
-    return f"{{{name}}}"
 
 
 def _read_complaints(read: str | None, unit: str | None) -> list[str]:

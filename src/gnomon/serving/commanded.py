@@ -22,7 +22,8 @@ from gnomon.devices.opening import opened, visited
 from gnomon.errors import ModelError, RuntimeMissingError
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.serving.command import Command
-from gnomon.serving.orders import Order
+from gnomon.serving.job import Job
+from gnomon.store.address import record_address
 from gnomon.store.base import Store, note
 from gnomon.store.opening import open_store
 from gnomon.system.process import Completed
@@ -32,43 +33,46 @@ _LAST_LINES, _LAST_LETTERS = 5, 160
 
 
 class TookTooLong(Exception):
-    """The command was ended at the time limit of its job; `said` are its last lines."""
+    """The command was ended at the time limit of its job; `printed` are its last lines."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__(said)
-        self.said = said
+    def __init__(self, printed: str) -> None:
+        super().__init__(printed)
+        self.printed = printed
 
 
-def measure_by_command(order: Order, config: DeviceConfig, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure_by_command(job: Job, config: DeviceConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """What a model takes by a command: each process's time is the median of its matches, the model's that of these.
 
     Without a model it is only looked whether the device and the program are there: DeviceError, RuntimeMissingError.
     ModelError for what the command says against the model, TookTooLong.
     """
-    assert order.command is not None  # noqa: S101
-    command, began_s = order.command, time.monotonic()
-    if order.model is None:
+    command, deadline_s = job.measuring.command, time.monotonic() + job.limits.job_s
+    assert command is not None  # noqa: S101
+    if job.model is None:
         _check_soon(config, command)
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(order.record_path))
+        record = None if job.measuring.record is None else record_address(job.measuring.record)
+        store = stack.enter_context(open_store(record))
         device = stack.enter_context(opened(config, on_wait=tell))
         info = device.describe()
-        if order.model is None:
-            _check(device, info.name, command)
         runs: list[list[float]] = []
-        for _ in range(order.processes if order.model is not None else 0):
-            path = device.push(Path(order.model or ""), Path(order.model or "").name)
-            left_s = order.job_s - (time.monotonic() - began_s)
-            runs.append(_run(device, command, path, max(0.1, left_s)))
-        _record(store, order, info, runs)
-    return _answer(command, info, runs)
+        if job.model is None:
+            _check(device, info.name, command)
+        else:
+            for _ in range(job.processes):
+                path = device.push(Path(job.model), Path(job.model).name)
+                runs.append(_run(device, command, path, max(0.1, deadline_s - time.monotonic())))
+            _record(store, job, info, runs)
+    return _result(command, info, runs)
 
 
 def _check_soon(config: DeviceConfig, command: Command) -> None:
-    """The same without a turn on the device, where that is possible: what is not there is told while others measure."""
-    here = LocalDevice(config.name, python=config.python, environment=config.environment)
-    if config.address.kind in (LOCAL, "ssh"):
-        with here if config.address.kind == LOCAL else visited(config) as device:
+    """The same without a turn on the device, where that is possible: what is missing is said while others measure."""
+    if config.address.kind == LOCAL:
+        with LocalDevice(config.name, python=config.python, environment=config.environment) as device:
+            _check(device, config.name, command)
+    elif config.address.kind == "ssh":
+        with visited(config) as device:
             _check(device, config.name, command)
 
 
@@ -84,18 +88,17 @@ def _check(device: Device, name: str, command: Command) -> None:
 def _run(device: Device, command: Command, path: str, timeout_s: float) -> list[float]:
     """One process of the command. See `measure_by_command`."""
     done = device.run(command.filled(path), env={}, timeout_s=timeout_s)
-    printed = f"{done.stdout}\n{done.stderr}"
-    said = last_lines(done, path)
+    printed = last_lines(done, path)
     if done.timed_out:
-        raise TookTooLong(said)
-    said = said or "it said nothing"
+        raise TookTooLong(printed)
+    printed = printed or "it said nothing"
     if not done.ok:
         how = f"was ended by signal {done.signal}" if done.signal else f"ended with status {done.returncode}"
-        raise ModelError(f"{command.name} {how}: {said}", hint="See what the program wants of a model.")
-    times = command.times_s(printed)
+        raise ModelError(f"{command.name} {how}: {printed}", hint="See what the program wants of a model.")
+    times = command.times_s(f"{done.stdout}\n{done.stderr}")
     if not times:
         raise ModelError(
-            f"{command.name} printed nothing that --read of this server matches: {said}",
+            f"{command.name} printed nothing that --read of this server matches: {printed}",
             hint="Whoever runs the server can correct its --read.",
         )
     return times
@@ -111,16 +114,16 @@ def last_lines(done: Completed, path: str) -> str:
     return " | ".join(filter(None, lines))
 
 
-def _answer(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> dict[str, Any]:
-    each = [median(times) for times in runs]
-    blocks = [Block(process=number, block=0, values_s=(value,)) for number, value in enumerate(each)]
-    low_s, high_s = median_interval(blocks) if len(each) > 1 else (None, None)
+def _result(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> dict[str, Any]:
+    medians_s = [median(times) for times in runs]
+    blocks = [Block(process=number, block=0, values_s=(value,)) for number, value in enumerate(medians_s)]
+    low_s, high_s = median_interval(blocks) if len(blocks) > 1 else (None, None)
     return {
-        "latency_s": median(each) if each else 0.0,
+        "latency_s": median(medians_s) if medians_s else 0.0,
         "low_s": low_s,
         "high_s": high_s,
-        "processes": len(each),
-        "loads": len(each),
+        "processes": len(runs),
+        "loads": len(runs),
         "interval_of": "processes",
         "samples": sum(map(len, runs)),
         "drift": 1.0,
@@ -135,20 +138,20 @@ def _answer(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]])
     }
 
 
-def _record(store: Store, order: Order, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> None:
-    """Put the times into the record of runs, as what the program told; of CPU time it knows nothing."""
-    if not runs or order.command is None:
-        return
+def _record(store: Store, job: Job, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> None:
+    """Put the times into the record of runs, as what the program printed; of CPU time it knows nothing."""
+    command = job.measuring.command
+    assert command is not None  # noqa: S101
     context = Context(
         device=info.fingerprint,
         versions={},
-        model_digest=order.digest,
-        model_name=f"served model {order.digest[:16]}",
-        options={"command": list(order.command.argv), "read": order.command.read, "unit": order.command.unit},
-        seed=order.seed,
+        model_digest=job.digest,
+        model_name=f"served model {job.digest[:16]}",
+        options={"command": list(command.argv), "read": command.read, "unit": command.unit},
+        seed=job.measuring.seed,
         gnomon_version=__version__,
     )
-    question = Question(kind="serve", context=context, details={"digest": order.digest})
+    question = Question(kind="serve", context=context, details={"digest": job.digest})
     campaign, _ = open_campaign(store, question, fresh=True)
     for number, times in enumerate(runs):
         wall_ns = tuple(round(value * 1e9) for value in times)

@@ -16,7 +16,6 @@ from gnomon.errors import ModelError
 _ZIP = b"PK\x03\x04"
 _MOST_ENTRIES = 256
 _MOST_DEPTH = 8
-_CHUNK_BYTES = 1 << 20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What `zip` writes. Python's readers of the others give back all of a piece at once, however much it is."""
 _BROKEN = (
@@ -53,27 +52,17 @@ def sent_model(path: Path, most_bytes: int) -> Path:
 
 
 def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
-    """The package's folder. Names are checked, links are refused, and bytes are counted as they come."""
+    """The package's folder. Names are checked, and links are refused; no entry gives more bytes than it says."""
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = [(entry, _parts(entry)) for entry in archive.infolist()[: _MOST_ENTRIES + 1]]
+            entries = archive.infolist()
             if len(entries) > _MOST_ENTRIES:
                 raise ModelError(f"the archive has more than {_MOST_ENTRIES} entries", hint=_PACKAGE)
-            left = most_bytes
-            for entry, parts in entries:
-                target = folder.joinpath(*parts)
-                if entry.is_dir():
-                    target.mkdir(parents=True, exist_ok=True)
-                    continue
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(entry) as source, target.open("xb") as file:
-                    while chunk := source.read(min(_CHUNK_BYTES, left + 1)):
-                        left -= len(chunk)
-                        if left < 0:
-                            raise ModelError(f"the archive holds more than {most_bytes} bytes", hint=_PACKAGE)
-                        file.write(chunk)
-    except ModelError:
-        raise
+            for entry in entries:
+                _check(entry)
+            if sum(entry.file_size for entry in entries) > most_bytes:
+                raise ModelError(f"the archive holds more than {most_bytes} bytes", hint=_PACKAGE)
+            archive.extractall(folder)
     except _BROKEN as error:
         raise ModelError(f"the archive cannot be read: {error}", hint=_PACKAGE) from error
     except OSError as error:  # such as a file where another entry has a folder, or a name that is too long
@@ -81,11 +70,8 @@ def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
     return _package_in(folder)
 
 
-def _parts(entry: zipfile.ZipInfo) -> tuple[str, ...]:
-    """The parts of an entry's name.
-
-    ModelError for one that leads out of the folder, for a link and for a device, and for one packed by another method.
-    """
+def _check(entry: zipfile.ZipInfo) -> None:
+    """ModelError for a name that leads out of the folder, a link, a device, and an entry packed by another method."""
     if entry.compress_type not in _METHODS:
         raise ModelError("the archive is packed by another method than store or deflate", hint=_PACKAGE)
     kind = stat.S_IFMT(entry.external_attr >> 16)
@@ -95,7 +81,6 @@ def _parts(entry: zipfile.ZipInfo) -> tuple[str, ...]:
     bad = any(part in ("..", "/", ".") or "\\" in part or "\0" in part or ":" in part for part in parts)
     if not parts or len(parts) > _MOST_DEPTH or bad or not entry.filename.isprintable():
         raise ModelError("the archive holds a name that leads elsewhere, or none", hint=_PACKAGE)
-    return parts
 
 
 def _package_in(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The desk that requests come to: lets in as many as there is room for, and deals them to devices, in turn.
+"""The queue of requests: it admits as many as there is room for, and assigns them to devices, first come first served.
 
 Each device measures one model at a time. One that fails again and again is set aside for a while, and the others go on.
 """
@@ -8,59 +8,40 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
-from gnomon.serving.orders import Failed, Order, Outcome, Refused, TimedOut
+from gnomon.serving.job import Job, Outcome
 from gnomon.serving.settings import Limits
 
+_MOST_FAILURES, _ASIDE_S = 3, 300.0
+"""After so many failures in a row a device is set aside, for so long; the first failure after that is one too many."""
 
-class Full(Exception):
-    """There is no room; `retry_s` is when there may be some."""
 
-    def __init__(self, message: str, retry_s: int) -> None:
+class RequestError(Exception):
+    """A request that is refused: the status of the response, what is wrong, the next step, and further headers."""
+
+    def __init__(self, status: int, message: str, hint: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.retry_s = retry_s
-
-
-class Place:
-    """Somebody's place at the desk, with the bytes of a model that are kept for it."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self.bytes = 0
-
-    def hold(self, count: int) -> None:
-        """So many bytes more are kept. Full where all models together would take too much."""
-        self._desk.hold(count)
-        self.bytes += count
-
-
-class Runner(Protocol):
-    """What has orders measured on one device, one at a time."""
-
-    async def run(self, order: Order) -> Outcome:
-        """What came of an order. Cancelled, it ends what runs before it returns."""
-        ...
+        self.status, self.message, self.hint = status, message, hint
+        self.headers = headers or {}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Lane:
-    """A device at the desk. `order` is what every model is measured with there, `name` what the device is called.
+class ServedDevice:
+    """A device behind the queue. Every model is measured there with `job`, by `run`, which ends it when cancelled.
 
-    `failed` counts failures in a row that were not a model's; until `aside_s`, by the monotonic clock, it gets nothing.
+    `failures` counts those in a row that were not a model's; until `aside_s`, by the monotonic clock, it gets no model.
     """
 
     name: str
-    runner: Runner
-    order: Order
+    run: Callable[[Job], Awaitable[Outcome]]
+    job: Job
     busy: bool = False
     measured: int = 0
-    failed: int = 0
+    failures: int = 0
     aside_s: float = 0.0
 
     @property
@@ -68,139 +49,133 @@ class Lane:
         """Whether it is set aside."""
         return time.monotonic() < self.aside_s
 
-    def told(self) -> dict[str, object]:
-        """How it is, for who asks after the server's health."""
+    @property
+    def status(self) -> dict[str, object]:
+        """Its part of the server's health."""
         state = "measuring" if self.busy else "set aside" if self.aside else "free"
         return {"device": self.name, "state": state, "measured": self.measured}
 
 
-_MOST_FAILED, _ASIDE_S = 3, 300.0
-"""After so many failures in a row a device is set aside, for so long; the first failure after that is one too many."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiter:
+    """A request that waits for a device, but not for the one that has failed at it."""
+
+    failed: ServedDevice | None
+    device: asyncio.Future[ServedDevice] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class Desk:
-    """Lets requests in, and deals them to devices. Lives in one event loop. `tell` gets a word of each that fails."""
+class Queue:
+    """Admits requests and assigns them to devices. Lives in one event loop. `log` gets a line for each failure."""
 
-    def __init__(self, limits: Limits, lanes: Sequence[Lane], tell: Callable[[str], None]) -> None:
-        self._limits, self.lanes, self._tell = limits, lanes, tell
-        self._waiting: deque[tuple[asyncio.Future[Lane], Lane | None]] = deque()
-        self._present = self._held = 0
+    def __init__(self, limits: Limits, devices: Sequence[ServedDevice], log: Callable[[str], None]) -> None:
+        self._limits, self.devices, self._log = limits, devices, log
+        self._waiters: deque[_Waiter] = deque()
+        self._held_bytes = 0
         self._usual_s = 2.0
+        self.present = 0
+        """Requests that are sent, wait or are measured."""
+
         self.counts = {"measured": 0, "refused": 0, "failed": 0, "timed_out": 0, "gone": 0}
 
-    @property
-    def present(self) -> int:
-        """Requests that are sent, wait or are measured."""
-        return self._present
-
-    @property
-    def measuring(self) -> bool:
-        """Whether a model is measured at this moment."""
-        return any(lane.busy for lane in self.lanes)
-
     @contextmanager
-    def place(self) -> Iterator[Place]:
-        """A place for as long as the block lasts. Full where there is none."""
-        if self._present >= self._limits.queue:
-            raise Full(f"{self._present} requests are here already", self._retry_s())
-        self._present += 1
-        mine = Place(self)
-        try:
-            yield mine
-        finally:
-            self._present -= 1
-            self._held -= mine.bytes
+    def admitted(self) -> Iterator[Callable[[int], None]]:
+        """A request's place for as long as the block lasts, and what holds so many bytes more for its model.
 
-    def hold(self, count: int) -> None:
-        """Keep so many bytes more. Full where that is too much."""
-        if self._held + count > self._limits.most_held_bytes:
-            raise Full(f"the models that wait take {self._held >> 20} MiB already", self._retry_s())
-        self._held += count
+        RequestError where there is no place, or all models together would take too much.
+        """
+        if self.present >= self._limits.queue:
+            raise self._full(f"{self.present} requests are here already")
+        self.present += 1
+        held = 0
+
+        def hold(count: int) -> None:
+            nonlocal held
+            if self._held_bytes + count > self._limits.most_held_bytes:
+                raise self._full(f"the models that wait take {self._held_bytes >> 20} MiB already")
+            self._held_bytes += count
+            held += count
+
+        try:
+            yield hold
+        finally:
+            self.present -= 1
+            self._held_bytes -= held
 
     async def measure(self, model: Path, digest: str) -> Outcome:
-        """Wait for one's turn and have a model measured. Cancelled, it gives its turn up, or ends what runs.
+        """Wait for a device and have a model measured. Cancelled, it leaves the queue, or ends what runs.
 
-        Where a device fails, and not the model, another one is asked, if there is one.
+        Where a device fails, and not the model, another one measures it, if there is one.
         """
         try:
-            lane, outcome = await self._measured(model, digest, None)
-            if isinstance(outcome, Failed) and any(other is not lane for other in self._serving()):
-                self._tell(f"{lane.name} fails: {outcome.message}; another device is asked")
-                _, outcome = await self._measured(model, digest, lane)
+            device, outcome = await self._measured(model, digest, None)
+            if outcome.kind == "failed" and any(other is not device for other in self._in_service()):
+                self._log(f"{device.name} fails: {outcome.message}; another device is asked")
+                _, outcome = await self._measured(model, digest, device)
         except asyncio.CancelledError:
             self.counts["gone"] += 1
             raise
-        self.counts[_kind(outcome)] += 1
+        self.counts[outcome.kind] += 1
         return outcome
 
-    async def _measured(self, model: Path, digest: str, failed: Lane | None) -> tuple[Lane, Outcome]:
-        """What came of a model on the next free device, and which that was; not on the one that has failed at it."""
-        lane = await self._turn(failed)
+    async def _measured(self, model: Path, digest: str, failed: ServedDevice | None) -> tuple[ServedDevice, Outcome]:
+        """The outcome on the next free device, and which that was."""
+        device = await self._free_device(failed)
         try:
             start = time.monotonic()
-            outcome = await lane.runner.run(replace(lane.order, model=str(model), digest=digest))
+            outcome = await device.run(replace(device.job, model=str(model), digest=digest))
             self._usual_s += 0.2 * (time.monotonic() - start - self._usual_s)
-            self._judge(lane, outcome)
+            self._count(device, outcome)
         finally:
-            lane.busy = False
-            self._deal()
-        return lane, outcome
+            device.busy = False
+            self._assign()
+        return device, outcome
 
-    async def _turn(self, failed: Lane | None) -> Lane:
-        """A device that is free, which is the caller's until it is dealt again."""
-        coming: asyncio.Future[Lane] = asyncio.get_running_loop().create_future()
-        mine = coming, failed
+    async def _free_device(self, failed: ServedDevice | None) -> ServedDevice:
+        """A device that is the caller's until it is not busy any more; soon for who has had a turn that failed."""
+        waiter = _Waiter(failed)
         if failed is None:
-            self._waiting.append(mine)
+            self._waiters.append(waiter)
         else:
-            self._waiting.appendleft(mine)  # it has had its turn
-        self._deal()
+            self._waiters.appendleft(waiter)
+        self._assign()
         try:
-            return await coming
+            return await waiter.device
         except asyncio.CancelledError:
-            if coming.done() and not coming.cancelled():
-                coming.result().busy = False
-            with suppress(ValueError):
-                self._waiting.remove(mine)
-            self._deal()
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            else:
+                waiter.device.result().busy = False
+            self._assign()
             raise
 
-    def _deal(self) -> None:
-        """Give free devices to who waits, first come first served."""
-        for mine in list(self._waiting):
-            coming, failed = mine
-            fitting = [lane for lane in self._serving() if lane is not failed] or self._serving()
-            lane = next((lane for lane in fitting if not lane.busy), None)
-            if lane is not None and not coming.done():
-                lane.busy = True
-                self._waiting.remove(mine)
-                coming.set_result(lane)
+    def _assign(self) -> None:
+        """Give free devices to those who wait."""
+        for waiter in list(self._waiters):
+            suitable = [device for device in self._in_service() if device is not waiter.failed] or self._in_service()
+            device = next((device for device in suitable if not device.busy), None)
+            if device is not None and not waiter.device.done():
+                device.busy = True
+                self._waiters.remove(waiter)
+                waiter.device.set_result(device)
 
-    def _serving(self) -> Sequence[Lane]:
+    def _in_service(self) -> Sequence[ServedDevice]:
         """The devices that are not set aside; all of them where none is left."""
-        return [lane for lane in self.lanes if not lane.aside] or self.lanes
+        return [device for device in self.devices if not device.aside] or self.devices
 
-    def _judge(self, lane: Lane, outcome: Outcome) -> None:
-        if not isinstance(outcome, Failed):
-            lane.failed = 0
-            lane.measured += _kind(outcome) == "measured"
+    def _count(self, device: ServedDevice, outcome: Outcome) -> None:
+        if outcome.kind != "failed":
+            device.failures = 0
+            device.measured += outcome.kind == "measured"
             return
-        lane.failed += 1
-        if lane.failed >= _MOST_FAILED and any(other is not lane for other in self._serving()):
-            lane.aside_s = time.monotonic() + _ASIDE_S
-            self._tell(
-                f"{lane.name} failed {lane.failed} times in a row, at last: {outcome.message}; it is set aside for "
-                f"{_ASIDE_S:.0f} s, and the others go on"
+        device.failures += 1
+        if device.failures >= _MOST_FAILURES and any(other is not device for other in self._in_service()):
+            device.aside_s = time.monotonic() + _ASIDE_S
+            self._log(
+                f"{device.name} failed {device.failures} times in a row, at last: {outcome.message}; it is set aside "
+                f"for {_ASIDE_S:.0f} s, and the others go on"
             )
 
-    def _retry_s(self) -> int:
-        """When half of those who are here will have gone, as it goes."""
-        return max(1, min(600, round(self._usual_s * self._present / 2 / len(self._serving()))))
-
-
-def _kind(outcome: Outcome) -> str:
-    if isinstance(outcome, Refused):
-        return "refused"
-    if isinstance(outcome, Failed):
-        return "failed"
-    return "timed_out" if isinstance(outcome, TimedOut) else "measured"
+    def _full(self, message: str) -> RequestError:
+        """The refusal, with the seconds after which half of those who are here will usually have gone."""
+        retry_s = max(1, min(600, round(self._usual_s * self.present / 2 / len(self._in_service()))))
+        return RequestError(503, message, f"Try again in {retry_s} s.", {"Retry-After": str(retry_s)})

@@ -7,15 +7,13 @@ import math
 import os
 import re
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 from gnomon.devices.address import LOCAL
 from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
 from gnomon.serving.command import Command
-from gnomon.store.address import RecordAddress
 
 TOKEN_VARIABLE = "GNOMON_SERVE_TOKEN"  # noqa: S105 - the variable's name
 PUBLISHED_PATH = "/test_latency/test_latency/"
@@ -24,17 +22,17 @@ _MOST_TOKEN_BYTES = 4096
 _MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+/?", re.ASCII)
 
-
 JOB_S, COMMAND_S = 120.0, 600.0
-"""What a job may take that is a runtime's, and one that is a command's: the programs of DPUs run a minute each time."""
+"""The time limit of a runtime's job, and of a command's: the programs of DPUs run a minute each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """What measures the models that come in, where, and whereto: a runtime with its options, or a command.
+    """What measures the models that are sent, where, and whereto: a runtime with its options, or a command.
 
     `processes` are fresh ones for each model. None: three for a command and on devices that are not this machine, and
-    here one that is kept from one model to the next. `model_name` is what the model's file is called for a command.
+    here one that is kept from one model to the next. `model_name` is the name of the model's file for a command.
+    `record` is the results database of runs; None: the user's own.
     """
 
     runtime: str = ""
@@ -46,17 +44,16 @@ class Measuring:
     precision: str | None = None
     processes: int | None = None
     seed: int = 0
-    record: RecordAddress | None = None
+    record: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What clients may take of this machine.
 
-    A model has at most `most_bytes`, all that wait at most `most_held_bytes`; `queue` requests are let in at once. A
+    A model has at most `most_bytes`, all that wait at most `most_held_bytes`; `queue` requests are admitted at once. A
     piece of a request must come within `idle_s`, its head within `head_s`, all of it within `upload_s`. A job takes at
-    most `job_s` (None: `JOB_S`, or with a command `COMMAND_S`), and each of its processes at most `memory_bytes` of
-    address space.
+    most `job_s`, and each of its processes at most `memory_bytes` of address space.
     """
 
     most_bytes: int = 256 << 20
@@ -65,7 +62,7 @@ class Limits:
     head_s: float = 20.0
     idle_s: float = 20.0
     upload_s: float = 300.0
-    job_s: float | None = None
+    job_s: float = JOB_S
     memory_bytes: int = 8 << 30
 
 
@@ -77,16 +74,19 @@ class ServeSettings:
     host: str = "127.0.0.1"
     port: int = 8055
     path: str = PUBLISHED_PATH
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     open_to_all: bool = False
     limits: Limits = Limits()
 
-    def __repr__(self) -> str:
-        return f"ServeSettings(host={self.host!r}, port={self.port}, token={'given' if self.token else None})"
+    @property
+    def url(self) -> str:
+        """Where models are sent."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.path}"
 
 
 def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
-    """The settings with a token that was looked for, and the addresses to bind. UsageError with all that is wrong.
+    """The settings with a path that ends in a slash, and the addresses to bind. UsageError with all that is wrong.
 
     The names of hosts are looked up here, so that what is bound is what was checked.
     """
@@ -101,17 +101,17 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
     beyond = [address for address in addresses if not ipaddress.ip_address(address.partition("%")[0]).is_loopback]
     if beyond and settings.token is None and not settings.open_to_all:
         wrong.append(f"{', '.join(beyond)} can be reached from other machines, and there is no token")
-    limits = settings.limits
-    wrong += _machine_complaints(settings.measuring)
-    numbers = (
-        limits.most_bytes,
-        limits.most_held_bytes,
-        limits.queue,
-        limits.memory_bytes,
-        settings.measuring.processes or 1,
-    )
-    times = (limits.head_s, limits.idle_s, limits.upload_s, limits.job_s or JOB_S)
-    if min(numbers) < 1 or not all(0 < time < math.inf for time in times):
+    measuring = settings.measuring
+    machines: dict[tuple[str, str, int], str] = {}
+    for text in measuring.devices:
+        machine = resolve(text).address.machine
+        if machine in machines:
+            wrong.append(f"the devices {machines[machine]} and {text} are one machine, which measures one at a time")
+        machines[machine] = text
+    if not _MODEL_NAME.fullmatch(measuring.model_name):
+        wrong.append(f"{measuring.model_name[:80]!r} is not a name for the model's file, such as model.xmodel")
+    numbers = (*astuple(settings.limits), 1 if measuring.processes is None else measuring.processes)
+    if not all(0 < number < math.inf for number in numbers):
         wrong.append("a limit is not above 0")
     if wrong:
         raise UsageError(
@@ -121,24 +121,10 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
     return replace(settings, path=settings.path.rstrip("/") + "/"), addresses
 
 
-def _machine_complaints(measuring: Measuring) -> list[str]:
-    """What is wrong with the devices, whose tables are read here. UsageError for a name that means none."""
-    wrong: list[str] = []
-    machines: dict[tuple[str, str, int], str] = {}
-    for text in measuring.devices:
-        machine = resolve(text).address.machine
-        if machine in machines:
-            wrong.append(f"the devices {machines[machine]} and {text} are one machine, which measures one at a time")
-        machines[machine] = text
-    if not _MODEL_NAME.fullmatch(measuring.model_name):
-        wrong.append(f"{measuring.model_name[:80]!r} is not a name for the model's file, such as model.xmodel")
-    return wrong
-
-
-def found_token(file: Path | None, environment: Mapping[str, str] = os.environ) -> str | None:
+def read_token(file: Path | None) -> str | None:
     """The token of a file, else of the environment, else None. UsageError for a file that cannot be read."""
     if file is None:
-        return environment.get(TOKEN_VARIABLE) or None
+        return os.environ.get(TOKEN_VARIABLE) or None
     try:
         with file.open("rb") as opened:
             raw = opened.read(_MOST_TOKEN_BYTES + 1)
@@ -163,4 +149,4 @@ def _addresses(host: str, wrong: list[str]) -> tuple[str, ...]:
     except (OSError, UnicodeError) as error:
         wrong.append(f"the host {host!r} has no address: {getattr(error, 'strerror', None) or error}")
         return ()
-    return tuple(dict.fromkeys(str(one[4][0]) for one in found))
+    return tuple(dict.fromkeys(str(address[4][0]) for address in found))

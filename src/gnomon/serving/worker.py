@@ -1,9 +1,9 @@
-"""A program: measures the models that the orders on its standard input name, and writes one JSON answer for each.
+"""A program: measures the models that the jobs on its standard input name, and writes the outcome of each.
 
 It is a process of its own, in a group of its own, one for each device, so that whatever a model does to it, the server
-goes on; what it starts itself ends with it, however it ends. Between orders it keeps what takes long to start: itself,
+goes on; what it starts itself ends with it, however it ends. Between jobs it keeps what takes long to start: itself,
 the way to the device, what was found there and, on this machine, the agent with the reference kernel. It lets go of the
-device when no order comes for a while, and now and then in any case, as others may wait for it.
+device when no job comes for a while, and now and then in any case, as others may wait for it.
 
 A model is measured as the nets of search spaces are: beside a reference kernel, which brings all times to the speed
 that the machine had when the server was started.
@@ -11,25 +11,26 @@ that the machine had when the server was started.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import resource
 import select
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, MeasurementError, ModelError, ProblemError
 from gnomon.serving.commanded import TookTooLong, measure_by_command
+from gnomon.serving.job import Job, Outcome, job_of, to_line
 from gnomon.serving.models import sent_model
-from gnomon.serving.orders import FAILED, REFUSED, TIMED_OUT, Order, order_of
+from gnomon.store.address import record_address
 
 if TYPE_CHECKING:
     from gnomon.session.bench.bench import Bench, Placed
@@ -41,41 +42,30 @@ _LOADS = 3
 """How often a model is loaded where one process is kept."""
 
 _IDLE_S, _MOST_HELD_S = 5.0, 30.0
-"""How long the device is held without an order, and with orders: then others get their turn."""
+"""How long the device is held without a job, and with jobs: then others get their turn."""
+
+_ROOM_FOR_RECORD = 4 << 30
 
 
 def main() -> None:
     """Reads, measures, writes, until there is nothing more to read."""
     signal.signal(signal.SIGTERM, _terminated)
-    with ExitStack() as stack:
-        held = stack.enter_context(_Held())
-        for order in _orders(held):
-            _limit(order)
-            sys.stdout.write(json.dumps(_answered(order, held), allow_nan=False) + "\n")
-            sys.stdout.flush()
-
-
-def _orders(held: _Held) -> Iterator[Order]:
-    """The orders as they come. What is held is let go of while none comes."""
-    read = bytearray()
-    while True:
-        if b"\n" not in read:
-            wait_s = _IDLE_S if held.bench is not None else None
-            if not select.select([0], [], [], wait_s)[0]:
+    with closing(_HeldBench()) as held:
+        while True:
+            # The server sends a job at a time, so that nothing of the next one is in the buffer.
+            if held.bench is not None and not select.select([0], [], [], _IDLE_S)[0]:
                 held.close()
-                continue
-            chunk = os.read(0, 1 << 16)
-            if not chunk:
+            line = sys.stdin.readline()
+            if not line:
                 return
-            read += chunk
-            continue
-        line, _, rest = bytes(read).partition(b"\n")
-        read = bytearray(rest)
-        yield order_of(line)
-        held.close_old()
+            job = job_of(line)
+            _limit(job)
+            sys.stdout.write(to_line(_outcome(job, held)))
+            sys.stdout.flush()
+            held.close_old()
 
 
-class _Held:
+class _HeldBench:
     """A bench that is open, with the reference kernel on it."""
 
     def __init__(self) -> None:
@@ -84,25 +74,19 @@ class _Held:
         self._stack = ExitStack()
         self._since_s = 0.0
 
-    def __enter__(self) -> _Held:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def for_order(self, order: Order, subject: str) -> tuple[Bench, Placed]:
+    def for_job(self, job: Job, subject: str) -> tuple[Bench, Placed]:
         """The bench with a campaign of its own for a model. Raises GnomonError."""
-        question = {"digest": order.digest, "processes": "one that is kept" if order.warm else order.processes}
+        question = {"digest": job.digest, "processes": "one that is kept" if job.kept else job.processes}
         if self.bench is None or self.anchor is None:
             self._since_s = time.monotonic()
-            self.bench = self._stack.enter_context(_opened(order, subject, question))
+            self.bench = self._stack.enter_context(_opened(job, subject, question))
             self.anchor = _anchor(self.bench)
         else:
             self.bench.runner = self.bench.begin(subject, question)
         return self.bench, self.anchor
 
     def close_old(self) -> None:
-        """Let go of it where it was held for long: who waits for the device comes first then."""
+        """Let go of it where it was held for long: whoever waits for the device comes first then."""
         if time.monotonic() - self._since_s > _MOST_HELD_S:
             self.close()
 
@@ -112,84 +96,82 @@ class _Held:
         self._stack.close()
 
 
-def _answered(order: Order, held: _Held) -> dict[str, Any]:
-    """What came of an order."""
+def _outcome(job: Job, held: _HeldBench) -> Outcome:
     try:
-        if order.command is not None:
-            return measure_by_command(order, _device_of(order), _tell)
-        return _measured(order, held)
-    except (ModelError, ProblemError, MeasurementError) as error:
-        kind = REFUSED if order.model is not None else FAILED
-        # Where the server keeps it is nobody's business, and means nothing to who sent it.
-        message = _without_paths(error.message, order)
-        answer: dict[str, Any] = {kind: {"message": message, "hint": error.hint}}
-        if kind == FAILED:
-            answer[FAILED]["kind"] = type(error).__name__
-        return answer
-    except TookTooLong as late:
-        return {TIMED_OUT: {"limit_s": order.job_s, "said": _without_paths(late.said, order)}}
-    except GnomonError as error:
-        message = _without_paths(error.message, order)
-        return {FAILED: {"kind": type(error).__name__, "message": message, "hint": error.hint}}
+        if job.measuring.command is not None:
+            result = measure_by_command(job, _device_of(job), _print)
+        else:
+            result = _measured(job, held)
+        return Outcome(kind="measured", result=result)
+    except TookTooLong as error:
+        return Outcome(kind="timed_out", message=_without_paths(error.printed, job))
     except MemoryError:
-        return {
-            REFUSED: {
-                "message": f"measuring it takes more than {order.memory_bytes >> 20} MiB of memory",
-                "hint": "Start the server with more, --memory-mb, or send a smaller model.",
-            }
-        }
+        return Outcome(
+            kind="refused",
+            message=f"measuring it takes more than {job.limits.memory_bytes >> 20} MiB of memory",
+            hint="Start the server with more, --memory-mb, or send a smaller model.",
+        )
+    except GnomonError as error:
+        models_affair = job.model is not None and isinstance(error, ModelError | ProblemError | MeasurementError)
+        return Outcome(
+            kind="refused" if models_affair else "failed",
+            # Where the server keeps the model means nothing to the client that sent it.
+            message=_without_paths(error.message, job),
+            hint=error.hint,
+            error=type(error).__name__,
+        )
 
 
-def _without_paths(text: str, order: Order) -> str:
+def _without_paths(text: str, job: Job) -> str:
     """A text without where the server keeps the model."""
-    if order.model is None:
+    if job.model is None:
         return text
-    return re.sub(re.escape(str(Path(order.model).parent)) + r"[^\s:,'\"]*", "the model", text)
+    return re.sub(re.escape(str(Path(job.model).parent)) + r"[^\s:,'\"]*", "the model", text)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)  # so that every block is left, and ends what it started
 
 
-def _limit(order: Order) -> None:
+def _limit(job: Job) -> None:
     """Soft limits alone: the programs behind this one are the house's own, and some set theirs themselves."""
-    wished = {
-        resource.RLIMIT_AS: order.memory_bytes,
-        resource.RLIMIT_FSIZE: order.disk_bytes,
+    limits = {
+        resource.RLIMIT_AS: job.limits.memory_bytes,
+        # The record of runs is written by the same processes, and grows.
+        resource.RLIMIT_FSIZE: _ROOM_FOR_RECORD + 8 * job.limits.most_bytes,
         resource.RLIMIT_CORE: 0,
     }
-    for what, soft in wished.items():
-        hard = resource.getrlimit(what)[1]
-        resource.setrlimit(what, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+    for name, soft in limits.items():
+        hard = resource.getrlimit(name)[1]
+        resource.setrlimit(name, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def _device_of(order: Order) -> Any:
-    from gnomon.devices.opening import resolve
-
-    # What is served is sent once: none of it stays in the device's cache of pushed files.
-    return replace(resolve(order.device), keep=False)
+def _device_of(job: Job) -> DeviceConfig:
+    # A model is sent once: none of it stays in the device's cache of pushed files.
+    return replace(resolve(job.device), keep=False)
 
 
-def _opened(order: Order, subject: str, question: Mapping[str, Any]) -> Any:
+def _opened(job: Job, subject: str, question: Mapping[str, Any]) -> Any:
     from gnomon.models.load import reachable
     from gnomon.runtimes.base import Wish
     from gnomon.runtimes.registry import all_runtimes
     from gnomon.session.bench.bench import open_bench
-    from gnomon.session.request import Request
+    from gnomon.session.request import ModelRequest
 
-    formats = next((runtime.formats for runtime in all_runtimes()[0] if runtime.name == order.runtime), frozenset())
-    request = Request(
+    measuring = job.measuring
+    formats = next((runtime.formats for runtime in all_runtimes()[0] if runtime.name == measuring.runtime), frozenset())
+    request = ModelRequest(
         model=Path(),
-        device=_device_of(order),
-        runtimes=(order.runtime,),
+        device=_device_of(job),
+        runtimes=(measuring.runtime,),
         wish=Wish(
-            threads=order.threads,
-            backends=(order.backend,) if order.backend else (),
-            precisions=(order.precision,) if order.precision else (),
+            threads=measuring.threads,
+            backends=(measuring.backend,) if measuring.backend else (),
+            precisions=(measuring.precision,) if measuring.precision else (),
         ),
-        effort=_effort(order),
-        seed=order.seed,
-        record=order.record_path,
+        effort=_effort(job),
+        seed=measuring.seed,
+        record=None if measuring.record is None else record_address(measuring.record),
         fresh=True,
     )
     return open_bench(
@@ -197,28 +179,28 @@ def _opened(order: Order, subject: str, question: Mapping[str, Any]) -> Any:
         kind="serve",
         subject=subject,
         question=question,
-        tell=_tell,
+        tell=_print,
         loads=min(formats - reachable("onnx"), default="onnx") if not formats & reachable("onnx") else "onnx",
-        kept=order.warm,
+        kept=job.kept,
     )
 
 
-def _measured(order: Order, held: _Held) -> dict[str, Any]:
+def _measured(job: Job, held: _HeldBench) -> dict[str, Any]:
     from gnomon.measure.environment import worst
     from gnomon.measure.link import KeptLink
     from gnomon.session.bench.baseline import clock_of, levels_of, timed
     from gnomon.session.request import device_met
     from gnomon.session.targets import describe
 
-    model = None if order.model is None else sent_model(Path(order.model), order.model_bytes)
-    subject = "the reference kernel of a server" if model is None else f"served model {order.digest[:16]}"
-    bench, anchor = held.for_order(order, subject)
+    model = None if job.model is None else sent_model(Path(job.model), job.limits.most_bytes)
+    subject = "the reference kernel of a server" if model is None else f"served model {job.digest[:16]}"
+    bench, anchor = held.for_job(job, subject)
     with device_met(bench.runner):
         placed = anchor if model is None else _placed(bench, model)
         beside = replace(anchor.candidate, stays=model is not None)
         wanted = list({one.key: one for one in (beside, placed.candidate)}.values()) if model else [beside]
         try:
-            measured = bench.runner.measure("served", wanted, _effort(order))
+            measured = bench.runner.measure("served", wanted, _effort(job))
         finally:
             bench.runner.finish({"reason": "a server was asked for it"})
     if not measured[placed.key].ok:
@@ -228,7 +210,7 @@ def _measured(order: Order, held: _Held) -> dict[str, Any]:
         )
     clock = clock_of(bench, list(measured.values()))
     anchors = [measured[anchor.key]] if model is not None else []
-    one = timed(measured[placed.key], clock, reference_s=order.reference_s, anchors=anchors)
+    one = timed(measured[placed.key], clock, reference_s=job.reference_s, anchors=anchors)
     kept = isinstance(bench.link, KeptLink)
     return {
         "latency_s": one.call_s,
@@ -245,7 +227,7 @@ def _measured(order: Order, held: _Held) -> dict[str, Any]:
         "clock": clock,
         "doubts": [{"kind": d.kind, "message": d.message, "hint": d.hint} for d in worst(bench.runner.environments)],
         "device": bench.device.name,
-        "reference_s": list(order.reference_s) or list(levels_of(measured[anchor.key], clock).values()),
+        "reference_s": list(job.reference_s) or list(levels_of(measured[anchor.key], clock).values()),
         "workload_mop": None if placed.graph.macs is None else 2e-6 * placed.graph.macs,
     }
 
@@ -267,11 +249,11 @@ def _placed(bench: Bench, path: Path) -> Placed:
     return bench.put("model", model, path)
 
 
-def _effort(order: Order) -> Any:
+def _effort(job: Job) -> Any:
     """A whole small net's: a tenth of a second in each process. What it takes beyond that is starting processes."""
     from gnomon.jobs.table.job import EFFORT
 
-    processes = (_LOADS if order.warm else order.processes) + (0 if order.model is not None else _MORE)
+    processes = (_LOADS if job.kept else job.processes) + (0 if job.model is not None else _MORE)
     return replace(
         EFFORT,
         rounds=3,
@@ -280,7 +262,7 @@ def _effort(order: Order) -> Any:
         processes_least=processes,
         processes_most=processes,
         together=2,
-        timeout_s=order.job_s,
+        timeout_s=job.limits.job_s,
     )
 
 
@@ -300,7 +282,7 @@ def _anchor(bench: Bench) -> Placed:
     return bench.place("anchor", path)
 
 
-def _tell(sentence: str) -> None:
+def _print(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 

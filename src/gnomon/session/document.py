@@ -1,4 +1,4 @@
-"""The parts that several documents have, as records: `core.codec` makes their JSON, `core.schema` its schema.
+"""The parts that several documents have, as records: `core.codec` makes their JSON and its schema.
 
 A document is all that a job found, for whoever shows it, compares it or hands it on without the results database. What
 there is a lot of is in columns: lists of equal length, one a field, so that a model of thousands of operators stays

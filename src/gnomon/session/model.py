@@ -15,7 +15,7 @@ from gnomon.models.load import convert, files_beside, load, plausible_feeds, rea
 from gnomon.models.model import Feed, Model, dynamic_inputs, link_file, stamp_of, with_shapes
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.kernels import source_names
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.session.shapes import Shapes, array_shape, check_names, fixed_shapes, open_shapes
 from gnomon.session.targets import Missing
 from gnomon.system.process import guarded_folder
@@ -73,7 +73,7 @@ class ReadModel:
         return None if model.path == self.own else (model, place_model(model, model.path, push, beside="copy-"))
 
 
-def read_model(request: Request, stack: ExitStack) -> ReadModel:
+def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
     """The model with its inputs' shapes, and the files that are made of it. Raises GnomonError."""
     stamp = stamp_of(request.model)
     model = load(request.model)
@@ -137,7 +137,7 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     )
 
 
-def shapes_of(request: Request, model: Model) -> Shapes:
+def shapes_of(request: ModelRequest, model: Model) -> Shapes:
     """The shapes of the model's inputs that the request gives, and those that are assumed. UsageError."""
     inputs = [model.graph.tensors[index] for index in model.graph.inputs]
     fed = {t.name: array_shape(t.name, request.feeds[t.name]) for t in inputs if t.name in request.feeds}
@@ -244,7 +244,7 @@ def _converted(model: Model, source: Path, wanted: str, folder: Path) -> Model:
         return convert(model, source, wanted, folder)
 
 
-def check_feeds(request: Request, placed: PlacedModel) -> None:
+def check_feeds(request: ModelRequest, placed: PlacedModel) -> None:
     """UsageError where an input is fed that the model has not."""
     for name in request.feeds:
         if name not in placed.inputs:

@@ -33,7 +33,7 @@ from gnomon.session import replay as recall
 from gnomon.session.document import ConditionsPart, FedInput
 from gnomon.session.kernels import Sources
 from gnomon.session.model import ReadModel, check_feeds, models_for, read_model, texts_of
-from gnomon.session.request import Request, device_met, link_to, machine_of
+from gnomon.session.request import ModelRequest, device_met, link_to, machine_of
 from gnomon.session.targets import NOTE as ENERGY_NOTE
 from gnomon.session.targets import (
     FindCopy,
@@ -80,7 +80,7 @@ class Lab:
     file had when it was read.
     """
 
-    request: Request
+    request: ModelRequest
     folder: Path
     model: Model
     source: Path
@@ -162,7 +162,7 @@ class Lab:
         }
 
 
-def _fed(tensor: Tensor, request: Request, feed: Feed) -> FedInput:
+def _fed(tensor: Tensor, request: ModelRequest, feed: Feed) -> FedInput:
     """How an input of the job is fed."""
     floating = tensor.dtype.startswith(("float", "bfloat", "complex"))
     if (path := request.feeds.get(tensor.name)) is not None:
@@ -224,7 +224,7 @@ def own_tolerance(graph: Graph) -> float:
 
 @contextmanager
 def open_lab(
-    request: Request,
+    request: ModelRequest,
     *,
     kind: str,
     question: Mapping[str, Any],
@@ -322,7 +322,9 @@ def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str
     return [Doubt(kind="drawn-steering", message=message, hint=hint)]
 
 
-def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
+def _live(
+    request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
+) -> Lab:
     """A lab on the device itself."""
     model, source = read.model, read.source
     store = stack.enter_context(open_store(request.record))
@@ -403,7 +405,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
 
 
 @contextmanager
-def open_device(request: Request, tell: Callable[[str], None] | None) -> Iterator[Device]:
+def open_device(request: ModelRequest, tell: Callable[[str], None] | None) -> Iterator[Device]:
     """The open device; what was waited for it is not counted as time of the job."""
     began_s: list[float] = []
 
@@ -418,7 +420,7 @@ def open_device(request: Request, tell: Callable[[str], None] | None) -> Iterato
         yield device
 
 
-def stopped_doubts(request: Request, stopped: str, unmeasured: Sequence[str] = ()) -> list[Doubt]:
+def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str] = ()) -> list[Doubt]:
     """A doubt where the job's time was over at a stage, and what was not measured of what it wanted to."""
     if not stopped:
         return []
@@ -438,7 +440,9 @@ def _copies(read: ReadModel, push: Callable[[Path, str], str], stack: ExitStack)
     return lambda refused: copy(refused and read.source == read.own)
 
 
-def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
+def _recorded(
+    request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
+) -> Lab:
     """A lab that holds what was measured in a campaign of the same kind, model, device and options."""
     model, source = read.model, read.source
     placed = read.placed(_nowhere)
@@ -493,12 +497,12 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
     )
 
 
-def _usable_cores(request: Request, fingerprint: Mapping[str, Any]) -> int | None:
+def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int | None:
     """How many cores may be measured on: those that a device is kept to, else those that its fingerprint tells."""
     return len(request.device.pin) or fingerprint.get("cores")
 
 
-def _usual_threads(request: Request, fingerprint: Mapping[str, Any]) -> Wish:
+def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> Wish:
     """The wish with all cores that a process may use there as a second number of threads, where it is the usual one."""
     cores = _usable_cores(request, fingerprint)
     if not request.wish.usual or not isinstance(cores, int) or cores < 2:
@@ -506,7 +510,7 @@ def _usual_threads(request: Request, fingerprint: Mapping[str, Any]) -> Wish:
     return replace(request.wish, more_threads=(cores,))
 
 
-def _too_many_threads(request: Request, device: DeviceInfo) -> list[Doubt]:
+def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Doubt]:
     """A doubt where more threads are wished than there are cores to measure on."""
     cores = _usable_cores(request, device.fingerprint)
     most = max(request.wish.thread_counts)
@@ -523,7 +527,7 @@ def _nowhere(path: Path, name: str) -> str:
     return f"/{name}"
 
 
-def _context(request: Request, model: Model, link: AgentLink, probes: Mapping[str, Probe]) -> Context:
+def _context(request: ModelRequest, model: Model, link: AgentLink, probes: Mapping[str, Probe]) -> Context:
     """What must be equal for runs to be compared."""
     return Context(
         device=link.info.fingerprint,
@@ -543,7 +547,7 @@ def _check_environments(wish: Wish) -> None:
             raise UsageError(f"{name[:80]!r} is not the name of an environment variable", hint="Give NAME=VALUE.")
 
 
-def options_of(request: Request) -> dict[str, Any]:
+def options_of(request: ModelRequest) -> dict[str, Any]:
     """The settings that the user could choose, as the record keeps them."""
     wish = request.wish
     return {

@@ -468,7 +468,7 @@ def _mixing(proved: Sequence[Proved], *, priced: bool) -> str:
     if plan.measured.failure is not None and plan.measured.failure.kind == "unmeasured":
         return f"the plan, a mix, was not measured ({describe(plan.measured.failure)})"
     if plan.against_best is None:
-        return f"the plan, a mix, was refused ({describe(plan.measured.failure)})"
+        return "the plan, a mix, was refused"
     if plan.against_best.verdict == "faster":
         return "one process cannot show whether a mix is faster"
     if plan.against_best.verdict == "slower":

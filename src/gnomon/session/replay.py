@@ -15,7 +15,7 @@ from gnomon.errors import MeasurementError
 from gnomon.models.model import Model
 from gnomon.runtimes.base import PlacedModel, Probe, Support, Wish
 from gnomon.runtimes.tunings import configurations
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.session.targets import Missing, Target
 from gnomon.store.base import CampaignQuery, EventQuery, Store
 
@@ -46,7 +46,7 @@ class Recalled:
 
 
 def noted(
-    request: Request, device: DeviceInfo, probes: Mapping[str, Probe], supports: Mapping[str, Support]
+    request: MeasureRequest, device: DeviceInfo, probes: Mapping[str, Probe], supports: Mapping[str, Support]
 ) -> dict[str, Any]:
     """The event's data, in JSON values."""
     return {
@@ -108,7 +108,7 @@ def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
 
 
 def latest(
-    store: Store, request: Request, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
+    store: Store, request: MeasureRequest, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
 ) -> Recalled:
     """The campaign of a kind to decide again from: of this model on this device, set as it is now, with these options.
 
@@ -143,7 +143,7 @@ def latest(
     )
 
 
-def _other(request: Request, data: Mapping[str, Any]) -> str:
+def _other(request: MeasureRequest, data: Mapping[str, Any]) -> str:
     """The device of a campaign where it is not the request's, or was set otherwise; else nothing."""
     if request.device.name not in (data["device"], data["address"]):
         return str(data["device"])

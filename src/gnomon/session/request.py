@@ -37,40 +37,27 @@ THIS_MACHINE = DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """The model, where and with what it runs, and how hard to try.
+class MeasureRequest:
+    """Where and with what a job measures, and how hard it tries.
 
-    `shapes` fix inputs that the file leaves open, `dims` dimensions that it names; `feeds` are .npy files for inputs,
-    others are drawn from `seed`.
-    `record` is the database (None: the user's own); `fresh` starts again where an interrupted campaign could be
-    taken up. `measure` False decides from what the record holds of this model on this device, which then need not be
-    reachable. After `max_time_s` nothing more is begun: the job ends with what it knows (None: no limit). `time` is
-    its clock, once it runs: see `timed`. `wait_s` is how long a device that vanishes may stay away before the job
-    gives up. UsageError where it shall start again and measure nothing, or the seed is out of its range.
+    `record` is the results database (None: the user's own); `fresh` starts again where an interrupted campaign could be
+    resumed. `seed` is that of random inputs and orders. After `max_time_s` no new measurement begins: the job ends with
+    what it knows (None: no limit). `time` is its clock, once it runs: see `timed`. `wait_s` is how long a device that
+    vanishes may stay away before the job gives up. UsageError for a seed out of its range.
     """
 
-    model: Path
     device: DeviceConfig = THIS_MACHINE
     runtimes: tuple[str, ...] = ()
     wish: Wish = field(default_factory=Wish)
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    dims: Mapping[str, int] = field(default_factory=dict)
-    feeds: Mapping[str, Path] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
     record: RecordAddress | None = None
     fresh: bool = False
-    measure: bool = True
     wait_s: float = WAIT_S
     max_time_s: float | None = None
     time: JobTime | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if self.fresh and not self.measure:
-            raise UsageError(
-                "--fresh measures again and --no-profile measures nothing",
-                hint="Give one of them; from Python they are fresh=True and measure=False.",
-            )
         if not 0 <= self.seed < MOST_SEED:
             raise UsageError(f"seed is {self.seed}", hint=f"Give a whole number from 0 to {MOST_SEED - 1}.")
 
@@ -90,7 +77,34 @@ class Request:
         return self.time.waited_s if self.time is not None else 0.0
 
 
-def timed(request: Request) -> Request:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest(MeasureRequest):
+    """What a job measures of one model.
+
+    `shapes` fix inputs that the file leaves open, `dims` dimensions that it names; `feeds` are .npy files for inputs,
+    others are drawn from `seed`. `measure` False decides from what the results database holds of this model on this
+    device, which then need not be reachable. UsageError where the job shall start again and measure nothing.
+    """
+
+    model: Path
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    feeds: Mapping[str, Path] = field(default_factory=dict)
+    measure: bool = True
+
+    def __post_init__(self) -> None:
+        MeasureRequest.__post_init__(self)  # a class with slots is made twice: `super()` would mean the first one
+        if self.fresh and not self.measure:
+            raise UsageError(
+                "--fresh measures again and --no-profile measures nothing",
+                hint="Give one of them; from Python they are fresh=True and measure=False.",
+            )
+
+
+AnyRequest = TypeVar("AnyRequest", bound=MeasureRequest)
+
+
+def timed(request: AnyRequest) -> AnyRequest:
     """The request with its clock running: from now on, unless it ran already."""
     return request if request.time is not None else replace(request, time=JobTime(request.max_time_s))
 
@@ -142,7 +156,7 @@ def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
         raise
 
 
-def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[[str], None] | None) -> Found:
+def patiently(job: Callable[[AnyRequest], Found], request: AnyRequest, tell: Callable[[str], None] | None) -> Found:
     """Do a job; if its device vanishes in the middle of it, wait up to `request.wait_s` for it and go on.
 
     What was measured is in the record, so that at most the visit under way is measured again. DeviceError if the device

@@ -27,7 +27,7 @@ from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Sup
 from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.tunings import configurations
 from gnomon.runtimes.whole import TOLERANCE, labelled
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 NOT_INSTALLED = "not installed"
 """Why a runtime is missing that its device simply has not."""
@@ -475,7 +475,7 @@ def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
         )
 
 
-def asking_energy(request: Request, objectives: Sequence[str], counters: Sequence[str]) -> Request:
+def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Sequence[str]) -> ModelRequest:
     """The request, to be measured with energy counters (none: the device's usual ones) where that is an objective."""
     from gnomon.measure.energy import ENERGY
 
@@ -484,7 +484,7 @@ def asking_energy(request: Request, objectives: Sequence[str], counters: Sequenc
     return replace(request, effort=replace(request.effort, energy=Energy(counters=tuple(counters))))
 
 
-def with_counters(request: Request, link: AgentLink) -> tuple[Request, dict[str, Any] | None]:
+def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest, dict[str, Any] | None]:
     """The request with blocks long enough for the device's counters, and these; None where no energy is asked for.
 
     DeviceError where the device has no counter that serves, before anything is measured.

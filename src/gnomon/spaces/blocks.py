@@ -1,9 +1,8 @@
 """The base for search spaces that are a row of blocks, the shipped ones and a user's own.
 
-All units of a row of blocks, found by walking each position once for each state in which it can be reached.
-
-The state is all that the rest of a net depends on: the shape that arrives, how many positions of the stage are still
-used, and, under fusion, the open group that made the value, which the next block may go on.
+All units of a row are found by walking each position once for each state in which it can be reached. A state is all
+that the rest of a net depends on: the shape that arrives, how many positions of the stage are still used, and, under
+fusion, the open group that made the value, to which the next block may add layers.
 """
 
 from __future__ import annotations
@@ -20,6 +19,9 @@ from gnomon.spaces.features import Assignment, CountTables, Step, dense
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules, fuse
 from gnomon.spaces.layers import Shape
 from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit
+
+Block = Callable[[Symbol], Symbol]
+"""Writes a block down: what it is given is the block's input, what it returns its output."""
 
 Row = tuple[tuple[Unit, int], ...]
 """Units that are complete, with their counts."""
@@ -155,10 +157,6 @@ def _check_read(net: Net) -> None:
         raise ProblemError(f"a block computes what nothing reads: {unread[0]}", hint="Use it, or leave it out.")
 
 
-Block = Callable[[Symbol], Symbol]
-"""Writes a block down: what it is given is the block's input, what it returns its output."""
-
-
 def skip(x: Symbol) -> Symbol:
     """The block that does nothing."""
     return x
@@ -257,10 +255,6 @@ class BlockSpace:
         if rules.chains not in self._tables:
             self._tables[rules.chains] = tables_of(self.space, self._places, self.inputs, self.dtype, rules)
         return self._tables[rules.chains]
-
-    def units(self) -> tuple[Unit, ...]:
-        """All units that occur in some net, an operator each."""
-        return self.tables().units
 
 
 def _resolutions(shapes: tuple[Shape, ...]) -> tuple[str, ...]:

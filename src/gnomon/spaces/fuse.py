@@ -1,8 +1,7 @@
 """Fused groups: single operators joined to the chains that a runtime runs as one.
 
-Which chains a runtime fuses is evidence (see `gnomon.spaces.fuse`) and comes as an argument.
-
-Evidence of fusion: from the groups in a runtime's optimised graph, or from the times of a, b and both together.
+Which chains a runtime fuses is told by the groups in its optimised graph, or by the times of two units and of both
+together.
 """
 
 from __future__ import annotations
@@ -17,6 +16,10 @@ from gnomon.spaces.layers import kind_of
 from gnomon.spaces.unit import Net, Node, Unit
 
 Chain = tuple[str, ...]
+Verdict = Literal["fused", "not fused", "cannot tell"]
+
+SHARE = 0.5
+"""The share of the shorter time that fused operators save at least, as in nn-Meter (Zhang et al., MobiSys 2021)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +141,6 @@ def _joined(net: Net, members: list[int]) -> tuple[Unit, tuple[int, ...]]:
         layout=first.unit.layout,
     )
     return unit, tuple(refs)
-
-
-Verdict = Literal["fused", "not fused", "cannot tell"]
-
-SHARE = 0.5
-"""The share of the shorter time that fused operators save at least, as in nn-Meter (Zhang et al., MobiSys 2021)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,19 +19,20 @@ _MOST = 1e15
 _LEAST_S = 1e-15
 """What no call is faster than; a thousandth of it is still a number that can be divided by."""
 
+Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
+Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: _LEAST_S <= value < _MOST)]
+Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: value >= 0)]
+
+STABLE = 0.03
+"""The widest half interval, relative to the whole call's time, of a unit that counts as stable."""
+
 
 def _is_time(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
-Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
-Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: _LEAST_S <= value < _MOST)]
-Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: value >= 0)]
 # Figures of other tools stay as they are written: 3 does not become 3.0.
 Figures = Annotated[Mapping[str, Any], Must(be="numbers", fits=lambda value: all(map(_is_time, value.values())))]
-
-STABLE = 0.03
-"""The widest half interval, relative to the whole call's time, of a unit that counts as stable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,12 @@ _CONV: dict[str, Default] = {
     "bias": False,
 }
 
+GENERIC = re.compile(r"onnx\.(?P<name>[A-Za-z][A-Za-z0-9]*)(\.(?P<arity>[0-9]))?")
+"""The kinds that stand for an ONNX operator as it is: its name and how many of its inputs are computed, where not 1.
+
+`shape` is what it makes, `macs` its multiply-adds, `attributes` and `operands` (its inputs in order: null for the next
+that is computed, else a constant) are JSON, as `gnomon.models.net` writes them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -306,13 +312,6 @@ def _concatenated(one: Layer, inputs: Sequence[Shape]) -> Shape:
             hint="Make batch, height and width equal.",
         )
     return (first[0], first[1] + second[1], *first[2:])
-
-
-GENERIC = re.compile(r"onnx\.(?P<name>[A-Za-z][A-Za-z0-9]*)(\.(?P<arity>[0-9]))?")
-"""The kinds that stand for an ONNX operator as it is: its name and how many of its inputs are computed, where not 1.
-
-`shape` is what it makes, `macs` its multiply-adds, `attributes` and `operands` (its inputs in order: null for the next
-that is computed, else a constant) are JSON, as `gnomon.models.net` writes them."""
 
 
 @lru_cache(maxsize=16)

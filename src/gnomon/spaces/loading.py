@@ -1,6 +1,4 @@
-"""What a search space is to the rest of gnomon, and finding one: a shipped one by name, a package's by entry point, a
-user's own by file.
-"""
+"""The Protocol of a search space, and loading one: shipped by name, of a package by entry point, of a user by file."""
 
 from __future__ import annotations
 
@@ -28,8 +26,29 @@ from gnomon.spaces.features import Assignment, CountTables, Ints
 from gnomon.spaces.fuse import FusionRules
 from gnomon.spaces.unit import Net
 
+GROUP = "gnomon.spaces"
 _TRIES = 50
 _MOST_LISTED = 1 << 20
+_SWEEPS = 3
+_STEEPEST = 30.0
+_EXAMPLE = "space.py:space"
+# What the modules of users' files are called: an error that went through one is that file's.
+_USERS = "gnomon_space_"
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+
+# The shipped ones, by the same door: a checkout that is not installed again has them too.
+_OWN = {
+    "decoder": "gnomon.spaces.catalogue.transformers:decoder",
+    "decoder-step": "gnomon.spaces.catalogue.transformers:decoder_step",
+    "fbnet": "gnomon.spaces.catalogue.fbnet:fbnet",
+    "hat": "gnomon.spaces.catalogue.transformers:hat",
+    "hat-step": "gnomon.spaces.catalogue.transformers:hat_step",
+    "mobilenetv2-cifar10": "gnomon.spaces.catalogue.mobilenetv2_cifar10:mobilenetv2_cifar10",
+    "nasbench201": "gnomon.spaces.catalogue.nasbench201:NasBench201",
+    "nasbench201-live": "gnomon.spaces.catalogue.nasbench201:live_nasbench201",
+    "ofa-mobilenetv3": "gnomon.spaces.catalogue.ofa_mobilenetv3:ofa_mobilenetv3",
+    "operators": "gnomon.spaces.catalogue.operators:operators",
+}
 
 
 @runtime_checkable
@@ -102,10 +121,6 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
     return rng.permutation(np.unique(everything, axis=0))[:count]
 
 
-_SWEEPS = 3
-_STEEPEST = 30.0
-
-
 def spread(tables: CountTables, starts: Ints, values: ArrayLike, *, seed: int) -> Ints:
     """Assignments from the least to the largest sum of `values` (units + extras,), one from each of `starts`.
 
@@ -129,27 +144,6 @@ def spread(tables: CountTables, starts: Ints, values: ArrayLike, *, seed: int) -
             drawn = rng.gumbel(size=weights.shape)
             nets[every, slot] = np.argmax(weights + drawn, axis=1)
     return tables.canonical(nets)
-
-
-GROUP = "gnomon.spaces"
-_EXAMPLE = "space.py:space"
-# What the modules of users' files are called: an error that went through one is that file's.
-_USERS = "gnomon_space_"
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-
-# The shipped ones, by the same door: a checkout that is not installed again has them too.
-_OWN = {
-    "decoder": "gnomon.spaces.catalogue.transformers:decoder",
-    "decoder-step": "gnomon.spaces.catalogue.transformers:decoder_step",
-    "fbnet": "gnomon.spaces.catalogue.fbnet:fbnet",
-    "hat": "gnomon.spaces.catalogue.transformers:hat",
-    "hat-step": "gnomon.spaces.catalogue.transformers:hat_step",
-    "mobilenetv2-cifar10": "gnomon.spaces.catalogue.mobilenetv2_cifar10:mobilenetv2_cifar10",
-    "nasbench201": "gnomon.spaces.catalogue.nasbench201:NasBench201",
-    "nasbench201-live": "gnomon.spaces.catalogue.nasbench201:live_nasbench201",
-    "ofa-mobilenetv3": "gnomon.spaces.catalogue.ofa_mobilenetv3:ofa_mobilenetv3",
-    "operators": "gnomon.spaces.catalogue.operators:operators",
-}
 
 
 def known_spaces() -> tuple[str, ...]:

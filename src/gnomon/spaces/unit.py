@@ -1,8 +1,7 @@
-"""Units: what is measured once and counted in every net, an operator or a chain of operators that run as one.
+"""Units, an operator or a chain of operators that run as one, and nets, which are units wired to a whole network.
 
-Writing a net down as a computation: `x.conv(32, 3).batch_norm().relu()`; shapes follow.
-
-Nets: units wired to a whole network, from which counts are taken and a real model can be written.
+A unit is measured once and counted in every net. A net is written down as a computation on symbols, such as
+`x.conv(32, 3).batch_norm().relu()`, whose shapes follow; a real model can be written of it.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ from typing import Any
 
 from gnomon.errors import ProblemError
 from gnomon.spaces.layers import MOST_ELEMENTS, MOST_LONG, Layer, Shape, Value, kind_of, layer, output_shape
+
+Pair = int | tuple[int, int]
 
 _DTYPES = ("float32", "float16")
 _LAYOUTS = ("NCHW",)
@@ -280,9 +281,6 @@ def _needed(inputs: tuple[Shape, ...], nodes: list[Node], output: int) -> Net:
     number = {old: new for new, old in enumerate(sorted(wanted))}
     kept = [Node(nodes[old].unit, tuple(number.get(ref, ref) for ref in nodes[old].inputs)) for old in sorted(wanted)]
     return Net(inputs=inputs, nodes=tuple(kept), output=number.get(output, output))
-
-
-Pair = int | tuple[int, int]
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What a unit works, from its shapes alone: what units of different shapes have in common.
+"""The work of a unit, from its shapes alone, and its features: what units of different shapes have in common.
 
 A unit that was never measured costs about what its work costs elsewhere, and a few whole nets say what each sort of
 work costs: far fewer numbers than there are units.
@@ -22,6 +22,9 @@ WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain"
 """Multiply-adds of convolutions with a 1x1 kernel, of those that keep channels apart, and of all others with those of
 fully connected layers; bytes that are read and written, weights among them; weights; elements that a pool reads;
 elements that anything else makes which is not a convolution; and one for the unit itself."""
+
+_BYTES = {"float32": 4, "float16": 2}
+_POOLS = frozenset({"AveragePool", "MaxPool", "GlobalAveragePool"})
 
 
 def told_work(units: Sequence[Unit], told: Callable[[Unit], Mapping[str, float]]) -> NDArray[np.float64]:
@@ -50,10 +53,6 @@ def relative_size(done: NDArray[np.float64]) -> NDArray[np.float64]:
     mean = done.mean(axis=0)
     found: NDArray[np.float64] = (done[:, mean > 0] / mean[mean > 0]).mean(axis=1)
     return found
-
-
-_BYTES = {"float32": 4, "float16": 2}
-_POOLS = frozenset({"AveragePool", "MaxPool", "GlobalAveragePool"})
 
 
 def work(units: Sequence[Unit]) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 from urllib.parse import parse_qsl, urlsplit
 
 from gnomon.errors import RecordError
@@ -35,12 +36,16 @@ def whole(record: RecordAddress) -> RecordAddress:
     return record.resolve() if isinstance(record, Path) else record
 
 
-def record_address(text: RecordLike) -> RecordAddress:
-    """What `--record` and `GNOMON_RECORD` name: `postgresql://..`, or the path of a file.
+@overload
+def record_address(text: None) -> None: ...
+@overload
+def record_address(text: RecordLike) -> RecordAddress: ...
+def record_address(text: RecordLike | None) -> RecordAddress | None:
+    """What `--record` and `GNOMON_RECORD` name: `postgresql://..`, or the path of a file; None stays None.
 
     RecordError for an address with a password, which every list of processes would show, or one that cannot be read.
     """
-    if isinstance(text, PostgresAddress):
+    if text is None or isinstance(text, PostgresAddress):
         return text
     told = os.fspath(text)
     if not told.startswith(_SCHEMES):

@@ -37,6 +37,14 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
     return found
 
 
+def read_file(path: Path, *, hint: str) -> bytes:
+    """The bytes of a file that somebody named. UsageError with this hint where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a file in hexadecimal digits. OSError where it cannot be read."""
     with path.open("rb") as file:

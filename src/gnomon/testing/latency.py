@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import pytest
 
+from gnomon.errors import GATE_FAILED
+
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _LATENCY = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ns|us|ms|s)\s*")
 _SHARE = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*")
@@ -54,10 +56,10 @@ class Latency:
         most, differ = _share(by), _share(sessions)
         compared = gnomon.compare(before, self.profile.campaign, record=self.profile.record, sessions=differ)
         told = compared.headline()[1]
-        slowest = compared.slowest()
-        if compared.missing() or (slowest is not None and slowest.ratio - 1 > most):
+        code = compared.gate(most)
+        if code == GATE_FAILED:
             pytest.fail(told)
-        if compared.nothing():
+        if code:
             self._open(told)
 
     def _open(self, told: str) -> None:

@@ -5,16 +5,16 @@ An entry is a function that makes a toolchain of its settings, a mapping from na
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
+from gnomon.core.codec import Must, ReadBy, matching, within
 from gnomon.core.sample import Failure
-from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.plugins import loaded, named
 
 Tell = Callable[[str], None]
@@ -141,24 +141,54 @@ def check_jobs(jobs: Sequence[ToolJob], suffix: str | None = None) -> None:
         )
 
 
-Read = Callable[[Any], Any]
-"""Makes a setting's value of what was given; ValueError, with what is wanted, for what is invalid."""
+def _path(value: Any) -> Path:
+    if isinstance(value, Path) or (isinstance(value, str) and value and value.isprintable()):
+        return Path(value).expanduser()
+    raise ProblemError("a path is wanted")
 
-_FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+def _words(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        try:
+            value = shlex.split(value)
+        except ValueError as error:
+            raise ProblemError(f"a command is wanted ({error})") from error
+    if isinstance(value, list | tuple) and value and all(isinstance(one, str) and "\0" not in one for one in value):
+        return tuple(value)
+    raise ProblemError("a command, as a list of texts, is wanted")
+
+
+Text = Annotated[str, matching(".+", "a text")]
+Seconds = Annotated[float, Must(be="seconds above 0, up to a week", fits=lambda value: 0 < value <= 7 * 86400)]
+Words = Annotated[tuple[str, ...], ReadBy(read=_words)]
+"""A command: a list of texts, or one text that is split as a shell would (no shell runs it)."""
+
+UserPath = Annotated[Path, ReadBy(read=_path)]
+"""A path; a leading ~ is the user's home."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A setting: its name, how it is read, what it is where none is given, and what it means."""
+    """A setting: its name, its type, what it is where none is given, and what it means.
+
+    A text is read as pydantic reads it: "3" as a number, "yes" as a truth value.
+    """
 
     name: str
-    read: Read
+    type: Any
     default: Any
     meaning: str
 
 
+def whole(least: int, most: int) -> Any:
+    """The type of whole numbers between two."""
+    return Annotated[int, within(least, most, f"a whole number from {least} to {most}")]
+
+
 def read_settings(toolchain: str, known: Sequence[Setting], given: Mapping[str, Any]) -> dict[str, Any]:
     """The value of every known setting. UsageError with all that is wrong with the given ones."""
+    from pydantic import TypeAdapter, ValidationError
+
     by_name = {one.name: one for one in known}
     found = {one.name: one.default for one in known}
     told = []
@@ -167,92 +197,25 @@ def read_settings(toolchain: str, known: Sequence[Setting], given: Mapping[str, 
             told.append(f"there is no setting {ascii(name)[:60]}")
             continue
         try:
-            found[name] = by_name[name].read(value)
-        except ValueError as error:
-            told.append(f"{name} is {ascii(value)[:60]}, where {error} is wanted")
+            found[name] = TypeAdapter(by_name[name].type).validate_python(value, strict=not isinstance(value, str))
+        except ValidationError as error:
+            wrong = error.errors()[0]["msg"].replace("Input should be", "it must be")
+            told.append(f"{name} is {ascii(value)[:60]}: {wrong}")
     if told:
         choices = "; ".join(f"{one.name}: {one.meaning}" for one in known) or "none"
         raise UsageError(f"the toolchain {toolchain} cannot be set so: {'; '.join(told)}", hint=f"Settings: {choices}.")
     return found
 
 
-def whole(least: int, most: int) -> Read:
-    """Reads a whole number between two."""
-
-    def read(value: Any) -> int:
-        text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
-        if text.isascii() and text.isdigit() and len(text) < 19 and least <= int(text) <= most:
-            return int(text)
-        raise ValueError(f"a whole number from {least} to {most}")
-
-    return read
-
-
-def seconds(value: Any) -> float:
-    """Reads a time in seconds, above 0 and up to a week."""
-    try:
-        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
-    except ValueError:
-        number = math.nan
-    if not 0 < number <= 7 * 86400:
-        raise ValueError("a number of seconds above 0, up to a week,")
-    return number
-
-
-def flag(value: Any) -> bool:
-    """Reads yes or no."""
-    if isinstance(value, bool):
-        return value
-    found = _FLAGS.get(str(value).strip().lower())
-    if found is None:
-        raise ValueError("yes or no")
-    return found
-
-
-def one_of(*choices: str) -> Read:
-    """Reads one of some words."""
-
-    def read(value: Any) -> str:
-        if isinstance(value, str) and value in choices:
-            return value
-        raise ValueError(f"one of {', '.join(choices)}")
-
-    return read
-
-
-def text(value: Any) -> str:
-    """Reads a text that is not empty and holds no control characters."""
-    if isinstance(value, str) and value and value.isprintable():
-        return value
-    raise ValueError("a text")
-
-
-def path(value: Any) -> Path:
-    """Reads a path; a leading ~ is the user's home."""
-    return Path(text(str(value) if isinstance(value, Path) else value)).expanduser()
-
-
-def words(value: Any) -> tuple[str, ...]:
-    """Reads a command: a list of texts, or one text that is split as a shell would (no shell runs it)."""
-    if isinstance(value, str):
-        try:
-            value = shlex.split(value)
-        except ValueError as error:
-            raise ValueError(f"a command ({error})") from error
-    if isinstance(value, list | tuple) and value and all(isinstance(one, str) and "\0" not in one for one in value):
-        return tuple(value)
-    raise ValueError("a command, as a list of texts,")
-
-
 COMMON = (
-    Setting(name="workers", read=whole(1, 256), default=1, meaning="models at the same time, each in a process"),
-    Setting(name="timeout_s", read=seconds, default=600.0, meaning="seconds that a model may take"),
-    Setting(name="memory_gib", read=whole(1, 4096), default=16, meaning="GiB of address space of a process"),
+    Setting(name="workers", type=whole(1, 256), default=1, meaning="models at the same time, each in a process"),
+    Setting(name="timeout_s", type=Seconds, default=600.0, meaning="seconds that a model may take"),
+    Setting(name="memory_gib", type=whole(1, 4096), default=16, meaning="GiB of address space of a process"),
 )
 """The settings of every toolchain that starts child programs."""
 
 IMAGES = Setting(
-    name="images", read=whole(1, 1 << 20), default=64, meaning="how many calibration images are used at most"
+    name="images", type=whole(1, 1 << 20), default=64, meaning="how many calibration images are used at most"
 )
 
 

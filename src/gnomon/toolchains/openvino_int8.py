@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from gnomon.core.installing import install_line
 from gnomon.system.children import Program
-from gnomon.toolchains.base import COMMON, IMAGES, Setting, Toolchain, flag, one_of, read_settings
+from gnomon.toolchains.base import COMMON, IMAGES, Setting, Toolchain, read_settings
 from gnomon.toolchains.children import ChildToolchain, missing_packages
 
 NAME = "openvino-int8"
@@ -16,11 +16,11 @@ SETTINGS = (
     IMAGES,
     Setting(
         name="preset",
-        read=one_of("performance", "mixed"),
+        type=Literal["performance", "mixed"],
         default="performance",
         meaning="performance: symmetric activations; mixed: asymmetric ones, for functions such as ELU and GELU",
     ),
-    Setting(name="fast_bias_correction", read=flag, default=True, meaning="the fast way to correct biases"),
+    Setting(name="fast_bias_correction", type=bool, default=True, meaning="the fast way to correct biases"),
     *COMMON,
 )
 

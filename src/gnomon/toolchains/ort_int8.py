@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from gnomon.core.installing import install_line
 from gnomon.system.children import Program
-from gnomon.toolchains.base import COMMON, IMAGES, Setting, Toolchain, flag, one_of, read_settings
+from gnomon.toolchains.base import COMMON, IMAGES, Setting, Toolchain, read_settings
 from gnomon.toolchains.children import ChildToolchain, missing_packages
 
 NAME = "onnxruntime-int8"
 SETTINGS = (
     IMAGES,
-    Setting(name="per_channel", read=flag, default=False, meaning="a scale a channel of a weight, not one a weight"),
+    Setting(name="per_channel", type=bool, default=False, meaning="a scale a channel of a weight, not one a weight"),
     Setting(
         name="method",
-        read=one_of("minmax", "entropy", "percentile"),
+        type=Literal["minmax", "entropy", "percentile"],
         default="minmax",
         meaning="how ranges are found: minmax, entropy or percentile",
     ),
-    Setting(name="reduce_range", read=flag, default=False, meaning="7-bit weights, for processors without VNNI"),
+    Setting(name="reduce_range", type=bool, default=False, meaning="7-bit weights, for processors without VNNI"),
     *COMMON,
 )
 

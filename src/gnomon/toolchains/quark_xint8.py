@@ -13,13 +13,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gnomon.core.installing import pip_line
 from gnomon.errors import DeviceError
 from gnomon.system.children import Program, child_environment
 from gnomon.system.process import guarded_folder, own_guard, run_process
-from gnomon.toolchains.base import COMMON, IMAGES, Missing, Setting, Toolchain, flag, one_of, path, read_settings, text
+from gnomon.toolchains.base import COMMON, IMAGES, Missing, Setting, Text, Toolchain, UserPath, read_settings
 from gnomon.toolchains.children import ChildToolchain
 
 NAME = "quark-xint8"
@@ -29,10 +29,10 @@ _PROBE_S = 60.0
 
 SETTINGS = (
     IMAGES,
-    Setting(name="config", read=one_of("XINT8", "VINT8"), default="XINT8", meaning="XINT8 or VINT8, as Quark calls it"),
-    Setting(name="in_memory", read=flag, default=True, meaning="activations in memory; no: in files, much slower"),
-    Setting(name="python", read=text, default=None, meaning=f"the interpreter that runs Quark (also {PYTHON})"),
-    Setting(name="packages", read=path, default=None, meaning=f"a folder of packages put in front (also {PACKAGES})"),
+    Setting(name="config", type=Literal["XINT8", "VINT8"], default="XINT8", meaning="XINT8 or VINT8, names of Quark"),
+    Setting(name="in_memory", type=bool, default=True, meaning="activations in memory; no: in files, much slower"),
+    Setting(name="python", type=Text, default=None, meaning=f"the interpreter that runs Quark (also {PYTHON})"),
+    Setting(name="packages", type=UserPath, default=None, meaning=f"a folder of packages in front (also {PACKAGES})"),
     *COMMON,
 )
 

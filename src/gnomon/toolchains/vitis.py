@@ -33,14 +33,14 @@ from gnomon.toolchains.base import (
     Setting,
     StepRecord,
     Tell,
+    Text,
     Toolchain,
     ToolJob,
+    UserPath,
+    Words,
     check_jobs,
     check_ready,
-    path,
     read_settings,
-    text,
-    words,
 )
 from gnomon.toolchains.children import SUFFIX
 from gnomon.toolchains.quark_xint8 import SETTINGS as QUARK_SETTINGS
@@ -147,14 +147,14 @@ INSTALL = (
 
 SETTINGS = (
     *QUARK_SETTINGS,
-    Setting(name="arch", read=path, default=Path(ARCH), meaning="the description of the DPU, a JSON file"),
-    Setting(name="kernel", read=text, default="{key}SSPROFILE", meaning="the kernel's name, of the model's {key}"),
-    Setting(name="convert", read=words, default=None, meaning="a command that converts the ONNX model first"),
-    Setting(name="convert_result", read=text, default="{name}.converted", meaning="the file that it writes"),
-    Setting(name="quantize", read=words, default=("quark",), meaning="a command, or quark, or none"),
-    Setting(name="quantize_result", read=text, default="{name}.quantized", meaning="the file that it writes"),
-    Setting(name="compile", read=words, default=COMPILE, meaning="the compiler's command"),
-    Setting(name="result", read=text, default="{name}.xmodel", meaning="the file that it writes, or dpu_{name}.elf"),
+    Setting(name="arch", type=UserPath, default=Path(ARCH), meaning="the description of the DPU, a JSON file"),
+    Setting(name="kernel", type=Text, default="{key}SSPROFILE", meaning="the kernel's name, of the model's {key}"),
+    Setting(name="convert", type=Words, default=None, meaning="a command that converts the ONNX model first"),
+    Setting(name="convert_result", type=Text, default="{name}.converted", meaning="the file that it writes"),
+    Setting(name="quantize", type=Words, default=("quark",), meaning="a command, or quark, or none"),
+    Setting(name="quantize_result", type=Text, default="{name}.quantized", meaning="the file that it writes"),
+    Setting(name="compile", type=Words, default=COMPILE, meaning="the compiler's command"),
+    Setting(name="result", type=Text, default="{name}.xmodel", meaning="the file that it writes, or dpu_{name}.elf"),
 )
 
 

@@ -1,9 +1,8 @@
-"""Measures compiled layers and networks on a device: in a server's session, or here in a process of its own.
+"""Layers compiled in child processes, and layers and networks measured on a device: in a session with a server, or in a
+process of this machine.
 
-A session is a fresh process on the device. Whatever happens to a call is data: a device that vanished is asked for
-again once, and what made it vanish twice is the fault of what was called.
-
-Compiles layers under configurations, several side by side, each in a process that may be lost.
+A session is a fresh process on the device. The failure of a call is data: a device that was lost is asked for once
+more, and a second loss is the failure of the call.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import contextlib
 import os
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any, Protocol
 from gnomon.agent.snapshot import snapshot
 from gnomon.core.overlay.records import TunedDevice, TuningLayer, sound_times
 from gnomon.core.sample import Failure
-from gnomon.errors import DeviceError, UsageError
+from gnomon.errors import DeviceError
 from gnomon.tuning.tracker import FreeServer
 from gnomon.tuning.tvm import Door, DoorSettings, Workshop
 
@@ -29,6 +28,7 @@ _CONNECT_S = 30.0
 _LEAVE_S = 10.0
 _CALL_S = 60.0
 _MARGIN_S = 15.0
+_MOST_BUILDERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +72,12 @@ class NetworkCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """How a call is timed on the device: `repeat` samples, each of at least `number` calls and `min_repeat_ms`.
+    """How a call is timed on the device: `repeat` samples, each of at least one call and `min_repeat_ms`.
 
     `tolerance` is the largest difference of outputs, relative to the reference's largest magnitude, that is not wrong.
     `timeout_s` ends a call that does not return.
     """
 
-    number: int = 1
     repeat: int = 3
     min_repeat_ms: int = 10
     tolerance: float = 1e-3
@@ -93,7 +92,7 @@ def _path(path: Path | None) -> str:
 
 def once(loop: Loop) -> Loop:
     """A loop for a call that is made for its outputs: one sample, however short; all else as in `loop`."""
-    return replace(loop, number=1, repeat=1, min_repeat_ms=0)
+    return replace(loop, repeat=1, min_repeat_ms=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +119,7 @@ class Bench:
     """A device to measure on. Belongs to one thread; what it started ends with its workshop.
 
     Without `servers` it is this machine, in a child with this `environment`, on the cores `pin` alone (none: all).
-    With `card` its card computes. `environments` are this machine's snapshots around what was watched.
+    `environments` are this machine's snapshots around what was watched.
     """
 
     def __init__(
@@ -132,10 +131,9 @@ class Bench:
         wait_s: float = 60.0,
         environment: Mapping[str, str] | None = None,
         pin: Sequence[int] = (),
-        card: bool = False,
     ) -> None:
-        self.device, self._servers, self._wait_s, self._card = device, servers, wait_s, card
-        here = DoorSettings(threads=device.threads, environment=environment or {}, pin=tuple(pin), reserves=card)
+        self.device, self._servers, self._wait_s = device, servers, wait_s
+        here = DoorSettings(threads=device.threads, environment=environment or {}, pin=tuple(pin))
         self._door = shop.door(here if servers is None else DoorSettings(threads=1))
         self.server = ""
         self.threads = 0
@@ -151,19 +149,10 @@ class Bench:
             raise DeviceError(f"this machine's processor is unknown: {said.message}", hint="Give --target.")
         return said
 
-    def told(self, target: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A target with what its tag stands for, if it has one. UsageError where TVM knows no such tag."""
-        if "tag" not in target:
-            return target
-        said = self._door.ask("probe", {"do": "tagged", "target": dict(target)})
-        if isinstance(said, Failure):
-            raise UsageError(said.message, hint="Give --target cuda, which takes the card's own attributes.")
-        return dict(said["target"])
-
     @property
-    def is_processor_here(self) -> bool:
-        """Whether it is this machine, and its processor computes."""
-        return self._servers is None and not self._card
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+        return self._servers is None
 
     def fresh(self) -> None:
         """What is measured next is measured in a new session: in a fresh process of the device."""
@@ -261,16 +250,13 @@ class Bench:
             "library": _path(what.library),
             "reference": _path(what.reference),
             "keep": _path(what.keep),
-            "number": loop.number,
             "repeat": loop.repeat,
             "min_repeat_ms": loop.min_repeat_ms,
-            "card": self._card,
             "tolerance": loop.tolerance,
             "seed": loop.seed,
         }
         said = self._door.ask("run", job, timeout_s=loop.timeout_s)
-        # A card that failed once refuses everything to the process that it failed in.
-        if isinstance(said, Failure) and (said.kind != "refused" or self._card):
+        if isinstance(said, Failure) and said.kind != "refused":
             self.fresh()
         return said
 
@@ -285,9 +271,6 @@ class Bench:
             message = f"the device reported invalid times: {list(times)[:5]}"
             return Failure(stage="run", kind="wrong-output", transient=True, message=message)
         return Timed(times_s=times, error=error, server=self.server)
-
-
-_MOST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,20 +296,14 @@ class Builders:
     def __init__(self, shop: Workshop, device: TunedDevice, *, timeout_s: float) -> None:
         self._device = device
         self._doors: queue.SimpleQueue[Door] = queue.SimpleQueue()
-        self.count = max(1, min(_MOST, len(os.sched_getaffinity(0))))
+        self.count = max(1, min(_MOST_BUILDERS, len(os.sched_getaffinity(0))))
         for _ in range(self.count):
             self._doors.put(shop.door(DoorSettings(job_timeout_s=timeout_s)))
 
-    def build(
-        self, orders: Sequence[Order], tell: Callable[[int], None] = lambda done: None
-    ) -> tuple[Built | Failure, ...]:
-        """What came of each order, in their order. `tell` is called with the number done, from this thread."""
+    def build(self, orders: Sequence[Order]) -> tuple[Built | Failure, ...]:
+        """The library or the failure of each order, in their order."""
         with ThreadPoolExecutor(self.count, thread_name_prefix="build") as pool:
-            made = []
-            for done, one in enumerate(pool.map(self._one, orders), 1):
-                made.append(one)
-                tell(done)
-        return tuple(made)
+            return tuple(pool.map(self._one, orders))
 
     def _one(self, order: Order) -> Built | Failure:
         door = self._doors.get()

@@ -1,6 +1,4 @@
-"""Networks in the process of TVM: read, told apart into layers, compiled whole; and its search of schedules, asked for
-traces and told their times.
-"""
+"""Networks in a child process of TVM: read, split into layers, compiled, and the schedules of their layers searched."""
 
 from __future__ import annotations
 
@@ -18,6 +16,10 @@ from gnomon.tuning.tvm import Door, DoorSettings, Workshop
 
 _READ_S = 600.0
 _KINDS = (".onnx", ".pt2", ".tflite")
+STRATEGIES = ("evolutionary", "replay-trace", "random")
+_ASK_S = 300.0
+Told = tuple[Any, tuple[float, ...]]
+"""A trace and its samples in seconds; no samples where it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +187,6 @@ def _hint(failure: Failure) -> str:
     if failure.kind in ("crash", "memory", "hang"):
         return "TVM itself failed on this network; simplify it, or report it to Apache TVM with the file."
     return "Give an ONNX file, a PyTorch exported program (.pt2) or a TFLite file that TVM's importer takes."
-
-
-STRATEGIES = ("evolutionary", "replay-trace", "random")
-_ASK_S = 300.0
-
-Told = tuple[Any, tuple[float, ...]]
-"""A trace and its samples in seconds; no samples where it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import platform
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.formats.tuning.logs import read_target as read_old_target
 
 NATIVE = "native"
-CARD = "cuda"
-_OTHERS = frozenset({"nvptx", "rocm", "opencl", "vulkan", "metal", "webgpu"})
-"""What TVM calls targets that are neither processors nor cards of CUDA."""
+_GPUS = frozenset({"cuda", "nvptx", "rocm", "opencl", "vulkan", "metal", "webgpu"})
+"""The kinds of TVM's targets for GPUs."""
 
 _X86 = re.compile(r"x86-64(-v[2-4])?|znver[1-5]|core2|nehalem|sandybridge|haswell|skylake(-avx512)?|icelake-server")
 _SYSTEMS = {
@@ -32,15 +31,11 @@ _SYSTEMS = {
 _COMMANDS = {"armv7l-linux-gnueabihf": "arm-linux-gnueabihf"}
 _ANDROID_API = "24"
 _FORMS = (
-    "native, x86-64, x86-64-v3, aarch64-cortex-a72, armv7-cortex-a7, aarch64-android, 'llvm -mcpu=..', cuda, "
-    "'cuda -arch=sm_86', nvidia/nvidia-a100, a JSON object, or @FILE"
+    "native, x86-64, x86-64-v3, aarch64-cortex-a72, armv7-cortex-a7, aarch64-android, 'llvm -mcpu=..', a JSON object, "
+    "or @FILE"
 )
 _TEXTS = frozenset({"mcpu", "mtriple", "mfloat-abi", "mabi", "model", "device"})
 _NUMBERS = frozenset({"num-cores", "opt-level", "vector-width"})
-_OF_CARDS = frozenset(
-    {"max_num_threads", "max_shared_memory_per_block", "max_threads_per_block", "registers_per_block"}
-) | {"thread_warp_size", "l2_cache_size_bytes"}
-"""Numbers that targets of cards have, and processors have not."""
 _LISTS = frozenset({"mattr", "keys", "libs", "cl-opt"})
 _OF_MODELS = frozenset({"link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api"})
 """What old targets said of how a model is packed, and nothing of the processor; in today's TVM it is not in targets."""
@@ -49,7 +44,6 @@ _ANDROID = {"arm64-linux-android": "aarch64-linux-android", "arm-linux-android":
 _MOST_BYTES = 100_000
 _JSON = Strict(what="target", hint="Give a JSON object with a kind.", most_letters=_MOST_BYTES)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_TAG = re.compile(r"nvidia/[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,14 +55,12 @@ def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
     if text.startswith("@") or text.lstrip().startswith("{"):
         return _written(text)
     words = text.split()
-    if words in (["llvm"], [CARD]) or (len(words) > 1 and all(word.startswith("-") for word in words[1:])):
+    if words == ["llvm"] or (len(words) > 1 and all(word.startswith("-") for word in words[1:])):
         return _old(text)
-    if _TAG.fullmatch(text):
-        return {"kind": CARD, "tag": text}
     if text == NATIVE:
         return _native(here)
-    if text in _OTHERS:
-        _tuned_kind(text)
+    if text in _GPUS:
+        _check_kind(text)
     if text == "generic":
         return {"kind": "llvm"}
     if _X86.fullmatch(text):
@@ -102,16 +94,17 @@ def _native(here: Mapping[str, Any]) -> dict[str, Any]:
 def _old(text: str) -> dict[str, Any]:
     """A target of old TVM, ``llvm -mcpu=cortex-a72 -mattr=+neon``, as today's TVM takes it."""
     found = read_old_target(text)
-    made: dict[str, Any] = {"kind": _tuned_kind(found.pop("kind"))}
+    _check_kind(found["kind"])
+    made: dict[str, Any] = {"kind": found.pop("kind")}
     for given, value in found.items():
         name = "mtriple" if given == "target" else given  # as it was called before TVM 0.7
         if name in _OF_MODELS:
             continue
         if name in _LISTS and isinstance(value, str):
             made[name] = value.split(",")
-        elif name in (_OF_CARDS if made["kind"] == CARD else _NUMBERS) and str(value).isdecimal():
+        elif name in _NUMBERS and str(value).isdecimal():
             made[name] = int(value)
-        elif (name in _TEXTS or (name == "arch" and made["kind"] == CARD)) and isinstance(value, str) and value:
+        elif name in _TEXTS and isinstance(value, str) and value:
             made[name] = value
         else:
             told = f"-{given}" if value is True else f"-{given}={value}"
@@ -121,13 +114,12 @@ def _old(text: str) -> dict[str, Any]:
     return made
 
 
-def _tuned_kind(kind: str) -> str:
-    if kind not in ("llvm", CARD):
+def _check_kind(kind: str) -> None:
+    """UsageError for a GPU, and for any other kind of target but llvm."""
+    if kind != "llvm":
         raise UsageError(
-            f"targets of kind {kind!r} are not tuned here: gnomon tunes processors (kind llvm) and cards (kind {CARD})",
-            hint=f"Give {_FORMS}.",
+            f"targets of kind {kind!r} are not tuned here: gnomon tunes processors (kind llvm)", hint=f"Give {_FORMS}."
         )
-    return kind
 
 
 def _written(text: str) -> dict[str, Any]:
@@ -135,13 +127,11 @@ def _written(text: str) -> dict[str, Any]:
         value = _JSON.parse(_file(text[1:]) if text.startswith("@") else text)
     except ProblemError as error:
         raise UsageError(str(error), hint=f"Give {_FORMS}.") from error
-    if isinstance(value, dict) and _TAG.fullmatch(str(value.get("tag", ""))):
-        value.setdefault("kind", CARD)
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise UsageError(
             "a target is a JSON object with a kind", hint='Such as {"kind": "llvm", "mcpu": "cortex-a72"}.'
         )
-    _tuned_kind(value["kind"])
+    _check_kind(value["kind"])
     return value
 
 
@@ -158,31 +148,8 @@ def _file(name: str) -> bytes:
 
 
 def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:
-    """The target with the number of cores that a function may use there; one that says so itself stays as it is.
-
-    A card has none.
-    """
-    return dict(target) if "num-cores" in target or is_card(target) else {**target, "num-cores": threads}
-
-
-def is_card(target: Mapping[str, Any]) -> bool:
-    """Whether a target is a card of CUDA, and no processor."""
-    return target.get("kind") == CARD
-
-
-def check_alike(targets: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """UsageError where one of these targets, by what has it, is a card and another a processor.
-
-    A configuration of the one is none of the other; what has an empty target may be of either.
-    """
-    known = [(name, is_card(target)) for name, target in targets if target]
-    for name, card in known[1:]:
-        if card != known[0][1]:
-            kinds = [f"{one} is of {'a card' if is_one else 'a processor'}" for one, is_one in (known[0], (name, card))]
-            raise UsageError(
-                f"configurations of cards and of processors do not go together: {', '.join(kinds)}",
-                hint="Give records of one of both, and a target that fits them.",
-            )
+    """The target with the number of cores that a function may use there; one that says so itself stays as it is."""
+    return dict(target) if "num-cores" in target else {**target, "num-cores": threads}
 
 
 def read_linker(target: Mapping[str, Any], given: str | None) -> str:
@@ -192,8 +159,7 @@ def read_linker(target: Mapping[str, Any], given: str | None) -> str:
     """
     if given is not None:
         return _given(given)
-    host = target.get("host")  # of a card, whose kernels are not linked
-    triple = str((host if isinstance(host, Mapping) else target).get("mtriple", ""))
+    triple = str(target.get("mtriple", ""))
     if not triple or (triple.split("-")[0] == _host() and "linux" in triple and "android" not in triple):
         return ""
     if "android" in triple:

@@ -1,16 +1,10 @@
-"""The tracker of TVM's RPC servers, asked which servers there are and for a free one.
-
-What a tracker says, as values: its servers, its queues, a server that is free. Replies are read with suspicion.
-
-Forms: the summary is ``[0, {"queue_info": {key: {"free": 1, "pending": 0}}, "server_info": [{"key": "server:KEY",
-"addr": [host, port]}]}]``, a free server ``[0, [host, port, matchkey]]``. Servers in Python report their port as a
-number, those in C++ and Java as a text. Source: as `gnomon.tuning.tracker`.
-
-A connection to a tracker of the TVM RPC protocol: frames with a clock and a limit, whatever the other side does.
+"""A client of the tracker of TVM's RPC servers: it lists the servers, and waits for a free one.
 
 After connecting both sides send a magic number of four bytes. Then the client sends a message and the tracker answers
-it: the length in bytes, four bytes, little-endian, then so many bytes of JSON. Source: the descriptions in Apache
-TVM 0.27, tvm/rpc/tracker.py and tvm/rpc/base.py.
+it: the length in four bytes, little-endian, then so many bytes of JSON. The summary is ``[0, {"queue_info": {key:
+{"free": 1, "pending": 0}}, "server_info": [{"key": "server:KEY", "addr": [host, port]}]}]``, a free server ``[0, [host,
+port, matchkey]]``. Servers in Python report their port as a number, those in C++ and Java as a text. Every reply is
+checked, and has a time limit and a size limit. Source: tvm/rpc/tracker.py and tvm/rpc/base.py of Apache TVM 0.27.
 """
 
 from __future__ import annotations
@@ -36,6 +30,25 @@ _PREFIX = "server:"
 _MOST_LETTERS = 512
 _MOST_KEYS_TOLD = 20
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
+MAGIC = 0x2F271
+MOST_REPLY_BYTES = 1 << 20
+_LENGTH = struct.Struct("<i")
+_CHUNK_BYTES = 1 << 16
+_LEAST_WAIT_S, _MOST_WAIT_S = 0.001, 1e6
+HOST_VARIABLE, PORT_VARIABLE = "TVM_TRACKER_HOST", "TVM_TRACKER_PORT"
+PUBLISHED_PORT = 9190
+_REQUEST, _SUMMARY = 4, 6
+_PRIORITY = 1
+_LAST_S = 2.0
+_POLL_S = 0.2
+#: A server that crashed is started again within so long.
+_APPEAR_S = 30.0
+_SOON_S = 2.0
+#: A server whose client broke off registers again, and is not listed for a moment.
+_BLINK_S = 0.5
+_FORM = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^:\[\]]*))(?P<colon>:(?P<port>.*))?", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})", re.ASCII)
+_HINT = "Give HOST:PORT, such as 127.0.0.1:9190 or [::1]:9190."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +164,7 @@ def read_free(reply: Any, address: str) -> FreeServer:
         told.append(f"[1]: host, port and matchkey expected, {len(found)} items found")
     host, port, matchkey = (*found, None, None, None)[:3]
     if not told:
-        host, port = _text(host, "[1][0]", told), _tracker_reply_port(port, "[1][1]", told)
+        host, port = _text(host, "[1][0]", told), _reply_port(port, "[1][1]", told)
         matchkey = _text(matchkey, "[1][2]", told)
     _raise_any(told, address)
     return FreeServer(host=host, port=port, matchkey=matchkey)
@@ -185,7 +198,7 @@ def _server(info: Any, path: str, told: list[str]) -> TrackedServer | None:
     if not (isinstance(place, list) and len(place) == 2):
         told.append(f"{path}.addr: host and port expected, {shown(place)} found")
         return None
-    host, port = _text(place[0], f"{path}.addr[0]", told), _tracker_reply_port(place[1], f"{path}.addr[1]", told)
+    host, port = _text(place[0], f"{path}.addr[0]", told), _reply_port(place[1], f"{path}.addr[1]", told)
     if len(told) > before:
         return None
     return TrackedServer(key=key.removeprefix(_PREFIX), host=host, port=port)
@@ -210,20 +223,13 @@ def _text(value: Any, path: str, told: list[str]) -> str:
     return ""
 
 
-def _tracker_reply_port(value: Any, path: str, told: list[str]) -> int:
+def _reply_port(value: Any, path: str, told: list[str]) -> int:
     if isinstance(value, str) and _PORT.fullmatch(value):
         value = int(value)
     if type(value) is int and 0 < value < 1 << 16:
         return value
     told.append(f"{path}: a port from 1 to 65535 expected, {shown(value)} found")
     return 0
-
-
-MAGIC = 0x2F271
-MOST_REPLY_BYTES = 1 << 20
-_LENGTH = struct.Struct("<i")
-_CHUNK_BYTES = 1 << 16
-_LEAST_WAIT_S, _MOST_WAIT_S = 0.001, 1e6
 
 
 class TrackerWire:
@@ -334,7 +340,7 @@ def connected(host: str, port: int, until_s: float) -> Iterator[TrackerWire]:
 
     `until_s` is a time of `time.monotonic()`.
     """
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = address_of(host, port)
     with _linked(host, port, address, until_s) as link:
         wire = TrackerWire(link, address)
         wire.greet(until_s)
@@ -370,23 +376,6 @@ def _linked(host: str, port: int, address: str, until_s: float) -> socket.socket
             raise
     told = "there is no address" if last is None else last.strerror or str(last)
     raise DeviceError(f"no tracker can be reached at {address}: {told}", hint=hint, transient=True) from last
-
-
-HOST_VARIABLE, PORT_VARIABLE = "TVM_TRACKER_HOST", "TVM_TRACKER_PORT"
-PUBLISHED_PORT = 9190
-_REQUEST, _SUMMARY = 4, 6
-_PRIORITY = 1
-_LAST_S = 2.0
-_POLL_S = 0.2
-#: A server that crashed is started again within so long.
-_APPEAR_S = 30.0
-_SOON_S = 2.0
-#: A server whose client broke off registers again, and is not listed for a moment.
-_BLINK_S = 0.5
-_FORM = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^:\[\]]*))(?P<colon>:(?P<port>.*))?", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})", re.ASCII)
-_DIGITS = re.compile(r"[0-9]{1,5}", re.ASCII)
-_HINT = "Give HOST:PORT, such as 127.0.0.1:9190 or [::1]:9190."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -537,6 +526,6 @@ def _host(six: str | None, host: str) -> str:
 
 
 def _port(text: str) -> int:
-    if not _DIGITS.fullmatch(text) or not 0 < int(text) < 1 << 16:
+    if not _PORT.fullmatch(text) or not 0 < int(text) < 1 << 16:
         raise UsageError(f"{shown(text)} is not a port from 1 to 65535", hint=_HINT)
     return int(text)

@@ -6,7 +6,6 @@ end are answers of a child, and cost the job that it was at.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -23,29 +22,19 @@ from gnomon.system.process import guarded
 CHILD = "tvm.child"
 _VERSIONS = install_line("apache-tvm", "apache-tvm-ffi", python=sys.executable)
 _LINE_BYTES = 256 << 20
-_MEMORY_BYTES = 16 << 30
-_PASSED = ("CUDA_PATH", "CUDA_VISIBLE_DEVICES", "TVM_CUDA_COMPILE_MODE")
 _START_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorSettings:
-    """How children are started: seconds for a job, threads of what runs in them, whether they load the instructions
-    for integer tensors (15 s each time), the cores that they may use (none: all), and whether they may reserve as many
-    addresses as they like, as CUDA does.
+    """How children are started: seconds for a job, threads of what runs in them, and the cores that they may use (none:
+    all).
     """
 
     job_timeout_s: float = 60.0
     threads: int = 0
-    intrinsics: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     pin: tuple[int, ...] = ()
-    reserves: bool = False
-
-
-def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child of TVM: what CUDA and TVM's compilers of its code are told, then what is given."""
-    return {name: os.environ[name] for name in _PASSED if name in os.environ} | dict(environment)
 
 
 class Workshop:
@@ -82,7 +71,7 @@ class Door:
 
     def __init__(self, shop: Workshop, settings: DoorSettings, renew: Callable[[Door], Failure | None] | None) -> None:
         # Beside an older PyTorch the import of TVM would compile an extension for it, which nothing here uses.
-        environment = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **passed_on(settings.environment)}
+        environment = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **settings.environment}
         if settings.threads:
             environment["TVM_NUM_THREADS"] = str(settings.threads)
         if settings.pin:
@@ -90,12 +79,11 @@ class Door:
         self._shop, self._renew = shop, renew
         self._program = Program(
             name=CHILD,
-            settings={"intrinsics": settings.intrinsics, "pin": list(settings.pin)},
+            settings={"pin": list(settings.pin)},
             environment=environment,
             job_timeout_s=settings.job_timeout_s,
             start_timeout_s=_START_S,
             line_bytes=_LINE_BYTES,
-            memory_bytes=None if settings.reserves else _MEMORY_BYTES,
         )
         self._child: ChildProcess | None = None
         self.versions: Mapping[str, str] = {}

@@ -16,11 +16,9 @@ import onnx
 import pytest
 from tests.agent.drivers import tvm_models
 from tests.agent.drivers.tvm_models import needs_tvm
-from tests.tuning.cudakit import NAME, PlayedCard, played, played_card  # noqa: F401
 
 from gnomon.agent.driver import Refused
 from gnomon.agent.drivers.tvm import driver as driver_tvm
-from gnomon.agent.drivers.tvm import kinds as tvm_kinds
 from gnomon.agent.drivers.tvm.driver import TvmDriver
 
 pytestmark = needs_tvm
@@ -213,17 +211,13 @@ def test_two_threads(tmp_path: Path) -> None:
     check_threads(ask(written(tmp_path, tvm_models.layer_norm_net()), {"threads": 2}), 2)
 
 
-def test_a_process_compiles_once_for_all_and_each_target_apart(tmp_path: Path, folder: Path) -> None:
+def test_a_process_compiles_once_for_all(tmp_path: Path, folder: Path) -> None:
     segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {"threads": 1}}
     assert TvmDriver().supports(segment)["functions"] == 2
     names = {path: path.stat().st_mtime_ns for path in folder.rglob("*.so*")}
     assert len(names) == 2
     assert TvmDriver().supports(segment) == {"whole": True, "functions": 2, "scheduled": 0}
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.so*")} == names
-    TvmDriver().supports({**segment, "options": {"target": {"kind": "llvm", "mcpu": ""}}})
-    assert len(list(folder.rglob("*.so*"))) == 4
-    with pytest.raises(Refused, match="TVM knows no target"):
-        TvmDriver().supports({**segment, "options": {"target": {"kind": "abacus"}}})
 
 
 def test_a_folder_that_others_may_write_keeps_nothing(tmp_path: Path, folder: Path) -> None:
@@ -298,62 +292,3 @@ def test_versions_that_were_never_tried_together_are_refused_before_anything_is_
     monkeypatch.setattr(driver_tvm, "version", absent)
     with pytest.raises(ModuleNotFoundError, match="No module named 'tvm'"):
         TvmDriver().probe()
-
-
-# A card, played by a program
-
-
-CARD = {"kind": "cuda", "arch": "sm_86", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
-
-
-def probed() -> dict[str, Any]:
-    """What a process of its own finds: CUDA is begun in it."""
-    script = (
-        "import json; from gnomon.agent.drivers.tvm.driver import TvmDriver; print(json.dumps(TvmDriver().probe()))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def test_a_card_is_a_backend_where_one_is_and_else_told_why_not(
-    played_card: PlayedCard,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told = probed()
-    assert told["backends"] == ["llvm", "cuda"]
-    (device,) = told["devices"]
-    assert device == {"backend": "cuda", "name": NAME, "software": False, "memory_bytes": 2 << 30}
-    assert CARD.items() <= told["card"].items()
-    monkeypatch.setenv("PLAYED_CUDA_CARDS", "0")
-    assert probed()["lacking"] == {"cuda": "the driver of NVIDIA shows no card"}
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
-    told = probed()
-    assert told["backends"] == ["llvm"] and "no driver of NVIDIA's" in told["lacking"]["cuda"]
-
-
-@pytest.mark.parametrize("content", [tvm_models.small_net(), tvm_models.two_ends()], ids=["small", "two ends"])
-def test_a_card_computes_what_is_brought_and_its_outputs_are_fetched(
-    content: bytes,
-    tmp_path: Path,
-    played_card: PlayedCard,  # noqa: F811
-) -> None:
-    path = written(tmp_path, content)
-    told = ask(path, {"threads": 1, "target": CARD})
-    check(path, told)
-    ((row,), rows) = told["where"], told["operators"]
-    assert (row["backend"], row["device"]) == ("cuda", NAME)
-    assert {row["backend"] for row in rows} == {"cuda"}
-    assert sorted({node for one in rows for node in one["sources"]}) == row["operators"]
-    assert (told["torch"], told["compiler"]) == (False, False)
-    kernels = played_card.kernels()
-    names = {one["name"] for one in rows if "reshape" not in one["name"]}  # which is a view
-    assert {name for name in names if any(kernel.startswith(name) for kernel in kernels)} == names
-
-
-def test_a_card_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, tvm_models.layer_norm_net())
-    monkeypatch.setattr(tvm_kinds, "load_cuda", lambda folder: "there is no card")
-    monkeypatch.setattr(driver_tvm, "_runtime", lambda threads: None)
-    with pytest.raises(Refused, match="there is no card"):
-        TvmDriver().load({"model": str(path), "options": {"target": CARD}}, {}, profiled=False)

@@ -90,7 +90,7 @@ def test_show_tells_the_same_and_draws(made: Path, tmp_path: Path, capsys: pytes
     assert drawn["pictures"] and all((tmp_path / "pictures" / Path(p).name).is_file() for p in drawn["pictures"])
 
 
-@pytest.mark.parametrize("rule", ["pareto", "relative", "published"])
+@pytest.mark.parametrize("rule", ["pareto", "published"])
 def test_select_writes_and_tells(rule: str, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--rule", rule, "--max-fraction", "1", "-o", tmp_path / "o.yaml")
     found = document(capsys, "select", made / "p", *options)

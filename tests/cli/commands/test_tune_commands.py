@@ -259,13 +259,13 @@ def test_each_device_is_tuned_for(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def document(*given: Any, device: str, **options: Any) -> Any:
-        return SimpleNamespace(document=lambda: {"device": device, "network": None})
+        return SimpleNamespace(document=lambda: {"device": device, "network": {"failure": None}})
 
     monkeypatch.setattr(api_tuning, "tune", document)
     looked_at: list[Any] = []
     monkeypatch.setattr(api_tuning, "check_devices", lambda names, **options: looked_at.append(names))
     assert run(["tune", str(model), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"device": "local", "network": None}
+    assert json.loads(capsys.readouterr().out) == {"device": "local", "network": {"failure": None}}
     assert run(["tune", str(model), "--device", "a", "--device", "b", "--device", "a", "--json"]) == 0
     assert [one["device"] for one in json.loads(capsys.readouterr().out)["tuned"]] == ["a", "b"]
     assert looked_at == [("a", "b")]

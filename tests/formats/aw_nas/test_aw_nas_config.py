@@ -7,7 +7,7 @@ import pickle
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -116,8 +116,8 @@ def test_defaults_are_the_published_ones() -> None:
 def test_names_that_other_rooms_know_are_theirs() -> None:
     from gnomon.formats.aw_nas import config as sections
 
-    assert sections.NUMBERINGS == SPACE_NUMBERINGS
-    assert sections.AUGMENTS == TRAINING_AUGMENTS
+    assert get_args(sections.Numbering) == SPACE_NUMBERINGS
+    assert get_args(sections.Augment) == TRAINING_AUGMENTS
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_names_that_other_rooms_know_are_theirs() -> None:
         (
             "cell_layout: [0, 1]",
             "cell_layout: null",
-            "search_space_cfg.cell_layout (line 3): a list expected, nothing found",
+            "search_space_cfg.cell_layout (line 3): missing",
         ),
         (
             "cell_layout: [0, 1]",
@@ -148,14 +148,14 @@ def test_names_that_other_rooms_know_are_theirs() -> None:
         (
             "[Resblock_0, VGGblock_1]",
             "null",
-            "search_space_cfg.shared_primitives (line 5): the names of primitives expected, null found",
+            "search_space_cfg.shared_primitives (line 5): missing",
         ),
         (
             "[Resblock_0, VGGblock_1]",
             "[]",
-            "search_space_cfg.shared_primitives (line 5): 1 to 10000 items expected, 0 found",
+            "search_space_cfg.shared_primitives (line 5): 1 to 1000 names of primitives expected, a list found",
         ),
-        ("VGGblock_1", "Resblock_0", "shared_primitives[1] (line 5): Resblock_0 is there already, in line 5"),
+        ("VGGblock_1", "Resblock_0", "shared_primitives[1] (line 5): Resblock_0 is there already"),
         (
             "VGGblock_1",
             "conv_3x3",
@@ -170,7 +170,7 @@ def test_names_that_other_rooms_know_are_theirs() -> None:
         (
             "  cell_shared_primitives: null\n",
             "",
-            "search_space_cfg.cell_shared_primitives (line 1): the key is missing",
+            "search_space_cfg.cell_shared_primitives (line 1): missing: write cell_shared_primitives: null",
         ),
         (
             "cell_shared_primitives: null",
@@ -180,12 +180,12 @@ def test_names_that_other_rooms_know_are_theirs() -> None:
         (
             "num_classes: 10",
             "num_classes: ten",
-            "weights_manager_cfg.num_classes (line 8): a whole number from 1 to 65536 expected, 'ten' found",
+            "weights_manager_cfg.num_classes (line 8): a whole number expected, 'ten' found",
         ),
         (
             "num_classes: 10\n",
             "\n",
-            "weights_manager_cfg.num_classes (line 7): a whole number from 1 to 65536 expected, the key is missing",
+            "weights_manager_cfg.num_classes (line 7): missing",
         ),
         (
             "C_in: 8",
@@ -195,7 +195,7 @@ def test_names_that_other_rooms_know_are_theirs() -> None:
         (
             "C_out: 16",
             "C_out: yes",
-            "cell_group_kwargs[1].C_out (line 9): a whole number from 1 to 65536 expected, true or false found",
+            "cell_group_kwargs[1].C_out (line 9): a whole number expected, true or false found",
         ),
         (
             ", {C_in: 8, C_out: 16}",
@@ -218,48 +218,60 @@ def test_what_is_wrong_is_told_with_path_and_line(old: str, new: str, told: str)
     [
         (
             "ss_profiler_cfg: {finetune_epoch: 3}",
-            "ss_profiler_cfg (line 10): there is no key 'finetune_epoch'; is finetune_epochs meant?",
+            "ss_profiler_cfg.finetune_epoch (line 10): there is no such field; did you mean finetune_epochs?",
         ),
-        ("ss_profiler_cfg: {zzz: 3}", "there is no key 'zzz'; known are first_train_epochs"),
+        (
+            "ss_profiler_cfg: {zzz: 3}",
+            "cfg.zzz (line 10): there is no such field; known are first_train_epochs",
+        ),
         ("ss_profiler_cfg: {finetune_epochs: 0}", "ss_profiler_cfg.finetune_epochs (line 10): a whole number from 1"),
         ("ss_profiler_cfg: {accuracy_threshold: 9e-1}", "'9e-1' found, which YAML 1.1 reads as a text: write 9.0e-1"),
-        ("ss_profiler_cfg: {latency_cost_coeff: .inf}", "ss_profiler_cfg.latency_cost_coeff (line 10): a number from"),
+        (
+            "ss_profiler_cfg: {latency_cost_coeff: .inf}",
+            "cfg.latency_cost_coeff (line 10): a finite number expected",
+        ),
         (
             "ss_profiler_cfg: {accuracy_cost_scale: 0}",
             "ss_profiler_cfg.accuracy_cost_scale (line 10): a number from 1e-09",
         ),
         (
             "ss_profiler_cfg: {finetune_optimizer_cfg: {lr: 5e-4, type: SGD}}",
-            "_cfg.lr (line 10): a number, a text, true, false or null expected, '5e-4' found, which YAML 1.1 reads",
+            "_cfg.lr (line 10): a number, a text, true, false, null or a list of these expected, '5e-4' found, which",
         ),
         (
             "ss_profiler_cfg: {finetune_optimizer_cfg: {lr: 0.1}}",
-            "finetune_optimizer_cfg.type (line 10): a text expected, the key is missing",
+            "finetune_optimizer_cfg (line 10): a type, which is a text, and its options expected",
         ),
         (
             "ss_profiler_cfg: {finetune_scheduler_cfg: Cosine}",
-            "finetune_scheduler_cfg (line 10): a mapping expected, 'Cosine' found",
+            "finetune_scheduler_cfg (line 10): an object expected, 'Cosine' found",
         ),
         (
             "ss_profiler_cfg: {calib_data: {source: x}}",
-            "calib_data.root_folder (line 10): a text expected, the key is missing",
+            "calib_data.root_folder (line 10): missing",
         ),
         (
             "gnomon_cfg: {numbering: awnas}",
-            "gnomon_cfg.numbering (line 10): one of ssprofile, aw_nas expected, 'awnas' found",
+            "gnomon_cfg.numbering (line 10): 'ssprofile' or 'aw_nas' expected, 'awnas' found",
         ),
-        ("gnomon_cfg: {imagesize: 3}", "there is no key 'imagesize'; is image_size meant?"),
+        (
+            "gnomon_cfg: {imagesize: 3}",
+            "cfg.imagesize (line 10): there is no such field; did you mean image_size?",
+        ),
         ("gnomon_cfg: {blocks: my.py}", "gnomon_cfg.blocks (line 10): a list expected, 'my.py' found"),
         (
             "gnomon_cfg: {default_primitives: {Res: VGGblock_1}}",
             "gnomon_cfg.default_primitives.Res (line 10): one of the space's Resblock_0 expected, 'VGGblock_1' found",
         ),
-        ("gnomon_cfg: {default_primitives: {Rex: Resblock_0}}", "there is no key 'Rex'; is Res meant?"),
+        (
+            "gnomon_cfg: {default_primitives: {Rex: Resblock_0}}",
+            "default_primitives.Rex (line 10): there is no such family; did you mean Res?",
+        ),
         ("gnomon_cfg: {validation_share: 0.6, test_share: 0.6}", "nothing is left to train on"),
-        ("gnomon_cfg: [1]", "gnomon_cfg (line 10): a mapping expected, a list found"),
+        ("gnomon_cfg: [1]", "gnomon_cfg (line 10): an object expected, a list found"),
         (
             "x: &a {batch_size: 3}\ngnomon_cfg: *a",
-            "gnomon_cfg (line 11): a mapping expected, the alias 'a' found: write its value out",
+            "gnomon_cfg (line 11): an object expected, the alias a, whose value is to be written out, found",
         ),
     ],
 )
@@ -467,8 +479,11 @@ def test_what_a_stem_does_otherwise_than_aw_nas_is_told() -> None:
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        ("use_stem: Conv", "weights_manager_cfg.use_stem .line 8.: one of conv_bn_3x3, .* expected, 'Conv' found"),
-        ("use_stem: [conv_1x1]", "use_stem .*a text expected"),
+        (
+            "use_stem: Conv",
+            "use_stem .line 8.: true, false or one of conv_bn_3x3, .* expected, 'Conv' found",
+        ),
+        ("use_stem: [conv_1x1]", "use_stem .*true, false or one of .* expected, a list"),
         ("use_stem: true\n  stem_stride: 0", "stem_stride .*a whole number from 1"),
     ],
 )

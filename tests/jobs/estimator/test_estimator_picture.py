@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.report.picture_kit import needs_drawing, words_in, words_of
 
-from gnomon.cli.pictures import draw_evaluation
+from gnomon.api.pictures import EVALUATION, draw
 from gnomon.jobs.estimator.picture import evaluation_charts
 
 
@@ -46,7 +46,7 @@ def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = 
 def drawn(found: dict[str, Any], to: Path) -> list[Path]:
     needs_drawing()
     told: list[str] = []
-    paths = draw_evaluation(found, to, told.append)
+    paths = draw(EVALUATION, found, to, told.append)
     assert told == []
     return [Path(path) for path in paths]
 
@@ -103,5 +103,5 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     told: list[str] = []
     (tmp_path / "no").touch()
-    assert draw_evaluation(evaluation(), tmp_path / "no" / "p", told.append) == []
+    assert draw(EVALUATION, evaluation(), tmp_path / "no" / "p", told.append) == []
     assert "cannot be written" in told[0]

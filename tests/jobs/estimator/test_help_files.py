@@ -224,7 +224,7 @@ def test_the_command_writes_a_csv_that_fit_reads(tmp_path: Path, times: Path) ->
     assert {key: document[key] for key in ("file", "space", "nets", "measured")} == {
         "file": str(out), "space": "nasbench201", "nets": 7, "measured": 6,
     }  # fmt: skip
-    made, evaluation, _ = gnomon.api.table.fit_estimator(space="nasbench201", samples=out)
+    made, evaluation, _ = gnomon.fit_estimator(space="nasbench201", samples=out)
     assert len(made.fitted) == 6
     assert evaluation is not None
     assert gnomon.import_nets(times, archs=archs, space="nasbench201")[0][1].latency_s == pytest.approx(TIMES[1] / 1e3)

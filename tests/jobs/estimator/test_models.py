@@ -14,11 +14,11 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 
 from tests.models.test_net import model, node
 
-from gnomon.api.table import predict_model
+from gnomon.api.estimator import predict_model
 from gnomon.cli.main import run
 from gnomon.core.sample import Event
 from gnomon.errors import ModelError, UsageError
-from gnomon.jobs.estimator.models import APART, joined, read_net, space_of_models, tables_of
+from gnomon.jobs.estimator.models import APART, read_net, space_of_models, tables_of
 from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table, write_table
 from gnomon.spaces.fuse import fuse, rules
 from gnomon.spaces.latency_table import Manifest, Row, Table
@@ -108,8 +108,6 @@ def test_a_second_table_adds_what_it_knows(tmp_path: Path, operators: tuple[Any,
     other = table(tmp_path / "other", operators, context={**CONTEXT, "runtime": "openvino"})
     with pytest.raises(UsageError, match="runtime: onnxruntime and openvino"):
         predict_model(file, tables=[first, other])
-    with pytest.raises(UsageError, match="no table is given"):
-        joined([])
 
 
 def test_what_nothing_is_known_of_is_told(tmp_path: Path, operators: tuple[Any, ...], capsys: Any) -> None:

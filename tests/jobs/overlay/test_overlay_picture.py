@@ -10,7 +10,7 @@ import pytest
 from tests.report.picture_kit import needs_drawing, words_in, words_of
 from tests.report.tuning_kit import HOSTILE, analyze, chosen, proved
 
-from gnomon.cli.pictures import draw_overlay
+from gnomon.api.pictures import draw_overlay
 from gnomon.jobs.overlay.picture import layer_chart, losses_chart, network_charts, overlay_pictures
 from gnomon.report.chart import Chart
 from gnomon.report.svg import picture

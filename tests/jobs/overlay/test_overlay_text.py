@@ -43,12 +43,6 @@ def test_the_answer_says_what_is_lost(times: dict[str, float], told: str) -> Non
     assert told in words_of(analyze_report, one_layer(times, dict.fromkeys(times, 1.0)))
 
 
-def test_the_answer_has_the_interval_where_it_is_known() -> None:
-    document = one_layer({"a": 1.02, "b": 1.02}, {"a": 1.0, "b": 1.0})
-    document["total"].update(M_low=0.02, M_high=0.062)
-    assert "the network loses 2.0 % [1.0, 3.1] on average" in words_of(analyze_report, document)
-
-
 def test_nothing_decided_says_so_and_why() -> None:
     document = analyze(layers=[], network=[], own={}, portfolio=None)
     told = words_of(analyze_report, document)

@@ -23,7 +23,7 @@ from gnomon.jobs.pareto.search import Plan, search
 from gnomon.jobs.pareto.space import Evaluator
 from gnomon.measure.effort import Effort
 from gnomon.search.base import Assignment, Cost
-from gnomon.session.request import THIS_MACHINE, Request
+from gnomon.session.request import THIS_MACHINE, ModelRequest
 
 TYPES = ("Conv2D", "Pool2D", "Reshape", "Softmax")
 
@@ -67,9 +67,9 @@ def test_brute_force_over_a_dump_finds_the_true_front(tmp_path: Path, backends: 
     assert all(after >= before - 1e-12 for before, after in steps)
 
 
-@pytest.mark.parametrize("name", ["random", "hlps", "nsga2", "spea2"])
+@pytest.mark.parametrize("name", ["random", "hlps", "nsga2"])
 def test_every_search_runs_on_recorded_data_and_is_repeatable(tmp_path: Path, name: str) -> None:
-    if name in ("nsga2", "spea2"):
+    if name == "nsga2":
         pytest.importorskip("pymoo")
     path = write_dump(tmp_path / "d.json", backends=3)
     asked = ParetoRequest(source=path, plan=Plan(name=name, seed=4, iterations=30))
@@ -224,7 +224,7 @@ def test_a_search_that_was_ended_goes_on_and_its_pick_is_deployed(
 ) -> None:
     model = tmp_path / "add.circle"
     model.write_bytes(add_circle())
-    request = Request(
+    request = ModelRequest(
         model=model,
         runtimes=("onert",),
         effort=replace(small, processes_least=2, processes_most=2),
@@ -294,7 +294,7 @@ def test_single_backends_are_measured_beside_what_the_prices_say(tmp_path: Path,
     model = tmp_path / "add.circle"
     model.write_bytes(add_circle())
     effort = replace(small, processes_least=2, processes_most=2)
-    request = Request(model=model, runtimes=("onert",), effort=effort, record=tmp_path / "record.sqlite")
+    request = ModelRequest(model=model, runtimes=("onert",), effort=effort, record=tmp_path / "record.sqlite")
     found = pareto(ParetoRequest(request=request, by="operator", plan=Plan(name="exact")))
     # cpu takes all three operators, ruy two of them.
     assert {told.assignment for told in found.searched.beside} == {(0, 0, 0), (1, 0, 1)}
@@ -311,7 +311,7 @@ def test_single_backends_are_measured_beside_what_the_prices_say(tmp_path: Path,
 def test_a_point_of_a_runtime_that_takes_a_model_whole_is_deployed(tmp_path: Path, small: Effort) -> None:
     model = tmp_path / "product.onnx"
     model.write_bytes(matmul_onnx())
-    request = Request(model=model, runtimes=("onnxruntime",), effort=small, record=tmp_path / "record.sqlite")
+    request = ModelRequest(model=model, runtimes=("onnxruntime",), effort=small, record=tmp_path / "record.sqlite")
     asked = ParetoRequest(
         request=request,
         options={"threads": ("1", "2")},
@@ -328,7 +328,7 @@ def test_a_point_of_a_runtime_that_takes_a_model_whole_is_deployed(tmp_path: Pat
 def test_nothing_is_measured_where_the_wish_cannot_be(tmp_path: Path, small: Effort) -> None:
     model = tmp_path / "add.circle"
     model.write_bytes(add_circle())
-    request = Request(model=model, runtimes=("onert",), effort=small, record=tmp_path / "record.sqlite")
+    request = ModelRequest(model=model, runtimes=("onert",), effort=small, record=tmp_path / "record.sqlite")
     with pytest.raises(UsageError, match="no option 'colour'"):
         pareto(ParetoRequest(request=request, options={"colour": ()}))
     with pytest.raises(UsageError, match="not a value of the option planner"):

@@ -26,7 +26,7 @@ from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort, Energy
 from gnomon.report.page import Page
 from gnomon.session.objectives import GOALS, against, energy_source, estimate
-from gnomon.session.request import THIS_MACHINE, Request
+from gnomon.session.request import THIS_MACHINE, ModelRequest
 from gnomon.session.targets import protocol_of
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
@@ -101,12 +101,12 @@ def request_on(tmp_path: Path, small: Effort) -> Any:
     model = tmp_path / "add.circle"
     model.write_bytes(add_circle())
 
-    def make(files: dict[str, str]) -> Request:
+    def make(files: dict[str, str]) -> ModelRequest:
         root = build(tmp_path / "sys", files)
         device = replace(THIS_MACHINE, environment={"GNOMON_SYSFS": str(root)})
         effort = replace(small, rounds=1, processes_least=2, processes_most=2)
         record = tmp_path / "record.sqlite"
-        return Request(model=model, runtimes=("onert",), device=device, effort=effort, record=record)
+        return ModelRequest(model=model, runtimes=("onert",), device=device, effort=effort, record=record)
 
     return make
 

@@ -23,7 +23,7 @@ from gnomon.jobs.pareto.job import pareto
 from gnomon.jobs.pareto.records import Pareto, ParetoRequest
 from gnomon.jobs.pareto.search import Plan
 from gnomon.measure.effort import Effort
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 pytestmark = pytest.mark.devices
 
@@ -40,7 +40,7 @@ def onert_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def searched(folder: Path, device: DeviceConfig, effort: Effort) -> Pareto:
     """The front of a small model there, with the planner to choose, and its fastest point deployed."""
     (folder / "add.circle").write_bytes(add_circle())
-    request = Request(
+    request = ModelRequest(
         model=folder / "add.circle",
         device=device,
         runtimes=("onert",),

@@ -29,11 +29,11 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.progress import Steps
 from gnomon.search.base import Assignment
 from gnomon.session.objectives import goals_of
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
-SEARCHES = ("brute", "random", "hlps", "nsga2", "spea2")
+SEARCHES = ("brute", "random", "hlps", "nsga2")
 EFFORT = Effort(processes_least=2, processes_most=2, rounds=1, together=3)
 EVALUATIONS = 7
 COMMAND = "from gnomon.cli.main import main; main()"
@@ -71,13 +71,13 @@ class Bench:
 
 
 def bench(folder: Path, monkeypatch: pytest.MonkeyPatch, search: str, iterations: int | None = EVALUATIONS) -> Bench:
-    if search in ("nsga2", "spea2"):
+    if search == "nsga2":
         pytest.importorskip("pymoo")
     space = PretendedSpace(3, ("cpu", "npu"))
     device = Pretended(price, space.assignments)
     pretend(monkeypatch, space, device)
     folder.mkdir(exist_ok=True)
-    request = Request(model=folder / "m", effort=EFFORT, record=folder / "record.sqlite")
+    request = ModelRequest(model=folder / "m", effort=EFFORT, record=folder / "record.sqlite")
     plan = Plan(name=search, seed=3, iterations=None if search == "brute" else iterations)
     return Bench(device=device, asked=ParetoRequest(request=request, plan=plan))
 

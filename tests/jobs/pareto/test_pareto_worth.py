@@ -23,7 +23,7 @@ from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
 from gnomon.search.base import Assignment, Cost
 from gnomon.session.objectives import RELEVANT, estimate, goals_of
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 MIB = 2.0**20
 UNLUCKY = 3.0
@@ -381,7 +381,7 @@ def searched(
     device = Unlucky(price, space.assignments, keys=keys)
     pretend(monkeypatch, space, device)
     effort = Effort(processes_least=3, processes_most=3, rounds=2, together=together)
-    request = Request(model=folder / "m", effort=effort, record=folder / "record.sqlite")
+    request = ModelRequest(model=folder / "m", effort=effort, record=folder / "record.sqlite")
     return pareto(ParetoRequest(request=request, plan=Plan(name="brute"))), device
 
 
@@ -427,7 +427,7 @@ def test_points_of_several_sessions_are_brought_to_one_speed(tmp_path: Path, mon
 
     pretend(monkeypatch, space, Drifting(price, space.assignments))
     effort = Effort(processes_least=4, processes_most=4, rounds=2, together=3)
-    request = Request(model=tmp_path / "m", effort=effort, record=tmp_path / "record.sqlite")
+    request = ModelRequest(model=tmp_path / "m", effort=effort, record=tmp_path / "record.sqlite")
     found = pareto(ParetoRequest(request=request, plan=Plan(name="brute")))
     assert found.sessions > 1
     front = {p.assignment for p in found.front}

@@ -30,7 +30,7 @@ from gnomon.session.model_session import open_lab  # noqa: E402
 from gnomon.session.package import write_package  # noqa: E402
 from gnomon.session.prove import Verified, verify  # noqa: E402
 from gnomon.session.reference import doubts, reference  # noqa: E402
-from gnomon.session.request import Request  # noqa: E402
+from gnomon.session.request import ModelRequest  # noqa: E402
 
 STRING, INT64 = TensorProto.STRING, TensorProto.INT64
 W = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
@@ -47,7 +47,7 @@ def placed(small: Effort, tmp_path: Path) -> Placed:
         for name, array in (feeds or {}).items():
             files[name] = tmp_path / f"{name}.npy"
             np.save(files[name], array)
-        request = Request(model=path, runtimes=("onnxruntime", *others), effort=small, feeds=files, **more)
+        request = ModelRequest(model=path, runtimes=("onnxruntime", *others), effort=small, feeds=files, **more)
         return place(request, tmp_path / f"out{len(list(tmp_path.iterdir()))}")
 
     return run
@@ -72,7 +72,7 @@ def packed(small: Effort, tmp_path: Path) -> Callable[..., Packed]:
             files[name] = tmp_path / f"{name}.npy"
             np.save(files[name], array)
         path = path or save(proto, tmp_path / "m.onnx")
-        request = Request(model=path, runtimes=("onnxruntime",), effort=small, feeds=files, **more)
+        request = ModelRequest(model=path, runtimes=("onnxruntime",), effort=small, feeds=files, **more)
         with open_lab(request, kind="test", question={}) as lab:
             sensitivity = reference(lab)
             whole = AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])
@@ -316,7 +316,7 @@ def test_a_file_that_changes_meanwhile_is_told(small: Effort, tmp_path: Path) ->
         return model(nodes, [value("x", [2, 8])], [value("y", [2, 8])], {"w": by * W})
 
     path = save(scaled(1.0), tmp_path / "m.onnx")
-    request = Request(model=path, runtimes=("onnxruntime",), effort=small)
+    request = ModelRequest(model=path, runtimes=("onnxruntime",), effort=small)
     with pytest.raises(ModelError, match="changed meanwhile"), open_lab(request, kind="test", question={}) as lab:
         assert not lab.model_changed
         sensitivity = reference(lab)
@@ -335,7 +335,7 @@ def test_a_hint_fills_in_what_the_file_tells(small: Effort, tmp_path: Path) -> N
     inputs = [value("a", ["n", "m", 3]), value("b", ["n", 1, 3])]
     path = save(model(nodes, inputs, [value("y", None)]), tmp_path / "m.onnx")
     with pytest.raises(UsageError, match=r"the shape of input 'a' is \(n, m, 3\), which leaves m open") as told:
-        place(Request(model=path, effort=small), tmp_path / "out")
+        place(ModelRequest(model=path, effort=small), tmp_path / "out")
     assert told.value.hint == "Fix every dimension, such as: --dim m=64"
 
 
@@ -346,7 +346,7 @@ def test_the_judge_is_asked_though_another_runtime_is_named(small: Effort, tmp_p
         tmp_path / "m.onnx",
     )
     few = replace(small, rounds=1)
-    request = Request(model=path, runtimes=("openvino",), effort=few, wish=Wish())
+    request = ModelRequest(model=path, runtimes=("openvino",), effort=few, wish=Wish())
     with open_lab(request, kind="test", question={}) as lab:
         assert [t.configuration.runtime for t in lab.targets] == ["openvino"]
         assert (

@@ -34,7 +34,7 @@ from gnomon.report.page import Page
 from gnomon.report.plain import json_text
 from gnomon.runtimes.base import Wish
 from gnomon.session.kernels import Kernel
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.base import RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -166,7 +166,7 @@ def test_onnx_runtime_is_taken_apart_and_goes_on(
     """The convolution's kernel has the Relu too: its price is that of two real models, and none is measured twice."""
     pytest.importorskip("onnxruntime")
     record = tmp_path / "record.sqlite"
-    request = Request(model=diamond(tmp_path), runtimes=("onnxruntime",), effort=small, record=record)
+    request = ModelRequest(model=diamond(tmp_path), runtimes=("onnxruntime",), effort=small, record=record)
 
     def interrupted(self: CampaignRunner, decision: Mapping[str, Any]) -> None:
         raise MeasurementError("interrupted", hint="go on")
@@ -202,7 +202,7 @@ def test_openvinos_convolution_with_its_normalisation_and_activation_is_taken_ap
 ) -> None:
     pytest.importorskip("openvino")
     record = tmp_path / "record.sqlite"
-    request = Request(model=net(tmp_path / "net.onnx"), runtimes=("openvino",), effort=small, record=record)
+    request = ModelRequest(model=net(tmp_path / "net.onnx"), runtimes=("openvino",), effort=small, record=record)
     (column,) = profile(request, inside=True).columns
     part = next(part for part in column.inside if 0 in part.kernel.operators)
     assert {0, 1, 2} <= set(part.kernel.operators)
@@ -218,7 +218,7 @@ def test_what_tells_one_time_of_the_whole_model_is_taken_apart(tmp_path: Path, s
     pytest.importorskip("ai_edge_litert")
     given = tmp_path / "chain.tflite"
     given.write_bytes(tflite("conv", "floor_mod", "softmax"))
-    request = Request(
+    request = ModelRequest(
         model=given,
         runtimes=("litert",),
         wish=Wish(backends=("reference",)),

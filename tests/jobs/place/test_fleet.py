@@ -15,11 +15,10 @@ from tests.jobs.place.fleet_kit import device
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import DeviceError, GnomonError, PackageError, UsageError
-from gnomon.jobs.place import fleet as fleet_module
 from gnomon.jobs.place.fleet import package_folders, place_on, run_lanes
-from gnomon.jobs.place.job import Placement
+from gnomon.jobs.place.job import Placement, place
 from gnomon.measure.effort import Effort
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.system.stopping import Stopped, pause
 
 
@@ -136,42 +135,41 @@ def test_folders_of_packages(tmp_path: Path) -> None:
         package_folders(names, tmp_path / "file")
 
 
-def requests(tmp_path: Path, *names: str) -> dict[str, Request]:
-    return {name: Request(model=tmp_path / "m.onnx", device=board(name)) for name in names}
+def requests(tmp_path: Path, *names: str) -> dict[str, ModelRequest]:
+    return {name: ModelRequest(model=tmp_path / "m.onnx", device=board(name)) for name in names}
 
 
-def test_place_on_tags_what_lanes_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(request: Request, out: Path, **more: object) -> Placement:
-        tell = more["tell"]
-        if callable(tell):
+def test_place_on_tags_what_lanes_tell(tmp_path: Path) -> None:
+    def fake(request: ModelRequest, out: Path, _: object, tell: Callable[[str], None] | None) -> Placement:
+        if tell is not None:
             tell("hello")
         if request.device.name == "b":
             raise DeviceError("b is gone", hint="Look for it.")
         return device(out.name, {"cpu": 100}, folder=out.parent)
 
-    monkeypatch.setattr(fleet_module, "place", fake)
     told: list[tuple[str, str]] = []
-    found = place_on(requests(tmp_path, "a", "b", "c"), tmp_path / "out", tell=lambda n, s: told.append((n, s)))
+    three = requests(tmp_path, "a", "b", "c")
+    found = place_on(three, tmp_path / "out", fake, tell=lambda n, s: told.append((n, s)))
     assert sorted(told) == [(n, "hello") for n in "abc"]
     assert list(found.placements) == ["a", "c"]
     assert isinstance(found.results[1].error, DeviceError)
     with pytest.raises(DeviceError):
-        place_on(requests(tmp_path, "b"), tmp_path / "none")
+        place_on(requests(tmp_path, "b"), tmp_path / "none", fake)
     assert not (tmp_path / "none").exists()
     with pytest.raises(UsageError):
-        place_on({}, tmp_path / "none")
+        place_on({}, tmp_path / "none", fake)
     with pytest.raises(GnomonError, match="2 models"):
         two = requests(tmp_path, "a", "b")
-        place_on({**two, "a": replace(two["a"], model=tmp_path / "other.onnx")}, tmp_path / "none")
+        place_on({**two, "a": replace(two["a"], model=tmp_path / "other.onnx")}, tmp_path / "none", fake)
 
 
 def test_two_names_of_this_machine_for_real(zoo_model: Callable[[str], Path], small: Effort, tmp_path: Path) -> None:
     """The composition on real placements: no times are judged."""
     local = parse_address("local")
     asked = {
-        name: Request(model=zoo_model("mix.circle"), device=DeviceConfig(name=name, address=local), effort=small)
+        name: ModelRequest(model=zoo_model("mix.circle"), device=DeviceConfig(name=name, address=local), effort=small)
         for name in ("first", "second")
     }
-    found = place_on(asked, tmp_path / "out")
+    found = place_on(asked, tmp_path / "out", lambda request, out, watch, tell: place(request, out))
     assert [r.error for r in found.results] == [None, None]
     assert {p.package.name for p in found.placements.values() if p.package} == {"first", "second"}

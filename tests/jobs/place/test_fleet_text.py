@@ -12,7 +12,7 @@ import pytest
 from tests.cli.placement_kit import HOSTILE, keys_of
 from tests.jobs.place.fleet_kit import device
 
-from gnomon.cli.progress import ShowFleet
+from gnomon.cli.progress import Show
 from gnomon.errors import DeviceError
 from gnomon.jobs.place.document import fleet_document
 from gnomon.jobs.place.fleet import DeviceResult, Fleet
@@ -91,14 +91,14 @@ def last(path: str) -> str:
 
 def test_progress_without_a_terminal_is_whole_lines_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     names = ("board", "far\x1b[31m")
-    with ShowFleet(names, quiet=False) as show:
+    with Show(names=names, quiet=False) as show:
 
         def lane(name: str) -> None:
-            watch = show.watch_of(name)
+            watch = show.on_progress(name)
             for stage in range(20):
                 for done in range(3):
                     watch(Progress(stage=f"stage {stage}", done=done, total=2, left_s=None))
-            show.tell(name, "all is\nwell")
+            show.on_message(name, "all is\nwell")
 
         threads = [threading.Thread(target=lane, args=(name,)) for name in names]
         for thread in threads:
@@ -112,9 +112,9 @@ def test_progress_without_a_terminal_is_whole_lines_by_name(capsys: pytest.Captu
 
 
 def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with ShowFleet(("a",), quiet=True) as show:
-        show.watch_of("a")(Progress(stage="s", done=0, total=1, left_s=1.0))
-        show.tell("a", "well")
+    with Show(names=("a",), quiet=True) as show:
+        show.on_progress("a")(Progress(stage="s", done=0, total=1, left_s=1.0))
+        show.on_message("a", "well")
     assert capsys.readouterr().err == ""
 
 
@@ -128,10 +128,10 @@ def test_a_bar_a_device_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     names = ("board", "ssh://odroid@192.168.178.100:2222")
-    with ShowFleet(names, quiet=False) as show:
+    with Show(names=names, quiet=False) as show:
         for name in names:
-            show.watch_of(name)(Progress(stage="price chains and more of it", done=3, total=30, left_s=200.0))
-        show.tell("board", "well")
+            show.on_progress(name)(Progress(stage="price chains and more of it", done=3, total=30, left_s=200.0))
+        show.on_message("board", "well")
         show._bar.refresh()
     shown = screen.getvalue()
     assert "board" in shown and "ssh://odr" in shown and "3/30" in shown and "board: well" in shown

@@ -14,6 +14,7 @@ from tests.bad_days.livekit import matmul_onnx
 from tests.jobs.pareto.pareto_kit import Pretended, PretendedSpace, pretend
 
 from gnomon.api import place as api
+from gnomon.api.options import model_request
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.pareto.job import pareto
@@ -26,7 +27,7 @@ from gnomon.measure.effort import Effort, JobTime
 from gnomon.report.page import Page
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.session import targets
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 pytestmark = pytest.mark.usefixtures("short_visits")
 
@@ -152,7 +153,7 @@ def test_a_search_ends_with_what_it_has_run(tmp_path: Path, monkeypatch: pytest.
     device = Pretended(lambda a: (100.0 - 20 * a[0] + 7 * a[1], 50_000_000 + 300_000_000 * a[0]), space.assignments)
     pretend(monkeypatch, space, device)
     effort = Effort(processes_least=2, processes_most=2, rounds=1)
-    request = Request(model=Path("m"), record=tmp_path / "r.sqlite", effort=effort, max_time_s=600.0)
+    request = ModelRequest(model=Path("m"), record=tmp_path / "r.sqlite", effort=effort, max_time_s=600.0)
     asked = ParetoRequest(request=request, plan=Plan(name="random", iterations=8, seed=1))
     left = iter([1.0] * 10)  # a question before each evaluation, and one before each session
     with monkeypatch.context() as patched:
@@ -203,6 +204,6 @@ def test_waiting_for_the_device_is_neither_counted_nor_limited(model: Path, tmp_
 
 def test_other_commands_say_that_they_do_not_heed_it() -> None:
     with pytest.raises(UsageError, match="max_time_s is for place, profile and pareto alone"):
-        api.request_of("m", {"max_time_s": 5.0})
+        model_request("m", {"max_time_s": 5.0})
     with pytest.raises(UsageError, match="max_time_s is 0"):
-        api.request_of("m", {"max_time_s": 0.0}, limited=True)
+        model_request("m", {"max_time_s": 0.0}, limited=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,19 @@ import pytest
 from tests.cli.placement_kit import HOSTILE, placement
 from tests.report.picture_kit import needs_drawing, words_in, words_of
 
-from gnomon.cli.pictures import draw
+from gnomon.api import pictures
 from gnomon.jobs.place.document import place_document
+from gnomon.jobs.place.job import Placement
 from gnomon.jobs.place.picture import contenders_of, placement_charts, segments
 from gnomon.report.svg import picture
 
 
 def document(**how: Any) -> dict[str, Any]:
     return place_document(placement(**how))
+
+
+def draw(found: dict[str, Any], folder: Path, tell: Callable[[str], None]) -> list[str]:
+    return pictures.draw(Placement.charts_by, found, folder / "plan", tell)
 
 
 def drawn(found: dict[str, Any], folder: Path) -> tuple[str, bytes]:

@@ -16,7 +16,7 @@ from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
 from gnomon.session import model_session
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 
 def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
@@ -30,7 +30,7 @@ def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
         return whole(placer, *given)
 
     monkeypatch.setattr(InsidePlacer, "run", run)
-    request = Request(model=zoo_model("mix.circle"), effort=small, wish=Wish(environments=({"A": "1"},)))
+    request = ModelRequest(model=zoo_model("mix.circle"), effort=small, wish=Wish(environments=({"A": "1"},)))
     found = place(request, tmp_path / "out")
     assert found.verified.ok
     assert "left no trace" in {m.reason for m in found.missing if m.name == "onert[A=1]"}

@@ -23,11 +23,11 @@ from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, profile_singles
 from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
-from gnomon.session.request import THIS_MACHINE, Request
+from gnomon.session.request import THIS_MACHINE, ModelRequest
 
 
-def request(folder: Path, small: Effort, *backends: str) -> Request:
-    return Request(
+def request(folder: Path, small: Effort, *backends: str) -> ModelRequest:
+    return ModelRequest(
         model=net(folder),
         device=replace(THIS_MACHINE, environment=environment(*backends)),
         runtimes=("onnxruntime",),

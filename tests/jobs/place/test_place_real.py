@@ -23,7 +23,7 @@ from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, level, profile_singles
 from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 GOLDEN = Path(__file__).parents[2] / "models" / "golden"
 Zoo = Callable[[str], Path]
@@ -73,7 +73,7 @@ def check_structure(found: Placement) -> None:
 
 
 def test_profile_of_a_circle_model(zoo_model: Zoo, small: Effort) -> None:
-    found = profile(Request(model=zoo_model("mix.circle"), effort=small))
+    found = profile(ModelRequest(model=zoo_model("mix.circle"), effort=small))
     assert [c.label for c in found.columns] == ["onert:cpu", "onert:ruy (+cpu for 2 of 29)"]
     for column in found.columns:
         assert sorted(i for k in column.kernels for i in k.operators) == list(range(29))  # the trace has them all
@@ -88,7 +88,7 @@ def test_profile_of_a_circle_model(zoo_model: Zoo, small: Effort) -> None:
 
 def test_place_of_a_circle_model(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
     model = zoo_model("mix.circle")
-    found = place(Request(model=model, effort=small), tmp_path / "out")
+    found = place(ModelRequest(model=model, effort=small), tmp_path / "out")
     check_structure(found)
     contenders = {p.contender.kind for p in found.verdict.proved}
     assert "single" in contenders
@@ -112,7 +112,7 @@ def test_a_per_operator_map_is_proved_by_the_trace(small: Effort, tmp_path: Path
 
     model = tmp_path / "a.circle"
     model.write_bytes(add_circle())
-    with open_lab(Request(model=model, effort=small), kind="test", question={}) as lab:
+    with open_lab(ModelRequest(model=model, effort=small), kind="test", question={}) as lab:
         reference(lab)
         placer = InsidePlacer(lab, lab.targets[0])
         for assignment in ((0, 0, 1), (1, 0, 0)):
@@ -126,7 +126,7 @@ def test_an_nnpackages_own_config_is_a_row_and_what_steers_in_it_is_not_written(
     model = tmp_path / "a.circle"
     model.write_bytes(add_circle())
     package = write_nnpackage(load(model), tmp_path / "own", {"EXECUTOR": "Parallel", "USE_MINE": "1"})
-    request = Request(model=package, effort=small, runtimes=("onert",), wish=Wish(usual=True))
+    request = ModelRequest(model=package, effort=small, runtimes=("onert",), wish=Wish(usual=True))
     found = place(request, tmp_path / "out")
     assert found.verified.ok, found.verified
     rows = {p.contender.label: p for p in found.verdict.proved}
@@ -149,7 +149,7 @@ def test_the_one_backend_of_a_runtime_is_packaged_as_it_was_measured(small: Effo
     model = tmp_path / "a.circle"
     model.write_bytes(add_circle())
     wish = Wish(backends=("cpu",))
-    found = place(Request(model=model, effort=small, runtimes=("onert",), wish=wish), tmp_path / "out")
+    found = place(ModelRequest(model=model, effort=small, runtimes=("onert",), wish=wish), tmp_path / "out")
     check_structure(found)
     assert "OP_BACKEND_MAP" not in (tmp_path / "out/nnpackage/metadata/config.cfg").read_text()
     assert found.verified.places == dict.fromkeys(range(3), "onert")
@@ -159,7 +159,7 @@ def test_the_one_backend_of_a_runtime_is_packaged_as_it_was_measured(small: Effo
 def test_openvinos_own_file_is_placed_with_its_weights(small: Effort, tmp_path: Path) -> None:
     """One of the older version, which names neither its inputs nor its outputs; a convolution and ReLU."""
     model = GOLDEN / "small.xml"
-    found = place(Request(model=model, effort=small), tmp_path / "out")
+    found = place(ModelRequest(model=model, effort=small), tmp_path / "out")
     check_structure(found)
     assert found.verified.places == {0: "openvino", 1: "openvino"}
     x = np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype(np.float32)
@@ -184,7 +184,7 @@ def test_a_model_of_bfloat16_is_placed_and_its_package_run(small: Effort, tmp_pa
     graph = make.make_graph(nodes, "g", [x], [y])
     model = make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=9)
     (tmp_path / "half.onnx").write_bytes(model.SerializeToString())
-    found = place(Request(model=tmp_path / "half.onnx", effort=small, runtimes=("onnxruntime",)), tmp_path / "out")
+    found = place(ModelRequest(model=tmp_path / "half.onnx", effort=small, runtimes=("onnxruntime",)), tmp_path / "out")
     check_structure(found)
     given = np.asarray([[0.5, -1.25, 3.0, 0.1]], np.float32)
     np.save(tmp_path / "x.npy", given)
@@ -197,7 +197,7 @@ def test_a_model_of_bfloat16_is_placed_and_its_package_run(small: Effort, tmp_pa
 def test_vulkan_that_nobody_asked_for_is_in_no_package(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "a.onnx"
     model.write_bytes(matmul_onnx())
-    found = place(Request(model=model, effort=small, runtimes=("ncnn",)), tmp_path / "out")
+    found = place(ModelRequest(model=model, effort=small, runtimes=("ncnn",)), tmp_path / "out")
     check_structure(found)
     plan = json.loads((tmp_path / "out/plan.json").read_text())
     assert [segment["options"]["vulkan"] for segment in plan["job"]["segments"]] == [[]]
@@ -207,7 +207,7 @@ def test_vulkan_that_nobody_asked_for_is_in_no_package(small: Effort, tmp_path: 
 @pytest.mark.usefixtures("few_blocks")
 def test_place_of_an_onnx_model(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
     model = zoo_model("minilm-layer.onnx")
-    found = place(Request(model=model, effort=small, runtimes=WHOLE), tmp_path / "out")
+    found = place(ModelRequest(model=model, effort=small, runtimes=WHOLE), tmp_path / "out")
     check_structure(found)
     assert {p.contender.label for p in found.verdict.proved if p.contender.kind == "single"} == {
         "onnxruntime",
@@ -253,7 +253,7 @@ def lstm_onnx() -> bytes:
 def test_an_lstm_has_the_time_of_its_kernel(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "lstm.onnx"
     model.write_bytes(lstm_onnx())
-    found = profile(Request(model=model, effort=small, runtimes=WHOLE))
+    found = profile(ModelRequest(model=model, effort=small, runtimes=WHOLE))
     lstm = next(op.index for op in found.graph.operators if op.type == "LSTM")
     for column in found.columns:
         (kernel,) = [k for k in column.kernels if "LSTM" in k.name]
@@ -265,7 +265,7 @@ def test_an_lstm_has_the_time_of_its_kernel(small: Effort, tmp_path: Path) -> No
 def test_a_chain_over_two_runtimes_computes_what_the_whole_does(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(matmul_onnx(width=64, depth=6))
-    with open_lab(Request(model=model, effort=small, runtimes=WHOLE), kind="test", question={}) as lab:
+    with open_lab(ModelRequest(model=model, effort=small, runtimes=WHOLE), kind="test", question={}) as lab:
         reference(lab)
         placer = AcrossPlacer(lab, lab.targets, tmp_path, most_blocks=3)
         alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])
@@ -288,7 +288,7 @@ def test_what_a_package_holds_stays_in_it(small: Effort, tmp_path: Path) -> None
     assert config in files
     config.write_text("# mine\n" + config.read_text())
     before = {p: p.read_bytes() for p in files}
-    place(Request(model=source, effort=small), tmp_path / "out")
+    place(ModelRequest(model=source, effort=small), tmp_path / "out")
     written = (tmp_path / "out" / "nnpackage" / "metadata" / "config.cfg").read_text()
     assert written.startswith("# mine\n")
     assert "MY_OWN_KEY=7" in written.splitlines()
@@ -299,7 +299,7 @@ def test_what_a_package_holds_stays_in_it(small: Effort, tmp_path: Path) -> None
 def test_a_package_in_the_way(small: Effort, tmp_path: Path, own_home: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(matmul_onnx(depth=1))
-    request = Request(model=model, effort=small, runtimes=("onnxruntime",))
+    request = ModelRequest(model=model, effort=small, runtimes=("onnxruntime",))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("kept")
     for overwrite in (False, True):
@@ -321,7 +321,7 @@ def test_a_package_that_was_changed_is_refused(small: Effort, tmp_path: Path) ->
 
     model = tmp_path / "m.onnx"
     model.write_bytes(matmul_onnx(depth=1))
-    with open_lab(Request(model=model, effort=small, runtimes=("openvino",)), kind="t", question={}) as lab:
+    with open_lab(ModelRequest(model=model, effort=small, runtimes=("openvino",)), kind="t", question={}) as lab:
         reference(lab)
         contender = AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])
         folder = write_package(lab, contender, tmp_path / "p", overwrite=False)
@@ -336,7 +336,7 @@ def test_a_package_that_was_changed_is_refused(small: Effort, tmp_path: Path) ->
 def test_inputs_that_do_not_fit(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(matmul_onnx(depth=1))
-    request = Request(model=model, effort=small, runtimes=WHOLE)
+    request = ModelRequest(model=model, effort=small, runtimes=WHOLE)
     for wrong in (
         replace(request, feeds={"z": tmp_path / "x.npy"}),
         replace(request, feeds={"x": tmp_path / "absent.npy"}),

@@ -19,7 +19,7 @@ from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, profile_singles
 from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed"),
@@ -34,7 +34,7 @@ def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite("conv", "floor_mod", "conv", "softmax"))
     wish = Wish(backends=("xnnpack", "builtin", "reference"))  # and no GPU, where there is one
-    found = place(Request(model=model, effort=small, runtimes=("litert",), wish=wish), tmp_path / "out")
+    found = place(ModelRequest(model=model, effort=small, runtimes=("litert",), wish=wish), tmp_path / "out")
     assert {p.contender.label for p in found.verdict.proved if p.contender.kind == "single"} == KERNELS
     assert found.verified.ok, found.verified
     assert all(row.ran_on == row.planned for row in found.rows)
@@ -53,7 +53,7 @@ def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
 def test_a_chain_of_tflite_segments_computes_what_the_whole_does(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite(*["conv"] * 6))
-    with open_lab(Request(model=model, effort=small, runtimes=("litert",)), kind="test", question={}) as lab:
+    with open_lab(ModelRequest(model=model, effort=small, runtimes=("litert",)), kind="test", question={}) as lab:
         reference(lab)
         targets = [t for t in lab.targets if t.configuration.name != "litert[reference]"]
         placer = AcrossPlacer(lab, targets, tmp_path, most_blocks=3)
@@ -81,7 +81,7 @@ def test_an_open_batch_is_measured_on_all_that_load_the_file(small: Effort, tmp_
     """Every Keras export leaves its batch open; OpenVINO reads TFLite too."""
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite("conv", signature=(-1, 4, 4, 8)))
-    found = place(Request(model=model, effort=small, runtimes=("litert", "openvino")), tmp_path / "out")
+    found = place(ModelRequest(model=model, effort=small, runtimes=("litert", "openvino")), tmp_path / "out")
     singles = {p.contender.label: p for p in found.verdict.proved if p.contender.kind == "single"}
     assert set(singles) == KERNELS | {"openvino"}
     assert all(p.ok for p in singles.values()), [p.measured.failure for p in singles.values()]
@@ -92,7 +92,7 @@ def test_an_open_batch_is_measured_on_all_that_load_the_file(small: Effort, tmp_
     assert found.package is not None
     (tensor,) = {tuple(t["shape"]) for t in _job(found.package)["tensors"].values() if -1 not in t["shape"]}
     assert tensor == (1, 4, 4, 8)
-    given = Request(model=model, effort=small, runtimes=("litert", "openvino"), shapes={"input": (2, 4, 4, 8)})
+    given = ModelRequest(model=model, effort=small, runtimes=("litert", "openvino"), shapes={"input": (2, 4, 4, 8)})
     columns = profile(given)
     assert {column.label for column in columns.columns} == KERNELS | {"openvino"}
     assert all(column.difference["relative"] < 1e-3 for column in columns.columns)
@@ -114,7 +114,7 @@ def test_what_a_program_that_plays_a_gpu_takes_is_measured_and_no_base_of_a_clai
 ) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite("conv", "conv", "softmax"))
-    request = Request(model=model, effort=small, runtimes=("litert",), wish=Wish(backends=backends))
+    request = ModelRequest(model=model, effort=small, runtimes=("litert",), wish=Wish(backends=backends))
     found = place(request, tmp_path / "out")
     by_label = {p.contender.label: p for p in found.verdict.proved}
     gpu = by_label["litert[gpu]"]

@@ -19,7 +19,7 @@ from gnomon.session.model_session import open_lab
 from gnomon.session.package import write_package
 from gnomon.session.prove import verify
 from gnomon.session.reference import reference
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 
 @pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
@@ -27,7 +27,7 @@ def test_devices_of_openvino_are_priced_solved_and_proved(
     tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transferring, "DRAWN", 2)
-    request = Request(
+    request = ModelRequest(
         model=net(tmp_path / "net.onnx"),
         runtimes=("openvino",),
         wish=Wish(backends=("cpu", "cpu-f32")),

@@ -11,6 +11,8 @@ import pytest
 from tests.bad_days.livekit import matmul_onnx
 
 from gnomon.api import place as api
+from gnomon.api.options import model_request
+from gnomon.api.pareto import pareto
 from gnomon.core.graph import Graph
 from gnomon.errors import UsageError
 from gnomon.jobs.place.across import AcrossPlacer
@@ -49,22 +51,22 @@ def test_each_number_is_a_configuration_that_is_named_by_it(runtime: Runtime, pr
 
 
 def test_a_sequence_is_several_numbers_once_each_and_a_number_one() -> None:
-    wish = api.request_of("m.onnx", {"threads": (2, 1, 2)}, sweeps=True).wish
+    wish = model_request("m.onnx", {"threads": (2, 1, 2)}, sweeps=True).wish
     assert (wish.threads, wish.more_threads, wish.thread_counts) == (2, (1,), (2, 1))
     for given in (2, [2]):
-        assert api.request_of("m.onnx", {"threads": given}).wish == Wish(threads=2)
-    assert api.request_of("m.onnx", {"threads": None}).wish == Wish()
+        assert model_request("m.onnx", {"threads": given}).wish == Wish(threads=2)
+    assert model_request("m.onnx", {"threads": None}).wish == Wish()
 
 
 @pytest.mark.parametrize("given", [0, -1, [], [1, 0], [1.5], ["2"], True])
 def test_what_is_no_number_of_threads_is_refused(given: Any) -> None:
     with pytest.raises(UsageError, match="threads is"):
-        api.request_of("m.onnx", {"threads": given}, sweeps=True)
+        model_request("m.onnx", {"threads": given}, sweeps=True)
 
 
 def test_jobs_that_take_one_number_say_so() -> None:
     with pytest.raises(UsageError, match="several numbers of threads") as refused:
-        api.pareto("m.onnx", threads=[1, 2])
+        pareto("m.onnx", threads=[1, 2])
     assert "--option threads=1,2" in refused.value.hint
 
 
@@ -96,7 +98,7 @@ def test_place_and_profile_try_each_and_the_record_knows_them(tmp_path: Path) ->
     many = len(os.sched_getaffinity(0)) + 1
     names = ["onnxruntime[threads=1]", f"onnxruntime[threads={many}]"]
     found = api.place(model, out=tmp_path / "out", threads=[1, many], **how)
-    assert [p.contender.label for p in found.verdict.proved] == names
+    assert sorted(p.contender.label for p in found.verdict.proved) == names  # which is faster is the machine's
     assert found.clock == "wall"
     [doubt] = [d for d in found.doubts if d.kind == "threads"]
     assert doubt.message.startswith(f"{many} threads were measured on ")
@@ -105,6 +107,6 @@ def test_place_and_profile_try_each_and_the_record_knows_them(tmp_path: Path) ->
     assert plan["job"]["segments"][0]["options"]["threads"] == (1 if chosen == names[0] else many)
     again = api.place(model, out=tmp_path / "again", threads=[1, many], measure=False, **how)
     assert again.campaign == found.campaign
-    assert [p.contender.label for p in again.verdict.proved] == names
+    assert sorted(p.contender.label for p in again.verdict.proved) == names
     columns = api.profile(model, threads=[1, 2], **how).columns
     assert [c.label for c in columns] == ["onnxruntime[threads=1]", "onnxruntime[threads=2]"]

@@ -15,7 +15,7 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.jobs.place.job import profile
 from gnomon.jobs.place.sustained import Sustain
 from gnomon.measure.effort import Effort
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 pytestmark = pytest.mark.devices
 
@@ -35,7 +35,7 @@ def test_a_paced_run_over_ssh(server: SshServer, small: Effort, tmp_path: Path) 
             f"UserKnownHostsFile={server.root}/known_hosts",
         ),
     )
-    request = Request(
+    request = ModelRequest(
         model=tmp_path / "m.onnx",
         device=device,
         runtimes=("onnxruntime",),

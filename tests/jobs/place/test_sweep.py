@@ -16,7 +16,7 @@ from onnx import TensorProto
 from tests.models.modelkit import model, node, save, value
 
 import gnomon
-from gnomon.api.place import parts_of
+from gnomon.api.options import parts_of
 from gnomon.cli.main import run
 from gnomon.errors import UsageError
 from gnomon.jobs.place.sweep import Sweep

@@ -28,7 +28,7 @@ from gnomon.session.contender import (  # noqa: E402
 )
 from gnomon.session.model_session import open_lab  # noqa: E402
 from gnomon.session.reference import reference  # noqa: E402
-from gnomon.session.request import Request  # noqa: E402
+from gnomon.session.request import ModelRequest  # noqa: E402
 
 
 def what_is_missing() -> str:
@@ -60,7 +60,7 @@ def test_prices_cover_every_layer_and_the_plan_follows_them(
     tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transferring, "DRAWN", 2)
-    request = Request(
+    request = ModelRequest(
         model=branched(tmp_path),
         runtimes=("ncnn", "onnxruntime"),
         wish=Wish(backends=("cpu", "vulkan")),

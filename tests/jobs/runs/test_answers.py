@@ -20,7 +20,7 @@ from gnomon.jobs.documents import report_of
 from gnomon.jobs.place.document import place_document
 from gnomon.jobs.runs.answers import ANSWER, answer_of, answered_cell, asked_before, keep, packed
 from gnomon.report.page import Page
-from gnomon.store.base import CELL, COMMAND, note
+from gnomon.store.base import CELL, note
 from gnomon.store.sqlite import SqliteStore
 
 CONTEXT = Context(device={}, versions={}, model_digest="0" * 64, model_name="m", options={}, seed=0, gnomon_version="0")
@@ -115,31 +115,31 @@ def test_an_answer_that_could_not_be_read_again_is_not_kept(store: SqliteStore) 
     assert answer_of(store, CAMPAIGN) is None
 
 
-COMMANDED: dict[str, object] = {"arguments": ["place", "m.onnx"], "folder": "/somewhere"}
+QUESTION = "0123"
+OTHER = {"question": "4567"}
+SAME = {"question": QUESTION}
 
 
 @pytest.mark.parametrize(
-    ("command", "answer"),
+    "answer",
     [
-        ({"x": 1}, packed(PLACE)),
-        ({**COMMANDED, "folder": 3}, packed(PLACE)),
-        (COMMANDED, packed({**PLACE, "decision": None})),
-        (COMMANDED, packed(FOUND["profile by hand"])),
+        packed(PLACE),
+        packed(PLACE) | OTHER,
+        {"zlib": "x"} | SAME,
+        packed({**PLACE, "decision": None}) | SAME,
+        packed(FOUND["profile by hand"]) | SAME,
     ],
 )
-def test_what_is_damaged_is_no_answer_to_a_command_or_a_cell(
-    store: SqliteStore, command: dict[str, object], answer: dict[str, str]
-) -> None:
+def test_what_is_damaged_or_of_another_question_is_no_answer(store: SqliteStore, answer: dict[str, str]) -> None:
     cell = {"suite": "s", "cell": "c"}
-    for name, data in ((COMMAND, command), (CELL, cell), (ANSWER, answer), (FINISHED, {})):
+    for name, data in ((CELL, cell), (ANSWER, answer), (FINISHED, {})):
         note(store, CAMPAIGN.id, name, data)
     digest = CONTEXT.model_digest
-    asked = partial(asked_before, store.path, "place", ["place", "m.onnx"], Path("/somewhere"), digest)
+    asked = partial(asked_before, store.path, "place", QUESTION, digest)
     assert asked(package=Path(PLACE["package"])) is None
-    if command == COMMANDED:
-        assert answered_cell(store, "place", cell) == (True, None)
-    note(store, CAMPAIGN.id, COMMAND, COMMANDED)
-    note(store, CAMPAIGN.id, ANSWER, packed(PLACE))
+    sound = answer.get("question") != QUESTION
+    assert answered_cell(store, "place", cell) == (True, PLACE if sound else None)
+    note(store, CAMPAIGN.id, ANSWER, packed(PLACE) | SAME)
     assert asked(package=Path(PLACE["package"])) == PLACE
     assert asked(package=Path("another")) is None
     assert answered_cell(store, "place", cell) == (True, PLACE)

@@ -15,7 +15,7 @@ from gnomon.errors import MeasurementError
 from gnomon.jobs.place.job import profile
 from gnomon.jobs.runs.job import list_campaigns
 from gnomon.measure.effort import Effort
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.sqlite import SqliteStore
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
@@ -29,7 +29,9 @@ def test_what_a_runtime_says_of_a_model_is_in_the_error_and_in_the_record(
     nodes = [node("Add", ["x", "zero"], ["a"]), node("Mul", ["a", "zero"], ["b"]), node("Div", ["x", "b"], ["y"])]
     made = model(nodes, [value("x", [4], kind)], [value("y", [4], kind)], {"zero": np.zeros(4, np.int32)})
     record = tmp_path / "record.sqlite"
-    request = Request(model=save(made, tmp_path / "m.onnx"), effort=small, runtimes=("onnxruntime",), record=record)
+    request = ModelRequest(
+        model=save(made, tmp_path / "m.onnx"), effort=small, runtimes=("onnxruntime",), record=record
+    )
     for _ in range(2):
         with pytest.raises(MeasurementError, match="division by zero") as told:
             profile(request)
@@ -51,7 +53,7 @@ def test_what_a_runtime_says_of_a_model_is_in_the_error_and_in_the_record(
 def test_one_that_goes_on_has_not_failed(tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
     source = save(model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])]), tmp_path / "m.onnx")
     record = tmp_path / "record.sqlite"
-    request = Request(model=source, effort=small, runtimes=("onnxruntime",), record=record)
+    request = ModelRequest(model=source, effort=small, runtimes=("onnxruntime",), record=record)
 
     def broken(*arguments: object, **options: object) -> None:
         raise MeasurementError("the bench is broken", hint="Mend it.")

@@ -148,7 +148,7 @@ def test_tables_alone_tell_families_cell_groups_and_defaults(profile: Path, tmp_
     assert told["latency"][0]["imported"] == {"latency_table.yaml": len(networks)}
     assert told["accuracy"]["without_error"] == len(networks)
     assert any("--config" in note for note in told["notes"])
-    for rule in ("published", "relative", "pareto"):
+    for rule in ("published", "pareto"):
         asked = SelectRequest(profile=tmp_path / "p", rule=rule, options=ParetoOptions(most_share=0.5))
         document = select_primitives(asked).document()
         assert document["imported"] == {
@@ -173,7 +173,7 @@ def test_what_is_exported_comes_back_as_it_was(profile: Path, tmp_path: Path) ->
     brought(tmp_path / "nets.csv", to=tmp_path / "p", config=tmp_path / "config.yaml")
     assert export_networks(tmp_path / "p", tmp_path / "again.csv") == rows
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "nets.csv").read_text()
-    for rule in ("published", "relative", "pareto"):
+    for rule in ("published", "pareto"):
         chosen = [
             select_primitives(
                 SelectRequest(

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.jobs.space.kits.space_kit import front, hostile, network, profile, published, selection, validation
+from tests.jobs.space.kits.space_kit import front, hostile, network, profile, published, selection
 from tests.report.picture_kit import needs_drawing, words_in
 
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.jobs.space.picture import choice_charts, draw_pictures, front_picture, selection_picture
 from gnomon.jobs.space.points import pairs_of, points_of
-from gnomon.jobs.space.profiling.look import looked_files
+from gnomon.jobs.space.profiling.look import shown_selection
 from gnomon.report.plain import SEVERAL
 
-NONE: dict[str, Any] = {"selection": None, "validation": None}
-ALL = {"selection": selection(), "validation": validation()}
 CHOICE = selection()
 
 
@@ -173,28 +170,24 @@ def test_without_vl_convert_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch
     assert "vl-convert-python>=1.9,<2" in caught.value.hint
 
 
-def test_files_of_a_profile_are_read_if_they_are_there(tmp_path: Path) -> None:
-    assert looked_files(tmp_path) == NONE
+def test_the_selection_of_a_profile_is_read_if_it_is_there(tmp_path: Path) -> None:
+    assert shown_selection(tmp_path) is None
     (tmp_path / "selection.json").write_text(json.dumps(selection()))
-    (tmp_path / "validation.json").write_text(json.dumps(validation()))
-    assert looked_files(tmp_path) == ALL
+    assert shown_selection(tmp_path) == selection()
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("text", "told"),
     [
-        ("selection.json", "{", "not JSON"),
-        ("selection.json", "[]", "an object expected"),
-        ("selection.json", '{"groups": [1]}', r"\$\.groups"),
-        ("selection.json", json.dumps(selection(primitives=[[{"name": "a", "frequency": "b"}]])), r"\$\.primitives"),
-        ("selection.json", json.dumps(selection(share_kept=[1, 2])), r"\$\.share_kept"),
-        ("validation.json", '{"spaces": 3}', r"\$\.spaces"),
-        ("validation.json", '{"spaces": {"thresholds": [], "p_ahead": 1e400}}', r"\$\.spaces\.thresholds.*p_ahead"),
-        ("validation.json", '{"spaces": {"thresholds": [0.1], "full": [7], "reduced": [true]}}', "full.*reduced"),
+        ("{", "not JSON"),
+        ("[]", "an object expected"),
+        ('{"groups": [1]}', r"\$\.rule.*\$\.groups"),
+        (json.dumps(selection(primitives=[[{"name": "a", "frequency": "b"}]])), r"\$\.primitives"),
+        (json.dumps(selection(share_kept=[1, 2])), r"\$\.share_kept"),
     ],
 )
-def test_damaged_files_are_told_with_all_that_is_wrong(tmp_path: Path, file: str, text: str, told: str) -> None:
-    (tmp_path / file).write_text(text)
+def test_a_damaged_selection_is_told_with_all_that_is_wrong(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "selection.json").write_text(text)
     with pytest.raises(ProblemError, match=told) as caught:
-        looked_files(tmp_path)
-    assert file in caught.value.message
+        shown_selection(tmp_path)
+    assert "selection.json" in caught.value.message

@@ -91,7 +91,7 @@ def test_asking_again_does_nothing_again(profiled: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["pareto", "relative", "published"])
+@pytest.mark.parametrize("rule", ["pareto", "published"])
 def test_a_selection_is_a_config_that_can_be_searched(profiled: Path, rule: str, tmp_path: Path) -> None:
     found = api.select_primitives(
         profiled,

@@ -25,7 +25,7 @@ from gnomon.models.model import Model
 from gnomon.models.nnpackage import read_nnpackage, write_nnpackage
 from gnomon.runtimes.base import Wish
 from gnomon.session.package import Schedule, write_scheduled
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 HELD = {"EXECUTOR": "Linear", "OP_BACKEND_Conv2D": "ruy"}
 
@@ -71,7 +71,7 @@ def keep(model: Model, folder: Path, **changed: Trace) -> Path:
 
 def asked(model: Model, tmp_path: Path, **more: bool) -> StabRequest:
     return StabRequest(
-        measuring=Request(model=model.path),
+        measuring=ModelRequest(model=model.path),
         traces=tmp_path / "traces",
         out=tmp_path / "sched" / "net",
         profile=more.pop("profile", False),
@@ -227,7 +227,7 @@ def test_a_scheduled_package_may_have_any_name(package: Model, tmp_path: Path, n
 
 def test_what_is_no_package_is_refused(zoo_model: Callable[[str], Path], tmp_path: Path) -> None:
     request = StabRequest(
-        measuring=Request(model=zoo_model("mix.circle")), traces=tmp_path, out=tmp_path / "out", profile=False
+        measuring=ModelRequest(model=zoo_model("mix.circle")), traces=tmp_path, out=tmp_path / "out", profile=False
     )
     with pytest.raises(ModelError, match="is not an nnpackage"):
         stab(request)
@@ -280,7 +280,7 @@ def test_a_trace_is_made_of_all_profiled_runs_together() -> None:
 def test_profiling_for_real_leaves_traces_and_a_proved_package(package: Model, small: Effort, tmp_path: Path) -> None:
     skip_without_onert()
     request = asked(package, tmp_path, profile=True)
-    request = replace(request, measuring=Request(model=package.path, effort=small, wish=Wish(threads=1)))
+    request = replace(request, measuring=ModelRequest(model=package.path, effort=small, wish=Wish(threads=1)))
     found = stab(request)
     assert found.placement is not None
     assert found.placement.verified.ok

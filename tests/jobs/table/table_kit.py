@@ -8,7 +8,7 @@ from typing import Any
 from gnomon.jobs.table.job import Built, TableRequest, build_table
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.loading import load_space
 from gnomon.spaces.unit import Unit
@@ -102,11 +102,10 @@ def spoilt(folder: Path, *, refused: str = "", fatal: str = "") -> dict[str, str
 
 
 def asked(folder: Path, out: Path, *, environment: dict[str, str] | None = None, **changes: Any) -> TableRequest:
-    """A request for a table of the small space; `changes` are of TableRequest, or of Request."""
+    """A request for a table of the small space; `changes` are of TableRequest, or of MeasureRequest."""
     own = {k: changes.pop(k) for k in ("rules", "again", "effort") if k in changes}
     wish = changes.pop("wish", Wish(environments=(environment,) if environment else ()))
-    request = Request(
-        model=Path(),
+    request = MeasureRequest(
         **{"runtimes": ("onnxruntime",), "record": folder / "record.sqlite", "wish": wish, "wait_s": 0.0, **changes},
     )
     space = load_space(f"{space_file(folder)}:space")

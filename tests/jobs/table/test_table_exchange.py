@@ -20,7 +20,7 @@ from gnomon.formats.snpe.table import (
     write_snpe_csv,
     write_snpe_json,
 )
-from gnomon.jobs.table.exchange import export_sums, export_table, import_table, import_tables
+from gnomon.jobs.table.exchange import export_sums, export_table, import_tables
 from gnomon.jobs.table.folder import read_table, write_table
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
 from gnomon.spaces.fuse import UNFUSED, rules
@@ -42,6 +42,13 @@ def file_of(folder: Path, entries: dict[str, dict[str, dict[str, dict[str, int]]
     return folder / name
 
 
+def import_table(file: Path, out: Path, **options: str) -> tuple[Table, tuple[str, ...]]:
+    """The table of one runtime."""
+    tables, left_out = import_tables(file, out, **{"space": SPACE, **options})
+    assert list(tables) == [out]
+    return tables[out], left_out
+
+
 @pytest.mark.parametrize("ending", ["csv", "json"])
 def test_the_published_sample_goes_in_and_out_letter_for_letter(tmp_path: Path, ending: str) -> None:
     source = tmp_path / f"in.{ending}"
@@ -51,13 +58,13 @@ def test_the_published_sample_goes_in_and_out_letter_for_letter(tmp_path: Path, 
     else:
         source.write_text(write_snpe_json(read_snpe_csv(published)), encoding="utf-8")
     source.with_suffix(".meta").write_bytes((GOLDEN / "snpe-table.meta").read_bytes())
-    table, left_out = import_table(source, tmp_path / "t", space=SPACE)
+    table, left_out = import_table(source, tmp_path / "t")
     assert left_out == ()
     (row,) = table.rows
     assert row.call_s == pytest.approx(37e-6)  # what its layers took: not the 700 us of the isolated call
     assert table.manifest.overhead_s == 0
     assert table.manifest.context["runtime"] == "GPU"
-    files, lost = export_table(tmp_path / "t", tmp_path / f"out.{ending}")
+    files, lost = export_table([tmp_path / "t"], tmp_path / f"out.{ending}")
     assert lost == ()
     assert files[0].read_bytes().replace(b"\r\n", b"\n") == source.read_bytes().replace(b"\r\n", b"\n")
     told = files[1].read_bytes().replace(b"\r\n", b"\n").replace(b'"', b"")
@@ -67,47 +74,45 @@ def test_the_published_sample_goes_in_and_out_letter_for_letter(tmp_path: Path, 
 def test_all_modules_of_the_tools_own_space_keep_their_names(tmp_path: Path) -> None:
     names = module_uids(load_space(SPACE).tables(UNFUSED).units)
     source = file_of(tmp_path, {name: {"CPU": TIMES} for name in names})
-    table, left_out = import_table(source, tmp_path / "t", space=SPACE)
+    table, left_out = import_table(source, tmp_path / "t")
     assert (len(table.rows), left_out) == (126, ())
-    export_table(tmp_path / "t", tmp_path / "out.csv")
+    export_table([tmp_path / "t"], tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_bytes() == source.read_bytes()
 
 
 def test_the_sum_of_each_net_is_written_as_the_tool_accumulates_it(tmp_path: Path) -> None:
     space = load_space(SPACE)
     names = module_uids(space.tables(UNFUSED).units)
-    import_table(file_of(tmp_path, {name: {"GPU": TIMES} for name in names}), tmp_path / "t", space=SPACE)
+    import_table(file_of(tmp_path, {name: {"GPU": TIMES} for name in names}), tmp_path / "t")
     chosen = [tuple(k % len(slot.choices) for slot in space.space.slots) for k in range(2)]
     nets = tmp_path / "nets.csv"
     nets.write_text(write_nets([NetRow(assignment=one) for one in chosen], space.space, measured=False))
-    files = export_sums(tmp_path / "t", nets, tmp_path / "sums")
+    files = export_sums([tmp_path / "t"], nets, tmp_path / "sums")
     assert [file.name for file in files] == ["000.json", "001.json"]
     for file, one in zip(files, chosen, strict=True):
         assert read_accumulation(file.read_bytes()) == {"GPU": 37.0 * len(space.net(one).nodes)}
     few = file_of(tmp_path, {name: {"GPU": TIMES} for name in list(names)[:3]}, "few.csv")
-    import_table(few, tmp_path / "few", space=SPACE)
+    import_table(few, tmp_path / "few")
     with pytest.raises(UsageError, match=r"net 1 .* units without a time"):
-        export_sums(tmp_path / "few", nets, tmp_path / "none")
+        export_sums([tmp_path / "few"], nets, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
 def test_a_unit_that_lacks_the_runtime_is_failed_and_never_zero(tmp_path: Path) -> None:
     other = "ReLU6[][[1,64,16,16]]"
     source = file_of(tmp_path, {RELU: {"CPU": TIMES, "DSP": TIMES}, other: {"CPU": TIMES}})
-    with pytest.raises(UsageError) as refused:
-        import_table(source, tmp_path / "t", space=SPACE)
+    with pytest.raises(UsageError, match="no runtime 'GPU'") as refused:
+        import_table(source, tmp_path / "t", runtime="GPU")
     assert "CPU, DSP" in refused.value.hint
-    with pytest.raises(UsageError, match="no runtime 'GPU'"):
-        import_table(source, tmp_path / "t", space=SPACE, runtime="GPU")
     none = file_of(tmp_path, {RELU: {}}, "none.json")
     with pytest.raises(UsageError, match="no unit with a runtime's times"):
-        import_table(none, tmp_path / "t", space=SPACE)
-    table, left_out = import_table(source, tmp_path / "t", space=SPACE, runtime="DSP")
+        import_table(none, tmp_path / "t")
+    table, left_out = import_table(source, tmp_path / "t", runtime="DSP")
     assert [(row.unit, row.reason) for row in table.failed] == [(unit_of_uid(other), "the file has no DSP of it")]
     assert set(table.times_s) == {unit_of_uid(RELU)}
     assert len(left_out) == 2
     assert "does not have them" in left_out[1]
-    files, lost = export_table(tmp_path / "t", tmp_path / "out.csv")
+    files, lost = export_table([tmp_path / "t"], tmp_path / "out.csv")
     assert len(lost) == 1
     assert "no DSP" in lost[0]
     assert files[0].read_text().count("DSP") == 3
@@ -243,18 +248,18 @@ def test_the_meta_of_tables_that_were_measured_apart_says_all_of_them(tmp_path: 
 def test_another_time_of_the_file_may_be_asked_for(tmp_path: Path) -> None:
     whole = {"Total Inference Time": {"Min_Time": 600, "Avg_Time": 700, "Max_Time": 800}, **TIMES}
     source = file_of(tmp_path, {RELU: {"CPU": whole}, "ReLU6[][[1,64,16,16]]": {"CPU": TIMES}})
-    table, _ = import_table(source, tmp_path / "t", space=SPACE, key="Total Inference Time")
+    table, _ = import_table(source, tmp_path / "t", key="Total Inference Time")
     assert table.times_s == {unit_of_uid(RELU): pytest.approx(700e-6)}
     assert "no Total Inference Time" in table.failed[0].reason
     with pytest.raises(UsageError) as refused:
-        import_table(source, tmp_path / "u", space=SPACE, key="Time")
+        import_table(source, tmp_path / "u", key="Time")
     assert "Layers Time" in refused.value.hint
 
 
 def test_what_names_no_unit_is_left_out_and_told(tmp_path: Path) -> None:
     names = ["/home/someone/ReLU6[][[1,32,16,16]]", "Mystery[][[1,32,16,16]]", "x" * 300, "ReLU6[][[1,0,16,16]]"]
     source = file_of(tmp_path, {name: {"CPU": TIMES} for name in (RELU, *names)}, "t.json")
-    table, left_out = import_table(source, tmp_path / "t", space=SPACE)
+    table, left_out = import_table(source, tmp_path / "t")
     assert [row.unit for row in table.rows] == [unit_of_uid(RELU)]
     assert len(left_out) == 4
     assert any("slash" in told for told in left_out)
@@ -266,23 +271,23 @@ def test_what_names_no_unit_is_left_out_and_told(tmp_path: Path) -> None:
 def test_a_first_line_that_is_not_csv_is_told(line: bytes, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(line + b"\nu,CPU,1\n")
     with pytest.raises((ProblemError, UsageError)):
-        import_table(tmp_path / "t.csv", tmp_path / "made", space=SPACE)
+        import_table(tmp_path / "t.csv", tmp_path / "made")
 
 
 def test_files_of_which_nothing_can_be_used_are_refused(tmp_path: Path) -> None:
     for name, text in (("a.csv", ""), ("b.csv", "nonsense\n"), ("c.json", "{}"), ("d.json", "[")):
         (tmp_path / name).write_text(text)
         with pytest.raises((ProblemError, UsageError)) as refused:
-            import_table(tmp_path / name, tmp_path / "t", space=SPACE)
+            import_table(tmp_path / name, tmp_path / "t")
         assert refused.value.hint
         assert not (tmp_path / "t").exists()
     strange = file_of(tmp_path, {"Mystery[][[1]]": {"CPU": TIMES}})
     with pytest.raises(ProblemError, match="Mystery"):
-        import_table(strange, tmp_path / "t", space=SPACE)
+        import_table(strange, tmp_path / "t")
     with pytest.raises(UsageError, match="cannot be read"):
-        import_table(tmp_path / "none.csv", tmp_path / "t", space=SPACE)
+        import_table(tmp_path / "none.csv", tmp_path / "t")
     with pytest.raises(UsageError, match="there already"):
-        import_table(file_of(tmp_path, {RELU: {"CPU": TIMES}}), tmp_path, space=SPACE)
+        import_table(file_of(tmp_path, {RELU: {"CPU": TIMES}}), tmp_path)
 
 
 BATCH_NORM = "BatchNormalization[n_features=4,fix_parameters=False][[1,4,2,2]]"
@@ -292,7 +297,7 @@ BATCH_NORM = "BatchNormalization[n_features=4,fix_parameters=False][[1,4,2,2]]"
 def test_the_csv_of_the_nnabla_variant_is_read(tmp_path: Path, units: list[str]) -> None:
     entries = {unit: {"cpu:float": 1.5} for unit in units}
     (tmp_path / "t.csv").write_text(write_nnabla_csv(NnablaTable(entries=entries)), newline="")
-    table, left_out = import_table(tmp_path / "t.csv", tmp_path / "t", space=SPACE)
+    table, left_out = import_table(tmp_path / "t.csv", tmp_path / "t")
     assert list(table.times_s.values()) == [pytest.approx(1.5e-3)] * len(units)
     foreign = [f"1 of 2 units: the space {SPACE} does not have them: {unit_of_uid(BATCH_NORM).label}"]
     assert list(left_out) == foreign[: len(units) - 1]
@@ -300,7 +305,7 @@ def test_the_csv_of_the_nnabla_variant_is_read(tmp_path: Path, units: list[str])
 
 def test_a_table_of_another_space_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"the space {SPACE} has none of the 1 units of .*, such as Batch") as refused:
-        import_table(file_of(tmp_path, {BATCH_NORM: {"CPU": TIMES}}), tmp_path / "t", space=SPACE)
+        import_table(file_of(tmp_path, {BATCH_NORM: {"CPU": TIMES}}), tmp_path / "t")
     assert "--space" in refused.value.hint
     assert not (tmp_path / "t").exists()
 
@@ -318,7 +323,7 @@ def measured(width: int) -> Row:
 
 def test_what_was_measured_here_is_written_in_microseconds_without_the_overhead(tmp_path: Path) -> None:
     path = own(tmp_path, measured(8), failed(9))
-    (file, meta), lost = export_table(path, tmp_path / "out.json")
+    (file, meta), lost = export_table([path], tmp_path / "out.json")
     (found,) = json.loads(file.read_text()).values()
     assert found["onnxruntime"]["Layers Time"] == {"Min_Time": 9.0, "Avg_Time": 10.0, "Max_Time": 11.0}
     assert found["onnxruntime"]["Total Inference Time"] == {"Min_Time": 10.0, "Avg_Time": 11.0, "Max_Time": 12.0}
@@ -327,7 +332,7 @@ def test_what_was_measured_here_is_written_in_microseconds_without_the_overhead(
     told = json.loads(file.read_text())
     told[RELU] = next(iter(told.values()))
     file.write_text(json.dumps(told))
-    again, _ = import_table(file, tmp_path / "back", space=SPACE)
+    again, _ = import_table(file, tmp_path / "back")
     assert again.times_s[relu(8)] == pytest.approx(10e-6)
     assert read_table(tmp_path / "back") == again
 
@@ -337,12 +342,12 @@ def test_what_has_no_name_there_is_not_exported(tmp_path: Path) -> None:
     fused = next(unit for unit in units if len(unit.layers) > 1)
     path = own(tmp_path, replace(measured(8), unit=fused))
     with pytest.raises(UsageError, match=r"Conv\+BatchNormalization.*no UID") as refused:
-        export_table(path, tmp_path / "out.csv")
+        export_table([path], tmp_path / "out.csv")
     assert "--fuse none" in refused.value.hint
     with pytest.raises(UsageError, match=r"neither \.csv nor \.json"):
-        export_table(path, tmp_path / "out.txt")
+        export_table([path], tmp_path / "out.txt")
     nothing = tmp_path / "nothing"
     nothing.mkdir()
     with pytest.raises(UsageError, match="no unit of"):
-        export_table(own(nothing, failed(8)), tmp_path / "out.csv")
+        export_table([own(nothing, failed(8))], tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()

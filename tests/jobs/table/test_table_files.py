@@ -272,10 +272,10 @@ def test_looking_at_a_table_runs_no_file_that_it_names(
     assert "--space" in told
     (tmp_path / "nets.csv").write_text("0\n")
     with pytest.raises(UsageError, match="none of the known ones"):
-        export_sums(tmp_path / "t", tmp_path / "nets.csv", tmp_path / "sums")
+        export_sums([tmp_path / "t"], tmp_path / "nets.csv", tmp_path / "sums")
     with pytest.raises(UsageError, match="none of the known ones"):
         described(tmp_path / "t", None)
-    export_table(tmp_path / "t", tmp_path / "t.csv")
+    export_table([tmp_path / "t"], tmp_path / "t.csv")
     merge_tables(tmp_path / "t", tmp_path / "t", out=tmp_path / "both")
     assert not (tmp_path / "ran").exists()
 

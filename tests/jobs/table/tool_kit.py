@@ -12,7 +12,7 @@ from gnomon.jobs.table.job import Built, TableRequest, build_table
 from gnomon.runtimes.base import Probe, Wish
 from gnomon.runtimes.snpe import Benched, BenchOrder
 from gnomon.session.bench.tool import tool_runtime
-from gnomon.session.request import THIS_MACHINE, Request
+from gnomon.session.request import THIS_MACHINE, MeasureRequest
 from gnomon.spaces import BlockSpace, Choice, rules
 from gnomon.spaces.unit import Symbol
 
@@ -96,8 +96,7 @@ def asked(
 ) -> TableRequest:
     """A request for a table of the tiny space on this machine."""
     return TableRequest(
-        request=Request(
-            model=Path(),
+        request=MeasureRequest(
             device=THIS_MACHINE,
             wish=Wish(threads=1, backends=backends),
             wait_s=100.0,

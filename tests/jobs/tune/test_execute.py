@@ -217,6 +217,7 @@ GOOD = {
     [
         ({"device": None}, "device"),
         ({"device": {**GOOD["device"], "target": "ab"}}, "device.target"),  # type: ignore[dict-item]
+        ({"device": {**GOOD["device"], "target": {"kind": "cuda"}}}, "kind 'cuda'"),  # type: ignore[dict-item]
         ({"device": {**GOOD["device"], "key": "a\nb"}}, "device.key"),  # type: ignore[dict-item]
         ({"model": {**GOOD["model"], "name": 5}}, "model.name"),  # type: ignore[dict-item]
         ({"model": {**GOOD["model"], "dtype": "int8"}}, "int8"),  # type: ignore[dict-item]

@@ -78,6 +78,10 @@ def test_what_cannot_be_replayed_is_told_with_its_path() -> None:
     bare = replace(RECORDS, layers=tuple(replace(layer, workload="") for layer in RECORDS.layers))
     with pytest.raises(ProblemError, match="does not hold the function"):
         replayable([Path("a")], [bare])
+    for kind in ("cuda", "vulkan"):
+        other = replace(RECORDS, device=replace(RECORDS.device, target={"kind": kind}))
+        with pytest.raises(ProblemError, match=rf"its target is of kind '{kind}', .* processors \(kind llvm\)"):
+            replayable([Path("a"), Path("b")], [RECORDS, other])
 
 
 def test_one_model() -> None:

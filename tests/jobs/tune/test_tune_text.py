@@ -65,7 +65,6 @@ def _long(value: Any) -> Any:
         ({"max_error": None}, "outputs not compared."),
         ({"max_error": 0.0}, "outputs equal."),
         ({"max_error": 0.31}, "but its outputs are off by up to 3.1e-01, more than rounding explains."),
-        ({"tuned": None}, "mobile on phone: 2 of 3 layers tuned; the whole network was not measured."),
         ({"failure": failure("build", "hang", "took 20 s")}, "the tuned network failed, hang at build: took 20 s."),
     ],
 )
@@ -84,18 +83,16 @@ def test_how_far_behind_it_is_may_be_unknown(ends: tuple[float | None, float | N
     assert f"onnxruntime is the fastest; the tuned network takes 1.30 times {told} as long" in words
 
 
-def test_without_the_network_the_layers_are_added_up() -> None:
-    document = tune(network=None, library=None)
-    document["layers"] = document["layers"][:2]
-    told = words_of(tune_report, document)
-    assert "2 of 2 layers tuned; the whole network was not measured" in told
-    assert "(its layers take 0.653 ms together, 11.2 ms untuned)" in told  # 13 times 31 us and 250 us
+def test_without_a_library_nothing_is_told_to_be_run() -> None:
+    failed = network(untuned=None, tuned=None, ratio=None, failure=failure("compile", "hang", "took longer than 600 s"))
+    told = words_of(tune_report, tune(network=failed, library=None))
+    assert told.startswith("mobile on phone: the tuned network failed, hang at compile: took longer than 600 s.")
     assert "gnomon exec" not in told
     assert "gnomon overlay collect 'my tunes/phone.mobile.float32.json'" in told
 
 
 def test_nothing_to_tune_is_no_table() -> None:
-    told = words_of(tune_report, tune(layers=[], failures=[], notes=[], network=None))
+    told = words_of(tune_report, tune(layers=[], failures=[], notes=[]))
     assert "nothing in this model can be tuned" in told
     assert "Failed trials" not in told
     assert "Notes" not in told
@@ -129,10 +126,9 @@ def test_a_run_that_failed_says_so_first() -> None:
     assert "Layers" not in told
 
 
-def test_a_run_without_a_time_and_without_a_target() -> None:
-    document = ran(network=None, compared_with=None, built_for=None, layers_sum_s=None, unaccounted_s=None)
+def test_a_run_of_a_library_without_a_target_and_references() -> None:
+    document = ran(compared_with=None, built_for={}, layers_sum_s=None, unaccounted_s=None)
     told = words_of(exec_report, {**document, "device": {"key": "local", "target": {}, "threads": 0, "linker": ""}})
-    assert "the network was not measured." in told
     assert "Device: local. Layers" in told
     assert "compared with" not in told
     assert "together" not in told
@@ -203,6 +199,5 @@ def test_words() -> None:
     assert outputs(5e-3, "float16") == "outputs equal within 5.0e-03"
     assert "off" in outputs(5e-3, "float32")
     assert outputs(float("nan"), "float32") == "outputs not compared"
-    assert (target_words(None), target_words({"kind": "cuda", "arch": "sm_90", "model": "h"})) == ("", "cuda, sm_90")
-    assert device_words("key") == "key"
+    assert (target_words({}), target_words({"kind": "llvm", "model": "bcm2711", "tag": "t"})) == ("", "llvm, bcm2711")
     assert device_words(PHONE) == "phone (llvm, cortex-a72, 4 threads)"

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gnomon.errors import UsageError
 from gnomon.runtimes.base import Probe, Wish
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.session.bench.bench import _configuration
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 
 PROBE = Probe(version="1", backends=("CPU",), details={"precisions": ["FP32", "BF16"]})
 
 
 def taken(**wish: object) -> str:
-    request = Request(model=Path(), wish=Wish(**wish))  # type: ignore[arg-type]
+    request = MeasureRequest(wish=Wish(**wish))  # type: ignore[arg-type]
     return _configuration(OpenVino(), PROBE, request).name
 
 

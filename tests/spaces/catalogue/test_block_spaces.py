@@ -120,7 +120,7 @@ def test_tables_agree_with_all_nets_of_any_row(space: BlockSpace, in_force: Fusi
 def test_shapes_follow_and_misfits_are_told() -> None:
     space = BlockSpace(name="x", inputs=((1, 3, 8, 8),), parts=(Choice("a", {"b": lambda x: x.conv(4, 3) + x}),))
     with pytest.raises(ProblemError, match=r"\(1, 4, 8, 8\) and \(1, 3, 8, 8\) cannot be added"):
-        space.units()
+        space.tables()
 
 
 def test_layers_that_nothing_reads_are_told() -> None:
@@ -129,13 +129,13 @@ def test_layers_that_nothing_reads_are_told() -> None:
         return x.relu()
 
     with pytest.raises(ProblemError, match="nothing reads: Conv 3x3 4"):
-        BlockSpace(name="x", inputs=((1, 3, 8, 8),), parts=(wasteful,)).units()
+        BlockSpace(name="x", inputs=((1, 3, 8, 8),), parts=(wasteful,)).tables()
 
 
 def test_a_block_that_makes_nothing_is_named() -> None:
     broken: Any = lambda x: None  # noqa: E731
     space = BlockSpace(name="x", inputs=(IMAGE,), parts=(conv(8), Choice("a", {"b": skip, "c": broken})))
-    for fails in (space.units, lambda: space.net([1])):
+    for fails in (space.tables, lambda: space.net([1])):
         with pytest.raises(ProblemError, match=r"a=c behind \(1, 8, 8, 8\) returns a NoneType"):
             fails()
 
@@ -143,7 +143,7 @@ def test_a_block_that_makes_nothing_is_named() -> None:
 def test_what_does_not_fit_is_named_by_slot_and_choice() -> None:
     space = BlockSpace(name="x", inputs=(IMAGE,), parts=(Choice("a", {"b": skip, "c": lambda x: x.conv(4, 3) + x}),))
     with pytest.raises(ProblemError, match=r"a=c behind \(1, 3, 8, 8\): inputs of the shapes"):
-        space.units()
+        space.tables()
 
 
 @pytest.mark.parametrize("in_force", [UNFUSED, USUAL], ids=["unfused", "usual"])

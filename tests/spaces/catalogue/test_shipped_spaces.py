@@ -63,7 +63,7 @@ def test_mobilenetv2_is_the_replaced_tools_space() -> None:
     assert len(choices) == 21 and Counter(choices) == {6: 6, 7: 15}
     assert round(math.log10(space.space.size), 1) == 17.3 and space.tables().nets() == space.space.size
     assert space.space.slots[1].choices[-1] == "skip_connect"
-    units = space.units()
+    units = space.tables().units
     kinds = Counter(unit.chain for unit in units)
     assert len(units) == 126
     assert kinds == {"Conv": 82, "BatchNormalization": 21, "Relu6": 16, "Add": 5, "GlobalAveragePool": 1, "Linear": 1}
@@ -71,7 +71,7 @@ def test_mobilenetv2_is_the_replaced_tools_space() -> None:
 
 
 def test_mobilenetv2_has_the_replaced_tools_uids() -> None:
-    uids = module_uids(mobilenetv2_cifar10().units())
+    uids = module_uids(mobilenetv2_cifar10().tables().units)
     assert len(uids) == 126 and max(map(len, uids)) == 181
     assert GOLDEN in uids
     # A projection was made without a padding, an expansion with one.

@@ -141,7 +141,6 @@ def test_a_large_space_is_judged_by_networks_that_may_be_on_a_front(groups: int)
         Evidence(assignments=rows, values=took, errors=took * 0.01),
     )
     found = select_pareto(space, *given, ParetoOptions(resamples=40))
-    assert found.networks_before == 5**groups
     assert 0.8 < found.share_low <= found.share_kept <= found.share_high <= 1
 
 

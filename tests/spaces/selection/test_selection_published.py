@@ -1,4 +1,4 @@
-"""The published selection: as another reading of the rule says, and without a unit where that is asked for."""
+"""The published selection: as another reading of the rule says, ties, and tables that are wrong."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from gnomon.spaces.selection.published import (
     select_published,
 )
 
-UNITS = (1e-9, 1e-6, 1e-3, 0.1, 0.3, 1 / 3, 7.0, 1e3, 1e6, 1e9)
-
 
 def names(counts: dict[str, int]) -> dict[str, tuple[str, ...]]:
     return {family: tuple(f"{family}block_{i}" for i in range(count)) for family, count in counts.items()}
@@ -30,15 +28,14 @@ def random_tables(random: Random) -> NetworkTables:
     groups = random.randint(1, 6)
     counts = {family: random.randint(1, 12) for family in random.sample(["Mobile", "Res", "ResX", "Res_1", "VGG"], 3)}
     scale, coarse = 10 ** random.uniform(-3, 4), random.random() < 0.3
-    accuracies, latencies, defaults = {}, {}, {}
+    accuracies, latencies = {}, {}
     for family, count in counts.items():
-        default = random.randrange(count)
-        defaults[family] = (default,) * groups
-        swapped = {(*defaults[family][:g], i, *defaults[family][g + 1 :]) for g in range(groups) for i in range(count)}
-        for assignment in {defaults[family], *swapped}:
+        default = (random.randrange(count),) * groups
+        swapped = {(*default[:g], i, *default[g + 1 :]) for g in range(groups) for i in range(count)}
+        for assignment in {default, *swapped}:
             accuracies[family, assignment] = round(random.uniform(0.5, 1), 1 if coarse else 5)
             latencies[family, assignment] = round(random.uniform(0.5, 2), 1 if coarse else 6) * scale
-    return NetworkTables(primitives=names(counts), accuracies=accuracies, latencies=latencies, defaults=defaults)
+    return NetworkTables(primitives=names(counts), accuracies=accuracies, latencies=latencies)
 
 
 def random_rule(random: Random) -> PublishedRule:
@@ -97,27 +94,6 @@ def test_a_thousand_random_tables_select_what_another_reading_of_the_rule_select
     assert won > 500
 
 
-def test_no_change_of_unit_changes_the_relative_selection_of_a_thousand_tables() -> None:
-    random = Random(21)
-    for number in range(1000):
-        tables = random_tables(random)
-        rule = PublishedRule(latency_cost_coeff=10 ** random.uniform(-2, 1), select_ss_threshold=random.randint(1, 6))
-        unit = UNITS[number % len(UNITS)] * random.choice([1.0, random.uniform(0.1, 10)])
-        other = NetworkTables(
-            primitives=tables.primitives,
-            accuracies=tables.accuracies,
-            latencies={key: value * unit for key, value in tables.latencies.items()},
-            defaults=tables.defaults,
-        )
-        try:
-            first = select_published(tables, rule, mode="relative")
-        except ProblemError:
-            with pytest.raises(ProblemError):
-                select_published(other, rule, mode="relative")
-            continue
-        assert select_published(other, rule, mode="relative") == first
-
-
 def two_families(latency_unit: float = 1.0) -> NetworkTables:
     """A fast family and a more accurate one, which the unit of latency decides between."""
     accuracies: dict[Network, float] = {}
@@ -129,16 +105,13 @@ def two_families(latency_unit: float = 1.0) -> NetworkTables:
         primitives=names({"Fast": 3, "Sure": 3}),
         accuracies=accuracies,
         latencies={key: value * latency_unit for key, value in latencies.items()},
-        defaults={"Fast": (0, 0), "Sure": (0, 1)},
     )
 
 
-def test_the_published_winner_goes_with_the_unit_and_the_relative_one_does_not() -> None:
+def test_the_published_winner_goes_with_the_unit() -> None:
     rule = PublishedRule(select_ss_threshold=2)
     assert select_published(two_families(), rule).family == "Fast"
     assert select_published(two_families(1000.0), rule).family == "Sure"
-    found = {select_published(two_families(unit), rule, mode="relative").family for unit in UNITS}
-    assert len(found) == 1
 
 
 def test_ties_go_by_the_sorted_ids() -> None:
@@ -146,7 +119,6 @@ def test_ties_go_by_the_sorted_ids() -> None:
         primitives=names({"A": 11, "B": 11}),
         accuracies={(family, (i,)): 0.9 for family in "BA" for i in (2, 10, 1)},
         latencies={(family, (i,)): 1.0 for family in "BA" for i in (2, 10, 1)},
-        defaults={},
     )
     found = select_published(tables, PublishedRule(select_ss_threshold=2))
     assert found.networks == (("A", (1,)), ("A", (10,)))
@@ -159,7 +131,6 @@ def test_a_family_is_not_taken_for_another_that_begins_alike() -> None:
         primitives=names({"Res": 2, "ResX": 2}),
         accuracies={("ResX", (1,)): 0.99, ("ResX", (0,)): 0.98, ("Res", (0,)): 0.9, ("Res", (1,)): 0.5},
         latencies={("ResX", (1,)): 1.0, ("ResX", (0,)): 1.0, ("Res", (0,)): 1.0, ("Res", (1,)): 1.0},
-        defaults={},
     )
     found = select_published(tables, PublishedRule(select_ss_threshold=2))
     assert (found.family, found.groups) == ("ResX", (("ResXblock_0", "ResXblock_1"),))
@@ -171,7 +142,6 @@ def test_all_that_is_wrong_with_tables_is_told_at_once() -> None:
             primitives=names({"A": 2}),
             accuracies={("A", (0, 0)): 0.9, ("A", (1, 0)): math.nan, ("A", (0, 1)): 0.9, ("A", (0, 2)): 0.1},
             latencies={("A", (0, 0)): 0.0, ("A", (1, 0)): -1.0, ("A", (1, 1)): math.nan, ("B", (0, 0)): 1.0},
-            defaults={},
         )
     told = caught.value.message
     for part in (
@@ -199,18 +169,6 @@ def test_no_family_that_reaches_the_threshold_is_an_error_with_the_next_step() -
     with pytest.raises(ProblemError, match="no family has 9 networks: the largest has 3") as caught:
         select_published(two_families(), PublishedRule(select_ss_threshold=9))
     assert "at most 3" in caught.value.hint
-
-
-def test_relative_needs_the_default_networks() -> None:
-    tables = two_families()
-    bare = NetworkTables(
-        primitives=tables.primitives,
-        accuracies=tables.accuracies,
-        latencies=tables.latencies,
-        defaults={"Fast": (2, 2)},
-    )
-    with pytest.raises(ProblemError, match="Fast_2_2 were not measured"):
-        select_published(bare, mode="relative")
 
 
 def test_costs_beyond_all_numbers_come_last() -> None:

@@ -17,7 +17,6 @@ import tvm
 from tvm import relax, rpc
 
 from ..frame import MEMORY_WORDS, Job, Refused, Work
-from .kinds import CARD
 
 _HALF = 200
 
@@ -50,10 +49,6 @@ class _Place:
         self.loaded.clear()
         self.session = None
         gc.collect()  # the session ends with the last that knows it, and some of TVM's objects know each other
-
-    def device(self, job: Job) -> Any:
-        """What computes there, by the job's `card`."""
-        return self.session.device(CARD, 0) if job.get("card") else self.session.cpu(0)
 
     def library(self, path: str) -> Any:
         """A library there, loaded once a session as long as its file stays as it is."""
@@ -98,7 +93,7 @@ def _upload_name(path: str) -> str:
 
 
 def jobs() -> dict[str, Work]:
-    """`connect`, `leave`, `measure` (a layer), `run` (a network), `functions` (the layers inside a network)."""
+    """`connect`, `leave`, `measure` (a layer), `run` (a network)."""
     place = _Place()
 
     def leave(job: Job) -> dict[str, Any]:
@@ -126,16 +121,16 @@ def here() -> dict[str, Any]:
     return {
         "mcpu": str(codegen.llvm_get_system_cpu()),
         "mtriple": str(codegen.llvm_get_system_triple()),
-        "threads": int(tvm.get_global_func("runtime.NumThreads")()),
     }
 
 
 def _measure(place: _Place, job: Job) -> dict[str, Any]:
-    """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), number, repeat,
-    min_repeat_ms, card. Facts: times_s, error (null: nothing to compare with).
+    """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), repeat, min_repeat_ms.
+
+    Facts: times_s, error (null: nothing to compare with).
     """
     function = _function(place.library(job["library"]), job["function"])
-    device = place.device(job)
+    device = place.session.cpu(0)
     stored = _stored(job["reference"])
     positive = bool(stored["positive"]) if stored is not None and "positive" in stored else False
     try:
@@ -160,12 +155,11 @@ def _measure(place: _Place, job: Job) -> dict[str, Any]:
 
 
 def _run(place: _Place, job: Job) -> dict[str, Any]:
-    """Job: library, inputs, reference and keep (paths or ""), number, repeat, min_repeat_ms, tolerance,
-    card.
+    """Job: library, inputs, reference and keep (paths or ""), repeat, min_repeat_ms, tolerance.
 
     Facts: times_s, error.
     """
-    library, device = place.library(job["library"]), place.device(job)
+    library, device = place.library(job["library"]), place.session.cpu(0)
     stored = _stored(job["reference"])
     try:
         with np.load(job["inputs"], allow_pickle=False) as given:
@@ -198,7 +192,7 @@ def _times(library: Any, name: str, device: Any, job: Job, given: list[Any]) -> 
 
 
 def _loop(job: Job) -> dict[str, Any]:
-    return {name: job[name] for name in ("number", "repeat", "min_repeat_ms")}
+    return {"number": 1, "repeat": job["repeat"], "min_repeat_ms": job["min_repeat_ms"]}
 
 
 def _arrays(job: Job, positive: bool) -> list[Any]:

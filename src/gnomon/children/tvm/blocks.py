@@ -14,7 +14,6 @@ from typing import Any
 import tvm
 
 from . import carry
-from .rewrites import DOT
 
 _SPLIT, _UNROLL, _PLACE = "SamplePerfectTile", "SampleCategorical", "SampleComputeLocation"
 _LEVELS, _SUMMED = 4, 2
@@ -51,8 +50,7 @@ def candidates(designs: list[Any], context: Any, target: Any) -> Iterator[Any]:
     if not fitting:
         return
     design = fitting[-1]  # the one whose sums have a place of their own, where the rules made such
-    # An instruction that sums products of bytes has its vector inside of all loops.
-    lanes = 1 if DOT in str(design) else _lanes(context.mod, target)
+    lanes = _lanes(context.mod, target)
     for block in _BLOCKS:
         made = carry.applied(_decided(design, block, lanes), context)
         if made is not None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.support import cc
 
 from ..frame import Job, Refused, Work
-from . import kinds
 from . import workload as tvm_workload
 from .model import Opened, signature
 
@@ -29,23 +26,20 @@ def jobs(opened: Opened) -> dict[str, Work]:
 
 
 def _build(job: Job) -> dict[str, Any]:
-    """Job: layer, workload, trace (null: untuned), target, linker, library. Facts: bytes, outputs."""
+    """Job: layer, workload, trace (null: untuned), target, linker, library. Facts: outputs."""
     target = tvm_workload.target_of(job["target"])
     workload = tvm_workload.workload_of(job["workload"], job["layer"])
     schedule = tvm_workload.scheduled(workload, job["trace"], target)
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
-    if job["trace"] is None:
-        module = kinds.scheduled(module, target)
-    with _compiling(module, target):
-        _export(build(module, target=target), job)
-    return {"bytes": Path(job["library"]).stat().st_size, "outputs": signature(workload.mod)[1]}
+    _export(build(module, target=target), job)
+    return {"outputs": signature(workload.mod)[1]}
 
 
 def _network(opened: Opened, job: Job) -> dict[str, Any]:
     """Job: records [[layer, workload, trace]..], target, linker, library, seed; layers and inputs: where to put a
     library of the network's functions, each callable by its name, and random inputs ("": nowhere).
 
-    Facts: bytes; functions and how many of them are `scheduled`. Refused where a record found no function: a
+    Facts: functions, and how many of them are `scheduled`. Refused where a record found no function: a
     configuration that is not used must not be taken for one that is.
     """
     module, target = opened.ready(), tvm_workload.target_of(job["target"])
@@ -62,25 +56,12 @@ def _network(opened: Opened, job: Job) -> dict[str, Any]:
     done = sum(1 for f in functions if f.attrs is not None and "tirx.is_scheduled" in f.attrs)
     if done < len(job["records"]):
         raise Refused(f"of {len(job['records'])} tuned layers {done} were found in the network: other records")
-    module = kinds.scheduled(module, target)
-    with _compiling(module, target):
-        made = tvm.compile(module, target=target, relax_pipeline=kinds.passes(target))
-        kinds.extern(made, [name.name_hint for name in module.functions], target)
-        _export(made, job)
-        if job.get("layers"):
-            _export(build(_apart(module), target=target), {**job, "library": job["layers"]})
+    _export(tvm.compile(module, target=target), job)
+    if job.get("layers"):
+        _export(build(_apart(module), target=target), {**job, "library": job["layers"]})
     if job.get("inputs"):
         _write_inputs(opened, job)
-    return {"bytes": Path(job["library"]).stat().st_size, "functions": len(functions), "scheduled": done}
-
-
-@contextlib.contextmanager
-def _compiling(module: Any, target: Any) -> Iterator[None]:
-    try:
-        with kinds.compiling(module, target):
-            yield
-    except ValueError as error:
-        raise Refused(str(error)) from error
+    return {"functions": len(functions), "scheduled": done}
 
 
 def _apart(module: Any) -> Any:

@@ -1,8 +1,7 @@
 """Apache TVM as a child program: reads networks, searches schedules, compiles, and measures over RPC or right here.
 
-One program plays three parts, each in a process of its own, so that one's crash costs the others nothing: jobs named in
-`model`, `search`, `build` and `bench`. Values that TVM has no words of its own for are those of the
-record file in docs/jobs/tune.md.
+Each part has a process of its own, so that a crash of one costs the others nothing; `model`, `search`, `build` and
+`bench` name the jobs. Values that TVM has no words for are those of the record file in docs/jobs/tune.md.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
         import tvm
         from tvm.s_tir import meta_schedule
 
-    if not settings.get("intrinsics"):
-        # TuneContext imports it for its effect: 15 s of parsing for tensor instructions that floats never use.
-        sys.modules["tvm.s_tir.tensor_intrin"] = types.ModuleType("tvm.s_tir.tensor_intrin")
+    # TuneContext imports it for its effect: 15 s of parsing for tensor instructions that no schedule here uses.
+    sys.modules["tvm.s_tir.tensor_intrin"] = types.ModuleType("tvm.s_tir.tensor_intrin")
     from . import bench as tvm_bench
     from . import build as tvm_build
     from . import model as tvm_model
@@ -40,7 +38,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
     from . import search as tvm_search
 
     target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
-    meta_schedule.TuneContext(mod=tvm_search.smallest(), target=target, space_generator=tvm_search.space(target))
+    meta_schedule.TuneContext(mod=tvm_search.smallest(), target=target, space_generator=tvm_search.space())
     here = tvm_bench.here()
     model = tvm_model.Opened()
     parts: dict[str, Work] = {

@@ -23,6 +23,8 @@ from .rewrites import rewritten
 
 _PIP = f"{shlex.quote(sys.executable)} -m pip install"
 _INNER = ("block", "body", "then_case", "else_case")
+_MOST_BYTES = 2**31 - 2**20
+"""More does not go through a protocol buffer."""
 
 
 class Opened:
@@ -40,14 +42,13 @@ class Opened:
 
 
 def jobs(opened: Opened) -> dict[str, Work]:
-    """`open`: read a network. `layers`: its layers for a target. `target`: whether a target is one. `tagged`: what one
-    with a tag stands for. `lacking`: the instructions that it has and another has not.
+    """`open`: read a network. `layers`: its layers for a target. `target`: whether a target is one. `lacking`: the
+    instructions that it has and another has not.
     """
     return {
         "open": lambda job: _open(opened, job),
         "layers": lambda job: _layers(opened, job),
         "target": lambda job: {"target": str(tvm_workload.target_of(job["target"]))},
-        "tagged": lambda job: {"target": tvm_workload.tagged(job["target"])},
         "lacking": lambda job: {"lacking": tvm_workload.lacking(job["target"], job["here"])},
     }
 
@@ -116,10 +117,6 @@ def _missing(graph: Any) -> list[str]:
             for one in node.attribute:
                 graphs += [one.g] if one.HasField("g") else [*one.graphs]
     return list(found)
-
-
-_MOST_BYTES = 2**31 - 2**20
-"""More does not go through a protocol buffer."""
 
 
 def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:

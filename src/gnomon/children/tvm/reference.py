@@ -12,6 +12,8 @@ import numpy as np
 from ..frame import Job, Refused, Work
 from ..torch_program import load_program
 
+_TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
+
 
 def jobs() -> dict[str, Work]:
     """`reference`: run a network's file on a file of inputs."""
@@ -65,9 +67,6 @@ def _litert(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
     interpreter.invoke()
     outputs = [interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()]
     return f"LiteRT {version('ai-edge-litert')}", outputs
-
-
-_TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
 
 
 def _torch(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:

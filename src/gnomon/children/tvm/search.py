@@ -13,7 +13,6 @@ import statistics
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import te
 from tvm.ir import IRModule
 from tvm.s_tir import meta_schedule as ms
@@ -21,8 +20,6 @@ from tvm.s_tir import meta_schedule as ms
 from ..frame import Job, Refused, Work, absent
 from . import blocks, carry
 from . import workload as tvm_workload
-from .kinds import CARD, is_card
-from .rewrites import DOT, has_dot, register_dot
 
 _FAILED_S = 1e10
 _WARM_UP = 16
@@ -70,7 +67,7 @@ class _Search:
         self._context = ms.TuneContext(
             mod=self._workload.mod,
             target=self._target,
-            space_generator=space(self._target, dots=_takes_dots(self._workload.mod, self._target)),
+            space_generator=space(),
             search_strategy=self._strategy,
             task_name=job["layer"],
             rand_state=int(job["seed"]) % (2**31 - 2) + 1,
@@ -124,9 +121,7 @@ class _Search:
 
     def _first(self) -> list[Any]:
         """Candidates that no search proposes, the likeliest first."""
-        # A card's sums lie in the registers of many threads, of which blocks of a processor know nothing.
-        own = () if is_card(self._target) else blocks.candidates(self._designs, self._context, self._target)
-        made = list(itertools.islice(own, _BLOCKS))
+        made = list(itertools.islice(blocks.candidates(self._designs, self._context, self._target), _BLOCKS))
         turns = itertools.zip_longest(made, self._carried_over())
         return list({str(one.sch.trace): one for pair in turns for one in pair if one is not None}.values())
 
@@ -200,30 +195,12 @@ def _strategy(name: str, per_round: int) -> Any:
     raise Refused(f"no search strategy {name!r}: evolutionary, replay-trace or random")
 
 
-def _takes_dots(mod: Any, target: Any) -> bool:
-    """Whether a layer multiplies bytes, and its processor has an instruction for that."""
-    if is_card(target):
-        return False
-    function = next(f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
-    return {"uint8", "int8"} <= {str(one.dtype) for one in function.params} and has_dot(target)
-
-
-def space(target: Any, *, dots: bool = False) -> Any:
-    """The design space of a processor: MetaSchedule's own rules for LLVM; with `dots` sums of products of bytes are by
-    an instruction. Of a card its own rules for CUDA, without tensor cores.
+def space() -> Any:
+    """The design space of a processor: MetaSchedule's own rules for LLVM, but for tensor instructions.
 
     Written out, because the default rules name instructions whose registration takes 15 s in every process.
     """
-    if is_card(target):
-        return ms.space_generator.PostOrderApply(sch_rules=CARD, postprocs=CARD, mutator_probs=CARD)
-    if dots:
-        register_dot()
     rule, post, mutate = ms.schedule_rule, ms.postproc, ms.mutator
-    tiles = {
-        "structure": "SSRSRS",
-        "max_innermost_factor": 64,
-        "reuse_write": rule.ReuseType(req="may", levels=[1, 2], scope="global"),
-    }
     rules = [
         rule.ApplyCustomRule(),
         rule.InlineConstantScalars(),
@@ -237,13 +214,13 @@ def space(target: Any, *, dots: bool = False) -> Any:
             disallow_op=["tirx.exp"],
         ),
         rule.AddRFactor(max_jobs_per_core=16, max_innermost_factor=64),
-        *([rule.MultiLevelTilingWithIntrin(DOT, **tiles)] if dots else []),
-        rule.MultiLevelTiling(**tiles),
+        rule.MultiLevelTiling(
+            structure="SSRSRS",
+            max_innermost_factor=64,
+            reuse_write=rule.ReuseType(req="may", levels=[1, 2], scope="global"),
+        ),
         rule.ParallelizeVectorizeUnroll(
-            max_jobs_per_core=16,
-            max_vectorize_extent=-1 if dots else 64,  # no vector is made of an instruction that is one
-            unroll_max_steps=[0, 16, 64, 512],
-            unroll_explicit=True,
+            max_jobs_per_core=16, max_vectorize_extent=64, unroll_max_steps=[0, 16, 64, 512], unroll_explicit=True
         ),
         rule.RandomComputeLocation(),
     ]
@@ -251,7 +228,6 @@ def space(target: Any, *, dots: bool = False) -> Any:
         post.DisallowDynamicLoop(),
         post.RewriteParallelVectorizeUnroll(),
         post.RewriteReductionBlock(),
-        *([post.RewriteTensorize(vectorize_init_loop=True)] if dots else []),
         post.RewriteLayout(),
     ]
     mutators = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import tvm
@@ -11,7 +10,8 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
 from ..frame import Refused
-from . import rewrites
+
+_TUNING = ("fast-", "slow-", "prefer-", "false-deps-", "no-bypass-", "tuning-", "branch", "macrofusion", "sbb-", "use-")
 
 
 def workload_of(text: str, layer: str) -> Any:
@@ -36,19 +36,6 @@ def target_of(given: dict[str, Any]) -> Any:
     if cpu and not tvm.target.codegen.llvm_is_valid_cpu(cpu, triple):
         raise Refused(f"the target's processor {cpu!r} is not one that LLVM knows for {triple or 'this machine'}")
     return target
-
-
-def tagged(given: dict[str, Any]) -> dict[str, Any]:
-    """A target as it is without its tag, but for what TVM finds out itself. Refused for a tag that TVM has not."""
-    words = {name: value for name, value in given.items() if name != "kind"}
-    made = {str(name): plain(value) for name, value in target_of(words).export().items()}
-    host = made.get("host")
-    if isinstance(host, dict):
-        made["host"] = {name: value for name, value in host.items() if name in ("kind", "mtriple", "mcpu", "num-cores")}
-    return {name: value for name, value in made.items() if name not in ("tag", "keys") and value != ""}
-
-
-_TUNING = ("fast-", "slow-", "prefer-", "false-deps-", "no-bypass-", "tuning-", "branch", "macrofusion", "sbb-", "use-")
 
 
 def lacking(given: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -87,10 +74,6 @@ def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> A
     """A tuning record of MetaSchedule. Refused where the trace does not fit the workload."""
     if not _decides(trace):
         raise Refused("the trace decides what none of its instructions leaves open")
-    if rewrites.DOT in json.dumps(trace[0], default=str):
-        if not rewrites.has_dot(target):
-            raise Refused(f"the trace multiplies bytes by {rewrites.DOT_NEEDS}, which the target does not have")
-        rewrites.register_dot()
     arguments = [one.as_json() for one in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
     try:
         exported = {str(k): plain(v) for k, v in target.export().items()}

@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_answer
-from gnomon.cli.options import comparing_options, html_option
+from gnomon.cli.main import answering
+from gnomon.cli.options import comparing_options, html_option, json_option
 from gnomon.cli.values import RECORD, complete_run
-from gnomon.errors import GATE_FAILED, NOTHING_COMPARED
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -24,16 +23,10 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option("--action-benchmark", type=_PATH, metavar="FILE", help="Write what github-action-benchmark reads.")
 @click.option("--bencher", type=_PATH, metavar="FILE", help="Write Bencher's metrics.")
 @RECORD
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@json_option
 @html_option
-def compare(
-    runs: tuple[str, ...],
-    fail_slower: float | None,
-    changed: tuple[str, ...],
-    as_json: bool,
-    html: Path | None,
-    **values: Any,
-) -> int:
+@answering
+def compare(*, runs: tuple[str, ...], fail_slower: float | None, **values: Any) -> Any:
     """Compare each later RUN with the first: every configuration, and every kernel that the runtime reports.
 
     A RUN is the id of a run (or how it begins; last; last~1: the one before), a file that --json wrote, a report in
@@ -44,13 +37,6 @@ def compare(
     from gnomon.api.compare import compare as compare_runs
 
     files = {name: values.pop(name) for name in ("junit", "markdown", "action_benchmark", "bencher")}
-    found = compare_runs(*runs, changed=changed, **values)
-    document = found.document()
-    found.write(files, fail_slower=fail_slower)
-    write_answer(document, as_json=as_json, html=html)
-    if fail_slower is None:
-        return 0
-    slowest = found.slowest()
-    if found.missing() or (slowest is not None and slowest.ratio - 1 > fail_slower):
-        return GATE_FAILED
-    return NOTHING_COMPARED if found.nothing() else 0
+    compared = compare_runs(*runs, **values)
+    compared.write(files, fail_slower=fail_slower)
+    return compared, compared.gate(fail_slower)

@@ -8,55 +8,56 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import write_answer
-from gnomon.cli.values import RECORD, Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
+from gnomon.cli.main import answering
+from gnomon.cli.options import json_option
+from gnomon.cli.values import RECORD, complete_device, complete_runtime, cores, environment, seconds
 
 if TYPE_CHECKING:
-    from gnomon.api.place import DeviceRow
+    from gnomon.api.devices import DeviceRow
+    from gnomon.jobs.devices.document import DevicesDocument
     from gnomon.store.address import RecordAddress
 
 _NOT_READY = 6
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _NAME = click.argument("name", metavar="NAME", shell_complete=complete_device)
 
 
 @group(invoke_without_command=True, short_help="List, check and name the machines to measure on.")
-@_JSON
+@json_option
 @click.pass_context
-def devices(ctx: click.Context, as_json: bool) -> None:
+def devices(ctx: click.Context, as_json: bool) -> Any:
     """List, check and name the machines that models can be measured on. Without a subcommand: list.
 
     A device is this machine (local), or one that ssh, adb, sdb or labgrid reaches. The file of devices gives it a name
     and settings; docs/devices/devices.md describes it.
     """
-    ctx.obj = {"json": as_json}
-    if ctx.invoked_subcommand is None:
-        _list(as_json)
+    ctx.default_map = {name: {"as_json": as_json} for name in devices.commands}
+    return None if ctx.invoked_subcommand else ctx.invoke(list_)
 
 
 @devices.command("list", short_help="List the devices and what they have.")
-@_JSON
-@click.pass_obj
-def list_(above: dict[str, Any], as_json: bool) -> None:
+@json_option
+@answering
+def list_() -> Any:
     """List this machine and the devices of the file: whether each is reachable, what it is, and its runtimes."""
-    _list(as_json or above["json"])
+    from gnomon.api.devices import list_devices
+
+    return _listed(list_devices(), named=False)
 
 
 @devices.command(short_help="Check devices in detail.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_device)
-@_JSON
-@click.pass_context
-def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
+@json_option
+@answering
+def check(*, names: tuple[str, ...]) -> Any:
     """Check the devices of these names or addresses in detail, or all of the file.
 
     In addition to the list: what a command costs, the free space, whether files can be written, and whether there are
     energy counters. Exits with 6 if one of them is not ready.
     """
-    from gnomon.api.place import list_devices
+    from gnomon.api.devices import list_devices
 
     rows = list_devices(*names, closely=True)
-    _show(rows, as_json=as_json or ctx.obj["json"], named=True)
-    return 0 if all(row.state == "ready" for row in rows) else _NOT_READY
+    return _listed(rows, named=True), 0 if all(row.state == "ready" for row in rows) else _NOT_READY
 
 
 @devices.command(short_help="Check a device, and give it a name.")
@@ -69,12 +70,12 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
     "--env",
     "environment",
     multiple=True,
-    type=EnvironmentValue(),
+    type=environment,
     metavar="KEY=VALUE",
     help="Environment of every command there. May be repeated.",
 )
 @click.option("--ssh-option", "ssh_options", multiple=True, metavar="KEY=VALUE", help="For ssh -o. May be repeated.")
-@click.option("--connect-timeout", "connect_timeout_s", type=Seconds(), help="Seconds to wait for it.  [default: 10]")
+@click.option("--connect-timeout", "connect_timeout_s", type=seconds, help="Seconds to wait for it.  [default: 10]")
 @click.option(
     "--runtime",
     "runtimes",
@@ -84,91 +85,85 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
     help="Use this runtime there. May be repeated.",
 )
 @click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help="Threads of a runtime there.")
-@click.option("--pin", type=Cores(), metavar="CORES", help="Measure on these cores alone, such as 4-7 or 0,2.")
+@click.option("--pin", type=cores, metavar="CORES", help="Measure on these cores alone, such as 4-7 or 0,2.")
 @click.option("--governor", metavar="NAME", help="Set this frequency governor while measuring.")
 @click.option("--fetch", is_flag=True, help="Let pip fetch what the device lacks from the package index.")
 @click.option("--target", metavar="TARGET", help="What gnomon tune compiles for it.  [default: native]")
 @click.option("--linker", metavar="COMMAND", help="The linker for that target.")
 @click.option("--no-check", is_flag=True, help="Add it without reaching it.")
-@_JSON
-@click.pass_obj
-def add(
-    above: dict[str, Any], /, name: str, address: str, no_keep: bool, no_check: bool, as_json: bool, **values: Any
-) -> None:
+@json_option
+@answering
+def add(*, name: str, address: str, no_keep: bool, no_check: bool, **values: Any) -> Any:
     """Give the device at ADDRESS a NAME in the file of devices.
 
     ADDRESS is local, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE.
 
     It is checked first, and not added if it cannot be used.
     """
-    from gnomon.api.place import add_device
+    from gnomon.api.devices import add_device
     from gnomon.devices.config import devices_path
     from gnomon.jobs.devices.document import DeviceAddedDocument
 
     table = {key: _plain(key, value) for key, value in values.items() if value}
     row = add_device(name, address, check=not no_check, **({**table, "keep": False} if no_keep else table))
-    added = DeviceAddedDocument(
+    return DeviceAddedDocument(
         format="gnomon-device-added", version=1, file=str(devices_path()), added=name, device=row
     )
-    write_answer(added.document(), as_json=as_json or above["json"])
 
 
 @devices.command(short_help="Take a device's name out of the file.")
 @_NAME
-@_JSON
-@click.pass_obj
-def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
+@json_option
+@answering
+def remove(*, name: str) -> Any:
     """Take the device NAME out of the file of devices. The device itself is not touched: see clean."""
-    from gnomon.api.place import remove_device
+    from gnomon.api.devices import remove_device
     from gnomon.jobs.devices.document import DeviceRemovedDocument
 
     path = str(remove_device(name))
-    removed = DeviceRemovedDocument(format="gnomon-device-removed", version=1, file=path, removed=name)
-    write_answer(removed.document(), as_json=as_json or above["json"])
+    return DeviceRemovedDocument(format="gnomon-device-removed", version=1, file=path, removed=name)
 
 
 @devices.command(short_help="Remove what gnomon keeps on a device.")
 @_NAME
-@_JSON
-@click.pass_obj
-def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
+@json_option
+@answering
+def clean(*, name: str) -> Any:
     """Remove the cache of pushed files from the device of this name or address; it is sent again when needed."""
-    from gnomon.api.place import clean_device
+    from gnomon.api.devices import clean_device
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
-        found = clean_device(name, on_message=show.tell)
-    write_answer(found.document(), as_json=as_json or above["json"])
+        return clean_device(name, on_message=show.on_message)
 
 
 @devices.command(short_help="Check whether a device is the same board, and as fast as before.")
 @_NAME
 @RECORD
-@_JSON
-@click.pass_obj
-def probe(above: dict[str, Any], name: str, record: RecordAddress | None, as_json: bool) -> None:
+@json_option
+@answering
+def probe(*, name: str, record: RecordAddress | None) -> Any:
     """Measure a small kernel on the device NAME, and compare it with the time at its first probe.
 
     A device that passes leaves quarantine; one that fails enters it, and the exit code is 6. `gnomon suite
     run` does the same before it uses a device, once an hour.
     """
-    from gnomon.api.place import probe_device
+    from gnomon.api.devices import probe_device
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
-        found = probe_device(name, record=record, on_message=show.tell)
-    write_answer(found.document(), as_json=as_json or above["json"])
+        return probe_device(name, record=record, on_message=show.on_message)
 
 
 @devices.command(short_help="End the quarantine of a device.")
 @_NAME
-@_JSON
-@click.pass_obj
-def release(above: dict[str, Any], name: str, as_json: bool) -> None:
+@json_option
+@answering
+def release(*, name: str) -> Any:
     """End the quarantine of the device NAME. If a probe was the reason, the next one makes a new baseline."""
-    from gnomon.api.place import release_device
+    from gnomon.api.devices import release_device
 
-    write_answer(release_device(name).document(), as_json=as_json or above["json"])
+    return release_device(name)
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -178,18 +173,12 @@ def _plain(key: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _list(as_json: bool) -> None:
-    from gnomon.api.place import list_devices
-
-    _show(list_devices(), as_json=as_json, named=False)
-
-
-def _show(rows: Sequence[DeviceRow], *, as_json: bool, named: bool) -> None:
+def _listed(rows: Sequence[DeviceRow], *, named: bool) -> DevicesDocument:
     from gnomon.devices.config import devices_path
     from gnomon.jobs.devices.document import DevicesDocument
 
     path = devices_path()
-    document = DevicesDocument(
+    return DevicesDocument(
         format="gnomon-devices",
         version=1,
         file=str(path),
@@ -197,4 +186,3 @@ def _show(rows: Sequence[DeviceRow], *, as_json: bool, named: bool) -> None:
         named=named,
         devices=tuple(rows),
     )
-    write_answer(document.document(), as_json=as_json)

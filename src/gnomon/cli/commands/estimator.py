@@ -9,13 +9,11 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import report_page, write_answer, write_json
-from gnomon.cli.options import bench_options, html_option, options_of, unique
-from gnomon.cli.values import RECORD, Latency, ShapeValue, complete_space
-from gnomon.errors import UsageError
+from gnomon.cli.main import answering, showing
+from gnomon.cli.options import bench_options, html_option, json_option, models_shape_option
+from gnomon.cli.values import RECORD, complete_space, latency
 
 _PATH = click.Path(path_type=Path)
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _TABLE = click.option("--table", type=_PATH, metavar="DIR", help="The table of the space.")
 _SPACE = click.option(
     "--space",
@@ -54,18 +52,18 @@ def estimator() -> None:
 @_OTHER
 @_WORK
 @click.option("--estimator", "near", type=_PATH, metavar="JSON", help="With --bound: says which nets are near it.")
-@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Half of the nets are taken near this latency.")
+@click.option("--bound", "bound_s", type=latency, metavar="2ms", help="Half of the nets are taken near this latency.")
 @_SEED
 @click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
 @_OVERWRITE
-@_JSON
-def suggest_(out: Path, as_json: bool, **values: Any) -> None:
+@json_option
+@answering
+def suggest_(*, out: Path, **values: Any) -> Any:
     """Choose the nets that an estimator learns the most from, and write them as csv."""
-    from gnomon.api import table as api
+    from gnomon.api import estimator as api
 
     found, nets = api.suggest_nets(out=out, **values)
-    told = {"nets": [list(found.space.space.names(net)) for net in nets]}
-    _files("suggest", out, as_json, told, "gnomon estimator measure")
+    return _written("suggest", out, nets=[list(found.space.space.names(net)) for net in nets])
 
 
 @estimator.command("measure", short_help="Measure whole nets as the table was measured.")
@@ -78,26 +76,14 @@ def suggest_(out: Path, as_json: bool, **values: Any) -> None:
 @_OVERWRITE
 @bench_options
 @html_option
-def measure_(
-    nets: Path, table: Path, space: str | None, out: Path, overwrite: bool, html: Path | None, **values: Any
-) -> None:
+@answering
+@showing()
+def measure_(*, nets: Path, out: Path, **values: Any) -> Any:
     """Measure the nets of CSV beside the table's reference kernel. After an interruption it resumes."""
-    from gnomon.api import table as api
-    from gnomon.cli.progress import Show
+    from gnomon.api import estimator as api
 
-    as_json, quiet = values.pop("as_json"), values.pop("quiet")
-    with Show(quiet=quiet) as show:
-        _, told = api.measure_nets(
-            nets,
-            table=table,
-            space=space,
-            out=out,
-            overwrite=overwrite,
-            on_progress=show.watch,
-            on_message=show.tell,
-            **options_of(values),
-        )
-    write_answer(told.document() | {"file": str(out)}, as_json=as_json, html=html)
+    _, measured = api.measure_nets(nets, out=out, **values)
+    return measured.document() | {"file": str(out)}
 
 
 @estimator.command("fit", short_help="Fit to measured nets.")
@@ -112,21 +98,14 @@ def measure_(
 @click.option(
     "--picture", type=_PATH, metavar="PATH", help="Write PATH.svg and PATH.png: what it predicts of nets held out."
 )
-@_JSON
+@json_option
 @html_option
-def fit_(out: Path, picture: Path | None, as_json: bool, html: Path | None, **values: Any) -> None:
+@answering
+def fit_(**values: Any) -> Any:
     """Fit an estimator to a table and the measured nets of --samples, and say how good it is on nets held out."""
-    from gnomon.api import table as api
+    from gnomon.api import estimator as api
 
-    _, evaluation, document = api.fit_estimator(out=out, **values)
-    if picture is not None:
-        if evaluation is None:
-            raise UsageError(
-                "there is nothing to draw: too few measured nets to hold some out",
-                hint=f"The estimator is written to {out}. Measure 4 nets or more, and give them with --samples.",
-            )
-        _draw(document, picture)
-    write_answer(document, as_json=as_json, html=html)
+    return api.fit_estimator(on_message=_message, **values)[2]
 
 
 @estimator.command("eval", short_help="Compare predictions with nets held out.")
@@ -134,16 +113,14 @@ def fit_(out: Path, picture: Path | None, as_json: bool, html: Path | None, **va
 @click.argument("samples", type=_PATH, metavar="CSV")
 @_SPACE
 @click.option("--picture", type=_PATH, metavar="PATH", help="Write PATH.svg and PATH.png.")
-@_JSON
+@json_option
 @html_option
-def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as_json: bool, html: Path | None) -> None:
+@answering
+def eval_(*, path: Path, samples: Path, **values: Any) -> Any:
     """Compare ESTIMATOR's predictions with the measured nets of CSV, and with the limit that noise sets."""
-    from gnomon.api import table as api
+    from gnomon.api import estimator as api
 
-    document = api.evaluate_estimator(path, samples, space=space)
-    if picture is not None:
-        _draw(document, picture)
-    write_answer(document, as_json=as_json, html=html)
+    return api.evaluate_estimator(path, samples, on_message=_message, **values)
 
 
 @estimator.command("predict", short_help="Predict nets of a csv, or any model.")
@@ -151,40 +128,35 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
 @click.argument("nets", type=_PATH, metavar="[CSV]", required=False)
 @_SPACE
 @click.option("--widen", is_flag=True, help="Units without any measurement widen the interval.  [default: refuse]")
-@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Show the probability of staying below it.")
+@click.option("--bound", "bound_s", type=latency, metavar="2ms", help="Show the probability of staying below it.")
 @click.option("--out", type=_PATH, metavar="CSV", help="Nets with latency_s, low_s and high_s.")
 @_OVERWRITE
 @click.option("--table", "tables", type=_PATH, multiple=True, metavar="DIR", help="Price MODEL by it. May be repeated.")
 @click.option(
     "--device", metavar="NAME", help="Price MODEL by the tables that were built there.  [default: this machine]"
 )
-@click.option(
-    "--shape", "shapes", type=ShapeValue(), multiple=True, metavar="NAME=1,3,224,224", help="Of MODEL's input."
-)
+@models_shape_option
 @RECORD
-@_JSON
+@json_option
 @html_option
-def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, html: Path | None, **values: Any) -> None:
+@answering
+def predict_(*, path: Path, nets: Path | None, out: Path | None, **values: Any) -> Any:
     """Predict the latency of the nets of CSV by ESTIMATOR, or that of an ONNX MODEL by tables, with intervals."""
-    from gnomon.api import table as api
+    from gnomon.api import estimator as api
 
     model = {name: values.pop(name) for name in ("tables", "device", "shapes", "record")}
     if nets is None and path.suffix != ".json":
         _refuse("nets of a csv alone, and none is given", {**values, "out": out})
-        model["shapes"] = unique("--shape", model["shapes"])
-        model["device"] = model["device"] or "local"
-        document = api.predict_model(path, **model).document()
-    elif nets is None:
+        return api.predict_model(path, **model | {"device": model["device"] or "local"})
+    if nets is None:
         raise click.UsageError("Missing argument 'CSV': the nets that ESTIMATOR predicts")
-    else:
-        _refuse("a MODEL alone, and this is an estimator's csv", model)
-        _, _, document = api.predict_nets(path=path, nets=nets, out=out, **values)
-    write_answer(document, as_json=as_json, html=html)
+    _refuse("a MODEL alone, and this is an estimator's csv", model)
+    return api.predict_nets(path, nets, out=out, **values)[2]
 
 
 def _refuse(what: str, values: dict[str, Any]) -> None:
     """UsageError for options that would say nothing here."""
-    given = [name for name, value in values.items() if value not in (None, False, ())]
+    given = [name for name, value in values.items() if value not in (None, False, (), {})]
     if given:
         names = {"bound_s": "bound", "tables": "table", "shapes": "shape"}
         raise click.UsageError(f"{', '.join(f'--{names.get(name, name)}' for name in given)}: for {what}")
@@ -194,13 +166,14 @@ def _refuse(what: str, values: dict[str, Any]) -> None:
 @click.argument("path", type=_PATH, metavar="ESTIMATOR")
 @click.argument("nets", type=_PATH, metavar="CSV")
 @_SPACE
-@_JSON
+@json_option
 @html_option
-def explain_(path: Path, nets: Path, space: str | None, as_json: bool, html: Path | None) -> None:
+@answering
+def explain_(*, path: Path, nets: Path, space: str | None) -> Any:
     """Show what each unit adds to the time of the first net of CSV, and which units its uncertainty comes from."""
-    from gnomon.api import table as api
+    from gnomon.api import estimator as api
 
-    write_answer(api.explain_net(path, nets, space=space), as_json=as_json, html=html)
+    return api.explain_net(path, nets, space=space)
 
 
 @estimator.command("export", short_help="Write it as a Python file that needs numpy alone.")
@@ -208,16 +181,17 @@ def explain_(path: Path, nets: Path, space: str | None, as_json: bool, html: Pat
 @_SPACE
 @click.option("--out", "-o", type=_PATH, default=Path("estimator.py"), show_default=True, metavar="FILE")
 @_OVERWRITE
-@_JSON
-def export_(path: Path, space: str | None, out: Path, overwrite: bool, as_json: bool) -> None:
+@json_option
+@answering
+def export_(*, path: Path, out: Path, **values: Any) -> Any:
     """Write ESTIMATOR as one Python file that needs numpy alone.
 
     Its get_estimation takes a net as {slot: choice}, or as {unit: how often} by ids, labels or UIDs.
     """
-    from gnomon.api import table as api
+    from gnomon.api import estimator as api
 
-    api.export_estimator(path, space=space, out=out, overwrite=overwrite)
-    _files("export", out, as_json, {}, "")
+    api.export_estimator(path, out=out, **values)
+    return _written("export", out)
 
 
 @estimator.command("import", short_help="Make a csv of nets of another tool's files.")
@@ -228,28 +202,21 @@ def export_(path: Path, space: str | None, out: Path, overwrite: bool, as_json: 
 )
 @click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
 @_OVERWRITE
-@_JSON
-def import_(space: str, out: Path, as_json: bool, **values: Any) -> None:
+@json_option
+@answering
+def import_(*, space: str, out: Path, **values: Any) -> Any:
     """Make a csv of measured nets of HELP's files: LATENCY.pt of a device, and the architectures that it is of.
 
     These are metainfo.pt (fbnet), ofa_archs.pt (ofa-mobilenetv3) or str_arch2idx.pt (nasbench201). PyTorch reads them
     without running code from them.
     """
-    from gnomon.api import table as api
+    from gnomon.api import estimator as api
 
     rows, told = api.import_nets(space=space, out=out, **values)
     for sentence in told:
         click.echo(f"skipped: {sentence}", err=True)
     measured = sum(row.latency_s is not None for row in rows)
-    document = {"space": space, "nets": len(rows), "measured": measured, "left_out": list(told)}
-    if as_json:
-        write_json({"format": "gnomon-estimator-import", "version": 1, "file": str(out), **document})
-        return
-
-    page = report_page()
-    page.headline(f"{len(rows)} nets of {space}, {measured} of them measured.")
-    page.path("file", str(out))
-    page.line(f"To fit an estimator: gnomon estimator fit --space {space} --samples {out}", indent=1, style="dim")
+    return _written("import", out, space=space, nets=len(rows), measured=measured, left_out=list(told))
 
 
 @estimator.command("count", short_help="Count the units of nets.")
@@ -259,34 +226,24 @@ def import_(space: str, out: Path, as_json: bool, **values: Any) -> None:
 @click.option("--estimator", type=_PATH, metavar="JSON", help="An estimator: its units, as they run as one there.")
 @click.option("--out", type=_PATH, default=Path("counts.csv"), show_default=True, metavar="CSV", help="The counts.")
 @_OVERWRITE
-@_JSON
-def count_(out: Path, as_json: bool, **values: Any) -> None:
+@json_option
+@answering
+def count_(*, out: Path, **values: Any) -> Any:
     """Count how often each unit occurs in each net of CSV, as a csv with the columns net, unit, label, uid and count.
 
     The units are those of a table or an estimator; of a --space alone every operator is one, as the modules are that
     have UIDs. The counts of a net by `uid` or `unit` are what the get_estimation of an exported estimator takes.
     """
-    from gnomon.api import table as api
+    from gnomon.api import estimator as api
 
     rows = api.count_units(out=out, **values)
-    _files("count", out, as_json, {"counts": [dataclasses.asdict(row) for row in rows]}, "")
+    return _written("count", out, counts=[dataclasses.asdict(row) for row in rows])
 
 
-def _files(what: str, out: Path, as_json: bool, document: dict[str, Any], follow: str) -> None:
-    if as_json:
-        write_json({"format": f"gnomon-estimator-{what}", "version": 1, "file": str(out), **document})
-        return
-
-    page = report_page()
-    page.path("file", str(out))
-    if follow:
-        page.line(f"To measure them: {follow} {out} --table TABLE", indent=1, style="dim")
+def _written(what: str, out: Path, **more: Any) -> dict[str, Any]:
+    """The document of a command that wrote a file."""
+    return {"format": f"gnomon-estimator-{what}", "version": 1, "file": str(out), **more}
 
 
-def _draw(document: dict[str, Any], picture: Path) -> None:
-    from gnomon.cli.pictures import draw_evaluation
-
-    def tell(message: str) -> None:
-        click.echo(f"gnomon: {message}", err=True)
-
-    document["pictures"] = draw_evaluation(document["evaluation"], picture, tell)
+def _message(sentence: str) -> None:
+    click.echo(f"gnomon: {sentence}", err=True)

@@ -54,7 +54,7 @@ def collect(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
     devices: tuple[str, ...] = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
     with Show(quiet=quiet, first="read the logs") as show:
         options = tune_options(values)
-        options |= {"on_progress": show.watch, "on_message": show.tell}
+        options |= {"on_progress": show.on_progress, "on_message": show.on_message}
         documents: list[dict[str, Any]] = []
         if again:
             rest["close"] = api.overlay_analyze(logs, layers=rest.pop("layers"), seed=options["seed"]).close()
@@ -108,7 +108,7 @@ def analyze(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
 
     as_json, quiet, plot = values.pop("as_json"), values.pop("quiet"), values.pop("plot")
     prove, write = values.pop("prove"), not values.pop("no_write")
-    rest = {"compile": not values.pop("no_compile"), "model": values.pop("model"), "shapes": dict(values.pop("shapes"))}
+    rest = {"compile": not values.pop("no_compile"), "model": values.pop("model"), "shapes": values.pop("shapes")}
     chosen = {name: values.pop(name) for name in ("layers", "resamples")}
     devices = tuple(dict.fromkeys(values.pop("devices")))
     if prove and not write:
@@ -119,19 +119,19 @@ def analyze(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
             portfolio=values.pop("portfolio") or 0,
             seed=values["seed"],
             devices=devices,
-            on_progress=show.watch,
+            on_progress=show.on_progress,
             **chosen,
         )
         document = analysis.document()
         if write and analysis.chosen():
             options = tune_options(values)
-            options |= {"on_progress": show.watch, "on_message": show.tell}
+            options |= {"on_progress": show.on_progress, "on_message": show.on_message}
             parts = api.overlay_deploy(analysis, prove=prove, devices=devices, **rest, **options)
             document |= {**parts, "notes": [*document["notes"], *parts["notes"]]}
         if plot is not None:
-            from gnomon.cli.pictures import draw_overlay
+            from gnomon.api.pictures import draw_overlay
 
-            document["pictures"] = draw_overlay(document, plot, show.tell)
+            document["pictures"] = draw_overlay(document, plot, show.on_message)
     write_answer(document, as_json=as_json, html=html)
     if not document["layers"]:
         click.get_current_context().exit(InfeasibleError.exit_code)

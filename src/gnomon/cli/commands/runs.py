@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import end_report, report_page, write_answer, write_json, write_lines
+from gnomon.cli.main import answering, end_report, report_page, write_json, write_lines
+from gnomon.cli.options import json_option
 from gnomon.cli.values import RECORD, RecordValue, complete_run
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.report.plain import clean
@@ -16,58 +17,65 @@ from gnomon.report.plain import clean
 if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _FILE_EACH = ("parquet", "perfetto", "netron")
 _WRITTEN = ("files", *_FILE_EACH, "model-explorer")
 """The forms that are written to a path."""
 _FILES = click.argument("files", nargs=-1, required=True, type=RecordValue(), metavar="FILE..")
+_LIMIT = click.option(
+    "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
+)
 _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 
 @group(invoke_without_command=True, short_help="List, show, export, join and resume what was measured.")
 @RECORD
-@_JSON
-@click.option(
-    "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
-)
+@json_option
+@_LIMIT
 @click.pass_context
-def runs(ctx: click.Context, record: RecordAddress | None, as_json: bool, limit: int) -> None:
+def runs(ctx: click.Context, /, **values: Any) -> Any:
     """List, show, export, join and resume what was measured. Without a subcommand: list.
 
     Nothing in the record is ever changed or removed; docs/record.md describes the file.
     """
-    ctx.obj = {"record": record, "json": as_json}
-    if ctx.invoked_subcommand is None:
-        _list(record, as_json, limit)
+    given = {name: value for name, value in values.items() if value is not None}
+    ctx.default_map = dict.fromkeys(runs.commands, given)
+    return None if ctx.invoked_subcommand else ctx.invoke(list_)
 
 
 @runs.command("list", short_help="List the campaigns, the newest first.")
 @RECORD
-@_JSON
-@click.option(
-    "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
-)
-@click.pass_obj
-def list_(above: dict[str, Any], record: RecordAddress | None, as_json: bool, limit: int) -> None:
+@json_option
+@_LIMIT
+@answering
+def list_(*, record: RecordAddress | None, limit: int) -> Any:
     """List the campaigns in the record, the newest first."""
-    _list(record or above["record"], as_json or above["json"], limit)
+    from gnomon.api.runs import runs as list_runs
+    from gnomon.jobs.runs.document import RunsDocument
+    from gnomon.store.opening import default_record
+
+    rows = list_runs(record=record, limit=limit + 1)
+    return RunsDocument(
+        format="gnomon-runs",
+        version=1,
+        record=str(record or default_record()),
+        campaigns=rows[:limit],
+        more=len(rows) > limit,
+    )
 
 
 @runs.command(short_help="Show one campaign.")
 @_ID
 @RECORD
-@_JSON
+@json_option
 @click.option(
     "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="Which times to sum up."
 )
-@click.pass_obj
-def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
+def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
     """Show the campaign whose id begins with ID ("last": the newest): what it answered, and with -v all its runs."""
-    from gnomon.api.place import answer_of_run, show_run
+    from gnomon.api.runs import answer_of_run, show_run
 
-    record = record or above["record"]
     detail = show_run(campaign, record=record, clock=clock)
-    if as_json or above["json"]:
+    if as_json:
         write_json(detail.document())
         return
     from gnomon.api.document import report_of
@@ -118,26 +126,17 @@ def show(above: dict[str, Any], campaign: str, record: RecordAddress | None, as_
     metavar="FILE",
     help="Where the model is now (--format netron).  [default: where it was]",
 )
-@click.pass_obj
-def export(
-    above: dict[str, Any],
-    campaign: str,
-    record: RecordAddress | None,
-    form: Any,
-    out: Path | None,
-    model: Path | None,
-) -> None:
+def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | None, model: Path | None) -> None:
     """Write the campaign whose id begins with ID ("last": the newest) to the standard output, or to PATH.
 
     The files of a table, of a profile of a space or of tuning are written as the job left them.
     """
-    from gnomon.api.place import answer_of_run, export_run, export_run_as, export_run_files, no_answer
+    from gnomon.api.runs import answer_of_run, export_run, export_run_as, export_run_files, no_answer
 
     if (form in _WRITTEN) != (out is not None):
         raise click.UsageError(f"--out PATH stands with --format {', '.join(_WRITTEN)}, and with no other")
     if model is not None and form != "netron":
         raise click.UsageError("--model FILE stands with --format netron")
-    record = record or above["record"]
     if form == "answer":
         answer = answer_of_run(campaign, record=record)
         if answer is None:
@@ -157,39 +156,35 @@ def export(
 @runs.command("import", short_help="Add the runs of other files to the results database.")
 @_FILES
 @RECORD
-@_JSON
-@click.pass_obj
-def import_(
-    above: dict[str, Any], files: tuple[RecordAddress, ...], record: RecordAddress | None, as_json: bool
-) -> None:
+@json_option
+@answering
+def import_(*, files: tuple[RecordAddress, ...], record: RecordAddress | None) -> Any:
     """Add what the record lacks of each FILE: a record (or its URL), or JSON lines as `runs export` writes them.
 
     Each is added whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
     of its campaigns are not added: `runs resume` repeats none that was not given here.
     """
-    from gnomon.api.place import import_runs
+    from gnomon.api.runs import import_runs
 
-    found = import_runs(*files, record=record or above["record"])
-    write_answer(found.document(), as_json=as_json or above["json"])
+    return import_runs(*files, record=record)
 
 
 @runs.command(short_help="Join results databases into a new one.")
 @_FILES
 @click.option("--out", type=RecordValue(), required=True, metavar="FILE", help="The new record.")
-@_JSON
-@click.pass_obj
-def merge(above: dict[str, Any], files: tuple[RecordAddress, ...], out: RecordAddress, as_json: bool) -> None:
+@json_option
+@answering
+def merge(*, files: tuple[RecordAddress, ...], out: RecordAddress) -> Any:
     """Write a new record of all that each FILE holds: a record (or its URL), or JSON lines of `runs export`."""
-    from gnomon.api.place import merge_runs
+    from gnomon.api.runs import merge_runs
 
-    write_answer(merge_runs(*files, out=out).document(), as_json=as_json or above["json"])
+    return merge_runs(*files, out=out)
 
 
 @runs.command(short_help="Resume an interrupted campaign.")
 @_ID
 @RECORD
-@click.pass_obj
-def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -> int:
+def resume(campaign: str, record: RecordAddress | None) -> int:
     """Repeat the command of the campaign whose id begins with ID ("last": the newest).
 
     It runs in its original folder, with the same options except --fresh: what was measured is not measured
@@ -198,10 +193,10 @@ def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -
     import os
     import shlex
 
-    from gnomon.api.place import command_of_run
+    from gnomon.api.runs import command_of_run
     from gnomon.cli.main import run
 
-    words, folder = command_of_run(campaign, record=record or above["record"])
+    words, folder = command_of_run(campaign, record=record)
     try:
         os.chdir(folder)
     except OSError as error:
@@ -210,19 +205,3 @@ def resume(above: dict[str, Any], campaign: str, record: RecordAddress | None) -
         ) from error
     click.echo(f"gnomon: in {clean(str(folder))}: gnomon {clean(shlex.join(words))}", err=True)
     return run(words)
-
-
-def _list(record: RecordAddress | None, as_json: bool, limit: int) -> None:
-    from gnomon.api.place import runs as list_runs
-    from gnomon.jobs.runs.document import RunsDocument
-    from gnomon.store.opening import default_record
-
-    rows = list_runs(record=record, limit=limit + 1)
-    document = RunsDocument(
-        format="gnomon-runs",
-        version=1,
-        record=str(record or default_record()),
-        campaigns=rows[:limit],
-        more=len(rows) > limit,
-    )
-    write_answer(document.document(), as_json=as_json)

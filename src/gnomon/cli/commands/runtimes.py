@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import click
+from typing import Any
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_answer
+from gnomon.cli.main import answering
+from gnomon.cli.options import json_option
 
 
 @command(short_help="List the runtimes that are installed here, and how to add the others.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-def runtimes(as_json: bool) -> None:
+@json_option
+@answering
+def runtimes() -> Any:
     """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones."""
-    from gnomon.api.place import list_runtimes
+    from gnomon.api import devices as api
 
-    write_answer(list_runtimes().document(), as_json=as_json)
+    return api.list_runtimes()

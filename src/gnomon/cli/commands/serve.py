@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,9 @@ import click
 
 from gnomon.cli.help import command
 from gnomon.cli.main import write_json
-from gnomon.cli.values import RECORD, Seconds, complete_device, complete_runtime
+from gnomon.cli.values import RECORD, complete_device, complete_runtime, seconds
 
 if TYPE_CHECKING:
-    from gnomon.serving.server import Listening
     from gnomon.serving.settings import ServeSettings
 
 _NUMBER = click.IntRange(1, 1 << 40)
@@ -60,11 +60,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--most-mb", type=_NUMBER, default=256, show_default=True, help="MiB of one model.")
 @click.option("--most-waiting-mb", type=_NUMBER, default=2048, show_default=True, help="MiB of all waiting models.")
 @click.option("--queue", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Requests at once.")
-@click.option("--job-timeout", type=Seconds(), help="Seconds for one model.  [default: 120; 600 with --command]")
-@click.option("--upload-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for an upload.")
-@click.option(
-    "--idle-timeout", type=Seconds(), default=20.0, show_default=True, help="Seconds that a client may pause."
-)
+@click.option("--job-timeout", type=seconds, help="Seconds for one model.  [default: 120; 600 with --command]")
+@click.option("--upload-timeout", type=seconds, default=300.0, show_default=True, help="Seconds for an upload.")
+@click.option("--idle-timeout", type=seconds, default=20.0, show_default=True, help="Seconds that a client may pause.")
 @click.option(
     "--memory-mb", type=_NUMBER, default=8192, show_default=True, help="MiB of address space of each process."
 )
@@ -80,19 +78,16 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
     from gnomon.report.plain import clean
     from gnomon.serving.server import serve as serving
 
-    settings = _settings(values)
-
-    def say(line: str) -> None:
+    def log(line: str) -> None:
         print(f"gnomon: {clean(line)}", file=sys.stderr, flush=True)
 
-    def begun(listening: Listening) -> None:
-        facts = listening.facts
+    def started(settings: ServeSettings, facts: Mapping[str, Any]) -> None:
         if as_json:
             write_json(
                 {
                     "format": "gnomon-serve",
                     "version": 1,
-                    **{name: getattr(listening, name) for name in ("url", "host", "port", "path")},
+                    **{name: getattr(settings, name) for name in ("url", "host", "port", "path")},
                     "runtime": facts["runtime"],
                     "runtime_version": facts["version"],
                     **{name: facts[name] for name in ("configuration", "device")},
@@ -102,31 +97,30 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
             )
         what = f"{facts['configuration']} {facts['version']}".strip()
         where = f" on {facts['device']}" if len(settings.measuring.devices) > 1 else ""
-        say(f"measuring with {what}{where} what is sent to {listening.url}")
+        log(f"measuring with {what}{where} what is sent to {settings.url}")
         if settings.open_to_all:
-            say("there is no token: whoever reaches this address can have models measured here")
+            log("there is no token: whoever reaches this address can have models measured here")
 
-    number = serving(settings, begun=begun, tell=(lambda line: None) if quiet else say)
-    say("ended: nothing is left behind, and what was measured is in the results database")
+    number = serving(_settings(values), started=started, log=(lambda line: None) if quiet else log)
+    log("ended: nothing is left behind, and what was measured is in the results database")
     return 128 + number
 
 
 def _settings(values: dict[str, Any]) -> ServeSettings:
-    from gnomon.serving.settings import Limits, Measuring, ServeSettings, found_token
+    from gnomon.serving.settings import COMMAND_S, JOB_S, Limits, Measuring, ServeSettings, read_token
+    from gnomon.store.address import whole
 
-    measuring = ("model_name", "threads", "backend", "precision", "processes", "seed", "record")
-    token = None if values["no_token"] and values["token_file"] is None else found_token(values["token_file"])
+    command, record = _command(values), values["record"]
     return ServeSettings(
         measuring=Measuring(
-            **{name: values[name] for name in measuring},
+            **{name: values[name] for name in ("model_name", "threads", "backend", "precision", "processes", "seed")},
             runtime=values["runtime"] or "",
-            command=_command(values),
+            command=command,
             devices=tuple(dict.fromkeys(values["devices"])) or ("local",),
+            record=None if record is None else str(whole(record)),
         ),
-        host=values["host"],
-        port=values["port"],
-        path=values["path"],
-        token=token,
+        **{name: values[name] for name in ("host", "port", "path")},
+        token=None if values["no_token"] and values["token_file"] is None else read_token(values["token_file"]),
         open_to_all=values["no_token"],
         limits=Limits(
             most_bytes=values["most_mb"] << 20,
@@ -135,7 +129,7 @@ def _settings(values: dict[str, Any]) -> ServeSettings:
             idle_s=values["idle_timeout"],
             head_s=values["idle_timeout"],
             upload_s=values["upload_timeout"],
-            job_s=values["job_timeout"],
+            job_s=values["job_timeout"] or (JOB_S if command is None else COMMAND_S),
             memory_bytes=values["memory_mb"] << 20,
         ),
     )

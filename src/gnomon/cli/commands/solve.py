@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_answer
-from gnomon.cli.options import html_option
-from gnomon.cli.values import Seconds, WeightsValue, read_problem_bytes
+from gnomon.cli.main import answering
+from gnomon.cli.options import html_option, json_option
+from gnomon.cli.values import read_problem_bytes, seconds, weights
 
 if TYPE_CHECKING:
     from gnomon.core.front.front import Front
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("problem", type=click.Path(allow_dash=True, path_type=str))
 @click.option(
     "--weights",
-    type=WeightsValue(),
+    type=weights,
     metavar="NAME=1,NAME=0.1",
     help="Weight of each objective; a single one needs none.",
 )
@@ -37,26 +36,19 @@ if TYPE_CHECKING:
 @click.option(
     "--time-limit",
     "time_limit_s",
-    type=Seconds(),
+    type=seconds,
     default=60.0,
     show_default=True,
     help="Seconds after which it ends with the best solution found and the bound proved.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@json_option
 @html_option
-def solve(
-    problem: str,
-    weights: dict[str, float] | None,
-    method: str,
-    time_limit_s: float,
-    as_json: bool,
-    html: Path | None,
-) -> None:
+@answering
+def solve(*, problem: str, weights: dict[str, float] | None, **values: Any) -> Any:
     """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin."""
-    from gnomon.api import place as api
+    from gnomon.api import solve as api
 
-    report = api.solve(read_problem_bytes(problem), weights, method=method, time_limit_s=time_limit_s)
-    write_answer(report.document(), as_json=as_json, html=html)
+    return api.solve(read_problem_bytes(problem), weights, **values)
 
 
 @command(short_help="Find the Pareto front of a placement problem that is given as JSON.")
@@ -71,20 +63,20 @@ def solve(
 @click.option(
     "--time-limit",
     "time_limit_s",
-    type=Seconds(),
+    type=seconds,
     default=60.0,
     show_default=True,
     help="Seconds after which the search ends with what it has found and proved.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@json_option
 @html_option
-def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool, html: Path | None) -> None:
+@answering
+def front(*, problem: str, **values: Any) -> Any:
     """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin."""
-    from gnomon.api import place as api
+    from gnomon.api import solve as api
 
     watch = _shown() if sys.stderr.isatty() else None
-    report = api.front(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, on_progress=watch)
-    write_answer(report.document(), as_json=as_json, html=html)
+    return api.front(read_problem_bytes(problem), on_progress=watch, **values)
 
 
 def _shown() -> Callable[[Front], None]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import write_answer
+from gnomon.cli.main import answering, showing, write_answer
 from gnomon.cli.options import (
     KNOWN,
     TRAINING,
@@ -17,16 +17,15 @@ from gnomon.cli.options import (
     gone,
     html_option,
     http_options,
-    options_of,
+    json_option,
     place_options,
     server_of,
     settings_by_toolchain,
     training_options,
 )
-from gnomon.cli.values import Latency, ToolchainSettingValue
+from gnomon.cli.values import latency, toolchain_setting
 
 _PATH = click.Path(path_type=Path)
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _BLOCKS = click.option(
     "--blocks",
     multiple=True,
@@ -80,7 +79,7 @@ def space() -> None:
     "--set",
     "settings",
     multiple=True,
-    type=ToolchainSettingValue(),
+    type=toolchain_setting,
     metavar="TOOLCHAIN.KEY=VALUE",
     help="A setting of a toolchain, such as vitis.arch=/path/arch.json. May be repeated.",
 )
@@ -90,15 +89,15 @@ def space() -> None:
 @html_option
 @gone("--gpu", hint="Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU that is.")
 @gone("--arch-file", hint="Give --toolchain vitis --set vitis.arch=FILE.")
-def profile(config: Path, profile_dir: Path, html: Path | None, **values: Any) -> None:
+@answering
+@showing()
+def profile(*, config: Path, profile_dir: Path, on_progress: Any, on_message: Any, **values: Any) -> Any:
     """Train and measure the networks of CONFIG, a search space in the layout of aw_nas.
 
     Results are written as they are made: after an interruption the same command resumes.
     """
     from gnomon.api import space as api
-    from gnomon.cli.progress import Show
 
-    as_json, quiet = values.pop("as_json"), values.pop("quiet")
     space_part = {name: values.pop(name) for name in ("families", "numbering", "blocks", "mixed")}
     training = {name: values.pop(name) for name in TRAINING}
     training["method"] = None if training["method"] == "none" else training["method"]
@@ -108,28 +107,26 @@ def profile(config: Path, profile_dir: Path, html: Path | None, **values: Any) -
     made = {name: settings.pop(name, {}) for name in toolchains}
     if settings:
         raise click.UsageError(f"--set {', '.join(settings)}: no such --toolchain is given")
-    with Show(quiet=quiet) as show:
-        done = api.profile_space(
-            config,
-            profile_dir,
-            space=space_part,  # type: ignore[arg-type]  # by name
-            training=training,  # type: ignore[arg-type]  # by name
-            toolchains=made,
-            hooks=api.Hooks(server=server, on_progress=show.watch, on_message=show.tell),
-            **options_of(values),
-        )
-    write_answer(done.document(), as_json=as_json, html=html)
+    return api.profile_space(
+        config,
+        profile_dir,
+        space=space_part,  # type: ignore[arg-type]  # by name
+        training=training,  # type: ignore[arg-type]  # by name
+        toolchains=made,
+        hooks=api.Hooks(server=server, on_progress=on_progress, on_message=on_message),
+        **values,
+    )
 
 
 @space.command(short_help="Choose primitives from a profile, without measuring anything.")
 @_PROFILE
 @click.option(
     "--rule",
-    type=click.Choice(["pareto", "relative", "published"]),
+    type=click.Choice(["pareto", "published"]),
     default="pareto",
     show_default=True,
     help="pareto: what is on the front of mixed networks. published: the published rule to the letter, which depends "
-    "on the unit of latency; relative: the same without that.",
+    "on the unit of latency.",
 )
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @click.option("--toolchain", metavar="NAME", help="Whose latencies.  [default: the first]")
@@ -163,7 +160,7 @@ def profile(config: Path, profile_dir: Path, html: Path | None, **values: Any) -
 @gone(
     "--threshold", hint="Give --max-fraction; how often each primitive is on the front is in the report and in --json."
 )
-@_JSON
+@json_option
 @html_option
 def select(profile_dir: Path, as_json: bool, picture: Path | None, html: Path | None, **values: Any) -> None:
     """Choose the primitives worth searching from PROFILE. Nothing is measured, however often it runs."""
@@ -197,7 +194,7 @@ _PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_de
 @click.option(
     "--latency",
     "latency_s",
-    type=Latency(),
+    type=latency,
     metavar="2ms",
     help="Only networks that are predicted to take no longer than this.",
 )
@@ -238,8 +235,8 @@ def front(profile_dir: Path, picture: Path | None, html: Path | None, **values: 
             profile_dir,
             **own,
             training=training,  # type: ignore[arg-type]  # by name
-            hooks=api.Hooks(server=server, on_progress=show.watch, on_message=show.tell),
-            **options_of(values),
+            hooks=api.Hooks(server=server, on_progress=show.on_progress, on_message=show.on_message),
+            **values,
         )
     document = done.document()
     write_answer(document, as_json=as_json, html=html)
@@ -273,25 +270,15 @@ def front(profile_dir: Path, picture: Path | None, html: Path | None, **values: 
 @http_options
 @bench_options
 @html_option
-def validate(profile_dir: Path, front: int, html: Path | None, **values: Any) -> None:
+@answering
+@showing()
+def validate(*, profile_dir: Path, on_progress: Any, on_message: Any, **values: Any) -> Any:
     """Test the predictions for PROFILE's choice on mixed networks that were never measured."""
     from gnomon.api import space as api
-    from gnomon.cli.progress import Show
 
-    as_json, quiet = values.pop("as_json"), values.pop("quiet")
-    networks, blocks, server = values.pop("networks"), values.pop("blocks"), server_of(values)
-    training = {name: values.pop(name) for name in _PROOF_TRAINING}
-    with Show(quiet=quiet) as show:
-        done = api.validate_selection(
-            profile_dir,
-            networks=networks,
-            front=front,
-            blocks=blocks,
-            training=training,  # type: ignore[arg-type]  # by name
-            hooks=api.Hooks(server=server, on_progress=show.watch, on_message=show.tell),
-            **options_of(values),
-        )
-    write_answer(done.document(), as_json=as_json, html=html)
+    hooks = api.Hooks(server=server_of(values), on_progress=on_progress, on_message=on_message)
+    values["training"] = {name: values.pop(name) for name in _PROOF_TRAINING}
+    return api.validate_selection(profile_dir, hooks=hooks, **values)
 
 
 @space.command(short_help="Show what a profile holds.")
@@ -299,21 +286,14 @@ def validate(profile_dir: Path, front: int, html: Path | None, **values: Any) ->
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @click.option("--pictures", type=_PATH, metavar="DIR", help="Draw the pictures of the profile into this folder.")
 @_OWN_BLOCKS
-@_JSON
+@json_option
 @html_option
-def show(
-    profile_dir: Path,
-    method: str | None,
-    pictures: Path | None,
-    blocks: tuple[str, ...],
-    as_json: bool,
-    html: Path | None,
-) -> None:
+@answering
+def show(*, profile_dir: Path, **values: Any) -> Any:
     """Show what PROFILE holds: rankings with their noise, latencies, and how reliable both are."""
     from gnomon.api import space as api
 
-    document = api.show_space(profile_dir, method=method, pictures=pictures, blocks=blocks)
-    write_answer(document, as_json=as_json, html=html)
+    return api.show_space(profile_dir, **values)
 
 
 @space.command("import", short_help="Import accuracies and latencies into a profile.")
@@ -344,16 +324,17 @@ def show(
     help="The toolchain that the latencies count as.  [default: as a csv says, else imported]",
 )
 @_OWN_BLOCKS
-@_JSON
+@json_option
 @html_option
-def import_(files: tuple[Path, ...], profile_dir: Path, as_json: bool, html: Path | None, **values: Any) -> None:
+@answering
+def import_(*, files: tuple[Path, ...], profile_dir: Path, **values: Any) -> Any:
     """Bring networks into a profile: tables of ssprofile (accuracy_table.yaml, latency_table.yaml), or csv.
 
     Latencies of a table are in milliseconds. A csv is what gnomon space export writes.
     """
     from gnomon.api import space as api
 
-    write_answer(api.import_networks(files, profile_dir, **values).document(), as_json=as_json, html=html)
+    return api.import_networks(files, profile_dir, **values)
 
 
 @space.command(short_help="Write a profile's networks as csv.")
@@ -362,13 +343,14 @@ def import_(files: tuple[Path, ...], profile_dir: Path, as_json: bool, html: Pat
 @click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @_OWN_BLOCKS
-@_JSON
-def export(profile_dir: Path, out: Path, as_json: bool, **values: Any) -> None:
+@json_option
+@answering
+def export(*, profile_dir: Path, out: Path, **values: Any) -> Any:
     """Write the networks of PROFILE as csv: a column a cell group, accuracy and latency with what is known of both."""
     from gnomon.api import space as api
 
     rows = api.export_networks(profile_dir, out, **values)
-    document = {
+    return {
         "format": "gnomon-space-export",
         "version": 1,
         "file": str(out),
@@ -376,14 +358,14 @@ def export(profile_dir: Path, out: Path, as_json: bool, **values: Any) -> None:
         "accuracies": sum(row.accuracy is not None for row in rows),
         "latencies": sum(row.latency_s is not None for row in rows),
     }
-    write_answer(document, as_json=as_json)
 
 
 @space.command(short_help="List the known primitives, and what they are made of.")
 @click.option("--numbering", type=click.Choice(["ssprofile", "aw_nas"]), default="ssprofile", show_default=True)
 @_BLOCKS
-@_JSON
-def primitives(numbering: str, blocks: tuple[str, ...], as_json: bool) -> None:
+@json_option
+@answering
+def primitives(*, numbering: str, blocks: tuple[str, ...]) -> Any:
     """List primitives by name: a number means another block in another numbering, the digest does not."""
     from gnomon.training.modules import known_blocks
 
@@ -391,13 +373,13 @@ def primitives(numbering: str, blocks: tuple[str, ...], as_json: bool) -> None:
         {"name": one.name, "family": one.family, "meaning": one.meaning, "digest": one.digest}
         for one in known_blocks(numbering, blocks).values()
     ]
-    document = {"format": "gnomon-space-primitives", "version": 1, "numbering": numbering, "primitives": rows}
-    write_answer(document, as_json=as_json)
+    return {"format": "gnomon-space-primitives", "version": 1, "numbering": numbering, "primitives": rows}
 
 
 @space.command(short_help="List the toolchains, and what is missing for them here.")
-@_JSON
-def toolchains(as_json: bool) -> None:
+@json_option
+@answering
+def toolchains() -> Any:
     """List the toolchains that turn a network into what is measured, and what to install for each."""
     from gnomon.toolchains.base import chosen_toolchain, toolchain_names
 
@@ -406,5 +388,4 @@ def toolchains(as_json: bool) -> None:
         one = chosen_toolchain(name)
         missing = [{"what": m.what, "hint": m.hint} for m in one.check()]
         rows.append({"name": name, "measured_by": one.runtime, "missing": missing})
-    document = {"format": "gnomon-space-toolchains", "version": 1, "toolchains": rows}
-    write_answer(document, as_json=as_json)
+    return {"format": "gnomon-space-toolchains", "version": 1, "toolchains": rows}

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command, note_verbose
-from gnomon.cli.main import write_answer
-from gnomon.cli.options import html_option
-from gnomon.cli.values import RECORD, Seconds
+from gnomon.cli.main import answering, showing
+from gnomon.cli.options import html_option, some_options
 
 
 @command(short_help="Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.")
@@ -35,7 +34,7 @@ from gnomon.cli.values import RECORD, Seconds
 @click.option("-v", "--verbose", is_flag=True, callback=note_verbose, help="Report each step, and show every operator.")
 @click.option(
     "--no-profile",
-    "profile",
+    "measure",
     is_flag=True,
     default=True,
     flag_value=False,
@@ -56,45 +55,23 @@ from gnomon.cli.values import RECORD, Seconds
 )
 @click.option("--overwrite", is_flag=True, help="Replace an nnpackage there that gnomon did not schedule.")
 @click.option("--compat", is_flag=True, help="Write the decision of ONE's stab, the exact one beside it in the report.")
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 1000),
-    metavar="N",
-    help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
-)
-@click.option(
-    "--budget",
-    "budget_s",
-    type=Seconds(),
-    default=60.0,
-    show_default=True,
-    help="Seconds after which a stage starts no processes beyond the least number.",
-)
-@RECORD
-@click.option("--fresh", is_flag=True, help="Measure again instead of resuming an interrupted run.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@some_options("--processes", "--budget", "record", "--fresh", "--json", "--quiet")
 @html_option
-def stab(as_json: bool, quiet: bool, verbose: bool, html: Path | None, **values: Any) -> None:
+@answering
+@showing()
+def stab(
+    *, ip: str | None, user: str | None, port: int | None, device: str | None, verbose: bool, **values: Any
+) -> Any:
     """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it.
 
     Each backend is profiled on the device, the placement is solved for exactly, measured against the best single
     backend, and proved: outputs, and where each operator ran. The traces stay in ./traces under the names that stab
     gives them, and --no-profile decides from them without a device.
     """
-    from gnomon.api import place as api
-    from gnomon.cli.progress import Show
-    from gnomon.jobs.stab.document import stab_document
+    from gnomon.api import stab as api
 
-    measure = values.pop("profile")
-    ip, user, port, device = (values.pop(name) for name in ("ip", "user", "port", "device"))
-    values["device"] = _device(ip, user, port, device, measure)
-    with Show(quiet=quiet) as show:
-        found = api.stab(
-            measure=measure, on_progress=show.watch, on_message=show.tell, step=show.tell if verbose else None, **values
-        )
-        document = stab_document(found)
-    write_answer(document, as_json=as_json, html=html)
+    values["device"] = _device(ip, user, port, device, values["measure"])
+    return api.stab(step=values["on_message"] if verbose else None, **values)
 
 
 def _device(ip: str | None, user: str | None, port: int | None, device: str | None, profile: bool) -> str:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import command, group
-from gnomon.cli.main import write_answer
-from gnomon.cli.options import comparing_options, html_option
+from gnomon.cli.main import answering
+from gnomon.cli.options import comparing_options, html_option, json_option
 from gnomon.cli.values import RECORD
-from gnomon.errors import GATE_FAILED, NOTHING_COMPARED
+from gnomon.errors import GATE_FAILED
 
 if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 
 
 @group(short_help="Many models on many devices by several jobs: run, look, compare.")
@@ -49,10 +48,11 @@ def suite() -> None:
 )
 @RECORD
 @click.option("--fresh", is_flag=True, help="Start a new run, also where one was interrupted.")
-@_json
+@json_option
 @click.option("--quiet", is_flag=True, help="Say nothing while it runs.")
 @html_option
-def run(file: Path, as_json: bool, quiet: bool, html: Path | None, **values: Any) -> int:
+@answering
+def run(*, file: Path, quiet: bool, **values: Any) -> Any:
     """Run the SUITE of a file: each model on each device by each job, one cell at a time on a device.
 
     After any interruption the same command resumes, and measures nothing twice. The exit code is 0
@@ -64,21 +64,21 @@ def run(file: Path, as_json: bool, quiet: bool, html: Path | None, **values: Any
         if not quiet:
             click.echo(f"{device}: {sentence}", err=True)
 
-    found = run_suite(file, on_message=tell, **values)
-    write_answer(found.document(), as_json=as_json, html=html)
-    return 0 if found.whole else GATE_FAILED
+    suite_run = run_suite(file, on_message=tell, **values)
+    return suite_run, 0 if suite_run.whole else GATE_FAILED
 
 
 @command(short_help="Show how far the run of a suite is.")
 @click.argument("name", metavar="[RUN]", default="last")
 @RECORD
-@_json
+@json_option
 @html_option
-def status(name: str, record: RecordAddress | None, as_json: bool, html: Path | None) -> None:
+@answering
+def status(*, name: str, record: RecordAddress | None) -> Any:
     """Show the cells of a RUN: its id or how that begins, last, or last~1. It may be running."""
     from gnomon.api.suite import suite_status
 
-    write_answer(suite_status(name, record=record).document(), as_json=as_json, html=html)
+    return suite_status(name, record=record)
 
 
 @command(short_help="Compare two runs of a suite, cell by cell.")
@@ -86,19 +86,15 @@ def status(name: str, record: RecordAddress | None, as_json: bool, html: Path | 
 @click.argument("after", metavar="[RUN]", default="last")
 @comparing_options
 @RECORD
-@_json
+@json_option
 @html_option
-def compare(before: str, after: str, fail_slower: float | None, as_json: bool, html: Path | None, **values: Any) -> int:
+@answering
+def compare(*, before: str, after: str, fail_slower: float | None, **values: Any) -> Any:
     """Compare the cells of place and profile that two RUNs of a suite have in common, as gnomon compare does."""
     from gnomon.api.suite import compare_suites
 
-    found = compare_suites(before, after, **values)
-    write_answer(found.document(), as_json=as_json, html=html)
-    if fail_slower is None:
-        return 0
-    if found.missing() or found.slowest() - 1 > fail_slower:
-        return GATE_FAILED
-    return NOTHING_COMPARED if found.nothing() else 0
+    compared = compare_suites(before, after, **values)
+    return compared, compared.gate(fail_slower)
 
 
 for one in (run, status, compare):

@@ -8,9 +8,17 @@ from typing import Any
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import report_page, write_answer, write_json, write_report
-from gnomon.cli.options import device_options, ferules, html_option, only_device, shape_option, tune_options
-from gnomon.cli.values import Seconds
+from gnomon.cli.main import answering, showing, write_answer, write_report
+from gnomon.cli.options import (
+    device_options,
+    ferules,
+    html_option,
+    json_option,
+    only_device,
+    shape_option,
+    tune_options,
+)
+from gnomon.cli.values import seconds
 from gnomon.errors import MeasurementError, UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -66,7 +74,7 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
 @click.option(
     "--budget",
     "budget_s",
-    type=Seconds(),
+    type=seconds,
     metavar="SECONDS",
     help="End the whole command, proof included, after about this time.",
 )
@@ -105,12 +113,12 @@ def tune(model: Path, html: Path | None, **values: Any) -> None:
         name: values.pop(name)
         for name in ("strategy", "start", "per_round", "first_round", "plateau", "budget_s", "layers")
     }
-    shapes = dict(values.pop("shapes"))
+    shapes = values.pop("shapes")
     rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh", "compare", "logs")}
     devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
     with Show(quiet=quiet, first="look at the network and the device") as show:
         options = tune_options(values)
-        options |= {"on_progress": show.watch, "on_message": show.tell}
+        options |= {"on_progress": show.on_progress, "on_message": show.on_message}
         documents = []
         if len(devices) > 1:
             api.check_devices(devices, **options)
@@ -127,8 +135,8 @@ def tune(model: Path, html: Path | None, **values: Any) -> None:
         write_report(tuned_next, documents)
 
     write_answer(whole, as_json=as_json, html=html, report=report)
-    for document in documents:
-        _end((document["network"] or {}).get("failure"))
+    if any(document["network"]["failure"] for document in documents):
+        click.get_current_context().exit(MeasurementError.exit_code)
 
 
 @command("exec", short_help="Measure a compiled network, or tuned records, on any device.")
@@ -139,43 +147,23 @@ def tune(model: Path, html: Path | None, **values: Any) -> None:
 @device_options
 @html_option
 @ferules()
-def exec_(source: Path, html: Path | None, **values: Any) -> None:
+@answering
+@showing(first="look at the library and the device")
+def exec_(*, source: Path, no_layers: bool, **values: Any) -> Any:
     """Measure a compiled network, or the best of a record file compiled for a device, and compare its outputs."""
     from gnomon.api import tune as api
-    from gnomon.cli.progress import Show
 
-    as_json, quiet = values.pop("as_json"), values.pop("quiet")
-    model, layers, device = values.pop("model"), not values.pop("no_layers"), only_device(values)
-    shapes = dict(values.pop("shapes"))
-    with Show(quiet=quiet, first="look at the library and the device") as show:
-        options = tune_options(values)
-        options |= {"device": device, "on_progress": show.watch, "on_message": show.tell}
-        document = api.execute(source, model=model, shapes=shapes, layers=layers, **options)
-    write_answer(document, as_json=as_json, html=html)
-    _end(document["failure"])
-
-
-def _end(failure: object) -> None:
-    """The exit code of a network that could not be measured."""
-    if failure is not None:
-        click.get_current_context().exit(MeasurementError.exit_code)
+    device = only_device(values)
+    document = api.execute(source, layers=not no_layers, device=device, **values)
+    return document, 0 if document["failure"] is None else MeasurementError.exit_code
 
 
 @command("list", short_help="List tuned models, records and libraries.")
 @click.option("--out", type=_PATH, metavar="DIR", help="The folder.  [default: the user's own]")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-def list_(out: Path | None, as_json: bool) -> None:
+@json_option
+@answering
+def list_(*, out: Path | None) -> Any:
     """List what tuning has made: models, records and compiled networks."""
     from gnomon.api import tune as api
 
-    document = api.tuned_files(out)
-    if as_json:
-        write_json(document)
-        return
-    from gnomon.jobs.tune.report import view_report
-
-    page = report_page()
-    view_report(document, page)
-    for row in (*document["records"], *document["libraries"]):
-        if row["problem"] is not None:
-            page.item(f"{row['path']}: {row['problem']}")
+    return api.tuned_files(out)

@@ -32,7 +32,7 @@ def _is_layer(value: str) -> bool:
     return is_line(value, MOST_LAYER_LETTERS)
 
 
-def _are_sizes(value: list[Any]) -> bool:
+def _are_sizes(value: Sequence[Any]) -> bool:
     return len(value) <= _MOST_AXES and all(type(size) is int and 0 <= size < _MOST_WHOLE for size in value)
 
 

@@ -13,16 +13,21 @@ The two sections of a search-space config that say how a space is profiled: the 
 
 from __future__ import annotations
 
+import difflib
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal
 
+from gnomon.core.codec import OTHERS_TOO, Must, matching, within
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
 from gnomon.formats.aw_nas.output import Keys, filled, has_text, renamed
-from gnomon.formats.yaml import Plain, YamlPlace, read_yaml, yaml_text
+from gnomon.formats.yaml import YamlReader, almost, read_yaml, yaml_text
 
-NUMBERINGS = ("ssprofile", "aw_nas")
+Numbering = Literal["ssprofile", "aw_nas"]
 STEMS = (
     "conv_bn_3x3",
     "conv_bn_relu_1x1",
@@ -36,47 +41,46 @@ STEMS = (
 )
 """Of aw_nas's operations those that widen images; the first is what its ``use_stem`` is where nothing is said."""
 
-AUGMENTS = ("none", "shift", "crop-flip", "resized-crop")
+Augment = Literal["none", "shift", "crop-flip", "resized-crop"]
 _MOST = 1_000_000
 _HUGE = 1e9
 _TINY = 1e-9
-_PROFILER_KEYS = (
-    "first_train_epochs",
-    "first_train_optimizer_cfg",
-    "first_train_scheduler_cfg",
-    "finetune_epochs",
-    "finetune_optimizer_cfg",
-    "finetune_scheduler_cfg",
-    "latency_cost_coeff",
-    "accuracy_threshold",
-    "accuracy_cost_scale",
-    "select_ss_threshold",
-    "calib_data",
-)
-_OWN_KEYS = (
-    "data",
-    "image_size",
-    "resize",
-    "image_column",
-    "label_column",
-    "loaders",
-    "batch_size",
-    "validation_share",
-    "test_share",
-    "numbering",
-    "blocks",
-    "stem",
-    "head",
-    "default_primitives",
-    "seed",
-    "augment",
-)
 _PRIMITIVE = re.compile(r"(?P<family>[A-Za-z][A-Za-z0-9_]*?)block_[0-9]{1,6}", re.ASCII)
+_MOST_LAYERS = 1000
+_MOST_WIDTH = 1 << 16
+_MOST_PRIMITIVES = 1000
 
-_FUNCTION = re.compile(r".+:[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
-Options = Mapping[str, Plain | tuple[Plain, ...]]
+def _is_option(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(not isinstance(one, list) and _is_option(one) for one in value)
+    if isinstance(value, str):
+        return not almost(value)
+    return value is None or (isinstance(value, int | float) and math.isfinite(value))
+
+
+Options = Annotated[
+    Mapping[str, Annotated[Any, Must(be="a number, a text, true, false, null or a list of these", fits=_is_option)]],
+    Must(be="a type, which is a text, and its options", fits=lambda options: isinstance(options.get("type"), str)),
+]
 """A `type` and its arguments, as PyTorch names them."""
+
+
+def _whole(least: int, most: int) -> Must:
+    return within(least, most, f"a whole number from {least} to {most}")
+
+
+def _number(least: float, most: float) -> Must:
+    return within(least, most, f"a number from {least:g} to {most:g}")
+
+
+Text = Annotated[str, matching(".+", "a text")]
+Function = Annotated[str, matching(r".+:[A-Za-z_][A-Za-z0-9_]*", "file.py:function or package.module:function")]
+Share = Annotated[float, _number(0.001, 0.9)]
+Coefficient = Annotated[float, _number(-_HUGE, _HUGE)]
+Count = Annotated[int, _whole(1, _MOST)]
+Pixels = Annotated[int, _whole(1, 4096)]
+Width = Annotated[int, _whole(1, _MOST_WIDTH)]
 
 
 def _sgd(lr: float) -> Options:
@@ -100,8 +104,8 @@ class TrainingConfig:
 class CalibrationFiles:
     """Images to calibrate a quantiser with: a text file of names, one a line, and the folder that they are in."""
 
-    source: str
-    root_folder: str
+    source: Text
+    root_folder: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,17 +115,33 @@ class ProfilerConfig:
     `calib_data` is None where the config names none: the published default is a folder of that profiler's repository.
     """
 
-    first_train: TrainingConfig = field(
-        default_factory=lambda: TrainingConfig(epochs=1, optimizer=_sgd(0.1), scheduler=_cosine(20))
-    )
-    finetune: TrainingConfig = field(
-        default_factory=lambda: TrainingConfig(epochs=1, optimizer=_sgd(0.05), scheduler=_cosine(5))
-    )
-    latency_cost_coeff: float = 0.5
-    accuracy_threshold: float = 0.92
-    accuracy_cost_scale: float = 1.0
-    select_ss_threshold: int = 5
+    first_train_epochs: Count = 1
+    first_train_optimizer_cfg: Options = field(default_factory=lambda: _sgd(0.1))
+    first_train_scheduler_cfg: Options | None = field(default_factory=lambda: _cosine(20))
+    finetune_epochs: Count = 1
+    finetune_optimizer_cfg: Options = field(default_factory=lambda: _sgd(0.05))
+    finetune_scheduler_cfg: Options | None = field(default_factory=lambda: _cosine(5))
+    latency_cost_coeff: Coefficient = 0.5
+    accuracy_threshold: Coefficient = 0.92
+    accuracy_cost_scale: Annotated[float, _number(_TINY, _HUGE)] = 1.0
+    select_ss_threshold: Count = 5
     calib_data: CalibrationFiles | None = None
+
+    @property
+    def first_train(self) -> TrainingConfig:
+        """How networks are trained from nothing."""
+        return TrainingConfig(
+            epochs=self.first_train_epochs,
+            optimizer=self.first_train_optimizer_cfg,
+            scheduler=self.first_train_scheduler_cfg,
+        )
+
+    @property
+    def finetune(self) -> TrainingConfig:
+        """How networks are fine-tuned."""
+        return TrainingConfig(
+            epochs=self.finetune_epochs, optimizer=self.finetune_optimizer_cfg, scheduler=self.finetune_scheduler_cfg
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,83 +156,23 @@ class GnomonConfig:
     images, which stands outside of this section.
     """
 
-    data: str | None = None
-    image_size: int | None = None
-    resize: int | None = None
-    image_column: str | None = None
-    label_column: str | None = None
-    loaders: int = 0
-    batch_size: int = 64
-    validation_share: float = 0.2
-    test_share: float = 0.2
-    numbering: str = "ssprofile"
-    blocks: tuple[str, ...] = ()
-    stem: str | None = None
-    head: str | None = None
-    default_primitives: Mapping[str, str] = field(default_factory=dict)
-    seed: int = 0
-    augment: str = "none"
+    data: Text | None = None
+    image_size: Pixels | None = None
+    resize: Pixels | None = None
+    image_column: Text | None = None
+    label_column: Text | None = None
+    loaders: Annotated[int, _whole(0, 256)] = 0
+    batch_size: Annotated[int, _whole(2, _MOST)] = 64
+    validation_share: Share = 0.2
+    test_share: Share = 0.2
+    numbering: Numbering = "ssprofile"
+    blocks: tuple[Text, ...] = ()
+    stem: Function | None = None
+    head: Function | None = None
+    default_primitives: Mapping[str, Text] = field(default_factory=dict)
+    seed: Annotated[int, _whole(0, 2**32 - 1)] = 0
+    augment: Augment = "none"
     dataset_type: str = ""
-
-
-def read_profiler(place: YamlPlace) -> ProfilerConfig:
-    """The published section, each key that is missing with its default. What is wrong is told."""
-    usual = ProfilerConfig()
-    if not place.is_mapping():
-        return usual
-    place.only(_PROFILER_KEYS)
-    return ProfilerConfig(
-        first_train=_training(place, "first_train", usual.first_train),
-        finetune=_training(place, "finetune", usual.finetune),
-        latency_cost_coeff=place.entry("latency_cost_coeff").number(-_HUGE, _HUGE, usual.latency_cost_coeff),
-        accuracy_threshold=place.entry("accuracy_threshold").number(-_HUGE, _HUGE, usual.accuracy_threshold),
-        accuracy_cost_scale=place.entry("accuracy_cost_scale").number(_TINY, _HUGE, usual.accuracy_cost_scale),
-        select_ss_threshold=place.entry("select_ss_threshold").whole(1, _MOST, usual.select_ss_threshold),
-        calib_data=_calibration(place.entry("calib_data")),
-    )
-
-
-def read_own(place: YamlPlace, primitives: Sequence[str]) -> GnomonConfig:
-    """Our section; `primitives` are those of the space. What is wrong is told."""
-    usual = GnomonConfig()
-    if not place.is_mapping():
-        return usual
-    place.only(_OWN_KEYS)
-    data, size, blocks = place.entry("data"), place.entry("image_size"), place.entry("blocks")
-    stem, head = place.entry("stem"), place.entry("head")
-    resize, image, label = place.entry("resize"), place.entry("image_column"), place.entry("label_column")
-    if not size.missing and not resize.missing:
-        place.tell("image_size pads and resize scales: give one of them")
-    validation = place.entry("validation_share").number(0.001, 0.9, usual.validation_share)
-    test = place.entry("test_share").number(0.001, 0.9, usual.test_share)
-    if validation + test >= 0.99:
-        place.tell(f"validation_share and test_share are {validation + test:g} together: nothing is left to train on")
-    return GnomonConfig(
-        data=None if data.missing else data.word(),
-        image_size=None if size.missing else size.whole(1, 4096),
-        resize=None if resize.missing else resize.whole(1, 4096),
-        image_column=None if image.missing else image.word(),
-        label_column=None if label.missing else label.word(),
-        loaders=place.entry("loaders").whole(0, 256, usual.loaders),
-        batch_size=place.entry("batch_size").whole(2, _MOST, usual.batch_size),
-        validation_share=validation,
-        test_share=test,
-        numbering=place.entry("numbering").one_of(NUMBERINGS, usual.numbering),
-        blocks=() if blocks.missing else tuple(one.word() for one in blocks.items()),
-        stem=None if stem.missing else _function(stem),
-        head=None if head.missing else _function(head),
-        default_primitives=_defaults(place.entry("default_primitives"), primitives),
-        seed=place.entry("seed").whole(0, 2**32 - 1, usual.seed),
-        augment=place.entry("augment").one_of(AUGMENTS, usual.augment),
-    )
-
-
-def _function(place: YamlPlace) -> str:
-    """A function by its file or module and its name."""
-    text = place.word()
-    if text and _FUNCTION.fullmatch(text) is None:
-        place.tell(f"file.py:function or package.module:function expected, {shown(text)} found")
-    return text
 
 
 def family_of(name: str) -> str | None:
@@ -221,65 +181,51 @@ def family_of(name: str) -> str | None:
     return None if match is None else match["family"]
 
 
-def _training(place: YamlPlace, kind: str, usual: TrainingConfig) -> TrainingConfig:
-    optimizer, scheduler = place.entry(f"{kind}_optimizer_cfg"), place.entry(f"{kind}_scheduler_cfg")
-    made: Options | None = usual.scheduler
-    if scheduler.node is not None:  # null is not a schedule, as aw_nas has it
-        made = None if scheduler.missing else _options(scheduler)
-    return TrainingConfig(
-        epochs=place.entry(f"{kind}_epochs").whole(1, _MOST, usual.epochs),
-        optimizer=usual.optimizer if optimizer.missing else _options(optimizer),
-        scheduler=made,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpaceSection:
+    """What is read of ``search_space_cfg``."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    num_cell_groups: Annotated[int, _whole(1, _MOST_LAYERS)]
+    cell_layout: Annotated[
+        tuple[int, ...], Must(be=f"1 to {_MOST_LAYERS} layers", fits=lambda one: 1 <= len(one) <= _MOST_LAYERS)
+    ]
+    num_layers: int | None = None
+    reduce_cell_groups: tuple[int, ...]
+    shared_primitives: Annotated[
+        tuple[
+            Annotated[str, Must(be="the name of a primitive such as Mobileblock_3", fits=lambda name: family_of(name))],
+            ...,
+        ],
+        Must(be=f"1 to {_MOST_PRIMITIVES} names of primitives", fits=lambda one: 1 <= len(one) <= _MOST_PRIMITIVES),
+    ]
 
 
-def _options(place: YamlPlace) -> Options:
-    """A type and its arguments: scalars and lists of scalars."""
-    if not place.is_mapping() or place.node is None:
-        return {}
-    place.entry("type").word()
-    found: dict[str, Plain | tuple[Plain, ...]] = {}
-    for key in place.node.entries:
-        if not isinstance(key, str) or key == "<<":
-            continue
-        one = place.entry(key)
-        if one.node is not None and one.node.kind == "list":
-            found[key] = tuple(item.option() for item in one.items())
-        else:
-            found[key] = one.option()
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Channels:
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    C_in: Width
+    C_out: Width
 
 
-def _calibration(place: YamlPlace) -> CalibrationFiles | None:
-    if not place.is_mapping():
-        return None
-    place.only(("source", "root_folder"))
-    return CalibrationFiles(source=place.entry("source").word(), root_folder=place.entry("root_folder").word())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ManagerSection:
+    """What is read of ``weights_manager_cfg``."""
 
-
-def _defaults(place: YamlPlace, primitives: Sequence[str]) -> Mapping[str, str]:
-    """The default of families by name; each a primitive of the space, and of that family."""
-    if not place.is_mapping() or place.node is None:
-        return {}
-    families = list(dict.fromkeys(family for name in primitives if (family := family_of(name))))
-    place.only(families)
-    found = {}
-    for family in families:
-        one = place.entry(family)
-        if one.node is None:
-            continue
-        found[family] = name = one.word()
-        if name and (name not in primitives or family_of(name) != family):
-            known = ", ".join(each for each in primitives if family_of(each) == family)
-            one.tell(f"one of the space's {known} expected, {shown(name)} found")
-    return found
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    num_classes: Width
+    cell_group_kwargs: Annotated[tuple[_Channels, ...], Must(be="at least one layer", fits=bool)]
+    use_stem: Annotated[
+        Any, Must(be=f"true, false or one of {', '.join(STEMS)}", fits=lambda stem: stem in (True, False, *STEMS))
+    ] = False
+    stem_stride: Annotated[int, _whole(1, 64)] = 1
+    stem_affine: bool = True
+    init_channels: Width | None = None
+    stem_multiplier: Width | None = None
 
 
 _WHAT = "config"
 _HINT = "Correct the config. Its layout is that of aw_nas's configs: search_space_cfg, weights_manager_cfg and others."
-_MOST_LAYERS = 1000
-_MOST_WIDTH = 1 << 16
-_MOST_PRIMITIVES = 1000
 _READ = ("search_space_cfg", "weights_manager_cfg", "ss_profiler_cfg", "gnomon_cfg")
 _FILLED = "cell_shared_primitives"
 _LATENCY_FILE = ("objective_cfg", "latency_file")
@@ -363,14 +309,9 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     whole = whole[len(mark) :]
     root = read_yaml(whole, _WHAT, _HINT)
     complaints = Complaints(what=_WHAT, hint=_HINT)
-    top = YamlPlace(node=root, path="$", line=root.line, complaints=complaints)
-    if not top.is_mapping():
-        if top.missing:
-            top.tell("a mapping of sections expected, nothing found")
-        complaints.raise_any()
-    _in_place(top)
-    config = _space(top)
+    config = _space(YamlReader(root=root, complaints=complaints))
     complaints.raise_any()
+    assert config is not None  # noqa: S101 - what is wrong was told
     keys = Keys.of(root.entries["search_space_cfg"][1], "shared_primitives", _FILLED)
     document = ConfigDocument(
         _text=whole,
@@ -405,150 +346,151 @@ gnomon_cfg:
 """
 
 
-def _in_place(top: YamlPlace) -> None:
-    """What is read is written out where it stands: so it can be edited, and nothing else hangs on it."""
-    for name in _READ:
-        section = top.entry(name)
-        anchors = [node for node in section.node.nodes() if node.anchored] if section.node is not None else []
-        if anchors:
-            lines = ", ".join(str(line) for line in dict.fromkeys(node.line for node in anchors))
-            section.tell(f"anchors are not read here (line {lines}): put them into a section of their own")
-
-
-def _space(top: YamlPlace) -> SpaceConfig:
-    space, manager = _section(top, "search_space_cfg"), _section(top, "weights_manager_cfg")
-    groups = space.entry("num_cell_groups").whole(1, _MOST_LAYERS)
-    layout = _layout(space.entry("cell_layout"), groups)
-    layers = space.entry("num_layers")
-    if not layers.missing and layout and layers.whole(1, _MOST_LAYERS) != len(layout):
-        layers.tell(f"cell_layout has {len(layout)} layers, and num_layers says another number")
-    reduces = _reduces(space.entry("reduce_cell_groups"), groups)
-    primitives = _primitives(space.entry("shared_primitives"))
-    inputs, widths = _widths(manager.entry("cell_group_kwargs"), len(layout))
-    stem = _stem(manager)
+def _space(reader: YamlReader) -> SpaceConfig | None:
+    """The space; None where something is wrong, which is told."""
+    if reader.root.kind != "mapping":
+        reader.tell((), "a mapping of sections expected")
+        return None
+    _in_place(reader)
+    space = reader.read(_SpaceSection, "search_space_cfg", reader.section("search_space_cfg"))
+    manager = reader.read(_ManagerSection, "weights_manager_cfg", reader.section("weights_manager_cfg"))
+    nulls = ("first_train_scheduler_cfg", "finetune_scheduler_cfg")  # of these null is none, as aw_nas has it
+    profiler = reader.read(ProfilerConfig, "ss_profiler_cfg", reader.section("ss_profiler_cfg", {}, nulls))
+    own = reader.read(GnomonConfig, "gnomon_cfg", _own_section(reader))
+    warnings = _filled_already(reader)
+    if space is not None:
+        _check_space(space, reader)
+    if manager is not None:
+        _check_widths(manager, None if space is None else len(space.cell_layout), reader)
+    if own is not None:
+        _check_own(own, () if space is None else space.shared_primitives, reader)
+    if space is None or manager is None or profiler is None or own is None:
+        return None
+    stem = None
+    if manager.use_stem:
+        operation = STEMS[0] if manager.use_stem is True else manager.use_stem
+        stem = StemConfig(operation=operation, stride=manager.stem_stride)
     return SpaceConfig(
-        num_cell_groups=groups,
-        cell_layout=layout,
-        reduce_cell_groups=reduces,
-        primitives=primitives,
-        input_channels=inputs,
-        widths=widths,
-        classes=manager.entry("num_classes").whole(1, _MOST_WIDTH),
-        profiler=read_profiler(top.entry("ss_profiler_cfg")),
-        gnomon=replace(read_own(top.entry("gnomon_cfg"), primitives), dataset_type=_dataset(top.entry("dataset_type"))),
+        num_cell_groups=space.num_cell_groups,
+        cell_layout=space.cell_layout,
+        reduce_cell_groups=frozenset(space.reduce_cell_groups),
+        primitives=space.shared_primitives,
+        input_channels=manager.cell_group_kwargs[0].C_in,
+        widths=tuple(one.C_out for one in manager.cell_group_kwargs),
+        classes=manager.num_classes,
+        profiler=profiler,
+        gnomon=own,
         stem=stem,
-        warnings=(*_warnings(space.entry(_FILLED)), *_stem_warnings(manager, stem, inputs)),
+        warnings=(*warnings, *(_stem_warnings(manager) if stem else ())),
     )
 
 
-def _stem(manager: YamlPlace) -> StemConfig | None:
-    """What ``use_stem`` and ``stem_stride`` say; true stands for aw_nas's usual operation."""
-    place = manager.entry("use_stem")
-    value = None if place.node is None or place.node.kind != "scalar" else place.node.value
-    if place.missing or value is False:
-        return None
-    operation = STEMS[0] if value is True else place.one_of(STEMS, STEMS[0])
-    return StemConfig(operation=operation, stride=manager.entry("stem_stride").whole(1, 64, 1))
+def _in_place(reader: YamlReader) -> None:
+    """What is read is written out where it stands: so it can be edited, and nothing else hangs on it."""
+    for name in _READ:
+        section = reader.root.entries.get(name)
+        anchors = [node for node in section[1].nodes() if node.anchored] if section is not None else []
+        if anchors:
+            lines = ", ".join(str(line) for line in dict.fromkeys(node.line for node in anchors))
+            reader.tell((name,), f"anchors are not read here (line {lines}): put them into a section of their own")
 
 
-def _stem_warnings(manager: YamlPlace, stem: StemConfig | None, inputs: int) -> tuple[str, ...]:
-    """What aw_nas would make of a stem and is made otherwise here."""
-    if stem is None:
+def _own_section(reader: YamlReader) -> Any:
+    """Our section, and aw_nas's own word for the images; whatever else stands for that is none of ours."""
+    section, kind = reader.section("gnomon_cfg", {}), reader.root.entries.get("dataset_type")
+    if not isinstance(section, dict):
+        return section
+    if "dataset_type" in section:
+        reader.tell(("gnomon_cfg", "dataset_type"), "there is no such field: it stands outside of this section")
+    word = kind[1].value if kind is not None and kind[1].kind == "scalar" else None
+    return {**section, "dataset_type": word if isinstance(word, str) else ""}
+
+
+def _filled_already(reader: YamlReader) -> tuple[str, ...]:
+    section = reader.root.entries.get("search_space_cfg")
+    place = ("search_space_cfg", _FILLED)
+    if section is None or section[1].kind != "mapping":
         return ()
-    found = []
-    width, times = manager.entry("init_channels"), manager.entry("stem_multiplier")
-    if not width.missing and not times.missing:
-        made = width.whole(1, _MOST_WIDTH) * times.whole(1, _MOST_WIDTH)
+    if _FILLED not in section[1].entries:
+        reader.tell(place, "missing: write cell_shared_primitives: null, which the result replaces")
+        return ()
+    key, value = section[1].entries[_FILLED]
+    if value.kind not in ("list", "scalar"):
+        reader.tell(place, "null or a list expected")
+    if value.kind == "scalar" and value.value is None:
+        return ()
+    return (f"{'.'.join(place)} (line {key.line}) is filled already; the result replaces it",)
+
+
+def _check_space(space: _SpaceSection, reader: YamlReader) -> None:
+    """Tell of what does not go together in ``search_space_cfg``."""
+    groups, layout = space.num_cell_groups, space.cell_layout
+    for name, listed in (("cell_layout", layout), ("reduce_cell_groups", space.reduce_cell_groups)):
+        for k, group in enumerate(listed):
+            if not 0 <= group < groups:
+                told = f"a whole number from 0 to {groups - 1} expected, {shown(group)} found"
+                reader.tell(("search_space_cfg", name, k), told)
+    unused = sorted(set(range(groups)) - set(layout))
+    if unused and max(layout) < groups:
+        told = f"no layer is of the cell groups {', '.join(map(str, unused[:20]))}"
+        reader.tell(("search_space_cfg", "cell_layout"), told)
+    if space.num_layers not in (None, len(layout)):
+        told = f"cell_layout has {len(layout)} layers, and num_layers says another number"
+        reader.tell(("search_space_cfg", "num_layers"), told)
+    for name, what, items in (
+        ("reduce_cell_groups", "the cell group ", space.reduce_cell_groups),
+        ("shared_primitives", "", space.shared_primitives),
+    ):
+        for k, item in enumerate(items):
+            if item in items[:k]:
+                reader.tell(("search_space_cfg", name, k), f"{what}{item} is there already")
+
+
+def _check_widths(manager: _ManagerSection, layers: int | None, reader: YamlReader) -> None:
+    """Tell of layers that do not take what those before make, and of too few or too many."""
+    place = ("weights_manager_cfg", "cell_group_kwargs")
+    for k, (before, one) in enumerate(pairwise(manager.cell_group_kwargs), 1):
+        if one.C_in != before.C_out:
+            reader.tell((*place, k), f"C_in is {one.C_in}, and the layer before makes {_channels(before.C_out)}")
+    count = len(manager.cell_group_kwargs)
+    if layers not in (None, count):
+        reader.tell(place, f"{count} layers, and cell_layout has {layers}")
+
+
+def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader) -> None:
+    """Tell of what does not go together in ``gnomon_cfg``, and with the primitives of the space."""
+    if own.image_size is not None and own.resize is not None:
+        reader.tell(("gnomon_cfg",), "image_size pads and resize scales: give one of them")
+    both = own.validation_share + own.test_share
+    if both >= 0.99:
+        told = f"validation_share and test_share are {both:g} together: nothing is left to train on"
+        reader.tell(("gnomon_cfg",), told)
+    families = list(dict.fromkeys(filter(None, map(family_of, primitives))))
+    for family, name in own.default_primitives.items() if primitives else ():
+        place = ("gnomon_cfg", "default_primitives", family)
+        known = [each for each in primitives if family_of(each) == family]
+        if not known:
+            near = difflib.get_close_matches(family[:64], families, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(families)}"
+            reader.tell(place, f"there is no such family; {advice}")
+        elif name not in known:
+            reader.tell(place, f"one of the space's {', '.join(known)} expected, {shown(name)} found")
+
+
+def _stem_warnings(manager: _ManagerSection) -> tuple[str, ...]:
+    """What aw_nas would make of a stem and is made otherwise here."""
+    found, inputs = [], manager.cell_group_kwargs[0].C_in
+    if manager.init_channels is not None and manager.stem_multiplier is not None:
+        made = manager.init_channels * manager.stem_multiplier
         if made != inputs:
             found.append(
                 f"the stem makes the {_channels(inputs)} that the first layer takes; in aw_nas it would make {made}, "
                 "by init_channels and stem_multiplier"
             )
-    if not manager.entry("stem_affine").flag(True):
+    if not manager.stem_affine:
         found.append("the stem's batch normalisations learn a scale and a shift here, whatever stem_affine says")
     return tuple(found)
 
 
 def _channels(count: int) -> str:
     return f"{count} channel{'' if count == 1 else 's'}"
-
-
-def _dataset(place: YamlPlace) -> str:
-    """A key that is aw_nas's own business: whatever else stands there is none of ours."""
-    value = place.node.value if place.node is not None and place.node.kind == "scalar" else None
-    return value if isinstance(value, str) else ""
-
-
-def _section(top: YamlPlace, name: str) -> YamlPlace:
-    section = top.entry(name)
-    if not section.is_mapping() and section.missing:
-        section.tell("a mapping expected, the section is missing")
-    return section
-
-
-def _layout(place: YamlPlace, groups: int) -> tuple[int, ...]:
-    before = len(place.complaints.told)
-    layout = tuple(one.whole(0, groups - 1) for one in place.items(least=1))
-    if len(layout) > _MOST_LAYERS:
-        place.tell(f"{len(layout)} layers, and no more than {_MOST_LAYERS} are read")
-    unused = sorted(set(range(groups)) - set(layout))
-    if layout and unused and len(place.complaints.told) == before:
-        place.tell(f"no layer is of the cell groups {', '.join(map(str, unused[:20]))}")
-    return layout
-
-
-def _reduces(place: YamlPlace, groups: int) -> frozenset[int]:
-    found: set[int] = set()
-    for one in place.items():
-        group = one.whole(0, groups - 1)
-        if group in found and one.node is not None and one.node.value == group:
-            one.tell(f"the cell group {group} is there already")
-        found.add(group)
-    return frozenset(found)
-
-
-def _primitives(place: YamlPlace) -> tuple[str, ...]:
-    if place.missing and place.node is not None:
-        place.tell("the names of primitives expected, null found: they are what the profiler chooses from")
-        return ()
-    found: dict[str, int] = {}
-    for one in place.items(least=1):
-        name = one.word()
-        if name and family_of(name) is None:
-            one.tell(f"the name of a primitive such as Mobileblock_3 expected, {shown(name)} found")
-        elif name in found:
-            one.tell(f"{name} is there already, in line {found[name]}")
-        elif name:
-            found[name] = one.line
-    if len(found) > _MOST_PRIMITIVES:
-        place.tell(f"{len(found)} primitives, and no more than {_MOST_PRIMITIVES} are read")
-    return tuple(found)
-
-
-def _widths(place: YamlPlace, layers: int) -> tuple[int, tuple[int, ...]]:
-    """The channels that the first layer takes, and those that each makes."""
-    inputs, widths = 0, list[int]()
-    for one in place.items(least=1):
-        if not one.is_mapping():
-            one.tell("a mapping with C_in and C_out expected")
-            continue
-        taken, made = (one.entry(key).whole(1, _MOST_WIDTH) for key in ("C_in", "C_out"))
-        if not widths:
-            inputs = taken
-        elif taken != widths[-1]:
-            one.tell(f"C_in is {taken}, and the layer before makes {_channels(widths[-1])}")
-        widths.append(made)
-    if layers and widths and len(widths) != layers:
-        place.tell(f"{len(widths)} layers, and cell_layout has {layers}")
-    return inputs, tuple(widths)
-
-
-def _warnings(place: YamlPlace) -> tuple[str, ...]:
-    if place.node is None:
-        place.tell("the key is missing: write cell_shared_primitives: null, which the result replaces")
-        return ()
-    if place.missing:
-        return ()
-    if place.node.kind not in ("list", "scalar"):
-        place.tell("null or a list expected")
-    return (f"{place.path} (line {place.line}) is filled already; the result replaces it",)

@@ -1,28 +1,21 @@
-"""Tuning records of any kind, told apart by what is in them: gnomon's own, MetaSchedule's, AutoTVM's and Ansor's.
+"""Logs of tuning, told apart by their content: gnomon's record files, and logs of MetaSchedule, AutoTVM and Ansor.
 
-Logs of Ansor, TVM's auto-scheduler: JSON lines, one a trial. They can be compared, not replayed.
+AutoTVM and Ansor (the auto-scheduler) are gone from TVM: their logs can be compared, not replayed. Both write a JSON
+line a trial, or a comment that begins with #, and nothing about the network. Both have the same error numbers, and 1e9
+or 1e10 seconds for a failure.
 
-A line is ``{"i": [[workload key, target, hardware, target host, layout rewriting, ..], [stages, steps]],
-"r": [[seconds, ..], error number, seconds of all, time of day], "v": "v0.6"}``; one that begins with # is a comment.
-Source: ``src/auto_scheduler/measure_record.cc`` of Apache TVM 0.7 to 0.19.
+AutoTVM: ``{"input": [target, task, args, kwargs], "config": {"index", "code_hash", "entity"}, "result": [[seconds, ..],
+error number, seconds of all, time of day], "version": 0.2, "tvm_version": ".."}``. A layer is a task with its
+arguments. A configuration is its entity alone: the index counts in a space that depends on the target, and the target
+is the device's.
 
-A layer is a workload key, ``["<hash of the computation>", numbers or shapes..]``. A configuration is the second part of
-``i``, the state; Ferule took the first, which all configurations of a layer share.
+Ansor: ``{"i": [[workload key, target, hardware, target host, layout rewriting, ..], [stages, steps]], "r": [[seconds,
+..], error number, seconds of all, time of day], "v": "v0.6"}``. A layer is a workload key, ``["<hash of the
+computation>", numbers or shapes..]``. A configuration is the second part of ``i``, the state; Ferule took the first,
+which all configurations of a layer share.
 
-Logs of AutoTVM: JSON lines, one a trial. They can be compared, not replayed: TVM no longer has AutoTVM.
-
-A line is ``{"input": [target, task, args, kwargs], "config": {"index", "code_hash", "entity"},
-"result": [[seconds, ..], error number, seconds of all, time of day], "version": 0.2, "tvm_version": ".."}``; one that
-begins with # is a comment.
-Source: ``python/tvm/autotvm/record.py`` of Apache TVM 0.7 to 0.19.
-
-A layer is a task with its arguments. A configuration is its entity and nothing else: the index counts in a space that
-depends on the target, and the target is the device's.
-
-What the logs of AutoTVM and Ansor have in common: a line a trial, errors by number, nothing about the network.
-
-Both write 1e9 or 1e10 seconds for what failed. Source of the numbers: ``MeasureErrorNo`` in ``autotvm/measure`` and
-``auto_scheduler/measure.py`` of Apache TVM up to 0.19; they are the same in both.
+Source: ``python/tvm/autotvm/record.py``, ``src/auto_scheduler/measure_record.cc`` and ``MeasureErrorNo`` in
+``autotvm/measure`` and ``auto_scheduler/measure.py`` of Apache TVM 0.7 to 0.19.
 """
 
 from __future__ import annotations
@@ -73,6 +66,23 @@ _ERRORS: Mapping[int, tuple[str, str, str]] = {
 }
 _OTHER = ("run", "refused", "it failed")
 _FIELDS = ("input", "config", "result", "i", "r")  # of either tuner, since both have the same ends
+_NUMBERS = (int, float)
+_FLOATS = {float}
+_MOST_AT_S = 1e12
+_ANSOR_HINT = "Give a log that the auto-scheduler of TVM wrote, one JSON object a line."
+_LOG_RULES = LineRules(comments=("#",))
+_HASH_SHOWN = 8
+_AUTOTVM_HINT = "Give a log that AutoTVM wrote (version 0.2), one JSON object a line."
+FOLDER_FILES = (WORKLOADS, RECORDS)
+"""The files of a folder that `read_tuning_log` wants: a database of MetaSchedule."""
+
+_HINT = (
+    f"Give a file of gnomon tune, a folder with the {WORKLOADS} and {RECORDS} of MetaSchedule, or a log of AutoTVM "
+    "or of Ansor, one JSON object a line."
+)
+_RULES = LineRules(begun="any", comments=("#",))
+_NO_MODEL = TunedModel(name="")
+_GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,18 +268,8 @@ def _quick_result(value: Any) -> tuple[Sequence[float], Failure | None, float] |
     return _result(value)
 
 
-_NUMBERS = (int, float)
-_FLOATS = {float}
-_MOST_AT_S = 1e12
-
-
 def _plain(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:_MOST_NAME] or "layer"
-
-
-_HINT = "Give a log that the auto-scheduler of TVM wrote, one JSON object a line."
-_LOG_RULES = LineRules(comments=("#",))
-_HASH_SHOWN = 8
 
 
 def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
@@ -277,9 +277,9 @@ def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel, texts: Tex
 
     `texts` are those that other logs have in common with it.
     """
-    complaints = Complaints(what="Ansor log", hint=_HINT)
+    complaints = Complaints(what="Ansor log", hint=_ANSOR_HINT)
     log = TunerLog(tuner="ansor", complaints=complaints, shape=_ANSOR_SHAPE, texts=texts or Texts())
-    _take_lines(text, log, _entry)
+    _take_lines(text, log, _ansor_entry)
     return log.finish(key, model)
 
 
@@ -298,7 +298,7 @@ def is_ansor(value: Any) -> bool:
     )
 
 
-def _entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
+def _ansor_entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
     if not is_ansor(value):
         complaints.tell(place, f'an object with "i", of two parts, and "r" expected, {shown(value)} found')
         return None
@@ -309,7 +309,7 @@ def _entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
     if not _is_state(state):
         complaints.tell(place, f"i: a state of stages and steps expected, {shown(state)} found")
         return None
-    return LogEntry(layer=task[0], name=_name(task[0]), trace=state, target=task[1], result=value["r"])
+    return LogEntry(layer=task[0], name=_ansor_name(task[0]), trace=state, target=task[1], result=value["r"])
 
 
 def _is_state(state: Any) -> bool:
@@ -325,7 +325,7 @@ def _state(state: Any) -> Any:
 _ANSOR_SHAPE = LineShape(begin='{"i": [', middle=", ", end='], "r": ', trace=_state)
 
 
-def _name(key: str) -> str:
+def _ansor_name(key: str) -> str:
     """``2d10de66 1x56x56x64``: the begin of the hash, or the function's name, and the first shape; else the key."""
     try:
         parts = json.loads(key)
@@ -339,17 +339,14 @@ def _name(key: str) -> str:
     return f"{name} {next(filter(None, shapes), numbers)}".strip()
 
 
-_AUTOTVM_LOG_HINT = "Give a log that AutoTVM wrote (version 0.2), one JSON object a line."
-
-
 def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
     """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line.
 
     `texts` are those that other logs have in common with it.
     """
-    complaints = Complaints(what="AutoTVM log", hint=_AUTOTVM_LOG_HINT)
+    complaints = Complaints(what="AutoTVM log", hint=_AUTOTVM_HINT)
     log = TunerLog(tuner="autotvm", complaints=complaints, shape=_AUTOTVM_SHAPE, texts=texts or Texts())
-    _take_lines(text, log, _autotvm_log_entry)
+    _take_lines(text, log, _autotvm_entry)
     return log.finish(key, model)
 
 
@@ -358,7 +355,7 @@ def is_autotvm(value: Any) -> bool:
     return isinstance(value, dict) and {"input", "config", "result"} <= value.keys()
 
 
-def _autotvm_log_entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
+def _autotvm_entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
     if not is_autotvm(value):
         complaints.tell(place, f"an object with input, config and result expected, {shown(value)} found")
         return None
@@ -380,9 +377,7 @@ def _autotvm_log_entry(value: Any, place: str, complaints: Complaints) -> LogEnt
     except ValueError:
         complaints.tell(place, "input: a value that is not a number")
         return None
-    return LogEntry(
-        layer=layer, name=_autotvm_log_name(task, args), trace=entity, target=target, result=value["result"]
-    )
+    return LogEntry(layer=layer, name=_autotvm_name(task, args), trace=entity, target=target, result=value["result"])
 
 
 def _entity(config: Any) -> Any:
@@ -403,23 +398,11 @@ _AUTOTVM_SHAPE = LineShape(
 )
 
 
-def _autotvm_log_name(task: str, args: list[Any]) -> str:
+def _autotvm_name(task: str, args: list[Any]) -> str:
     """``conv2d_NCHWc.x86 1x64x56x56``: the task and the shape of its first tensor."""
     tensors = (arg for arg in args if isinstance(arg, list) and len(arg) == 3 and arg[0] == "TENSOR")
     shape = next((shape_text(arg[1]) for arg in tensors), "")
     return f"{task} {shape}".strip()
-
-
-FOLDER_FILES = (WORKLOADS, RECORDS)
-"""The files of a folder that `read_tuning_log` wants: a database of MetaSchedule."""
-
-_UNDERSTOOD = (
-    f"Give a file of gnomon tune, a folder with the {WORKLOADS} and {RECORDS} of MetaSchedule, or a log of AutoTVM "
-    "or of Ansor, one JSON object a line."
-)
-_RULES = LineRules(begun="any", comments=("#",))
-_NOBODYS = TunedModel(name="")
-_GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
 
 
 def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Texts | None = None) -> TuningRecords:
@@ -432,15 +415,15 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
     if isinstance(content, Mapping):
         missing = [file for file in FOLDER_FILES if file not in content]
         if missing:
-            raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_UNDERSTOOD)
-        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NOBODYS, texts=texts)
+            raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_HINT)
+        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NO_MODEL, texts=texts)
     first, damage = _first(content)
     if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):
         return read_tuning_records(content, texts)
     if not is_autotvm(first) and not is_ansor(first):
-        raise ProblemError(f"{shown(name)} has no tuning records{_guess(first, damage)}", hint=_UNDERSTOOD)
+        raise ProblemError(f"{shown(name)} has no tuning records{_guess(first, damage)}", hint=_HINT)
     read = read_autotvm_log if is_autotvm(first) else read_ansor_log
-    return read(content, key="", model=_NOBODYS, texts=texts)
+    return read(content, key="", model=_NO_MODEL, texts=texts)
 
 
 def replay_problem(records: TuningRecords) -> str | None:
@@ -450,15 +433,25 @@ def replay_problem(records: TuningRecords) -> str | None:
             f"it was written by {_GONE[records.tuner]}, which Apache TVM no longer has: gnomon overlay analyze can "
             "still compare it; to compile or measure, tune again with gnomon tune"
         )
+    if (problem := kind_problem(records.device.target)) is not None:
+        return problem
     lacking = [layer.name for layer in records.layers if not layer.workload]
     if lacking:
         return f"it does not hold the function of {shown(lacking[0])}: tune again with gnomon tune"
     return None
 
 
+def kind_problem(target: Mapping[str, Any]) -> str | None:
+    """Why gnomon neither compiles for a target nor runs what was compiled for it; None if it does."""
+    kind = target.get("kind", "llvm")
+    if kind == "llvm":
+        return None
+    return f"its target is of kind {shown(kind)}, and gnomon compiles for processors (kind llvm)"
+
+
 def _first(content: bytes) -> tuple[Any, str]:
     """The value of the first line that has one, None without any, and what was wrong before it."""
-    quiet = Complaints(what="file", hint=_UNDERSTOOD)
+    quiet = Complaints(what="file", hint=_HINT)
     # The line that is cut in two here is never the first one that can be read at all.
     value = next((value for _, value in json_lines(content[: MOST_OF_A_LINE + 1], quiet, _RULES)), None)
     return value, quiet.told[0] if quiet.told else ""

@@ -53,6 +53,8 @@ _VERSION = re.compile(rb'"tvm_version": *"([0-9A-Za-z.+-]{1,64})"')
 _END = 1 << 12
 _LENGTH = 8
 _BACKSLASHED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+_BEGIN = re.compile(r"\[(0|[1-9][0-9]{0,5}),\[")
+_TIMES = re.compile(r"\],(\[[-+.0-9eE,]+\]),(?=\{)")  # of what stands before a target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,10 +300,6 @@ class _Records:
             )
         elif self.arguments.setdefault(layer, found) != found:
             self.complaints.tell(place, "the arguments are others than in records of this workload before")
-
-
-_BEGIN = re.compile(r"\[(0|[1-9][0-9]{0,5}),\[")
-_TIMES = re.compile(r"\],(\[[-+.0-9eE,]+\]),(?=\{)")  # of what stands before a target
 
 
 def _is_trace(trace: Any) -> bool:

@@ -44,11 +44,26 @@ MOST_LAYERS = 1 << 16
 MOST_SAMPLES = 1 << 16
 
 T = TypeVar("T")
+KIND = "tuning records"
+VERSION = 2
+_READ = (1, VERSION)
+_HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/jobs/tune.md describes it."
+_RULES = LineRules(begun="any")
+_MOST_NAME = 64
+_Word = Annotated[
+    str,
+    Must(be=f"a text of one line and at most {_MOST_NAME} letters", fits=lambda value: is_line(value, _MOST_NAME)),
+]
+_Text = Annotated[str, Must(be="a text", fits=is_text)]
+_Tuner = Annotated[str, Must(be=f"one of {', '.join(get_args(Tuner))}", fits=lambda value: value in get_args(Tuner))]
+_Times = Annotated[tuple[Any, ...], Must(be="a list of seconds", fits=lambda value: as_times(value) is not None)]
+_BEGIN = '{"trial": "'
+_BEHIND = ', "times_s": '
 
 
 def as_times(value: Any) -> tuple[float, ...] | None:
     """Samples, if the value is a list of numbers; they may be anything, even NaN."""
-    if not isinstance(value, list) or len(value) > MOST_SAMPLES or any(type(t) not in (int, float) for t in value):
+    if not isinstance(value, list | tuple) or len(value) > MOST_SAMPLES or not {*map(type, value)} <= {int, float}:
         return None
     return tuple(float(t) for t in value)
 
@@ -60,23 +75,6 @@ def unsound(times_s: tuple[float, ...]) -> Failure | None:
     wrong = next((t for t in times_s if not sound_times((t,))), None)
     told = "there are no times at all" if wrong is None else f"{wrong!r} is not a time"
     return Failure(stage="run", kind="wrong-output", transient=False, message=told)
-
-
-KIND = "tuning records"
-VERSION = 2
-_READ = (1, VERSION)
-
-_HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/jobs/tune.md describes it."
-_RULES = LineRules(begun="any")
-_MOST_NAME = 64
-
-_Word = Annotated[
-    str,
-    Must(be=f"a text of one line and at most {_MOST_NAME} letters", fits=lambda value: is_line(value, _MOST_NAME)),
-]
-_Text = Annotated[str, Must(be="a text", fits=is_text)]
-_Tuner = Annotated[str, Must(be=f"one of {', '.join(get_args(Tuner))}", fits=lambda value: value in get_args(Tuner))]
-_Times = Annotated[tuple[Any, ...], Must(be="a list of seconds", fits=lambda value: as_times(value) is not None)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,10 +358,6 @@ class _File:
         for sentence in wrong.told:
             self.complaints.tell(place, sentence.lstrip(".: "))
         return None if wrong.told else found
-
-
-_BEGIN = '{"trial": "'
-_BEHIND = ', "times_s": '
 
 
 def _failed(failure: Failure) -> _Failure:

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
+from gnomon.errors import GATE_FAILED, NOTHING_COMPARED
 from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.report.parts import listed
@@ -163,3 +164,17 @@ class CompareDocument(Answer):
         """The configuration that surely became slower by the most; None where none did."""
         slower = [row for pair in self.pairs for row in pair.configurations if row.verdict == "slower"]
         return max(slower, key=lambda row: row.ratio, default=None)
+
+    def gate(self, fail_slower: float | None) -> int:
+        """The exit code where nothing may be slower by more than that share; None: no gate."""
+        slowest = self.slowest()
+        return gate_code(fail_slower, slowest.ratio if slowest else 1.0, missing=self.missing(), nothing=self.nothing())
+
+
+def gate_code(fail_slower: float | None, slowest: float, *, missing: object, nothing: bool) -> int:
+    """The exit code of a gate, by the largest ratio of what surely became slower."""
+    if fail_slower is None:
+        return 0
+    if missing or slowest - 1 > fail_slower:
+        return GATE_FAILED
+    return NOTHING_COMPARED if nothing else 0

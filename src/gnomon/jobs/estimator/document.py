@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from gnomon.formats.nets_csv import UnitCount
+from gnomon.core import codec
+from gnomon.estimate.columns import Unknown
+from gnomon.formats.nets_csv import NetRow, UnitCount
 
 if TYPE_CHECKING:
     from gnomon.jobs.estimator.evaluation import Evaluation
+    from gnomon.jobs.estimator.job import SpaceEstimator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,12 +250,94 @@ def evaluation_part(found: Evaluation) -> EvaluationPart:
     columns = (found.measured_s, found.mean_s, found.low_s, found.high_s)
     return EvaluationPart(
         how=found.how,
-        scores=ScoresPart(**scores.document()),
-        ceiling=None if ceiling is None else CeilingPart(**ceiling.document()),
+        scores=ScoresPart(**asdict(scores)),
+        ceiling=None if ceiling is None else CeilingPart(**asdict(ceiling)),
         nets=tuple(
             HeldOutPart(measured_s=float(measured), mean_s=float(mean), low_s=float(low), high_s=float(high))
             for measured, mean, low, high in zip(*columns, strict=True)
         ),
-        units=tuple(UnitResidualPart(**unit.document()) for unit in found.units),
-        curve=tuple(SpentPart(**spent.document()) for spent in found.curve),
+        units=tuple(UnitResidualPart(**asdict(unit)) for unit in found.units),
+        curve=tuple(SpentPart(**asdict(spent)) for spent in found.curve),
+    )
+
+
+def fit_document(
+    made: SpaceEstimator, samples: Sequence[NetRow], evaluation: Evaluation | None, file: str | None
+) -> dict[str, Any]:
+    """An estimator that was fitted to samples, as JSON values."""
+    described, estimator = made.described, made.estimator
+    prices = {} if described.table is None else described.table.times_s
+    known = zip(described.columns.names, estimator.known, strict=True)
+    return codec.document(
+        FitDocument(
+            format="gnomon-estimator-fit",
+            version=1,
+            space=described.space.name,
+            samples=len(samples),
+            units=len(described.tables.units),
+            priced=sum(unit in prices for unit in described.tables.units),
+            sum_over_measured=described.sum_over_measured(samples),
+            context=made.context,
+            noise=estimator.noise.relative,
+            unknown=tuple(described.label(name) for name, is_known in known if not is_known),
+            learner=estimator.residual is not None,
+            evaluation=None if evaluation is None else evaluation_part(evaluation),
+            file=file,
+        )
+    )
+
+
+def evaluation_document(made: SpaceEstimator, evaluation: Evaluation, file: str) -> dict[str, Any]:
+    """How good an estimator's file is on nets that it was not fitted to, as JSON values."""
+    return codec.document(
+        EvaluationDocument(
+            format="gnomon-estimator-evaluation",
+            version=1,
+            space=made.described.space.name,
+            file=file,
+            evaluation=evaluation_part(evaluation),
+        )
+    )
+
+
+def predictions_document(
+    made: SpaceEstimator,
+    nets: Sequence[NetRow],
+    bound_s: float | None,
+    below: Sequence[float | None] | None,
+    file: str | None,
+) -> dict[str, Any]:
+    """Predicted nets, with their probabilities to stay `below` the bound, as JSON values."""
+    return codec.document(
+        PredictionsDocument(
+            format="gnomon-estimator-predictions",
+            version=1,
+            space=made.described.space.name,
+            coverage=made.estimator.noise.coverage,
+            bound_s=bound_s,
+            nets=tuple(
+                PredictedNet(latency_s=net.latency_s, low_s=net.low_s, high_s=net.high_s, below=probability)
+                for net, probability in zip(nets, below or [None] * len(nets), strict=True)
+            ),
+            file=file,
+        )
+    )
+
+
+def explanation_document(made: SpaceEstimator, net: Sequence[int]) -> dict[str, Any]:
+    """What the latency of a net is made of, as JSON values."""
+    row = made.described.rows([net])
+    predicted = made.estimator.predict(row, unknown=Unknown.WIDEN)
+    return codec.document(
+        ExplanationDocument(
+            format="gnomon-estimator-explanation",
+            version=1,
+            latency_s=float(predicted.mean_s[0]),
+            low_s=float(predicted.low_s[0]),
+            high_s=float(predicted.high_s[0]),
+            parts=tuple(
+                ExplainedPart(unit=made.described.label(unit.column), time_s=unit.time_s, share=unit.share)
+                for unit in made.estimator.explain(row[0])
+            ),
+        )
     )

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
@@ -41,10 +40,6 @@ class Scores:
     nominal: float
     half_width: float
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
@@ -54,10 +49,6 @@ class Ceiling:
     within_5: float
     mean_error: float
     spearman: float
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +61,6 @@ class Spent:
     within_10: float
     spearman: float
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResidual:
@@ -84,10 +71,6 @@ class UnitResidual:
     mean: float
     low: float
     high: float
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,19 +91,6 @@ class Evaluation:
     curve: tuple[Spent, ...] = ()
 
     __repr__ = brief
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        columns = (self.measured_s, self.mean_s, self.low_s, self.high_s)
-        names = ("measured_s", "mean_s", "low_s", "high_s")
-        return {
-            "how": self.how,
-            "scores": self.scores.document(),
-            "ceiling": self.ceiling.document() if self.ceiling else None,
-            "nets": [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)],
-            "units": [unit.document() for unit in self.units],
-            "curve": [spent.document() for spent in self.curve],
-        }
 
 
 def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
@@ -28,7 +29,7 @@ from gnomon.models.net import LeftOut, ModelNet, net_of_onnx
 from gnomon.report.answer import Answer
 from gnomon.session.model import read_model
 from gnomon.session.replay import NOTE as LAB
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.spaces.fuse import fuse, rules
 from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
 from gnomon.spaces.models import NAME, ModelSpace
@@ -154,19 +155,14 @@ def _unlike(one: Manifest, other: Manifest) -> list[str]:
 def joined(tables: Sequence[Table]) -> Table:
     """The units of all tables at the speed of the first, under the rules of all. UsageError for unlike contexts."""
     chains = sorted({chain for table in tables for chain in table.manifest.rules})
-    whole: Table | None = None
-    for table in tables:
-        if whole is not None and (reasons := _unlike(table.manifest, whole.manifest)):
+    parts = [replace(one, manifest=replace(one.manifest, space=NAME, rules=tuple(chains))) for one in tables]
+    for part in parts[1:]:
+        if reasons := _unlike(part.manifest, parts[0].manifest):
             raise UsageError(
                 "the tables were not measured alike: " + "; ".join(reasons),
                 hint="Give tables of one device and runtime.",
             )
-        known = replace(table.manifest, space=NAME, rules=tuple(chains))
-        part = replace(table, manifest=known)
-        whole = part if whole is None else merged(whole, part)
-    if whole is None:
-        raise UsageError("no table is given", hint="Give --table DIR: gnomon table build operators makes one.")
-    return whole
+    return reduce(merged, parts)
 
 
 def predict_model(
@@ -200,7 +196,7 @@ def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
 def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
     """The net of an ONNX model. UsageError for a model of another format."""
     with ExitStack() as stack:
-        read = read_model(Request(model=path, shapes=dict(shapes)), stack)
+        read = read_model(ModelRequest(model=path, shapes=dict(shapes)), stack)
         if read.model.graph.format != "onnx":
             raise UsageError(
                 f"{path} is a {read.model.graph.format} model, and units are read of ONNX models only",

@@ -190,6 +190,25 @@ def explanation_report(document: dict[str, Any], page: Page) -> None:
         page.line(f"and {len(parts) - _ROWS} more: --json has all of them", indent=1, style="dim")
 
 
+def file_report(document: dict[str, Any], page: Page) -> None:
+    """Write where the file is that was written."""
+    page.path("file", document["file"])
+
+
+def suggested_report(document: dict[str, Any], page: Page) -> None:
+    """Write where the nets are, and how they are measured."""
+    file_report(document, page)
+    page.line(f"To measure them: gnomon estimator measure {document['file']} --table TABLE", indent=1, style="dim")
+
+
+def imported_report(document: dict[str, Any], page: Page) -> None:
+    """Write how many nets there are, where, and how an estimator is fitted to them."""
+    space, file = document["space"], document["file"]
+    page.headline(f"{document['nets']} nets of {space}, {document['measured']} of them measured.")
+    file_report(document, page)
+    page.line(f"To fit an estimator: gnomon estimator fit --space {space} --samples {file}", indent=1, style="dim")
+
+
 def percent(value: float) -> str:
     """A share in percent, to one place: "3.4 %"."""
     return f"{100 * value:.1f} %"

@@ -27,7 +27,6 @@ from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.document import device_part, failures_of, model_part
 from gnomon.jobs.tune.folder import (
     TuneFolder,
-    alike,
     best_of,
     one_model,
     only_layers,
@@ -38,7 +37,7 @@ from gnomon.jobs.tune.folder import (
 )
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, check_record, made_trial, pooled_trials
-from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device, wished_target
+from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Order, Timed, discard, once
 from gnomon.tuning.tvm import Workshop
@@ -139,7 +138,6 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
     for host in hosts:
         check_record(folder.collected(TunedDevice(key=request.device.key, target={}), host, model))
     known = _known(request, every, folder, model)
-    alike(request.logs, every, wished_target(request.device, known))
     check_device(request.device, known)
     return dict(zip(paths, logs, strict=True)), model, known
 
@@ -156,6 +154,7 @@ def _known(
         path = folder.record(TunedDevice(key=key, target={}), model)
         if path.is_file():
             (own,) = read_logs([path])
+            replayable([path], [own])
             found = own.device if own.device.key == key else None
     return found
 

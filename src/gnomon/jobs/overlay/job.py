@@ -30,7 +30,7 @@ from gnomon.devices.opening import is_place, resolve
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.tuning.keys import NOTHING, Told
 from gnomon.formats.tuning.logs import replay_problem
-from gnomon.jobs.tune.folder import alike, chosen_layers, read_logs
+from gnomon.jobs.tune.folder import chosen_layers, read_logs
 from gnomon.jobs.tune.request import DeviceWish
 from gnomon.measure.progress import Meter, Watch
 from gnomon.report.answer import Answer
@@ -38,6 +38,7 @@ from gnomon.report.answer import Answer
 _PORTFOLIO_S = 60.0
 _FEW = 2  # times that may be equal by chance
 _COLLECT = "gnomon overlay collect"
+_MOST_OPTIONS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,6 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
     given = tuple(read_logs(request.logs, request.told))
     if not given:
         raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
-    alike(request.logs, given)
     records = side_by_side(given)
     pooled = pool(records, [str(path) for path in request.logs])
     described = {layer.layer: layer for one in records for layer in one.layers}
@@ -230,9 +230,6 @@ def _row(
         "incomplete": _incomplete(times, choice),
         "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
     }
-
-
-_MOST_OPTIONS = 12
 
 
 def _options(times: LayerTimes, choice: LayerChoice) -> list[dict[str, Any]]:

@@ -1,7 +1,4 @@
-"""The reports of `gnomon overlay collect` and `analyze`, made from their JSON documents alone.
-
-Parts of the report of an overlay: the network's proof, each device, the devices' own choices, a portfolio.
-"""
+"""The reports of `gnomon overlay collect` and `analyze`, made from their JSON documents alone."""
 
 from __future__ import annotations
 
@@ -39,6 +36,9 @@ _MOST_DEVICES = 16
 
 Choices = dict[str, Mapping[str, Any]]
 """What was measured of the network on a device, by choice: "overlay", "untuned", "own:<host>"."""
+
+_MOST_LAYERS = 40
+_MOST_ITEMS = 8
 
 
 def measured_of(document: Mapping[str, Any]) -> dict[str, Choices]:
@@ -306,10 +306,6 @@ def _served(serves: Mapping[str, str], identity: str) -> str:
     return ", ".join(devices) if len(devices) <= 3 else many(len(devices), "device")
 
 
-_MOST_LAYERS = 40
-_MOST_ITEMS = 8
-
-
 def collect_report(document: Mapping[str, Any], page: Page) -> None:
     """What another device's configurations do on this one, layer by layer."""
     layers, host, device = document["layers"], named(document["host"], 40), device_key(document["device"])
@@ -415,14 +411,11 @@ def _answer(document: Mapping[str, Any]) -> str:
     if most <= 0:
         what = "nothing is lost" if len(devices) == 1 else "nothing is lost, each choice is the best on every device"
         return f"{told}{what}."
-    ends = [total.get(name) for name in ("M_low", "M_high")]
-    known = None not in ends
-    interval = f" [{', '.join(f'{100 * end / len(devices):.1f}' for end in ends)}]" if known else ""
     # With --layer the network's worst layer may not be among those listed.
     where = f" (layer {named(worst['name'], 32)} on {named(worst['worst_device'], 32)})"
     where = where if worst["worst_regret"] >= most else ", in a layer that is not listed here"
     return (
-        f"{told}the network loses {loss(total['mean_regret'])}{interval} on average against each device's own best, "
+        f"{told}the network loses {loss(total['mean_regret'])} on average against each device's own best, "
         f"at worst {loss(most)}{where}{_undiluted(layers)}."
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gnomon.core import codec
 from gnomon.core.sample import Failure
 from gnomon.core.space import decimal
+from gnomon.errors import exit_code_of
 from gnomon.jobs.place.document import VerifiedPart, verified_part
 from gnomon.measure.environment import Doubt
 from gnomon.session import document as parts
@@ -209,7 +210,7 @@ def pareto_document(found: Pareto) -> dict[str, Any]:
             verified=None if found.verified is None else verified_part(found.verified),
             package=None if found.package is None else str(found.package),
             dumpfile=None if found.dumpfile is None else str(found.dumpfile),
-            pictures=(),
+            pictures=found.pictures,
             sensitivity=float(lived.sensitivity) if lived else None,
             reference=(getattr(lived.sensitivity, "reference", "") or None) if lived else None,
             reference_checked_by=_checked_by(found),
@@ -230,7 +231,8 @@ def _checked_by(found: Pareto) -> str | None:
     if found.lived is None or not isinstance(found.lived.sensitivity, Sensitivity):
         return None
     measured = ((p.contender, p.measured) for p in found.points if p.contender and p.measured)
-    return "" if found.exit_code else checked_by(found.lived.sensitivity, measured)
+    proves_nothing = exit_code_of(doubt.kind for doubt in found.doubts)
+    return "" if proves_nothing else checked_by(found.lived.sensitivity, measured)
 
 
 def _search(name: str, plan: Plan, searched: Searched) -> SearchPart:

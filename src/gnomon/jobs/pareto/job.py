@@ -35,7 +35,7 @@ from gnomon.session.objectives import Goal, goals_of
 from gnomon.session.package import check_destination, write_package
 from gnomon.session.prove import Verified, verify
 from gnomon.session.reference import doubts, reference
-from gnomon.session.request import Request, patiently, timed
+from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.session.targets import asking_energy, check_counters, describe
 from gnomon.system.files import check_file
 
@@ -76,7 +76,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
     request = replace(asked.request, wish=replace(asked.request.wish, precisions=precisions))
     request = timed(asking_energy(request, asked.objectives, asked.counters))
 
-    def once(again: Request) -> Pareto:
+    def once(again: ModelRequest) -> Pareto:
         # What lies there then was written before the device vanished.
         more = replace(asked, request=again, overwrite=asked.overwrite or began_without)
         return _measured(more, again, goals, watch, tell)
@@ -86,7 +86,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
 
 def _measured(
     asked: ParetoRequest,
-    request: Request,
+    request: ModelRequest,
     goals: Sequence[Goal],
     watch: Watch | None,
     tell: Callable[[str], None] | None,
@@ -231,7 +231,7 @@ def _clock(points: Sequence[Point]) -> DecidingClock:
     return clocks.pop() if len(clocks) == 1 else "mixed"
 
 
-def _proof_doubts(request: Request, *, proved: bool) -> list[Doubt]:
+def _proof_doubts(request: ModelRequest, *, proved: bool) -> list[Doubt]:
     if not proved:
         hint = "Leave out --no-profile to measure it again side by side."
         return [Doubt(kind="unproved", message="the front is as it was sampled, one process a point", hint=hint)]

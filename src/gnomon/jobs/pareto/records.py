@@ -11,6 +11,7 @@ from gnomon.core.brief import brief
 from gnomon.core.front.front import Certificate
 from gnomon.core.graph import By, Graph
 from gnomon.core.space import Space
+from gnomon.errors import MeasurementError, exit_code_of
 from gnomon.jobs.pareto.prove import Point
 from gnomon.jobs.pareto.search import Plan, Searched
 from gnomon.measure.effort import Clock
@@ -19,7 +20,7 @@ from gnomon.report.answer import Answer
 from gnomon.session.document import ConditionsPart
 from gnomon.session.objectives import LATENCY, MEMORY
 from gnomon.session.prove import Verified
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.session.targets import Missing
 from gnomon.store.address import RecordAddress
 
@@ -37,7 +38,7 @@ class ParetoRequest:
     means those of the whole machine.
     """
 
-    request: Request | None = None
+    request: ModelRequest | None = None
     source: Path | None = None
     backends: tuple[str, ...] = ()
     objectives: tuple[str, ...] = (LATENCY, MEMORY)
@@ -131,6 +132,7 @@ class Pareto(Answer):
     verified: Verified | None = None
     package: Path | None = None
     dumpfile: Path | None = None
+    pictures: tuple[str, ...] = ()
 
     document_by = "gnomon.jobs.pareto.document:pareto_document"
     charts_by = "gnomon.jobs.pareto.picture:front_charts"
@@ -144,6 +146,12 @@ class Pareto(Answer):
         count = len(self.front)
         told = f"{count} point{'s' if count != 1 else ''} on the front of {' and '.join(self.asked.objectives)}"
         return of, f"{told}, {'proved' if self.proved else 'as sampled'}."
+
+    @property
+    def exit_code(self) -> int:
+        """That of its doubts; where the package is refused, that of a measurement that failed."""
+        refused = self.verified is not None and not (self.verified.ok or self.verified.skipped)
+        return MeasurementError.exit_code if refused else exit_code_of(doubt.kind for doubt in self.doubts)
 
     @property
     def front(self) -> tuple[Point, ...]:

@@ -23,11 +23,8 @@ _MOST_SLOTS = 60
 _DIGITS = {"type": "operator type", "group": "group of one type and data size", "operator": "operator"}
 
 
-def pareto_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
-    """Write the report: the front first, then what it rests on, then what speaks against it.
-
-    `own_record` says that the record was named by an option, and must be named again to show it.
-    """
+def pareto_report(document: dict[str, Any], page: Page) -> None:
+    """Write the report: the front first, then what it rests on, then what speaks against it."""
     page.headline(headline(document))
     first_warnings(document["doubts"], page)
     if document["model"]:
@@ -53,7 +50,7 @@ def pareto_report(document: dict[str, Any], page: Page, *, own_record: bool = Fa
     doubts(document["doubts"], page)
     _package(document, page)
     if document["model"]:
-        closing(document, page, own_record=own_record)
+        closing(document, page)
 
 
 def headline(document: dict[str, Any]) -> str:

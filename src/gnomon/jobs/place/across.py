@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,13 +29,14 @@ from gnomon.core.stats import quantile
 from gnomon.errors import ModelError
 from gnomon.measure.campaign import Candidate
 from gnomon.measure.effort import QUANTILE, Clock, Effort
-from gnomon.models.cut import Cutter, Segment
-from gnomon.models.cutters import open_cutter
 from gnomon.runtimes.base import Configuration, PlacedModel, Runtime, chained_options
 from gnomon.session.contender import Anchor, Contender, Kind, Part, level, measure_beside, trace_of
 from gnomon.session.kernels import Kernel, kernels
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Target
+
+if TYPE_CHECKING:
+    from gnomon.models.cut import Cutter, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +364,8 @@ class AcrossPlacer:
         self.targets = tuple(self.targets[i] for i in mixable)
         totals = totals[mixable]
         try:
+            from gnomon.models.cutters import open_cutter  # where several runtimes may share a model alone
+
             cutter = open_cutter(self.lab.source, self.lab.graph.format)
         except ModelError as error:
             return unmixed(error.message)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from gnomon.core import codec
 from gnomon.core.sample import Failure
 from gnomon.core.stats import may_be_as_fast, median, quantile
-from gnomon.errors import exit_code_of
 from gnomon.jobs.place.sustained import Change, Cooling, Level, Row, Sustained, frequency_khz
 from gnomon.measure.environment import Doubt
 from gnomon.runtimes.base import Accelerator, resolution_of
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from gnomon.core.solver.solve import Solution
     from gnomon.errors import GnomonError
     from gnomon.jobs.place.derived import Derived, Seconds
-    from gnomon.jobs.place.fleet import DeviceResult, Fleet
+    from gnomon.jobs.place.fleet import Fleet
     from gnomon.jobs.place.job import Column, OperatorRow, Placement, Profile
     from gnomon.session.contender import Proved
     from gnomon.session.prove import Default, Verified
@@ -235,7 +234,7 @@ def placed(found: Placement) -> PlaceDocument:
         ),
         package=str(found.package) if found.package else None,
         run=run_line(found.verdict.chosen.contender.candidate.environment),
-        pictures=(),
+        pictures=found.pictures,
         campaign=found.campaign,
         record=str(found.record),
         resumed=found.resumed,
@@ -737,25 +736,24 @@ class FleetDocument:
 
 
 def fleet_document(found: Fleet) -> dict[str, Any]:
-    """All that `place_on` found, in JSON values."""
-    return codec.document(
+    """All that `place_on` found, in JSON values; each placement has made its own document."""
+    devices = (
+        DevicePart(name=result.name, placement=None, error=None if result.error is None else error_part(result.error))
+        for result in found.results
+    )
+    document = codec.document(
         FleetDocument(
             format="gnomon-fleet",
             version=3,
             model=str(found.model),
-            devices=tuple(map(_device, found.results)),
+            devices=tuple(devices),
             record=str(found.record),
             seconds=found.seconds,
         )
     )
-
-
-def _device(result: DeviceResult) -> DevicePart:
-    return DevicePart(
-        name=result.name,
-        placement=None if result.placement is None else placed(result.placement),
-        error=None if result.error is None else error_part(result.error),
-    )
+    for device, result in zip(document["devices"], found.results, strict=True):
+        device["placement"] = None if result.placement is None else result.placement.document()
+    return document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -788,9 +786,3 @@ def answers_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 def label_of(values: Mapping[str, str]) -> str:
     """The values of a part as text: "seq=16, batch=1"."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def worst_code(document: Mapping[str, Any]) -> int:
-    """The exit code of an answer by its doubts; that of a sweep is the highest of its parts."""
-    errors: list[int] = [part["error"]["exit_code"] for part in document.get("parts", ()) if part["error"]]
-    return max([*errors, *(exit_code_of(d["kind"] for d in one["doubts"]) for one in answers_of(document))])

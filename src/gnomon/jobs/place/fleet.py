@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
@@ -19,10 +20,10 @@ from typing import Generic, TypeVar
 from gnomon.core.brief import brief
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import GnomonError, PackageError, UsageError
-from gnomon.jobs.place.job import Placement, place
+from gnomon.jobs.place.job import Placement
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.address import RecordAddress
 from gnomon.system.limits import allow_files, open_files
 from gnomon.system.stopping import Stopped, stop_at
@@ -193,11 +194,15 @@ class Fleet(Answer):
         return {r.name: r.placement for r in self.results if r.placement is not None}
 
 
+Place = Callable[[ModelRequest, Path, Watch | None, Callable[[str], None] | None], Placement]
+"""Places a model on one device: by the request, the folder of the package, who watches, and who gets sentences."""
+
+
 def place_on(
-    requests: Mapping[str, Request],
+    requests: Mapping[str, ModelRequest],
     out: Path,
+    place: Place,
     *,
-    overwrite: bool = False,
     watch: WatchOf | None = None,
     tell: TellOf | None = None,
 ) -> Fleet:
@@ -211,13 +216,8 @@ def place_on(
     folders = package_folders(requests, out)
 
     def lane(name: str) -> Placement:
-        return place(
-            requests[name],
-            folders[name],
-            overwrite=overwrite,
-            watch=watch(name) if watch else None,
-            tell=(lambda sentence: tell(name, sentence)) if tell else None,
-        )
+        own_watch, own_tell = watch(name) if watch else None, partial(tell, name) if tell else None
+        return place(requests[name], folders[name], own_watch, own_tell)
 
     ended = run_lanes({name: r.device for name, r in requests.items()}, lane, tell=tell)
     results = tuple(DeviceResult(name=name, placement=e.found, error=e.error) for name, e in ended.items())
@@ -229,7 +229,7 @@ def place_on(
     return Fleet(model=model, record=record, results=results, seconds=time.monotonic() - start)
 
 
-def _one_model(requests: Mapping[str, Request]) -> Path:
+def _one_model(requests: Mapping[str, ModelRequest]) -> Path:
     models = list(dict.fromkeys(request.model for request in requests.values()))
     if len(models) != 1:
         told = f"{len(models)} models" if models else "no device"

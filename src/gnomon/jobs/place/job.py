@@ -19,7 +19,6 @@ from gnomon.core.graph import Graph
 from gnomon.core.solver.solve import Solution
 from gnomon.core.stats import Comparison, Summary, summarise
 from gnomon.errors import MeasurementError
-from gnomon.formats.onert.config import placement_settings, steering
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.place.inside import InsideResult
 from gnomon.jobs.place.sustained import Sustain, Sustained, check_sustainable, sustain
@@ -51,7 +50,7 @@ from gnomon.session.package import check_destination, write_package
 from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
 from gnomon.session.reference import Sensitivity, doubts, drift, reference
-from gnomon.session.request import Request, patiently, timed
+from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.session.targets import Missing, describe
 from gnomon.store.address import RecordAddress
 from gnomon.system.process import guarded_folder
@@ -151,7 +150,7 @@ class Profile(Answer):
 
 
 def profile(
-    request: Request,
+    request: ModelRequest,
     *,
     inside: bool = False,
     asked: Sustain | None = None,
@@ -167,7 +166,7 @@ def profile(
 
 
 def _profile(
-    request: Request,
+    request: ModelRequest,
     inside: bool,
     asked: Sustain | None,
     watch: Watch | None,
@@ -200,7 +199,7 @@ _TRACES = 6
 
 
 def profile_by_turns(
-    requests: Sequence[Request], *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
+    requests: Sequence[ModelRequest], *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
 ) -> list[Profile]:
     """Measure several models of one device by turns: a fresh process of each, then of each again.
 
@@ -209,7 +208,7 @@ def profile_by_turns(
     """
     first = timed(requests[0])
 
-    def profiled(again: Request) -> list[Profile]:
+    def profiled(again: ModelRequest) -> list[Profile]:
         steps = Steps("by turns", watch)
         each = [replace(r, time=again.time, fresh=again.fresh) for r in requests]
         with ExitStack() as stack:
@@ -493,6 +492,7 @@ class Placement(Answer):
     seconds: float
     waited_s: float = 0.0
     conditions: ConditionsPart
+    pictures: tuple[str, ...] = ()
 
     document_by = "gnomon.jobs.place.document:place_document"
     charts_by = "gnomon.jobs.place.picture:placement_charts"
@@ -516,7 +516,7 @@ class Placement(Answer):
 
 
 def place(
-    request: Request,
+    request: ModelRequest,
     out: Path,
     *,
     overwrite: bool = False,
@@ -533,7 +533,7 @@ def place(
 
     request = timed(request)
 
-    def once(again: Request) -> Placement:
+    def once(again: ModelRequest) -> Placement:
         # What lies there then was written before the device vanished.
         return _place(again, out, overwrite=overwrite or began_without, watch=watch, tell=tell)
 
@@ -541,7 +541,7 @@ def place(
 
 
 def _place(
-    request: Request, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
+    request: ModelRequest, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
 ) -> Placement:
     with ExitStack() as stack:
         lab = stack.enter_context(
@@ -661,11 +661,11 @@ def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[
         told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
         lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
         single = verdict.best_single.contender.label
-        verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused ({told}).")
+        verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused.")
     raise AssertionError("unreachable")
 
 
-def _all_doubts(lab: Lab, request: Request, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+def _all_doubts(lab: Lab, request: ModelRequest, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     missed = [p for p in verdict.proved if p.measured.failure and p.measured.failure.kind == "unmeasured"]
     stopped = stopped_doubts(request, lab.runner.stopped, [p.contender.label for p in missed])
     best = verdict.best_single
@@ -678,7 +678,11 @@ def _all_doubts(lab: Lab, request: Request, verdict: Verdict, sensitivity: Sensi
 def _left_out(lab: Lab, verdict: Verdict) -> list[Doubt]:
     """What an nnpackage's own config sets that the choice was measured without, so that it is not written."""
     package = lab.model.package
-    left = steering(package.config, placement_settings({}, 1)) if package else {}
+    if package is None:
+        return []
+    from gnomon.formats.onert.config import placement_settings, steering
+
+    left = steering(package.config, placement_settings({}, 1))
     if not left:
         return []
     rows = [p.contender.label for p in verdict.proved if p.contender.usual and p.ok]

@@ -40,11 +40,8 @@ from gnomon.report.parts import (
 _EXPENSIVE = 10
 
 
-def place_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
-    """Write the report: the answer first, then what it rests on, then what speaks against it.
-
-    `own_record` says that the record was named by an option, and must be named again to show it.
-    """
+def place_report(document: dict[str, Any], page: Page) -> None:
+    """Write the report: the answer first, then what it rests on, then what speaks against it."""
     page.headline(document["decision"]["reason"])
     conditions(document, page)
     first_warnings(document["doubts"], page)
@@ -64,7 +61,7 @@ def place_report(document: dict[str, Any], page: Page, *, own_record: bool = Fal
     missing(document["missing"], page, known={c["label"] for c in document["contenders"] if c["failure"]})
     doubts(document["doubts"], page)
     _files(document, page)
-    closing(document, page, own_record=own_record)
+    closing(document, page)
 
 
 def _contenders(document: dict[str, Any], page: Page) -> None:
@@ -333,11 +330,8 @@ def _files(document: dict[str, Any], page: Page) -> None:
             page.path("picture", picture)
 
 
-def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
-    """Write the report: the configurations, then the most expensive kernels of each.
-
-    `own_record` says that the record was named by an option, and must be named again to show it.
-    """
+def profile_report(document: dict[str, Any], page: Page) -> None:
+    """Write the report: the configurations, then the most expensive kernels of each."""
     columns = sorted(document["columns"], key=lambda c: (c["against_fastest"] is not None, c["level_s"]))
     page.headline(profile_headline(columns, document["clock"]))
     conditions(document, page)
@@ -381,7 +375,7 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
     missing(document["missing"], page)
     doubts(document["doubts"], page)
     page.heading("Kept")
-    closing(document, page, own_record=own_record)
+    closing(document, page)
 
 
 def profile_headline(columns: list[dict[str, Any]], clock: str) -> str:

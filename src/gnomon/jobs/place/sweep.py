@@ -19,7 +19,7 @@ from gnomon.report.answer import Answer
 class Sweep(Answer):
     """What `place` or `profile` found for several sizes of a dimension, or several inputs, in `seconds`.
 
-    `results` are a `Placement` or a `Profile` a part: None where it failed, and a document where it was found before.
+    `results` are a `Placement` (or `KeptPlacement`) or a `Profile` a part: None where it failed.
     """
 
     model: Path
@@ -38,6 +38,13 @@ class Sweep(Answer):
         )
         return codec.document(made)
 
+    @property
+    def exit_code(self) -> int:
+        """The highest of its parts' exit codes."""
+        codes = [part.error.exit_code for part in self.parts if part.error is not None]
+        codes += [result.exit_code for result in self.results if result is not None]
+        return max(codes)
+
     def headline(self) -> tuple[str, str]:
         """The model, and which choice is for which values."""
         return self.model.name, sweep_headline(self.document())
@@ -46,7 +53,7 @@ class Sweep(Answer):
 def sweep(
     model: Path, asked: Sequence[tuple[Mapping[str, str], Callable[[], Any]]], tell: Callable[[str], None] | None
 ) -> Sweep:
-    """Ask for each part, by its values, one after the other: for a result, or the document of an earlier answer.
+    """Ask for the result of each part, by its values, one after the other.
 
     A GnomonError ends its own part alone; raises the first where all end so.
     """
@@ -57,7 +64,7 @@ def sweep(
         result = answer = None
         try:
             result = ask()
-            answer = result if isinstance(result, Mapping) else result.document()
+            answer = result.document()
         except GnomonError as error:
             errors.append(error)
         parts.append(SweepPart(values=values, answer=answer, error=None if answer else error_part(errors[-1])))

@@ -7,18 +7,24 @@ exported without being measured, or decided, once more.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnomon.core import codec
 from gnomon.core.sample import Campaign
 from gnomon.errors import GnomonError, ProblemError, RecordError
 from gnomon.store.address import RecordAddress, record_address
-from gnomon.store.base import CampaignQuery, Store, last_command, last_note, note
+from gnomon.store.base import CampaignQuery, Store, last_note, note
 from gnomon.store.opening import is_missing, open_store, read_store
+from gnomon.system.files import file_digest
+
+if TYPE_CHECKING:
+    from gnomon.session.request import ModelRequest
 
 ANSWER = "answer"
 """The name of the event that holds a job's document."""
@@ -29,24 +35,31 @@ _SMALL_BYTES, _MOST_RATIO = 4 << 20, 100
 configurations of 1,800 samples each take 1.5 MB, which is 8 times as much as packed."""
 
 _HINT = "gnomon runs export --format jsonl has its runs; the same command answers again."
-_SHOWN_ONLY = frozenset({"--json", "--quiet", "-v", "--verbose", "--no-picture"})
-"""Words of a command that change nothing of what is measured."""
+_QUESTION = "question"
+"""The key in the data of `ANSWER` that has the digest of what was asked."""
 
 
-def keep(document: Mapping[str, Any], tell: Callable[[str], None] | None) -> None:
-    """Note a job's document in the campaign that it names. What cannot be written is told, and the answer stands."""
+def keep(document: Mapping[str, Any], tell: Callable[[str], None] | None, question: str | None = None) -> None:
+    """Note a job's document in the campaign that it names, and the question that it answers (see `question_of`).
+
+    What cannot be written is reported, and the answer stands.
+    """
     record = record_address(document["record"])
     if not is_missing(record):  # a result that was made by hand
-        keep_in(record, document["campaign"], document, tell)
+        keep_in(record, document["campaign"], document, tell, question)
 
 
 def keep_in(
-    record: RecordAddress | None, campaign: str, document: Mapping[str, Any], tell: Callable[[str], None] | None
+    record: RecordAddress | None,
+    campaign: str,
+    document: Mapping[str, Any],
+    tell: Callable[[str], None] | None,
+    question: str | None = None,
 ) -> None:
     """As `keep`, in a campaign of that results database (None: the user's own)."""
     try:
         with open_store(record) as store:
-            data = packed(document)
+            data = packed(document) | ({} if question is None else {_QUESTION: question})
             unpacked(data, campaign)  # one that is too large to be read again
             note(store, campaign, ANSWER, data)
     except GnomonError as error:
@@ -123,28 +136,31 @@ def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[boo
     return finished, None
 
 
-def asked_before(
-    record: RecordAddress | None, kind: str, words: Sequence[str], folder: Path, digest: str, *, package: Path
-) -> dict[str, Any] | None:
-    """The answer to the same command, given in the same folder about the same model's content, that wrote `package`;
-    None without one.
+def question_of(request: ModelRequest, package: Path | None) -> str:
+    """The digest of what a request asks of a model's content and of its inputs', with the folder of the package.
+
+    The results database and the time that a device is waited for do not belong to it.
     """
-    asked = [word for word in words if word not in _SHOWN_ONLY]
+    question = asdict(replace(request, time=None, record=None, wait_s=0.0, fresh=False, model=Path(), feeds={}))
+    question["feeds"] = {name: file_digest(path) for name, path in request.feeds.items() if path.is_file()}
+    question["package"] = None if package is None else package.absolute()
+    values = json.loads(json.dumps(question, default=str), parse_int=float)  # 1 second is 1.0 seconds
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def asked_before(
+    record: RecordAddress | None, kind: str, question: str, digest: str, *, package: Path
+) -> dict[str, Any] | None:
+    """The answer to the same question about the same model's content that names `package` so; None without one."""
     if record is not None and is_missing(record):
         return None
     with read_store(record) as store:
         for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest, finished=True)):
-            try:
-                before = last_command(store, campaign.id)
-            except RecordError:  # whatever was asked there, it was not this
-                continue
-            if before is None or before.folder != str(folder):
-                continue
-            if [word for word in before.arguments if word not in _SHOWN_ONLY] != asked:
-                continue
-            answer = _sound_answer(store, campaign)
-            if answer is not None and answer["package"] == str(package):
-                return answer
+            data = last_note(store, campaign.id, ANSWER)
+            if isinstance(data, Mapping) and data.get(_QUESTION) == question:
+                answer = _sound_answer(store, campaign)
+                if answer is not None and answer["package"] == str(package):
+                    return answer
     return None
 
 

@@ -247,7 +247,7 @@ class SelectionDocument:
     """The primitives that each cell group keeps: `gnomon space select`.
 
     `why`, `share_kept`, `stability`, `primitives` and `contenders` are the rule pareto's, `networks`, `counts` and
-    `accuracies` those of the published rules; each is null where the other decided.
+    `accuracies` those of the published rule; each is null where the other decided.
     """
 
     format: Literal["gnomon-space-select"]
@@ -396,24 +396,6 @@ class NewLatencies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpacesPart:
-    """Networks of the reduced space against those of the full one at equal latency.
-
-    `statistic` is how far their distributions are apart at most, with the probabilities of that by chance. At each of
-    the `thresholds` of the error stands the share of networks below it.
-    """
-
-    statistic: float
-    p_value: float
-    p_ahead: float
-    median_full: Three
-    median_reduced: Three
-    thresholds: tuple[float, ...]
-    full: tuple[float, ...]
-    reduced: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FrontsVolumes:
     """The hypervolume of the fronts of both spaces as measured."""
 
@@ -437,13 +419,12 @@ class ValidationDocument:
     """What a selection promised against new networks: `gnomon space validate`."""
 
     format: Literal["gnomon-space-validate"]
-    version: Literal[1]
+    version: Literal[2]
     profile: str
     toolchain: str
     networks: int
     accuracy: NewAccuracies | None
     latency: NewLatencies | None
-    spaces: SpacesPart | None
     fronts: FrontsPart | None
 
 

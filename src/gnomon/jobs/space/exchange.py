@@ -1,6 +1,6 @@
-"""Accuracies and latencies from elsewhere into a profile, and those of a profile as csv.
+"""The jobs `space import` and `space export`: networks of other tools into a profile, and those of a profile as csv.
 
-What is imported is told as that for good: its rows have the `origin` from which they came.
+Imported rows have an `origin`, the file that they came from, for good.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.primitives import NUMBERINGS
 from gnomon.spaces.cells.space import parse_id
-from gnomon.system.files import save_text
+from gnomon.system.files import read_file, save_text
 
 _SIDE = 32
 """The height and width of images that nothing is known of: nothing is made of them."""
@@ -162,10 +162,7 @@ def export_networks(
 
 def _opened(path: Path) -> _File:
     """A file by its name. UsageError where it cannot be read or says nothing, ProblemError for a damaged table."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
+    data = read_file(path, hint=_HINT)
     name, digest = path.name.encode(errors="replace").decode(), hashlib.sha256(data).hexdigest()[:_DIGITS]
     if path.suffix == ".csv":
         return _File(name=name, digest=digest, csv=data)
@@ -362,7 +359,7 @@ def _unseen(study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[str]:
         return []
     return [
         f"{len(told - single)} of {len(told)} networks differ from their family's default in several cell groups "
-        f"({min(told - single)}, ..): the rules published and relative do not see these. The config may say another "
+        f"({min(told - single)}, ..): the rule published does not see these. The config may say another "
         "default: gnomon_cfg.default_primitives"
     ]
 

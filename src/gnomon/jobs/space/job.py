@@ -1,8 +1,6 @@
-"""The job `space profile`: accuracies and latencies of a search space's networks. See docs/jobs/space.md.
+"""The job `space profile`: trains and measures networks of a search space, and writes the published tables of them.
 
-The published tables of a profile: accuracies and latencies of the one-change variants, by their published names.
-
-Which trained weights a network is measured with.
+A network is measured with the weights of its best training by validation. See docs/jobs/space.md.
 """
 
 from __future__ import annotations
@@ -39,10 +37,10 @@ from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_stu
 from gnomon.jobs.space.profiling.training import Trainer, weights_path
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.space import State
-from gnomon.system.files import save_text
+from gnomon.system.files import read_file, save_text
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
@@ -52,13 +50,19 @@ from gnomon.training.recipe import check
 
 ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 
+MIXED = 12
+"""Mixed networks of each family, and of several families, that are measured unless told otherwise: what tells whether
+layers add up, and what each family costs in each cell group."""
+
+_DESIGNS = 50  # a design of a small space is one-change variants for the most part
+
 
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
     """Write the tables of what the journals hold; returns sentences about what they lack.
 
     `accuracy_table.yaml` is as published: a share of images by network, as measured where all were trained, else what
     is believed of each; none where nothing was trained. `latency_table.yaml` has the milliseconds of the first
-    toolchain, and `latency_table.<toolchain>.yaml` those of each.
+    toolchain, `latency_table.<toolchain>.yaml` those of each other one.
     """
     notes = _accuracies(folder, study)
     swaps = [n.id for family in study.families.values() for n in family.swaps()]
@@ -71,9 +75,8 @@ def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
                 f"{toolchain}: {len(failed)} of {len(swaps)} one-change variants have no latency ({failed[0]}, ..)"
             )
         if table:
-            _write(folder.path / f"latency_table.{toolchain}.yaml", write_flat_table(table))
-            if number == 0:
-                _write(folder.path / LATENCIES, write_flat_table(table))
+            name = f"latency_table.{toolchain}.yaml" if number else LATENCIES
+            _write(folder.path / name, write_flat_table(table))
     return notes
 
 
@@ -115,13 +118,6 @@ def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) ->
     return None
 
 
-MIXED = 12
-"""Mixed networks of each family, and of several families, that are measured unless told otherwise: what tells whether
-layers add up, and what each family costs in each cell group."""
-
-_DESIGNS = 50  # a design of a small space is one-change variants for the most part
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
     """What is profiled and where it goes.
@@ -134,7 +130,7 @@ class ProfileRequest:
 
     config: Path
     out: Path
-    request: Request
+    request: MeasureRequest
     data: str | None = None
     families: tuple[str, ...] = ()
     numbering: str | None = None
@@ -280,20 +276,16 @@ def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
 
 
 def _check_numbers(asked: ProfileRequest) -> None:
-    """UsageError with all invalid numbers."""
     least = {"epochs": 1, "networks": 1, "seeds": 1, "mixed": 0, "workers": 0}
     found = {name: getattr(asked, name) for name in least}
     wrong = [f"{name} is {n}, below {least[name]}" for name, n in found.items() if n is not None and n < least[name]]
     if wrong:
-        raise UsageError(f"numbers is invalid: {'; '.join(wrong)}", hint="Leave them out for what is usual.")
+        raise UsageError("; ".join(wrong), hint="Leave them out for what is usual.")
 
 
 def read_config(path: Path) -> str:
     """The text of a config. UsageError where it cannot be read."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give the path of a config.") from error
+    data = read_file(path, hint="Give the path of a config.")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,9 +1,4 @@
-"""The reports of `gnomon space`: what a profile holds, and the lists of primitives and of toolchains.
-
-The reports of a selection of primitives, and of what became of its promises.
-
-What a profile says of latencies, a toolchain at a time.
-"""
+"""The reports of `gnomon space`: a profile, a selection, a front, a validation, and lists of what there is."""
 
 from __future__ import annotations
 
@@ -33,10 +28,21 @@ from gnomon.report.parts import (
 _RULES = {
     "pareto": "what the front of mixed networks is made of, over posterior samples",
     "published": "the published rule to the letter, which depends on the unit of latency (here ms)",
-    "relative": "the published rule with latencies relative to the default networks, whatever their unit",
 }
-_SURE = 0.05
-_WALKED = 8
+_WALKED, _BEST, _ROWS = 8, 8, 6
+"""Networks of the published rule, of a ranking and of a front that a report shows; --json has all."""
+
+_AGREE = (
+    (0.8, "they agree closely"),
+    (0.6, "they agree in the main"),
+    (0.4, "the ends can be distinguished, neighbours cannot"),
+    (0.2, "most of the order is noise"),
+    (-1.0, "the order is noise"),
+)
+"""What an expected Kendall's tau of two rankings from as much evidence means, from this value on."""
+
+_NOISE = 0.4
+"""Below it an order is reported as mostly noise."""
 
 
 def selection_report(document: Mapping[str, Any], page: Page) -> None:
@@ -114,7 +120,6 @@ def _families(contenders: Sequence[Mapping[str, Any]], page: Page) -> None:
 
 
 def _walked(walked: Sequence[Mapping[str, Any]], page: Page) -> None:
-    """The networks that the published rule walked."""
     page.heading("The networks that decided, the cheapest first")
     columns = [Column(title="network", number=False), Column(title="cost")]
     page.table(columns, [[one["id"], f"{one['cost']:.5g}"] for one in walked[:_WALKED]])
@@ -192,10 +197,6 @@ def _numbering(document: Mapping[str, Any], page: Page) -> None:
     )
 
 
-_ROWS = 6
-"""Networks of a front that a report shows; --json has all."""
-
-
 def front_report(document: Mapping[str, Any], page: Page) -> None:
     """The best networks of the full space: how many, how far they reach, a few of them, predicted and measured."""
     rows, held, bound = document["networks"], document["measured"], document["latency_bound_s"]
@@ -270,25 +271,11 @@ def _time_of_three(told: Sequence[float] | None) -> str:
 
 
 def validation_report(document: Mapping[str, Any], page: Page) -> None:
-    """What was promised against what was measured, and the reduced space against the full one."""
-    spaces = document["spaces"]
-    say(page, _verdict(spaces), answer=True)
-    count = document["networks"]
-    say(page, f"{count} mixed networks that were never seen, measured by the toolchain {document['toolchain']}.")
-    if spaces is not None:
-        page.heading("Both spaces at equal latency")
-        rows = [_median_row("reduced", spaces["median_reduced"]), _median_row("full", spaces["median_full"])]
-        page.table(
-            [Column(title="space", number=False), Column(title="median error"), Column(title="95 % interval")], rows
-        )
-        say(
-            page,
-            f"Their distributions are {units.share(spaces['statistic'])} apart at most: as far by chance with "
-            f"{_p(spaces['p_value'])}; the reduced one as far ahead with {_p(spaces['p_ahead'])}.",
-            indent=1,
-        )
+    """The predicted front of the reduced space against that of the full one, and predictions against measurements."""
     _fronts(document["fronts"], page)
     page.heading("Predicted before, measured now")
+    count = document["networks"]
+    say(page, f"{count} mixed networks that were never seen, measured by the toolchain {document['toolchain']}.")
     rows = []
     accuracy, latency = document["accuracy"], document["latency"]
     if accuracy is not None:
@@ -305,47 +292,25 @@ def validation_report(document: Mapping[str, Any], page: Page) -> None:
         if found is None:
             page.item(f"No {name} could be held against predictions: no new network has one.")
     page.line("")
-    if spaces is None or spaces["p_ahead"] >= _SURE:
-        page.path("more", f"gnomon space validate {shlex.quote(document['profile'])} --networks N")
     page.path("profile", document["profile"])
 
 
 def _fronts(fronts: Mapping[str, Any] | None, page: Page) -> None:
-    """The predicted fronts of both spaces, as measured."""
+    """The answer: what the predicted front of the reduced space reaches of that of the full one, as measured."""
     if fronts is None:
+        say(page, "The reduced space is not compared with the full one: no front was measured.", answer=True)
         return
     (reduced, full), same = fronts["networks"], fronts["in_both"]
-    page.heading("The predicted front of both spaces, measured")
     if same == reduced == full:
-        say(page, f"The front of both is the same {full} networks: nothing of it is lost.", indent=1)
+        told = f"The predicted front of both spaces is the same {full} networks: nothing of it is lost."
+        say(page, told, answer=True)
         return
     ratio, low, high = fronts["ratio"]
+    told = f"The predicted front of the reduced space reaches {percent(ratio)} [{points(low)}, {points(high)}] of the "
+    say(page, f"{told}hypervolume that the front of the full space reaches.", answer=True)
     plain = fronts["measured_ratio"]
-    told = f"{reduced} networks of the reduced space reach {percent(ratio)} [{points(low)}, {points(high)}] of the "
-    told += f"hypervolume that {full} of the full one reach; {same} are in both."
-    if plain is not None:
-        told += f" As measured it is {percent(plain)}, with the noise of the best."
-    say(page, told, indent=1)
-
-
-def _verdict(spaces: Mapping[str, Any] | None) -> str:
-    if spaces is None:
-        return "Too few networks have both an accuracy and a latency to compare the reduced space with the full one."
-    reduced, full = spaces["median_reduced"][0], spaces["median_full"][0]
-    told = f"median error {percent(reduced)} against {percent(full)}"
-    if spaces["p_ahead"] < _SURE:
-        return f"The reduced space is better than the full one at equal latency: {told}."
-    if spaces["p_value"] < _SURE:
-        return f"The reduced space differs from the full one at equal latency, and is not clearly ahead: {told}."
-    return f"No difference between the reduced and the full space is proved at equal latency: {told}."
-
-
-def _median_row(name: str, found: Sequence[float]) -> list[str]:
-    return [name, percent(found[0]), f"[{points(found[1])}, {points(found[2])}]"]
-
-
-def _p(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
+    noisy = "" if plain is None else f" By their noisy measurements alone it is {percent(plain)}."
+    say(page, f"{reduced} and {full} networks of the fronts were measured, {same} are in both.{noisy}")
 
 
 def _tau(value: float | None) -> str:
@@ -448,7 +413,6 @@ def _predicted(predictors: Mapping[str, Mapping[str, Any]], families: Sequence[s
 
 
 def _compared(one: Mapping[str, Any], page: Page) -> None:
-    """A quantised toolchain against its twin in float32."""
     compared, least = one["compared"], one["least_quantised"]
     if compared is None and least is None:
         return
@@ -471,20 +435,6 @@ def _compared(one: Mapping[str, Any], page: Page) -> None:
     if least is not None:
         part = "All" if least >= 1 else f"At least {units.share(least)} of the"
         say(page, f"{part} convolutions of each network read and give 8-bit values in its file.")
-
-
-_BEST = 8
-_AGREE = (
-    (0.8, "they agree closely"),
-    (0.6, "they agree in the main"),
-    (0.4, "the ends can be distinguished, neighbours cannot"),
-    (0.2, "most of the order is noise"),
-    (-1.0, "the order is noise"),
-)
-"""What an expected Kendall's tau of two rankings from as much evidence means, from this value on."""
-
-_NOISE = 0.4
-"""Below it an order is reported as mostly noise."""
 
 
 def profile_report(document: Mapping[str, Any], page: Page) -> None:

@@ -22,7 +22,7 @@ from gnomon.models.load import load
 from gnomon.models.model import Model
 from gnomon.report.answer import Answer
 from gnomon.session.package import Schedule, adopt, check_scheduled, write_scheduled
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
 
@@ -40,7 +40,7 @@ class StabRequest:
     an nnpackage at `out` be replaced that gnomon did not schedule.
     """
 
-    measuring: Request
+    measuring: ModelRequest
     traces: Path
     out: Path
     profile: bool = True

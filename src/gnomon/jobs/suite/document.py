@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gnomon.jobs.compare.document import CompareDocument, PairPart, VerdictPart, word
+from gnomon.jobs.compare.document import CompareDocument, PairPart, VerdictPart, gate_code, word
 from gnomon.report.answer import Answer
 
 State = Literal["waiting", "done", "failed"]
@@ -122,6 +122,10 @@ class SuiteCompareDocument(Answer):
     def nothing(self) -> bool:
         """Whether nothing of any cell could be compared."""
         return not self.verdicts()
+
+    def gate(self, fail_slower: float | None) -> int:
+        """The exit code where nothing may be slower by more than that share; None: no gate."""
+        return gate_code(fail_slower, self.slowest(), missing=self.missing(), nothing=self.nothing())
 
     def verdicts(self) -> list[VerdictPart]:
         """The configurations of all cells that were compared."""

@@ -7,7 +7,6 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import gnomon
@@ -34,37 +33,39 @@ from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.loading import SearchSpace, load_space, space_of, text_reader
 from gnomon.spaces.uid import unit_of_uid
 from gnomon.spaces.unit import Unit
-from gnomon.system.files import save_text
+from gnomon.system.files import read_file, save_text
 
 _US, _MS = 1e-6, 1e-3
 _MOST_SHOWN = 5
 _STATISTICS = ("Min_Time", "Avg_Time", "Max_Time")
-
-
-def import_table(
-    file: Path, out: Path, *, space: str, runtime: str | None = None, key: str = LOOKUP[0]
-) -> tuple[Table, tuple[str, ...]]:
-    """Make a table at `out` of a csv or json; returns it, and what of the file was left out, in sentences.
-
-    UsageError for a runtime or key that the file has not, ProblemError for a file of which nothing can be used.
-    """
-    found, complaints = _asked(file, key)
-    (table,) = _tables(found, (_runtime(found, runtime),), file, _Lookup(space=space, key=key), complaints)
-    write_table(table, out)
-    return table, tuple(complaints.told)
+_STRANGE = re.compile(r"[^A-Za-z0-9_.+-]")
 
 
 def import_tables(
-    file: Path, out: Path, *, space: str, key: str = LOOKUP[0]
+    file: Path, out: Path, *, space: str, runtime: str | None = None, key: str = LOOKUP[0]
 ) -> tuple[dict[Path, Table], tuple[str, ...]]:
-    """Make a table of each runtime of a csv or json, at `out`/RUNTIME, or at `out` where the file has only one.
+    """Make tables of a csv or json: of one `runtime` at `out`, or of each at `out`/RUNTIME where there are several.
 
-    Returns the tables by place, and what of the file was left out, in sentences. Letters of a runtime's name that other
-    systems take for a path's or a drive's are a dash in the folder's name. Raises as `import_table`.
+    `key` says which of the file's times. Returns the tables by place, and what of the file was left out, in sentences.
+    Letters of a runtime's name that other systems take for a path's or a drive's are a dash in the folder's name.
+    UsageError for a runtime or key that the file has not, ProblemError for a file of which nothing can be used.
     """
-    found, complaints = _asked(file, key)
-    runtimes = found.runtimes if len(found.runtimes) > 1 else (_runtime(found, None),)
-    tables = _tables(found, runtimes, file, _Lookup(space=space, key=key), complaints)
+    if key not in KEYS:
+        raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
+    found, complaints = read_profiled(file)
+    runtimes = _runtimes(found, runtime)
+    units = _units(found, file, complaints)
+    known = load_space(space)
+    _tell_foreign(tuple(units.values()), known, complaints, file)
+    meta = file.with_suffix(".meta")
+    notes = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
+    tables = [
+        Table(
+            manifest=_manifest(known.name, name, key, notes),
+            rows=tuple(_row(unit, name, found.entries[text].get(name), key) for text, unit in units.items()),
+        )
+        for name in runtimes
+    ]
     if len(tables) == 1:
         places = [out]
     else:
@@ -75,22 +76,8 @@ def import_tables(
     return dict(zip(places, tables, strict=True)), tuple(complaints.told)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Lookup:
-    """What is taken of a file: the units of a space, and which of their times."""
-
-    space: str
-    key: str
-
-
-def _asked(file: Path, key: str) -> tuple[SnpeTable, Complaints]:
-    if key not in KEYS:
-        raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
-    return _read(file)
-
-
-def _tables(found: SnpeTable, names: Sequence[str], file: Path, lookup: _Lookup, complaints: Complaints) -> list[Table]:
-    """The table of each runtime that is named. What of the file is left out is told once, for all of them."""
+def _units(found: SnpeTable, file: Path, complaints: Complaints) -> dict[str, Unit]:
+    """The units that the names in a file mean. ProblemError where no name means any."""
     units: dict[str, Unit] = {}
     for text in found.entries:
         try:
@@ -100,27 +87,19 @@ def _tables(found: SnpeTable, names: Sequence[str], file: Path, lookup: _Lookup,
     if not units:
         complaints.raise_any()
         raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
-    known = load_space(lookup.space)
-    _tell_foreign(tuple(units.values()), known, complaints, file)
-    meta = file.with_suffix(".meta")
-    lines = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
-    made = []
-    for name in names:
-        manifest = Manifest(
-            space=known.name,
-            context=context_document({"runtime": name, "source": "nnabla-nas", "key": lookup.key, "notes": lines}),
-            clock="wall",
-            overhead_s=0.0,
-            notes=lines,
-            created_at_s=time.time(),
-            gnomon_version=gnomon.__version__,
-        )
-        rows = tuple(_row(unit, name, found.entries[text].get(name), lookup.key) for text, unit in units.items())
-        made.append(Table(manifest=manifest, rows=rows))
-    return made
+    return units
 
 
-_STRANGE = re.compile(r"[^A-Za-z0-9_.+-]")
+def _manifest(space: str, runtime: str, key: str, notes: tuple[str, ...]) -> Manifest:
+    return Manifest(
+        space=space,
+        context=context_document({"runtime": runtime, "source": "nnabla-nas", "key": key, "notes": notes}),
+        clock="wall",
+        overhead_s=0.0,
+        notes=notes,
+        created_at_s=time.time(),
+        gnomon_version=gnomon.__version__,
+    )
 
 
 def _folders(runtimes: Sequence[str]) -> list[str]:
@@ -152,11 +131,11 @@ def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complai
 
 
 def export_table(
-    paths: Path | Sequence[Path], out: Path, space: str | None = None
+    paths: Sequence[Path], out: Path, space: str | None = None
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Write a table as csv or json, by the ending of `out`, with a .meta beside it.
+    """Write tables as csv or json, by the ending of `out`, with a .meta beside it.
 
-    Several are of one space and of a runtime each: every unit has the runtimes in the order in which they are given.
+    They are of one space and of a runtime each: every unit has the runtimes in the order in which they are given.
     Returns the files, and the units that were left out as they have no time, a sentence each.
     UsageError for another ending, or for a table of fused units, which nnabla-nas has no names for.
     """
@@ -172,7 +151,7 @@ def export_table(
                 entries[names(row.unit)][runtime] = _statistics(row, table)
     entries = {unit: times for unit, times in entries.items() if times}
     if not entries:
-        which = ", ".join(str(path) for path in _several(paths))
+        which = ", ".join(map(str, paths))
         raise UsageError(f"no unit of {which} has a time", hint="See why with `gnomon table check`.")
     found = SnpeTable(entries=entries)
     text = write_snpe_csv(found) if out.suffix == ".csv" else write_snpe_json(found)
@@ -186,7 +165,7 @@ def export_table(
     )
 
 
-def export_sums(paths: Path | Sequence[Path], nets: Path, out: Path, space: str | None = None) -> tuple[Path, ...]:
+def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None = None) -> tuple[Path, ...]:
     """Write the sum of a table's times for each net of a csv, as nnabla-nas's profiler does: OUT/000.json and so on.
 
     A file has the sums of all tables that are given. UsageError for a table of fused units, and for a net with a unit
@@ -194,10 +173,7 @@ def export_sums(paths: Path | Sequence[Path], nets: Path, out: Path, space: str 
     """
     tables, loaded = _beside(paths, space, needed=True)
     assert loaded is not None  # noqa: S101  # it is needed
-    try:
-        rows = read_nets(nets.read_bytes(), loaded.space, text_reader(loaded))
-    except OSError as error:
-        raise UsageError(f"{nets} cannot be read: {error.strerror}", hint="Give a csv of nets.") from error
+    rows = read_nets(read_file(nets, hint="Give a csv of nets."), loaded.space, text_reader(loaded))
     key, statistic = LOOKUP
     times = {
         runtime: {row.unit: _statistics(row, table)[key][statistic] for row in table.rows if row.status != "failed"}
@@ -227,12 +203,8 @@ def export_sums(paths: Path | Sequence[Path], nets: Path, out: Path, space: str 
     return files
 
 
-def _several(paths: Path | Sequence[Path]) -> tuple[Path, ...]:
-    return (paths,) if isinstance(paths, Path) else tuple(paths)
-
-
 def _beside(
-    paths: Path | Sequence[Path], space: str | None, *, needed: bool = False
+    paths: Sequence[Path], space: str | None, *, needed: bool = False
 ) -> tuple[dict[str, Table], SearchSpace | None]:
     """Tables that can stand in one file, by their runtimes, and their space, where it is given or needed.
 
@@ -242,7 +214,7 @@ def _beside(
     places: dict[str, Path] = {}
     first: Table | None = None
     loaded: SearchSpace | None = None
-    for path in _several(paths):
+    for path in paths:
         table = read_table(path)
         _unfused(table)
         if first is None:
@@ -281,11 +253,9 @@ def _runtime_of(table: Table) -> str:
     return str(context.get("backend") or context.get("runtime", "CPU"))
 
 
-def _read(file: Path) -> tuple[SnpeTable, Complaints]:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="Give a csv or json.") from error
+def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
+    """The times of a csv or json of the profiler, and what of it cannot be used. UsageError, ProblemError."""
+    data = read_file(file, hint="Give a csv or json.")
     if file.suffix == ".json":
         return scan_snpe_json(data)
     if _columns(data.split(b"\n", 1)[0].decode("utf-8", "replace")) == 3:
@@ -306,19 +276,16 @@ def _columns(line: str) -> int:
         return 0
 
 
-def _runtime(found: SnpeTable, asked: str | None) -> str:
+def _runtimes(found: SnpeTable, wanted: str | None) -> tuple[str, ...]:
+    """The wanted runtime, or all of the file. UsageError where the file has none, or not this one."""
     known = found.runtimes
-    if asked is None and len(known) == 1:
-        return known[0]
     if not known:
-        raise UsageError(
-            "the file has no unit with a runtime's times",
-            hint="See what gnomon table export writes.",
-        )
-    if asked not in known:
-        what = "the file has several runtimes" if asked is None else f"the file has no runtime {asked!r}"
-        raise UsageError(what, hint=f"Name one with --runtime: {', '.join(known)}.")
-    return asked
+        raise UsageError("the file has no unit with a runtime's times", hint="See what gnomon table export writes.")
+    if wanted is None:
+        return tuple(known)
+    if wanted not in known:
+        raise UsageError(f"the file has no runtime {wanted!r}", hint=f"Name one with --runtime: {', '.join(known)}.")
+    return (wanted,)
 
 
 def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None, key: str) -> Row:

@@ -28,7 +28,7 @@ from gnomon.session import replay as recall
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.bench.tool import ToolRuntime
-from gnomon.session.request import Request, patiently
+from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, FusionRules
 from gnomon.spaces.latency_table import STABLE, Manifest, Row, Table, complaints, unlike
 from gnomon.spaces.loading import SearchSpace
@@ -60,7 +60,7 @@ class TableRequest:
     is the request's. A `tool` that measures by itself stands in the place of a runtime, and has its own effort.
     """
 
-    request: Request
+    request: MeasureRequest
     space: SearchSpace
     out: Path
     rules: FusionRules | None = None
@@ -256,10 +256,10 @@ def reported_of(measured: Measured) -> dict[str, float]:
     return made
 
 
-def context_of(bench: Bench, effort: Effort = EFFORT, told: Mapping[str, str] | None = None) -> dict[str, Any]:
+def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -> dict[str, Any]:
     """What must be equal for rows to stand in one table. `told` is what a tool that measures by itself told."""
     if bench.tool is not None:
-        return _context_of_tool(bench, bench.tool, told or {})
+        return _context_of_tool(bench, bench.tool, told)
     return context_document(
         {
             "device": _device_of(bench),
@@ -311,7 +311,7 @@ def _manifest(
 ) -> Manifest:
     return Manifest(
         space=asked.space.name,
-        context=context_of(bench, asked.effort, gauge.told),
+        context=context_of(bench, gauge.told, asked.effort),
         clock=gauge.clock,
         overhead_s=gauge.overhead_s,
         anchor=gauge.unit.id,
@@ -328,7 +328,7 @@ def _check_context(known: Manifest, asked: TableRequest, bench: Bench) -> None:
     """MeasurementError, before anything is measured, for a table of another space or context."""
     # What a tool that measures by itself tells is not known before it has measured something.
     there = known.context.get("device") or {}
-    context = context_of(bench, asked.effort, {key: value for key, value in there.items() if key.startswith("ro.")})
+    context = context_of(bench, {key: value for key, value in there.items() if key.startswith("ro.")}, asked.effort)
     if bench.tool is not None:
         context["version"] = known.context.get("version")
     now = replace(known, space=asked.space.name, context=context)

@@ -18,6 +18,7 @@ from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import complaints, differences, unlike
 from gnomon.spaces.loading import space_of
+from gnomon.system.files import read_file
 
 
 def look(path: Path, space: str | None) -> dict[str, Any]:
@@ -77,11 +78,7 @@ def blocks_document(file: Path, names: Sequence[str] = ()) -> dict[str, Any]:
     `left_out` says what of the file is wrong. UsageError for a file that cannot be read, or a block that is not there;
     ProblemError for a file of which nothing can be used.
     """
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="Give a YAML file of blocks.") from error
-    table, complaints = scan_block_table(data)
+    table, complaints = scan_block_table(read_file(file, hint="Give a YAML file of blocks."))
     if not table.blocks:
         complaints.raise_any()
     chosen = [_block(table, name) for name in names]

@@ -23,7 +23,7 @@ from gnomon.runtimes.snpe import BenchTool
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
 from gnomon.session.bench.bench import Bench, Placed, measured_net_name, open_bench
 from gnomon.session.bench.tool import ToolRuntime, said_of, tool_runtime
-from gnomon.session.request import Request, patiently
+from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table, different
 from gnomon.spaces.loading import SearchSpace, draw
@@ -71,7 +71,7 @@ class NetsMeasured(Answer):
 
 
 def measure_nets(
-    request: Request,
+    request: MeasureRequest,
     space: SearchSpace,
     table: Table,
     nets: Sequence[tuple[int, ...]],
@@ -106,7 +106,9 @@ class _Asked:
     tell: Callable[[str], None] | None
 
 
-def _as_the_table(tool: BenchTool, request: Request, table: Table, tell: Callable[[str], None] | None) -> ToolRuntime:
+def _as_the_table(
+    tool: BenchTool, request: MeasureRequest, table: Table, tell: Callable[[str], None] | None
+) -> ToolRuntime:
     context = table.manifest.context
     if context.get("runtime") != tool.name:
         raise UsageError(
@@ -118,7 +120,7 @@ def _as_the_table(tool: BenchTool, request: Request, table: Table, tell: Callabl
     return tool_runtime(tool, request, said_of(context.get("protocol", {})), tell)
 
 
-def _measure(request: Request, asked: _Asked) -> NetsMeasured:
+def _measure(request: MeasureRequest, asked: _Asked) -> NetsMeasured:
     start = time.monotonic()
     space, table, nets, steps = asked.space, asked.table, asked.nets, Steps("nets", asked.watch)
     effort = NET_EFFORT if asked.tool is None else asked.tool.effort
@@ -204,7 +206,7 @@ def _row(net: tuple[int, ...], one: Timed) -> NetRow:
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
     """How the bench differs from what the table was measured with, a phrase each: the table's, then this one's."""
-    told = different(table.manifest.context, context_of(bench, told=gauge.told))
+    told = different(table.manifest.context, context_of(bench, gauge.told))
     if gauge.clock != table.manifest.clock:
         told.append(f"clock: {table.manifest.clock} and {gauge.clock}")
     return told

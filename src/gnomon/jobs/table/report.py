@@ -140,6 +140,12 @@ def _big(digits: str) -> str:
 _NAME = 100
 
 
+def exported_report(document: dict[str, Any], page: Page) -> None:
+    """Write where the files of another tool are."""
+    for file in document["files"]:
+        page.path("file", file)
+
+
 def blocks_report(document: dict[str, Any], page: Page) -> None:
     """The blocks, the most expensive first, and the sum of those that were named."""
     rows = sorted(document["blocks"], key=lambda row: -row["mean_s"])

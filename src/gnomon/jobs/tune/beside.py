@@ -1,8 +1,7 @@
-"""The tuned network beside other runtimes on the same device: what tuning is worth to who has a choice.
+"""The tuned network beside other runtimes on the same device, measured by `gnomon profile`.
 
-`gnomon profile` measures all, interleaved in fresh processes: TVM with the records, and each runtime that reads the
-network. That job knows how; this file says what is asked of it, and what is told. TVM compiles the records for the
-device's own processor there, whatever target they were tuned for.
+All run interleaved in fresh processes: TVM with the records, and each runtime that reads the network. TVM compiles the
+records for the device's own processor there, whatever target they were tuned for.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gnomon.measure.progress import Watch
 from gnomon.models.load import load
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.registry import chosen_runtimes
-from gnomon.session.request import Request
+from gnomon.session.request import ModelRequest
 
 _RECORDS = "GNOMON_TVM_RECORDS"
 _TVM = "tvm"
@@ -44,7 +43,7 @@ def beside(
         return nothing_beside(f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}")
     try:
         others = [r.name for r in chosen_runtimes((), load(request.model).graph.format)]
-        asked = Request(
+        asked = ModelRequest(
             model=request.model,
             device=request.device.config,
             runtimes=(_TVM, *others),
@@ -61,8 +60,7 @@ def beside(
 
 
 def _told(found: Profile) -> dict[str, Any]:
-    mine = (column for column in found.columns if column.label.startswith(f"{_TVM}[") and "records=" in column.label)
-    tuned = next(mine, None)
+    tuned = next((column for column in found.columns if column.label.startswith(f"{_TVM}[")), None)
     if tuned is None:
         return {"failure": "TVM did not run the records"}
     others = [column for column in found.columns if not column.label.startswith(_TVM)]

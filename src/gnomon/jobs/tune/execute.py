@@ -13,11 +13,11 @@ from gnomon.core.overlay.records import LineOrNone, TunedDevice, TunedModel, Tun
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import MeasurementError, UsageError
+from gnomon.formats.tuning.logs import kind_problem
 from gnomon.formats.tuning.records import MOST_LAYERS
 from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.document import ExecDocument, RunLayerPart, device_part, failure_part, model_part
 from gnomon.jobs.tune.folder import (
-    alike,
     best_choice,
     companions,
     model_file,
@@ -29,19 +29,21 @@ from gnomon.jobs.tune.folder import (
 )
 from gnomon.jobs.tune.networks import CallTimes, compile_network, measure_calls
 from gnomon.jobs.tune.recorded import RecordedCalls
-from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device, wished_target
+from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Meter, Watch
 from gnomon.system.files import file_digest
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
 from gnomon.tuning.networks import Network, Source
-from gnomon.tuning.target import check_alike
 from gnomon.tuning.tvm import Workshop
 
 _NETWORK = "the network"
 """What the whole is called among the layers, whose names are identifiers."""
 
 Tell = Callable[[str], None]
+_Layers = Annotated[
+    tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +74,6 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
     if not request.source.is_file():
         raise UsageError(f"there is no {request.source}", hint="gnomon tune list lists what is compiled here.")
     described = _described(request.source)
-    built, wished = described.device.target, wished_target(request.device, described.device)
-    check_alike([(str(request.source), built), ("what is asked for", wished or {"kind": "llvm"})])
     with Workshop() as shop, open_device(shop, request.device, described.device, tell) as on:
         campaign, document = _measured(request, described, request.source, on, watch)
     keep_in(None, campaign, document, tell)
@@ -87,7 +87,6 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> dict[str
     folder = tune_folder(request.out)
     path = model_file(folder, records.model, request.model)
     known = records.device if request.device.key == records.device.key else None
-    alike([request.source], [records], wished_target(request.device, known))
     source = Source(path=path, dtype=records.model.dtype, shapes=request.shapes)
     source.check()
     with Workshop() as shop, open_device(shop, request.device, known, tell) as (device, bench):
@@ -208,11 +207,6 @@ def _notes(layers: Sequence[TuningLayer], reference: Path | None) -> tuple[str, 
     return tuple(made)
 
 
-_Layers = Annotated[
-    tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
     """What the description beside a compiled network says: what it is, for what, and who made its reference outputs."""
@@ -242,6 +236,8 @@ def _described(library: Path) -> Described:
     known = [one.name for one in fields(Described)]
     made: Described | None = decode(Described, {name: told[name] for name in known if name in told}, complaints)
     if made is not None:
+        if (problem := kind_problem(made.device.target)) is not None:
+            complaints.tell("$.device.target", problem)
         if made.model.dtype not in TOLERANCES:
             complaints.tell("$.model.dtype", f"the data type {shown(made.model.dtype)} is unknown")
         if len({layer.name for layer in made.layers}) < len(made.layers):

@@ -1,7 +1,4 @@
-"""Where the files of tuning are: records, compiled networks, and the networks that they are of.
-
-Reads tuning records from files and folders, of any tuner.
-"""
+"""The folder of tuning (networks, record files, compiled networks), and the reading of tuning records of any tuner."""
 
 from __future__ import annotations
 
@@ -27,11 +24,14 @@ from gnomon.formats.tuning.texts import Texts
 from gnomon.jobs.tune.records import best_trial, pooled_trials
 from gnomon.models.model import Limits
 from gnomon.system.files import in_place_of, save_text
-from gnomon.tuning.target import check_alike
 
 _MANIFEST = Strict(what="a compiled network's description", hint="Compile it again.", most_letters=64 << 20)
 _PARTS = (".layers.so", ".untuned.so")
 _SAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_BESIDES = "besides_s"
+_MARGIN = 0.98
+_MOST_BYTES = 4 << 30
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +196,6 @@ def read_description(library: Path) -> Mapping[str, Any]:
         raise RecordError(f"{path}: {error.strerror or error}", hint="Compile it again.") from error
 
 
-_BESIDES = "besides_s"
-
-
 def write_besides_s(library: Path, besides_s: float) -> None:
     """Add to the description of a compiled network what all but the trials took when it was tuned."""
     write_description(library, {**read_description(library), _BESIDES: besides_s})
@@ -271,11 +268,6 @@ def _library(path: Path) -> dict[str, Any]:
     return made
 
 
-_MARGIN = 0.98
-_MOST_BYTES = 4 << 30
-_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
-
-
 def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords]:
     """The record sets of files, or of folders with a database of MetaSchedule. Raises GnomonError.
 
@@ -285,34 +277,20 @@ def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords
     return name_logs([str(path) for path in paths], [_read(path, texts) for path in paths], told)
 
 
-def best_traces(paths: Sequence[Path], target: Mapping[str, Any]) -> dict[str, list[Any]]:
+def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
     """The configurations of each layer that these logs timed, by its digest: the best of each log, then the second ..
 
-    Whose times they are does not matter. ProblemError for logs that no TVM of today can compile, UsageError for those
-    of a processor where the target is a card, or the other way; raises GnomonError.
+    Whose times they are does not matter. ProblemError for logs that no TVM of today can compile; raises GnomonError.
     """
     texts = Texts()
     found = [_read(path, texts) for path in paths]
     replayable(paths, found)
-    alike(paths, found, target)
     ranked: dict[str, list[tuple[int, int, Any]]] = {}
     for number, one in enumerate(found):
         for layer, trials in by_layer(one.trials).items():
             best = best_of(trials, None)
             ranked.setdefault(layer, []).extend((rank, number, trial.trace) for rank, trial in enumerate(best))
     return {layer: [trace for *_, trace in sorted(rows, key=lambda row: row[:2])] for layer, rows in ranked.items()}
-
-
-def alike(paths: Sequence[Path], records: Sequence[TuningRecords], target: Mapping[str, Any] | None = None) -> None:
-    """UsageError for records of cards beside those of processors, or of the other of both than a target is of.
-
-    An empty target is a processor, the device's own; with None there is none. Logs of older tuners are left alone.
-    """
-    wanted = [] if target is None else [("what is compiled for", target or {"kind": "llvm"})]
-    known = [
-        (str(path), one.device.target) for path, one in zip(paths, records, strict=True) if one.tuner == "metaschedule"
-    ]
-    check_alike([*wanted, *known])
 
 
 def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:

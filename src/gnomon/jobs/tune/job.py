@@ -47,14 +47,13 @@ from gnomon.jobs.tune.folder import (
 from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, pooled_trials
-from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device, wished_target
+from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device
 from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Meter, Watch
 from gnomon.report.answer import Answer
 from gnomon.tuning.bench import Bench, Builders
 from gnomon.tuning.networks import Network, Searches, SearchSettings, Source
-from gnomon.tuning.target import is_card
 from gnomon.tuning.tvm import Workshop
 
 Tell = Callable[[str], None]
@@ -96,10 +95,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     folder = tune_folder(request.out)
     source = Source(path=request.model, dtype=request.dtype, shapes=request.shapes)
     source.check()
-    wished = wished_target(request.device)
-    if is_card(wished) and request.dtype != "float32":
-        raise UsageError(f"a card is tuned for in float32, and not in {request.dtype}", hint="Leave out --dtype.")
-    elsewhere = best_traces(request.logs, wished)
+    elsewhere = best_traces(request.logs)
     meant = TunedDevice(key=request.device.key, target={})
     check_record(folder.record(meant, model))
     before_s = known_besides_s(folder.library(meant, model))
@@ -205,7 +201,7 @@ def _tools(
         file=file,
         loop=request.care.loop(request.dtype),
         elsewhere=elsewhere,
-        lacking=lambda: network.lacking(device.target, _processor(bench)) if bench.is_processor_here else (),
+        lacking=lambda: network.lacking(device.target, _processor(bench)) if bench.is_here else (),
     )
 
 

@@ -1,7 +1,4 @@
-"""Whole networks measured side by side on a device: fresh processes, in random order, outputs compared.
-
-Networks compiled with a choice of configurations, with what is needed to run and to check them anywhere.
-"""
+"""Networks compiled with a choice of configurations, and measured by turns in fresh processes; outputs are compared."""
 
 from __future__ import annotations
 
@@ -21,6 +18,9 @@ from gnomon.jobs.tune.request import Care
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, LayerCall, Loop, NetworkCall, Timed
 from gnomon.tuning.networks import CompiledNetwork, Network
+
+Choice = Sequence[tuple[TuningLayer, Any]]
+"""Layers with the trace of the configuration that each is compiled with."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,10 +94,6 @@ def ratio_of(a: CallTimes, b: CallTimes) -> RatioPart | None:
 def _larger(a: float | None, b: float | None) -> float | None:
     known = [x for x in (a, b) if x is not None]
     return max(known, default=None)
-
-
-Choice = Sequence[tuple[TuningLayer, Any]]
-"""Layers with the trace of the configuration that each is compiled with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,8 +184,8 @@ def _wrong(trial: TuningTrial) -> bool:
 def _check(path: Path, found: TuningRecords, wanted: TuningRecords) -> None:
     """Records of unlike context are not merged."""
     hint = (
-        "Give another --out, or --fresh, which puts the old file aside; one device for two targets, as a processor and "
-        "its card, is two names: gnomon devices add NAME local --target TARGET"
+        "Give another --out, or --fresh, which puts the old file aside; one device for two targets is two names: "
+        "gnomon devices add NAME local --target TARGET"
     )
     pairs = (
         ("of the device", found.device.key, wanted.device.key),

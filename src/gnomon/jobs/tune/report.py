@@ -1,7 +1,4 @@
-"""The reports of `gnomon tune`, `tune list` and `exec`, made from their JSON documents alone.
-
-Words that the reports of tuning and of overlays have in common: times side by side, outputs, failures, places.
-"""
+"""The reports of `gnomon tune`, `tune list` and `exec`, made from their documents, and words that overlay's share."""
 
 from __future__ import annotations
 
@@ -25,6 +22,21 @@ _ROUNDING_OF_OTHERS = 1e-3
 
 _MOST_FAILURES = 8
 _MOST_MESSAGE = 200
+_PROPER = 16
+"""Trials a layer from which on more bring little: docs/jobs/tune.md has the figures."""
+
+FEW = 5
+"""Rows of a table in a brief report."""
+
+_MOST_LAYERS = 40
+_MOST_FILES = 100
+_STOPPED = {
+    "trials": "all trials that were asked for are made",
+    "plateau": "nothing better was found any more",
+    "budget": "the time was up",
+    "exhausted": "there was no further configuration",
+}
+_MOST_WINS = 6
 
 
 def named(text: Any, most: int = 48) -> str:
@@ -42,20 +54,16 @@ def on_device(name: str) -> str:
     return "" if name == "local" else f" --device {shlex.quote(name)}"
 
 
-def target_words(target: Mapping[str, Any] | None) -> str:
+def target_words(target: Mapping[str, Any]) -> str:
     """What is compiled for: "llvm, cortex-a72"; an empty text where it is not known."""
-    if not target:
-        return ""
-    known = (target.get(name) for name in ("kind", "mcpu", "arch", "model", "tag"))
+    known = (target.get(name) for name in ("kind", "mcpu", "model", "tag"))
     return ", ".join([named(one, 40) for one in known if one][:2])
 
 
-def device_words(device: Any) -> str:
+def device_words(device: Mapping[str, Any]) -> str:
     """A device with what is compiled for it: "phone (llvm, cortex-a72, 4 threads)"."""
-    if not isinstance(device, Mapping):
-        return device_key(device)
-    threads = device.get("threads") or 0
-    told = [words for words in (target_words(device.get("target")),) if words]
+    threads = device["threads"]
+    told = [words for words in (target_words(device["target"]),) if words]
     told += [many(threads, "thread")] if threads else []
     return f"{device_key(device)} ({', '.join(told)})" if told else device_key(device)
 
@@ -171,22 +179,6 @@ def rest(rows: Sequence[Mapping[str, Any]], page: Page) -> None:
         page.line(f"and {many(len(rows), 'more layer', 'more layers')}{told}: --json has all", indent=1, style="dim")
 
 
-_PROPER = 16
-"""Trials a layer from which on more bring little: docs/jobs/tune.md has the figures."""
-
-FEW = 5
-"""Rows of a table in a brief report."""
-
-_MOST_LAYERS = 40
-_MOST_FILES = 100
-_STOPPED = {
-    "trials": "all trials that were asked for are made",
-    "plateau": "nothing better was found any more",
-    "budget": "the time was up",
-    "exhausted": "there was no further configuration",
-}
-
-
 def tune_report(document: Mapping[str, Any], page: Page) -> None:
     """What tuning brought: the network's times first, then its layers, what failed, and where everything is.
 
@@ -194,7 +186,7 @@ def tune_report(document: Mapping[str, Any], page: Page) -> None:
     """
     say(page, _tuned(document), answer=True)
     say(page, _spent(document))
-    if by := (document["network"] or {}).get("compared_with"):
+    if by := document["network"]["compared_with"]:
         say(page, f"Outputs compared with: {named(by, 200).rstrip('.')}.")
     _beside(document.get("beside"), page)
     _tuned_layers(document["layers"], page)
@@ -203,9 +195,6 @@ def tune_report(document: Mapping[str, Any], page: Page) -> None:
     with page.details("notes"):
         notes(document["notes"], page)
     _tuned_files(document, page)
-
-
-_MOST_WINS = 6
 
 
 def _beside(found: Mapping[str, Any] | None, page: Page) -> None:
@@ -252,14 +241,10 @@ def _beside(found: Mapping[str, Any] | None, page: Page) -> None:
 def _tuned(document: Mapping[str, Any]) -> str:
     """The answer in one sentence."""
     where = f"{named(document['model']['name'])} on {device_key(document['device'])}"
-    network, layers = document["network"], document["layers"]
-    found = [layer for layer in layers if layer["best"] is not None]
-    if network is not None and network["failure"] is not None:
+    network = document["network"]
+    if network["failure"] is not None:
         return f"{where}: the tuned network failed, {failure_words(network['failure'])}."
-    tuned = None if network is None else median_of(network["tuned"])
-    if network is None or tuned is None:
-        told = f"{where}: {len(found)} of {many(len(layers), 'layer')} tuned; the whole network was not measured"
-        return f"{told}{_layer_sums(layers)}."
+    tuned = network["tuned"]["median_s"]
     error = outputs(network["max_error"], document["model"]["dtype"])
     if not network["scheduled"]:
         return f"{where}: nothing is tuned yet, {units.time(tuned)}, {error}."
@@ -284,20 +269,12 @@ def _speed(ratio: Mapping[str, Any] | None, tuned_s: float, untuned_s: float) ->
     return False, told if low > 1 else f"{told}: no difference is proved"
 
 
-def _layer_sums(layers: Sequence[Mapping[str, Any]]) -> str:
-    """What the layers take together, where both times of all are known; an empty text else."""
-    if not layers or any(layer["best"] is None or layer["untuned"] is None for layer in layers):
-        return ""
-    best, untuned = (sum(layer["weight"] * layer[kind]["median_s"] for layer in layers) for kind in ("best", "untuned"))
-    return f" (its layers take {like(best, untuned)} together, {like(untuned, best)} untuned)"
-
-
 def _spent(document: Mapping[str, Any]) -> str:
     network = document["network"]
     why = _STOPPED.get(document["stopped"], named(document["stopped"]))
     told = f"{many(len(document['layers']), 'layer')} in {named(document['model']['dtype'])} for "
     told += f"{device_words(document['device'])}: {_trials(document)}; the end: {why}."
-    if network is not None and network["failure"] is None:
+    if network["failure"] is None:
         told += f" {network['scheduled']} of {many(network['functions'], 'function')} of the network run tuned."
     return f"{told} {_enough(document['trials'])}".rstrip()
 
@@ -376,7 +353,7 @@ def _tuned_files(document: Mapping[str, Any], page: Page) -> None:
     page.heading("Written")
     records, library, network = document["records"], document["library"], document["network"]
     page.path("records", records)
-    if network is not None and wrong(network["max_error"], document["model"]["dtype"]):
+    if wrong(network["max_error"], document["model"]["dtype"]):
         page.item("The outputs are wrong.", "Do not deploy the library; look at the layers' errors in the records.")
     if library is not None:
         page.path("library", library)
@@ -399,8 +376,6 @@ def exec_report(document: Mapping[str, Any], page: Page) -> None:
     where = f"{named(document['model']['name'])} on {device_key(document['device'])}"
     if failure is not None:
         say(page, f"{where} failed, {failure_words(failure)}.", answer=True)
-    elif network is None:
-        say(page, f"{where}: the network was not measured.", answer=True)
     else:
         error = outputs(document["max_error"], document["model"]["dtype"])
         time = f"{units.time(network['median_s'])} {interval_of(network)}"
@@ -470,6 +445,9 @@ def view_report(document: Mapping[str, Any], page: Page) -> None:
     if libraries:
         page.line("")
         page.path("run it", f"gnomon exec {shlex.quote(libraries[0]['path'])}")
+    for row in (*records, *libraries):
+        if row["problem"] is not None:
+            page.item(f"{row['path']}: {row['problem']}")
 
 
 def _of(row: Mapping[str, Any]) -> str:

@@ -16,10 +16,9 @@ from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
 from gnomon.tuning.bench import Bench, Loop, Servers
-from gnomon.tuning.cards import find_card, fitted
 from gnomon.tuning.networks import STRATEGIES
 from gnomon.tuning.servers import OwnServer, check_own
-from gnomon.tuning.target import NATIVE, is_card, read_linker, read_target, with_cores
+from gnomon.tuning.target import NATIVE, read_linker, read_target, with_cores
 from gnomon.tuning.tracker import tracked_device
 from gnomon.tuning.tvm import Workshop
 
@@ -143,42 +142,23 @@ def check_device(wish: DeviceWish, known: TunedDevice | None = None) -> None:
 
 
 def check_wish(wish: DeviceWish, known: TunedDevice | None = None) -> None:
-    """What is said of a device: its kind, target and linker; of a card also whether it is there.
-
-    UsageError or RuntimeMissingError for what is invalid.
-    """
-    told = wished_target(wish, known)
+    """What is said of a device: its kind, target and linker. UsageError or RuntimeMissingError for what is invalid."""
     wish, config = _settled(wish), wish.config
-    if is_card(told):
-        if config.address.kind != LOCAL:
-            raise UsageError(
-                f"a card is tuned for on the machine that gnomon runs on, and {wish.key} is another",
-                hint="Run gnomon there, or give a --target of its processor.",
-            )
-        find_card(config.environment)
+    target = known.target if wish.target is None and known is not None else {}
+    if wish.target not in (None, NATIVE):
+        target = read_target(wish.target or "", here={})
     # The host's own linker fits what is native.
-    if wish.linker is not None or (told and wish.target is not None):
-        read_linker(told, wish.linker)
+    if wish.linker is not None or (target and wish.target is not None):
+        read_linker(target, wish.linker)
     if config.address.kind == TVM:
         tracked_device(config.address)
-        if wish.target is None and not told:
+        if wish.target is None and not target:
             raise UsageError(
                 f"what is to be compiled for {wish.key!r}?",
                 hint="Give --target: native for a server on this machine, or such as x86-64-v3 or aarch64-cortex-a72.",
             )
     elif config.address.kind != LOCAL:
         check_own(config)
-
-
-def wished_target(wish: DeviceWish, known: TunedDevice | None = None) -> Mapping[str, Any]:
-    """What is to be compiled for a device as far as it is known before it is opened; empty where it is to be found out.
-
-    UsageError for what means no target.
-    """
-    wish = _settled(wish)
-    if wish.target is None and known is not None:
-        return known.target
-    return {} if wish.target in (None, NATIVE) else read_target(wish.target or "", here={})
 
 
 def _settled(wish: DeviceWish) -> DeviceWish:
@@ -216,7 +196,6 @@ def open_device(
         else:
             served = stack.enter_context(OwnServer(config, shop.guard, tell))
             servers, native = served, lambda: asdict(served.hello)
-        card = is_card(wished_target(wish, known))
         cores = len(config.pin) or (len(os.sched_getaffinity(0)) if servers is None else 0)
         threads = wish.threads or (known.threads if known is not None else 0) or cores
         bench = Bench(
@@ -226,11 +205,8 @@ def open_device(
             wait_s=wish.wait_s,
             environment=config.environment,
             pin=config.pin,
-            card=card,
         )
         target, linker = _compilation(native or bench.here, wish, known)
-        if card:
-            target = fitted(bench.told(target), find_card(config.environment))
         bench.connect()
         bench.device = replace(bench.device, target=with_cores(target, bench.threads), linker=linker)
         try:

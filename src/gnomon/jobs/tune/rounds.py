@@ -113,7 +113,7 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limit
 
 def _all_crash(tools: Tools, count: int) -> MeasurementError:
     device = tools.bench.device
-    cpu = device.target.get("mcpu") or device.target.get("arch") or device.target.get("kind")
+    cpu = device.target.get("mcpu") or device.target.get("kind")
     lacking = tools.lacking()
     told = f", which lacks its instructions {', '.join(lacking[:8])}{', ..' if lacking[8:] else ''}" if lacking else ""
     return MeasurementError(

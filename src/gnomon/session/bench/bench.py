@@ -32,7 +32,7 @@ from gnomon.session import replay as recall
 from gnomon.session.bench.tool import ToolLink, ToolRuntime
 from gnomon.session.kernels import Sources
 from gnomon.session.model import place_model
-from gnomon.session.request import Request, device_met, link_to, machine_of
+from gnomon.session.request import MeasureRequest, device_met, link_to, machine_of
 from gnomon.session.targets import Missing, equip, hint_of, question_of
 from gnomon.spaces.unit import Net
 from gnomon.store.opening import open_store
@@ -61,7 +61,7 @@ class Bench:
     makes the runner of another campaign here, by its subject and question.
     """
 
-    request: Request
+    request: MeasureRequest
     folder: Path
     device: DeviceInfo
     push: Callable[[Path, str], str]
@@ -129,7 +129,7 @@ class Bench:
 
 @contextmanager
 def open_bench(
-    request: Request,
+    request: MeasureRequest,
     *,
     kind: str,
     subject: str,
@@ -231,7 +231,7 @@ def _only(
     return present[0]
 
 
-def _configuration(runtime: Runtime, probe: Probe, request: Request) -> Configuration:
+def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> Configuration:
     """The one configuration that is wished for; UsageError where the wish leaves several."""
     found = runtime.configurations(probe, request.wish)
     if request.wish.environments:
@@ -259,7 +259,7 @@ def _staying_in(folder: Path) -> Callable[[Path, str], str]:
     return lambda path, name: str(shutil.copytree(path, folder / name) if path.is_dir() else path)
 
 
-def _context(request: Request, subject: str, link: AgentLink, runtime: str, probe: Probe) -> Context:
+def _context(request: MeasureRequest, subject: str, link: AgentLink, runtime: str, probe: Probe) -> Context:
     """What must be equal for runs to be compared."""
     return Context(
         device=link.info.fingerprint,

@@ -6,11 +6,9 @@ them against what they took when the device was first probed.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from gnomon.core.stats import drift, median
@@ -23,7 +21,7 @@ from gnomon.models.load import reachable
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session.bench.baseline import gauge_of
 from gnomon.session.bench.bench import Bench, open_bench
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.unit import Trace, Unit
 from gnomon.store.address import RecordAddress
 
@@ -81,9 +79,7 @@ def probe(
     ordered = sorted(wanted, key=lambda name: name != "onnxruntime")
     lacking: RuntimeMissingError | None = None
     for name in ordered:
-        request = Request(
-            model=Path(os.devnull), device=config, runtimes=(name,), effort=_EFFORT, record=record, fresh=True
-        )
+        request = MeasureRequest(device=config, runtimes=(name,), effort=_EFFORT, record=record, fresh=True)
         try:
             with open_bench(request, kind="probe", subject="probe", question={}, tell=tell) as bench:
                 return _probed(bench)

@@ -18,11 +18,11 @@ from gnomon.measure.link import Event
 from gnomon.measure.program import ProgramLink
 from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, whole_segment
 from gnomon.runtimes.snpe import Benched, BenchOrder, BenchTool, bench_tools
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.session.targets import describe
 
 
-def tool_of(request: Request) -> BenchTool | None:
+def tool_of(request: MeasureRequest) -> BenchTool | None:
     """The tool that a request names, or None where it names runtimes. UsageError where it names both."""
     tools = bench_tools()
     named = [name for name in request.runtimes if name in tools]
@@ -94,7 +94,7 @@ _OWN = ("runs", "inputs", "benches", "anchor", "timeout")
 
 
 def tool_runtime(
-    tool: BenchTool, request: Request, said: Mapping[str, str], tell: Callable[[str], None] | None = None
+    tool: BenchTool, request: MeasureRequest, said: Mapping[str, str], tell: Callable[[str], None] | None = None
 ) -> ToolRuntime:
     """What a request asks of a tool, by the settings that a user says; those that gnomon does not know are the tool's.
 
@@ -130,7 +130,7 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _backend(tool: BenchTool, request: Request) -> str:
+def _backend(tool: BenchTool, request: MeasureRequest) -> str:
     """The one backend that is meant. UsageError for several, or for one that the tool does not have."""
     wish = request.wish
     known = tool.probe().backends

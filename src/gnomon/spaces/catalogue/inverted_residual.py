@@ -51,18 +51,16 @@ class InvertedResidual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvBlock:
-    """Convolution, batch normalisation where wanted, activation."""
+    """Convolution, batch normalisation, activation."""
 
     channels: int
     kernel: int
     stride: int = 1
     activation: str = "Relu6"
-    batch_norm: bool = True
 
     def __call__(self, x: Symbol) -> Symbol:
         """The block behind `x`."""
-        y = x.conv(self.channels, self.kernel, stride=self.stride)
-        return (y.batch_norm() if self.batch_norm else y).layer(self.activation)
+        return x.conv(self.channels, self.kernel, stride=self.stride).batch_norm().layer(self.activation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +80,7 @@ def squeeze_and_excite(x: Symbol) -> Symbol:
     return x * gate.conv(x.channels, 1, bias=True).hard_sigmoid()
 
 
-def divisible(channels: float, by: int = 8) -> int:
-    """The multiple of `by` next to a number of channels, never more than a tenth below it (as the MobileNets round)."""
-    near = max(by, int(channels + by / 2) // by * by)
-    return near + by if near < 0.9 * channels else near
+def divisible(channels: float) -> int:
+    """The multiple of 8 next to a number of channels, never more than a tenth below it (as the MobileNets round)."""
+    near = max(8, int(channels + 4) // 8 * 8)
+    return near + 8 if near < 0.9 * channels else near

@@ -4,12 +4,8 @@ The nets are those that the benchmark trained (D-X-Y/NAS-Bench-201, TinyNetwork,
 stages of five cells, a residual block between stages, and a head. `none` writes zeros, which the original computes and
 adds; `live` leaves out whatever is dead, as an optimising runtime does.
 
-The nets of NAS-Bench-201 written down, layer by layer.
-
-The counts of all 15,625 nets of NAS-Bench-201 at once.
-
-The fifteen cells of a net are alike but for their shapes, and its two convolutions but for their kernels, so that one
-grouping of numbered nodes, without any shape, serves all nets of a structure.
+All 15,625 nets are counted at once: the fifteen cells of a net are alike but for their shapes, and its two convolutions
+but for their kernels, so that one grouping of numbered nodes, without any shape, serves all nets of a structure.
 """
 
 from __future__ import annotations
@@ -38,6 +34,19 @@ CELLS = 5
 CHANNELS = (16, 32, 64)
 CLASSES = 10
 SIZE = 32
+NEEDED = ("needed", *(f"needed {name}" for name in OPERATIONS[1:]))
+"""What the space counts beside units: whether the output depends on the input at all, and how often each operation of a
+cell is needed for it. Some compilers drop the rest; which do is learnt from whole nets."""
+
+Token = str | int
+"""What a node of a cell is: a kind of layer, or, for a convolution, the number of its edge."""
+
+Label = tuple[int, Token]
+"""A node of a net: its stage and token, or `_OUTSIDE` and its number among the nodes outside of cells."""
+
+_OUTSIDE = -1
+_NARROW, _WIDE = OPERATIONS.index("nor_conv_1x1"), OPERATIONS.index("nor_conv_3x3")
+_NODE = re.compile(r"(?P<operation>[a-z0-9_]+)~(?P<source>[0-9])")
 
 
 def whole_net(operations: Sequence[int]) -> Net:
@@ -96,16 +105,6 @@ def operation(name: str, x: Symbol) -> Symbol:
     return x.relu().conv(x.channels, 1 if name == "nor_conv_1x1" else 3).batch_norm()
 
 
-_NARROW, _WIDE = OPERATIONS.index("nor_conv_1x1"), OPERATIONS.index("nor_conv_3x3")
-_OUTSIDE = -1
-
-Token = str | int
-"""What a node of a cell is: a kind of layer, or, for a convolution, the number of its edge."""
-
-Label = tuple[int, Token]
-"""A node of a net: its stage and token, or `_OUTSIDE` and its number among the nodes outside of cells."""
-
-
 @dataclass(slots=True)
 class _Graph:
     """Nodes by number: a token each, and what it reads."""
@@ -148,11 +147,6 @@ def tables_of(space: Space, rules: FusionRules, *, live: bool) -> CountTables:
     step = Step(slots=tuple(range(len(EDGES))), row=index, next_state=np.zeros_like(index))
     extras = () if live else NEEDED
     return CountTables(space=space, units=tuple(nets.units), steps=(step,), rows=table, extras=extras)
-
-
-NEEDED = ("needed", *(f"needed {name}" for name in OPERATIONS[1:]))
-"""What the space counts beside units: whether the output depends on the input at all, and how often each operation of a
-cell is needed for it. Some compilers drop the rest; which do is learnt from whole nets."""
 
 
 def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
@@ -319,9 +313,6 @@ def _needed(graph: _Graph) -> _Graph:
     return _Graph([graph.tokens[index] for index in kept], inputs, number[graph.output])
 
 
-_NODE = re.compile(r"(?P<operation>[a-z0-9_]+)~(?P<source>[0-9])")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NasBench201:
     """The space; `live` says whether dead parts of its nets are left out."""
@@ -351,10 +342,6 @@ class NasBench201:
         if rules.chains not in self._tables:
             self._tables[rules.chains] = tables_of(self.space, rules, live=self.live)
         return self._tables[rules.chains]
-
-    def units(self) -> tuple[Unit, ...]:
-        """All units that occur in some net, an operator each."""
-        return self.tables().units
 
     def assignment_of(self, text: str) -> tuple[int, ...]:
         """The assignment of an architecture string. ProblemError for one that is malformed."""

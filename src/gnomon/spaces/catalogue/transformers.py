@@ -29,6 +29,25 @@ Setting = Mapping[str, int]
 Write = Callable[[Setting, tuple[Symbol, ...], int], tuple[Symbol, ...]]
 """Writes a part down: the setting, the values that go through the net, and the number of the slot's choice."""
 
+_WORDS = 32_000
+
+# HAT
+_ENCODER_WIDTHS = _DECODER_WIDTHS = (512, 640)
+_HIDDEN = (1024, 2048, 3072)
+_HEADS = (4, 8)
+_REACHES = (1, 2, 3)
+"""How many of the encoder's last layers the decoder attends to."""
+
+_LAYERS = 6
+_LENGTHS = (16, 32, 64)
+
+# Decoders of text
+_PROMPTS = (32, 64, 128, 256)
+_WIDTHS = (256, 384, 512, 768)
+_DEPTHS = (4, 6, 8, 12)
+_HEAD_WIDTHS = (32, 64, 128)
+_RATIOS = (2, 3, 4)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -128,16 +147,6 @@ class LayeredSpace:
 
 
 # HAT
-
-_WORDS = 32_000
-_ENCODER_WIDTHS = _DECODER_WIDTHS = (512, 640)
-_HIDDEN = (1024, 2048, 3072)
-_HEADS = (4, 8)
-_REACHES = (1, 2, 3)
-"""How many of the encoder's last layers the decoder attends to."""
-
-_LAYERS = 6
-_LENGTHS = (16, 32, 64)
 
 
 def hat() -> LayeredSpace:
@@ -266,12 +275,6 @@ def _result(place: int) -> list[Part]:
 
 
 # Decoders of text
-
-_PROMPTS = (32, 64, 128, 256)
-_WIDTHS = (256, 384, 512, 768)
-_DEPTHS = (4, 6, 8, 12)
-_HEAD_WIDTHS = (32, 64, 128)
-_RATIOS = (2, 3, 4)
 
 
 def decoder() -> LayeredSpace:

@@ -1,28 +1,25 @@
 """Layer-corrected costs: what each primitive costs at each layer, from the default network and its one-change variants.
 
-cost[layer][primitive] = the default layer's cost + (latency of the network with that change - latency of the default
-network). Where a group has several layers, its difference is split over them in proportion to the default layers'
-costs, as a swap changes all of them at once and nothing says which changed by how much; the sum over the group is not
-touched by that. So the sum over all layers is exact for the default and for every one-change variant, and additive
-for all others.
-
-Latencies without their unit.
-
-How far two orders agree: Kendall's tau-b.
+cost[layer][primitive] = an equal part of the default network's latency + (latency of the network with that change -
+latency of the default network). Where a group has several layers, its difference is split over them evenly, as a swap
+changes all of them at once and nothing says which changed by how much; the sum over the group is not touched by that.
+So the sum over all layers is exact for the default and for every one-change variant, and additive for all others.
+Kendall's tau-b says how far the order of predicted networks agrees with that of measured ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.core.cost import Floats
-from gnomon.core.stats import median
 from gnomon.errors import ProblemError
 from gnomon.spaces.features import Ints
+
+_PAIRS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,33 +48,22 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerCosts:
-    """The costs of layers, and what they rest on; made by `layer_costs`.
+    """The costs of layers. Made by `layer_costs`.
 
-    `cost_s` and `error_s` have a row a layer and a column a primitive of its group, in seconds: the cost, which may be
-    below 0 as it is a difference, and its standard error. NaN: the network with that swap has no latency. `overhead_s`
-    is what a network takes beside its layers.
+    `cost_s` has a row a layer and a column a primitive of its group, in seconds; a cost may be below 0, as it is a
+    difference. NaN: the network with that swap has no latency.
     """
 
     cells: Cells
-    overhead_s: float
     cost_s: tuple[Floats, ...]
-    error_s: tuple[Floats, ...]
 
     def predict_s(self, assignments: ArrayLike) -> Floats:
-        """The overhead and the sum over layers of networks (networks, groups), in seconds; NaN without a swap's."""
+        """The sum over layers of networks (networks, groups), in seconds; NaN without a swap's."""
         chosen = self._chosen(assignments)
-        found = np.full(len(chosen), self.overhead_s)
+        found = np.zeros(len(chosen))
         for layer, group in enumerate(self.cells.groups):
             found += self.cost_s[layer][chosen[:, group]]
         return found
-
-    def spread(self) -> tuple[Floats, ...]:
-        """The costs with the overhead in equal parts in them: for tables that have no place for it.
-
-        The bare sum over layers is then what `predict_s` tells.
-        """
-        part = self.overhead_s / len(self.cost_s)
-        return tuple(row + part for row in self.cost_s)
 
     def _chosen(self, assignments: ArrayLike) -> Ints:
         chosen = np.asarray(assignments, np.int64)
@@ -89,100 +75,37 @@ class LayerCosts:
         return chosen
 
 
-def layer_costs(
-    cells: Cells,
-    measured: Mapping[tuple[int, ...], Latency],
-    *,
-    overhead_s: float = 0.0,
-    default_layers: Sequence[float] | None = None,
-) -> LayerCosts:
+def layer_costs(cells: Cells, measured: Mapping[tuple[int, ...], Latency]) -> LayerCosts:
     """Costs from the default network and its one-change variants, by assignment; others are not looked at.
 
-    `default_layers` says how the default network's time is shared by its layers, in any unit: times of a profiled run,
-    or prices of its units. Without it each has an equal part. ProblemError where the default network has
-    no latency, for an overhead that leaves nothing to its layers, and for shares that are not shares.
+    ProblemError where the default network has no latency.
     """
     default = measured.get(tuple(cells.defaults))
     if default is None:
         raise ProblemError("the default network has no latency", hint="Measure it: every cost is a difference to it.")
-    inside = default.call_s - overhead_s
-    if not inside > 0 or overhead_s < 0:
-        raise ProblemError(
-            f"an overhead of {overhead_s:g} s leaves nothing of the default network's {default.call_s:g} s",
-            hint="Measure both again: the no-op model cannot take longer.",
-        )
-    shares = _shares(cells, default_layers)
-    of_group = np.bincount(cells.groups, weights=shares)
-    latencies, errors = _swaps(cells, measured, default)
-    costs, deviations = [], []
-    for layer, group in enumerate(cells.groups):
-        within = shares[layer] / of_group[group]
-        own = latencies[group] - default.call_s
-        cost = shares[layer] * inside + within * own
-        # The default's latency is in the layer's own part and, with the other sign, in the difference.
-        deviation = np.hypot(within * errors[group], (shares[layer] - within) * default.error_s)
-        deviation[cells.defaults[group]] = shares[layer] * default.error_s
-        costs.append(_fixed(cost))
-        deviations.append(_fixed(deviation))
-    return LayerCosts(
-        cells=cells,
-        overhead_s=overhead_s,
-        cost_s=tuple(costs),
-        error_s=tuple(deviations),
-    )
+    share = 1 / len(cells.groups)
+    of_group = np.bincount(cells.groups, weights=np.full(len(cells.groups), share))
+    latencies = [_swaps(cells, group, measured) for group in range(len(cells.choices))]
+    costs = [
+        _fixed(share * default.call_s + share / of_group[group] * (latencies[group] - default.call_s))
+        for group in cells.groups
+    ]
+    return LayerCosts(cells=cells, cost_s=tuple(costs))
 
 
-def _swaps(
-    cells: Cells, measured: Mapping[tuple[int, ...], Latency], default: Latency
-) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    """The latency of each one-change variant and its error, a row a group; NaN where there is none."""
-    latencies, errors = [], []
-    for group, ones in enumerate(cells.choices):
-        row = []
-        for choice in range(len(ones)):
-            swap = (*cells.defaults[:group], choice, *cells.defaults[group + 1 :])
-            row.append(default if choice == cells.defaults[group] else measured.get(swap))
-        latencies.append(_fixed(np.array([np.nan if one is None else one.call_s for one in row])))
-        errors.append(_fixed(np.array([np.nan if one is None else one.error_s for one in row])))
-    return tuple(latencies), tuple(errors)
-
-
-def _shares(cells: Cells, given: Sequence[float] | None) -> Floats:
-    """What part of the default network's time each layer has; they add up to 1."""
-    shares = np.ones(len(cells.groups)) if given is None else np.asarray(given, np.float64)
-    if shares.shape != (len(cells.groups),) or not np.isfinite(shares).all() or not (shares > 0).all():
-        raise ProblemError(
-            f"the default network's layers are {len(cells.groups)}, and each has a share above 0",
-            hint="Give one positive number a layer, or none at all.",
-        )
-    found: Floats = shares / shares.sum()
+def _swaps(cells: Cells, group: int, measured: Mapping[tuple[int, ...], Latency]) -> Floats:
+    """The latency of the default network with each primitive of a group; NaN where there is none."""
+    found = np.full(len(cells.choices[group]), np.nan)
+    for choice in range(len(found)):
+        one = measured.get((*cells.defaults[:group], choice, *cells.defaults[group + 1 :]))
+        if one is not None:
+            found[choice] = one.call_s
     return found
 
 
 def _fixed(values: Floats) -> Floats:
     values.setflags(write=False)
     return values
-
-
-_DIGITS = 9
-
-
-def relative(latencies: Sequence[float] | Floats, reference: Sequence[float] | Floats) -> Floats:
-    """Latencies (N,) over the median of the reference ones, rounded to nine digits.
-
-    A change of unit, or a device that is slower by a factor, changes no digit of the result: without the rounding the
-    last bits would differ, and order what was a tie. Equal latencies stay equal. All must be positive and finite.
-    """
-    middle = median([float(one) for one in reference])
-    return np.array([rounded(float(one) / middle) for one in latencies])
-
-
-def rounded(value: float) -> float:
-    """A number to nine significant digits."""
-    return float(f"{value:.{_DIGITS - 1}e}")
-
-
-_PAIRS_AT_ONCE = 1 << 20
 
 
 def kendall_tau(first: Floats, second: Floats) -> float:

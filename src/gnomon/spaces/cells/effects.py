@@ -21,20 +21,17 @@ Accuracy is modelled on the logit scale: there effects add up without leaving 0 
 and no Pareto front changes, as the logit rises with accuracy. Latency is a sum of its parts, hence additive as it is,
 after division by a reference that frees it of its unit; its errors are relative.
 
-How likely measured prices are under sizes of the parts of effects, and the sizes that make them most likely.
+`Likelihood` finds the sizes of the parts: the restricted likelihood of a normal model with one constant, climbed by
+Fisher scoring (Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971), under
+a weak prior on the logarithm of each size, which keeps sizes finite that the measurements leave open. The misfit's is
+half normal, as wide as the values spread: it may be nothing or all, and measurements alone speak against either
+(Gelman, "Prior distributions for variance parameters in hierarchical models", 2006).
 
-The restricted likelihood of a normal model with one constant, climbed by Fisher scoring (Patterson and Thompson,
-"Recovery of inter-block information when block sizes are unequal", 1971), under a weak prior on the logarithm of each
-size, which keeps sizes finite that the measurements leave open. The misfit's is half normal, as wide as the values
-spread: it may be nothing or all, and measurements alone speak against either (Gelman, "Prior distributions for variance
-parameters in hierarchical models", 2006).
-
-Networks that tell the most about each choice: every primitive equally often in each cell group.
-
-In a table of one-change variants a network says something of one choice; in a balanced design it says something of as
-many as there are cell groups, so that the same trainings tell effects far more closely (Fisher, "The Design of
-Experiments", 1935; Box, Hunter and Hunter, "Statistics for Experimenters", 2005). Columns are as little correlated as
-a search over random balanced ones finds.
+`balanced_design` draws the networks that tell the most about each choice. In a table of one-change variants a network
+says something of one choice; in a balanced design, with every primitive equally often in each cell group, it says
+something of as many as there are cell groups, so that the same trainings tell effects far more closely (Fisher, "The
+Design of Experiments", 1935; Box, Hunter and Hunter, "Statistics for Experimenters", 2005). Columns are as little
+correlated as a search over random balanced ones finds.
 """
 
 from __future__ import annotations
@@ -55,16 +52,11 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.features import Ints as Int64s
 
+Scale = Literal["plain", "logit"]
 PARTS = ("misfit", "family", "main", "own", "slower")
 """The parts whose sizes are estimated, before the scale of each group."""
 
-_USUAL = (
-    0.15,
-    1.0,
-    0.5,
-    0.5,
-    0.5,
-)  # where the search for sizes begins, and the middle of the weak prior on the effects'
+_USUAL = (0.15, 1.0, 0.5, 0.5, 0.5)  # where the search for sizes begins, and the middle of the weak prior on effects
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
 _SIZES = 20  # so many times sizes are drawn among draws of networks
 _FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and from one to the next
@@ -74,6 +66,12 @@ _WIDE = 1e2  # prior standard deviation of the constant, in the spread of the va
 _ROUNDS = 40
 _STEP = 1.0  # the most that a logarithm changes in a round
 _ENOUGH = 1e-7  # a round that gains less is the last
+_FLOOR = 1e-3  # accuracies nearer to 0 or 1 than this are taken as this: their logit would be anything
+_NORMAL_95 = 1.959964
+_TRIES = 200  # random tables of which a design is the best
+_RIDGE = 0.1  # the weak prior of a design's information
+_ALL = 4096  # for a design a space of no more networks than this is written out
+_EXCHANGES = 50  # a network that is there twice in a design is changed so often at most, on average
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -301,12 +299,6 @@ def _open_groups(space: Space) -> list[int]:
     return [g for g, slot in enumerate(space.slots) if len(slot.choices) > 1]
 
 
-Scale = Literal["plain", "logit"]
-
-_FLOOR = 1e-3  # accuracies nearer to 0 or 1 than this are taken as this: their logit would be anything
-_NORMAL_95 = 1.959964
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evidence:
     """Networks (N, groups) as indices of a space's choices, what they cost (N,), and its standard errors (N,).
@@ -520,12 +512,6 @@ def _swaps(assignments: Ints) -> int:
     # Of each network's nearest relative: one-change variants of a default are one group from it.
     centers = [int(row) for row in np.flatnonzero((apart <= 1).sum(axis=1) > 2)]
     return int(apart[:, centers].min(axis=1).max()) if centers else assignments.shape[1]
-
-
-_TRIES = 200
-_RIDGE = 0.1
-_ALL = 4096  # a space of no more networks than this is written out
-_EXCHANGES = 50  # a network that is there twice is changed so often at most, on average
 
 
 def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> Int64s:

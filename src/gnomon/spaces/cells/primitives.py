@@ -1,13 +1,11 @@
-"""Primitives: the blocks that a cell group can be made of, by name, and where a user's own come from.
+"""Primitives: the blocks that a cell group can be made of, by name.
 
 A block is a function of a `Symbol`, the width that it makes and its stride, or one that makes a module of PyTorch's of
 the width that it takes, the width that it makes and its stride. The published names are `<Family>block_<i>`; what a
-number means is a matter of the numbering, of which there are two (see below), so that every primitive says in words
-what it is made of and has a digest of it.
+number means is a matter of the numbering, of which there are two, so that every primitive says in words what it is made
+of and has a digest of it.
 
-The three published families of primitives, in the two numberings that are in use.
-
-Structure (the same in both): Mobile is 1x1, kxk, 1x1, each with batch normalisation, with a residual where shapes
+The published families are three. Mobile is 1x1, kxk, 1x1, each with batch normalisation, with a residual where shapes
 allow; its kxk is a full convolution, not a depthwise one. Res adds two branches, 1x1 - kxk - 1x1 and kxk - 1x1. VGG is
 a row of convolutions, with a max pooling behind them where it reduces. What stands between the 1x1 of a branch is as
 wide as the block's input times the expansion.
@@ -31,6 +29,9 @@ from typing import Any, Literal, get_args
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.unit import Symbol, Trace
 
+Numbering = Literal["ssprofile", "aw_nas"]
+NUMBERINGS: tuple[Numbering, ...] = get_args(Numbering)
+
 PrimitiveBlock = Callable[[Symbol, int, int], Symbol]
 """Writes a block down: its input, the number of channels that it makes, its stride; returns its output."""
 
@@ -41,6 +42,24 @@ _NAME = re.compile(r"(?P<family>[A-Za-z][A-Za-z0-9_]*?)block_(?P<number>[0-9]{1,
 _DIGEST_DIGITS = 12
 _STEM = re.compile(r"conv(?P<bn>_bn)?(?P<relu>_relu)?_(?P<kernel>[1-9])x(?P=kernel)")
 _STEM1 = "imagenet_stem1"
+_KERNELS = (3, 5, 7)
+_VGG: tuple[tuple[int, ...], ...] = (
+    (1,),
+    (3,),
+    (1, 3),
+    (5,),
+    (1, 5),
+    (3, 3),
+    (1, 3, 3),
+    (7,),
+    (1, 7),
+    (3, 5),
+    (1, 3, 5),
+    (3, 3, 3),
+    (1, 3, 3, 3),
+)
+_DEFAULTS = {"Mobile": 1, "Res": 1, "VGG": 1}
+"""The published default of each family, as a place among those that a config has of it, by rising number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,29 +147,6 @@ def named(known: Mapping[str, Primitive], names: Sequence[str]) -> tuple[Primiti
             hint=f"Known: {', '.join(known)}. Your own come from a file or a package: --blocks FILE.py",
         )
     return tuple(known[name] for name in names)
-
-
-Numbering = Literal["ssprofile", "aw_nas"]
-NUMBERINGS: tuple[Numbering, ...] = get_args(Numbering)
-
-_KERNELS = (3, 5, 7)
-_VGG: tuple[tuple[int, ...], ...] = (
-    (1,),
-    (3,),
-    (1, 3),
-    (5,),
-    (1, 5),
-    (3, 3),
-    (1, 3, 3),
-    (7,),
-    (1, 7),
-    (3, 5),
-    (1, 3, 5),
-    (3, 3, 3),
-    (1, 3, 3, 3),
-)
-_DEFAULTS = {"Mobile": 1, "Res": 1, "VGG": 1}
-"""The published default of each family, as a place among those that a config has of it, by rising number."""
 
 
 def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:

@@ -2,13 +2,11 @@
 
 The layout is that of published base networks (aw_nas, ssprofile): one block a layer, of stride 2 where its group
 reduces, then the mean over height and width, then a linear layer without a bias. The width of each layer is fixed. A
-stem may stand before the layers, and another head behind them.
+stem may stand before the layers, and another head behind them. Each node of a network has a tag, by which networks of
+one space share their trained weights.
 
-Trained weights by tag: what networks of one space share, and what a model file is written with.
-
-Primitives by name: the published ones, a package's by the entry-point group, a user's own by file.
-
-A file has a list `primitives`, or a function of that name that makes one::
+Primitives are the published ones, those of packages, by the entry-point group, and those of a user's files. A file has
+a list `primitives`, or a function of that name that makes one::
 
     from gnomon.spaces.cells.primitives import Primitive
 
@@ -41,6 +39,34 @@ from gnomon.spaces.features import Assignment, CountTables
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules
 from gnomon.spaces.loading import load_attribute, where_in
 from gnomon.spaces.unit import Net, Symbol, Trace, layer_name
+
+State = Mapping[str, NDArray[Any]]
+"""Parameters by name, as `state_dict` of the network's module has them: "l3.Mobileblock_2.0.weight" is that of the node
+with the tag "l3/Mobileblock_2/0". Convolutions are (out, in / group, height, width), linear layers (out, in)."""
+
+PARTS: dict[str, dict[str, str]] = {
+    "Conv": {"weight": "w", "bias": "b"},
+    "Linear": {"weight": "w", "bias": "b"},
+    "LayerNormalization": {"weight": "scale", "bias": "bias"},
+    "BatchNormalization": {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "var"},
+}
+"""Kinds of layers that have parameters: what each is called by PyTorch, and in a model file."""
+
+_COUNTER = "num_batches_tracked"
+"""What a batch normalisation of PyTorch's has beside its numbers, and no model file."""
+
+GROUP = "gnomon.primitives"
+_ATTRIBUTE = "primitives"
+_PUBLISHED = "the published ones"
+_MOST = 10_000
+_HINT = (
+    "A block takes a Symbol, the channels that it makes and its stride, and returns a Symbol; a module is made of the "
+    "channels that it takes, those that it makes, and its stride."
+)
+_NAMED = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
+
+Bind = Callable[[Primitive, str], Primitive]
+"""Gives a primitive that is a module its block; the text says where other processes find it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,23 +284,6 @@ def _tag(tags: list[str], trace: Trace, owner: str) -> None:
     tags += [f"{owner}/{k}" for k in range(len(trace.nodes) - len(tags))]
 
 
-State = Mapping[str, NDArray[Any]]
-"""Parameters by name, as `state_dict` of the network's module has them: "l3.Mobileblock_2.0.weight" is that of the node
-with the tag "l3/Mobileblock_2/0". Convolutions are (out, in / group, height, width), linear layers (out, in)."""
-
-PARTS: dict[str, dict[str, str]] = {
-    "Conv": {"weight": "w", "bias": "b"},
-    "Linear": {"weight": "w", "bias": "b"},
-    "LayerNormalization": {"weight": "scale", "bias": "bias"},
-    "BatchNormalization": {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "var"},
-}
-"""Kinds of layers that have parameters: what each is called by PyTorch, and in a model file."""
-
-
-_COUNTER = "num_batches_tracked"
-"""What a batch normalisation of PyTorch's has beside its numbers, and no model file."""
-
-
 def state_prefix(tag: str) -> str:
     """What the parameters of a node are called, but for their own names."""
     return tag.replace("/", ".") + "."
@@ -307,15 +316,6 @@ def _prefixes(name: str) -> set[str]:
     return {".".join(parts[:count]) + "." for count in range(1, len(parts))}
 
 
-GROUP = "gnomon.primitives"
-_ATTRIBUTE = "primitives"
-_PUBLISHED = "the published ones"
-_MOST = 10_000
-_HINT = (
-    "A block takes a Symbol, the channels that it makes and its stride, and returns a Symbol; a module is made of the "
-    "channels that it takes, those that it makes, and its stride."
-)
-_NAMED = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 # Widths that stay, grow, do not divide each other, and shrink; with and without a stride; a height that is odd.
 _TRIED = CellLayout(
     input_shape=(1, 3, 31, 16),
@@ -326,9 +326,6 @@ _TRIED = CellLayout(
 )
 # Modules may need whole heads of attention, whole windows, or multiples of what they take.
 _TRIED_MODULES = replace(_TRIED, input_shape=(1, 64, 32, 32), widths=(64, 64, 128, 128, 256))
-
-Bind = Callable[[Primitive, str], Primitive]
-"""Gives a primitive that is a module its block; the text says where other processes find it."""
 
 
 def known_primitives(

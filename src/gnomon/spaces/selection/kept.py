@@ -41,6 +41,9 @@ _AT_ONCE = 1 << 17
 _SEED = 2
 _ROUNDING = 1 + 1e-9
 
+_Place = tuple[int, int]
+"""A cell group and one of its choices."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
@@ -133,10 +136,6 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
                 _turn(left, out)
         if share == before:
             return tuple(np.flatnonzero(marks) for marks in left)
-
-
-_Place = tuple[int, int]
-"""A cell group and one of its choices."""
 
 
 def _turn(left: Sequence[NDArray[np.bool_]], place: _Place | None) -> None:

@@ -1,14 +1,13 @@
 """The Pareto selection: the primitives that networks on the front of accuracy and latency are made of.
 
 Both prices are learned from the networks that were measured, with what stays unknown (`effects`). From that, posterior
-samples are drawn; in each of them the front over *all* networks, mixed ones included, is exact.
-How often a primitive is part of it says how sure its use is (stability selection: Meinshausen and Buehlmann, 2010).
+samples are drawn; in each of them the front over *all* networks, mixed ones included, is exact. How often a primitive
+is part of it says how sure its use is (stability selection: Meinshausen and Buehlmann, 2010).
 
 The selection is the one that is expected to lose least while a share of the networks is left (`reduce`). It does not
 depend on the unit of latency, and nothing but the measurements has a part in it. A share that leaves too little to be
-worth a search is refused, with the share that would do.
-
-Which family a space of one family is made of.
+worth a search is refused, with the share that would do. A space of one family is of that one whose front is expected to
+have the largest hypervolume.
 """
 
 from __future__ import annotations
@@ -24,12 +23,23 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
+from gnomon.core.stats import median
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.cells.costs import relative, rounded
-from gnomon.spaces.cells.effects import Effects, Evidence, Learned, design_matrix, learn_both
+from gnomon.spaces.cells.effects import Evidence, Learned, design_matrix, learn_both
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.selection.kept import MOST_EXCHANGED, drawn_front, exchanged
 from gnomon.spaces.selection.reduce import Resamples, WeighedCosts, judged, reduce_choices, weighed_costs
+
+Families = Literal["mixed", "one"]
+
+_LEAST_KEPT = 0.5
+"""Where the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
+_GROWTH = 1.25
+_REPEATS, _FEW = 20, 40
+"""So often it is thought to be measured again, with so many resamples each."""
+_NORMAL_95 = 1.959964
+_SEED = 12
+_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,17 +72,6 @@ def choose_family(contenders: Sequence[Contender]) -> tuple[str, str]:
         f"its expected hypervolume is the largest, in {sure:.0%} of the resamples above that of {lead.family}, whose "
         "measured networks have the largest"
     )
-
-
-Families = Literal["mixed", "one"]
-
-_LEAST_KEPT = 0.5
-"""Where the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
-_GROWTH = 1.25
-_REPEATS, _FEW = 20, 40
-"""So often it is thought to be measured again, with so many resamples each."""
-_NORMAL_95 = 1.959964
-_SEED = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +120,8 @@ class ParetoSelection:
     the expected share of the hypervolume that the kept networks reach, with the interval that 95 % of the samples lie
     in, up to the `reference`: the largest latency, over the median one, and error rate of what was measured.
     `stability` is how much of the choice is expected to come out again where the same networks are measured again: the
-    mean Jaccard index of the (group, primitive) that are kept. It is a property, and nothing is chosen by it.
-    `networks_before` counts those of the family that won, or of the mixed space. `family` is None for mixed ones.
+    mean Jaccard index of the (group, primitive) that are kept. It is a property, and nothing is chosen by it. `family`
+    is None for mixed ones.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -134,10 +133,6 @@ class ParetoSelection:
     share_low: float
     share_high: float
     stability: float
-    networks_before: int
-    networks_after: int
-    accuracy: Effects
-    latency: Effects
     reference: tuple[float, float]
 
 
@@ -164,8 +159,6 @@ def select_pareto(
     ]
     found = _select_named(named, moved[0], moved[1], options or ParetoOptions())
     at = [groups.index(g) for g in range(len(groups))]
-    ends = np.cumsum([0, *(len(slot.choices) for slot in named.slots)])
-    back = [0, *(1 + int(ends[at[g]] + k) for g in range(len(groups)) for k in np.argsort(orders[g]))]
     by_name = [{kept.name: kept for kept in own} for own in found.primitives]
     return replace(
         found,
@@ -177,8 +170,6 @@ def select_pareto(
             tuple(by_name[p][name] for name in slot.choices if name in by_name[p])
             for slot, p in zip(space.slots, at, strict=True)
         ),
-        accuracy=_reordered(found.accuracy, space, back),
-        latency=_reordered(found.latency, space, back),
     )
 
 
@@ -186,11 +177,6 @@ def _checked(space: Space, evidence: Evidence) -> Evidence:
     """The evidence; ProblemError for networks outside the space."""
     design_matrix(space, evidence.assignments)
     return evidence
-
-
-def _reordered(effects: Effects, space: Space, order: Sequence[int]) -> Effects:
-    """The effects of the same choices in the order of a space."""
-    return replace(effects, space=space, mean=effects.mean[order], covariance=effects.covariance[np.ix_(order, order)])
 
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
@@ -223,18 +209,24 @@ def measured_points(prices: tuple[Learned, Learned], accuracy: Evidence, latency
 
 
 def unit_free(latency: Evidence) -> Evidence:
-    """Latencies over the median of all, with their errors, rounded so that a change of unit changes nothing.
+    """Latencies over the median of all, with their errors, to nine digits: a change of unit then changes none of them.
 
-    ProblemError for a latency that is not above 0.
+    Without the rounding the last bits would differ, and order what was a tie. ProblemError for a latency that is not
+    above 0.
     """
     if (latency.values <= 0).any():
         raise ProblemError(
             f"{int((latency.values <= 0).sum())} latencies are not above 0",
             hint="Measure these networks once more, or leave them out.",
         )
-    values = relative(latency.values, latency.values)
-    shares = np.array([rounded(float(share)) for share in latency.errors / latency.values])
+    middle = median(latency.values.tolist())
+    values = np.array([_rounded(value / middle) for value in latency.values.tolist()])
+    shares = np.array([_rounded(share) for share in (latency.errors / latency.values).tolist()])
     return Evidence(assignments=latency.assignments, values=values, errors=values * shares)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS - 1}e}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +275,6 @@ def _selected(
         share_low=float(np.quantile(shares, 0.025)),
         share_high=float(np.quantile(shares, 0.975)),
         stability=float(np.mean((again & marks).sum(axis=1) / (again | marks).sum(axis=1))),
-        networks_before=case.space.size,
-        networks_after=math.prod(map(len, kept)),
-        accuracy=case.prices[0].effects,
-        latency=case.prices[1].effects,
         reference=resamples.reference,
     )
 

@@ -8,9 +8,7 @@ ASP-DAC 2020), to the letter::
 All networks are walked by ascending cost, ties in the order of the tables, which is that of the sorted ids. The first
 family with enough networks wins, and each cell group keeps the primitives that these networks have there.
 
-The latency in this cost has a unit, milliseconds, and another unit gives another winner. `relative` takes it over the
-median of the families' default networks times `REFERENCE_MS` instead: then no unit has a part in it, and the published
-coefficient weighs accuracy against latency as it does for networks of about that latency.
+The latency in this cost has a unit, milliseconds, and another unit gives another winner.
 """
 
 from __future__ import annotations
@@ -18,19 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from gnomon.errors import ProblemError
-from gnomon.spaces.cells.costs import relative
 from gnomon.spaces.cells.space import network_id
 
 Network = tuple[str, tuple[int, ...]]
 """A family and the index of a primitive of it for each cell group."""
-
-Mode = Literal["published", "relative"]
-
-REFERENCE_MS = 10.0
-"""What the median default network is taken to last in the mode `relative`: the order of the published latencies."""
 
 _MOST_TOLD = 8
 
@@ -67,16 +58,14 @@ class PublishedRule:
 class NetworkTables:
     """What was measured of networks of single families.
 
-    `primitives` are the names that the indices of a family mean; `defaults` the default network of each family, which
-    only the mode `relative` needs. Accuracies are fractions; latencies are in milliseconds, in `relative` in any unit.
-    ProblemError that tells all that is wrong: networks in one table only or not of the space, values that are not
-    finite, latencies that are not above 0.
+    `primitives` are the names that the indices of a family mean. Accuracies are fractions; latencies are in
+    milliseconds. ProblemError that tells all that is wrong: networks in one table only or not of the space, values that
+    are not finite, latencies that are not above 0.
     """
 
     primitives: Mapping[str, Sequence[str]]
     accuracies: Mapping[Network, float]
     latencies: Mapping[Network, float]
-    defaults: Mapping[str, tuple[int, ...]]
 
     def __post_init__(self) -> None:
         wrong = list(self._wrong())
@@ -127,17 +116,11 @@ class PublishedSelection:
     counts: dict[str, int]
 
 
-def select_published(
-    tables: NetworkTables, rule: PublishedRule | None = None, *, mode: Mode = "published"
-) -> PublishedSelection:
-    """The published selection of these tables.
-
-    ProblemError where no family has enough networks, and for `relative` where no family's default network is known.
-    """
+def select_published(tables: NetworkTables, rule: PublishedRule | None = None) -> PublishedSelection:
+    """The published selection of these tables. ProblemError where no family has enough networks."""
     rule = rule or PublishedRule()
     order = sorted(tables.accuracies, key=lambda one: network_id(*one))
-    latencies = _latencies_ms(tables, order, mode)
-    costs = [rule.cost(tables.accuracies[one], latency) for one, latency in zip(order, latencies, strict=True)]
+    costs = [rule.cost(tables.accuracies[one], tables.latencies[one]) for one in order]
     found: dict[str, list[int]] = {family: [] for family in tables.primitives}
     for place in sorted(range(len(order)), key=costs.__getitem__):
         family = order[place][0]
@@ -163,18 +146,3 @@ def _selection(
         costs=tuple(costs),
         counts={name: len(ones) for name, ones in found.items()},
     )
-
-
-def _latencies_ms(tables: NetworkTables, order: Sequence[Network], mode: Mode) -> list[float]:
-    latencies = [tables.latencies[one] for one in order]
-    if mode == "published":
-        return latencies
-    defaults = [(family, tuple(assignment)) for family, assignment in sorted(tables.defaults.items())]
-    missing = [network_id(*one) for one in defaults if one not in tables.latencies]
-    if missing or not defaults:
-        raise ProblemError(
-            f"the default networks {', '.join(missing) or 'of the families'} were not measured",
-            hint="Measure the default network of each family: latencies are taken relative to theirs.",
-        )
-    ratios = relative(latencies, [tables.latencies[one] for one in defaults])
-    return [float(ratio) * REFERENCE_MS for ratio in ratios]

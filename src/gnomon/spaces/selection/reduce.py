@@ -3,26 +3,22 @@
 The loss of a choice is judged along weightings of the prices (scalarisations, as the R2 indicator of Hansen and
 Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998, does): under one weighting the
 best network is the sum of each group's best choices, so that a group's loss depends on its own choices alone. What a
-loss counts is the hypervolume that it is worth under that weighting. Choices go one by one where
-least is lost; how many each group keeps is then decided exactly.
+loss counts is the hypervolume that it is worth under that weighting. Choices go one by one where least is lost; how
+many each group keeps is then decided exactly.
 
 Where the intervals of two losses overlap, measurements do not tell which of two choices is the better to keep. The
 lesser expected loss still decides, as nothing that is known speaks for the other; only losses that are equal but for
 rounding go by the order of the choices.
 
-How much each weighting of latency against accuracy counts for the hypervolume that a selection is to keep.
+What a loss is worth differs by the weighting (`hypervolume_weights`): it moves the part of the front whose normal that
+weighting is, and the area between the front and the front that was moved is the length of that part times the move.
+Both ends of a front reach on to the reference, so that its fastest and its most accurate network stand for all that is
+beyond them. The front is a curve in the plane of latency and logits, where costs add up; area is counted in that of
+latency and error rate, in which hypervolume is told.
 
-A selection that is judged along weightings loses some cost under each of them. What a loss is worth differs: under a
-weighting it moves the part of the front whose normal that weighting is, and the area between the front and the front
-that was moved is the length of that part times the move. Both ends of a front reach on to the reference, so that its
-fastest and its most accurate network stand for all that is beyond them. The front is a curve in the plane of latency
-and logits, where costs add up; area is counted in that of latency and error rate, in which hypervolume is told.
-
-The Pareto front over all networks of cell groups whose prices add up, and what of each group it uses.
-
-Group by group: the front of sums has none but sums of fronts, so that each group adds its own undominated choices to
-the front so far and the dominated sums go (dynamic programming over Pareto sets: Nemhauser and Ullmann, "Discrete
-dynamic programming and capital allocation", 1969). Exact; dominance is that of `gnomon.core.front.dominance`.
+The Pareto front over all networks whose prices add up is exact (`front_of_sums`): it has none but sums of the groups'
+fronts, so that each group adds its own undominated choices to the front so far and the dominated sums go (dynamic
+programming over Pareto sets: Nemhauser and Ullmann, "Discrete dynamic programming and capital allocation", 1969).
 """
 
 from __future__ import annotations
@@ -36,6 +32,18 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.spaces.cells.effects import expit
+
+_TOGETHER = 40
+"""Fronts of so many resamples are made at once: of hundreds of them the sums would need too much memory."""
+
+_WORLDS = 40
+"""As many resamples are looked at: their fronts spread what one front lays on few weightings."""
+
+_WEIGHTINGS = 16
+_ROUNDING = 1 + 1e-9
+_EQUAL = 1e-9
+
+_Chain = dict[int, tuple[float, tuple[int, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,10 +71,6 @@ def front_of_sums(tables: Sequence[Floats]) -> SumFront:
         assignments = np.column_stack([assignments[kept // len(own)], own[kept % len(own)]])
         costs = sums[kept]
     return SumFront(costs=costs, assignments=assignments)
-
-
-_TOGETHER = 40
-"""Fronts of so many resamples are made at once: of hundreds of them the sums would need too much memory."""
 
 
 def _fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
@@ -160,10 +164,6 @@ def judged(resamples: Resamples) -> tuple[tuple[Floats, ...], Floats]:
     return tuple(total / resamples.count for total in totals), volumes
 
 
-_WORLDS = 40
-"""As many resamples are looked at: their fronts spread what one front lays on few weightings."""
-
-
 def hypervolume_weights(resamples: Resamples, scale: Floats, angles: Floats) -> Floats:
     """The mean area lost for a cost of 1 under each weighting (angles,), over resamples, so that their mean is 1.
 
@@ -209,11 +209,6 @@ def _hull(front: Floats) -> Floats:
     return np.array(kept)
 
 
-_WEIGHTINGS = 16
-_ROUNDING = 1 + 1e-9
-_EQUAL = 1e-9
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WeighedCosts:
     """Costs (samples, choices) a group: each resample under each weighting, in the ranges of the expected front.
@@ -253,9 +248,6 @@ def reduce_choices(costs: WeighedCosts, *, most: float) -> tuple[Ints, ...]:
         np.array(sorted(chain[size][1]), dtype=np.intp)
         for chain, size in zip(chains, _sizes(chains, most), strict=True)
     )
-
-
-_Chain = dict[int, tuple[float, tuple[int, ...]]]
 
 
 def _chain(costs: Floats) -> _Chain:

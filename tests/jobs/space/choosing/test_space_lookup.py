@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.jobs.space.kits.spacekit import CONFIG
-from tests.jobs.space.kits.studykit import LAYERS, made, study, timed, trained
+from tests.jobs.space.kits.studykit import LAYERS, made, mixed_networks, study, timed, trained
 
 from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_lookup
@@ -18,7 +18,6 @@ from gnomon.jobs.space.choosing.lookup import EFFECTS, SWAPS, Lookup, lookup_of
 from gnomon.jobs.space.choosing.select import SelectRequest, select_primitives
 from gnomon.jobs.space.profiling.estimates import latest
 from gnomon.jobs.space.profiling.folder import read_latency
-from gnomon.jobs.space.profiling.predict import mixed_networks
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.spaces.cells.costs import Cells
 from gnomon.spaces.selection.pareto import ParetoOptions

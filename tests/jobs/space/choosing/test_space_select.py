@@ -16,7 +16,6 @@ from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_lookup
 from gnomon.jobs.space.choosing.select import (
     RULES,
-    SELECTION,
     Rule,
     SelectRequest,
     published_tables,
@@ -26,6 +25,7 @@ from gnomon.jobs.space.choosing.select import (
 from gnomon.jobs.space.choosing.validate import read_selection
 from gnomon.jobs.space.profiling.estimates import Seen, latest, predictors
 from gnomon.jobs.space.profiling.folder import read_latency
+from gnomon.jobs.space.profiling.look import SELECTION
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.spaces.selection.pareto import ParetoOptions, pareto_options
 
@@ -77,10 +77,9 @@ def test_the_output_is_the_config_with_the_choice_and_reads_again(rule: Rule, pr
     assert "# kept as it is" in rest
 
 
-@pytest.mark.parametrize("rule", ["relative", "published"])
-def test_the_lookup_table_adds_up_to_the_prediction(rule: Rule, profile: Path, tmp_path: Path) -> None:
+def test_the_lookup_table_adds_up_to_the_prediction(profile: Path, tmp_path: Path) -> None:
     one = study(LAYERS)
-    found = select(profile, rule, tmp_path / "o.yaml")
+    found = select(profile, "published", tmp_path / "o.yaml")
     groups = yaml.safe_load((tmp_path / "o.yaml").read_text())["search_space_cfg"]["cell_shared_primitives"]
     assert found.lookup == profile / "lookup_table.onnxruntime.txt"
     layers = one.layout.groups
@@ -192,15 +191,13 @@ def test_options_that_are_not_given_are_the_usual_ones() -> None:
     assert pareto_options("one", 0.25, 0) == ParetoOptions(families="one", most_share=0.25)
 
 
-def test_both_published_rules_take_the_family_that_is_cheapest(profile: Path, tmp_path: Path) -> None:
-    found = {rule: select(profile, rule, tmp_path / "o.yaml") for rule in ("relative", "published")}
+def test_the_published_rule_takes_the_family_that_is_cheapest(profile: Path, tmp_path: Path) -> None:
+    document = select(profile, "published", tmp_path / "o.yaml").document()
     one: Study = study(LAYERS)
-    for rule, selected in found.items():
-        document = selected.document()
-        names = {p.name for p in one.families[document["family"]].primitives}
-        assert all(set(group) <= names for group in document["groups"]), rule
-        assert int(document["networks_before"]) == len(names) ** 2
-        assert json.loads(json.dumps(document, allow_nan=False)) == document
+    names = {p.name for p in one.families[document["family"]].primitives}
+    assert all(set(group) <= names for group in document["groups"])
+    assert int(document["networks_before"]) == len(names) ** 2
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
 def test_where_all_variants_are_alike_chance_does_not_put_a_trained_one_first() -> None:

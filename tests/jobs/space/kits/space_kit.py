@@ -197,25 +197,15 @@ def published(**changes: Any) -> dict[str, Any]:
 
 
 def validation(**changes: Any) -> dict[str, Any]:
-    """A validation in which the reduced space is clearly ahead."""
+    """A validation of a reduced space whose front nearly reaches that of the full one."""
     found = {
         "format": "gnomon-space-validate",
-        "version": 1,
+        "version": 2,
         "profile": "p",
         "toolchain": "ort",
         "networks": 24,
         "accuracy": {"networks": 24, "mean_error": 0.0062, "inside": 0.917, "tau": 0.61},
         "latency": {"networks": 23, "mean_error": 0.034, "worst_error": 0.12, "tau": None},
-        "spaces": {
-            "statistic": 0.7,
-            "p_value": 0.004,
-            "p_ahead": 0.0005,
-            "median_full": [0.12, 0.11, 0.14],
-            "median_reduced": [0.1, 0.09, 0.105],
-            "thresholds": [0.09, 0.1, 0.11, 0.12, 0.14],
-            "full": [0.0, 0.1, 0.3, 0.6, 1.0],
-            "reduced": [0.3, 0.6, 0.9, 1.0, 1.0],
-        },
         "fronts": {
             "networks": [9, 10],
             "in_both": 6,

@@ -9,9 +9,9 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.errors import UsageError
 from gnomon.jobs.space.profiling.folder import LatencyRow, check_context, measuring_context, settings_in
 from gnomon.runtimes.base import Wish
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 
-HERE = Request(model=Path("/dev/null"))
+HERE = MeasureRequest()
 
 
 def row(context: dict[str, str], toolchain: str = "onnxruntime", call_s: float | None = 1e-3) -> LatencyRow:
@@ -34,7 +34,7 @@ def test_settings_come_back() -> None:
         (replace(HERE, device=replace(HERE.device, pin=(0,))), "of the device: as usual there"),
     ],
 )
-def test_what_was_measured_otherwise_is_told(other: Request, word: str) -> None:
+def test_what_was_measured_otherwise_is_told(other: MeasureRequest, word: str) -> None:
     known = row(measuring_context(HERE, {}, None))
     check_context([known], "onnxruntime", known.context)
     check_context([known], "openvino", measuring_context(other, {}, None))

@@ -87,7 +87,7 @@ def test_a_board_measures_and_what_it_refuses_costs_itself_only(
             kept = (out / "vitis" / f"{name}.latency.txt").read_text()
             assert read_dpu_profile(kept) * 1e-3 == row.call_s
         assert {path.name for path in (out / "vitis").iterdir()} == {f"{name}.latency.txt" for name in rows}
-        table = read_latencies((out / "latency_table.vitis.yaml").read_text())
+        table = read_latencies((out / "latency_table.yaml").read_text())
         assert table == {name: pytest.approx((row.call_s or 0) * 1e3) for name, row in rows.items()}
         told = [line for line in server.lines() if "SSPROFILE" in line]
         assert len(told) == 3 and sum(" 200 " in line for line in told) == 2

@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 import pytest
+from tests.jobs.space.kits.studykit import mixed_networks
 
-from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs.space.profiling.predict import Assignment, fit_predictor, latencies, mixed_networks, score
-from gnomon.session.bench.baseline import Timed
+from gnomon.errors import ProblemError
+from gnomon.jobs.space.profiling.predict import Assignment, fit_predictor, score
 from gnomon.spaces.cells.costs import Cells, Latency
 from gnomon.spaces.cells.space import swaps
 
@@ -53,7 +53,7 @@ def test_without_noise_an_additive_truth_is_exact_whatever_way_is_taken() -> Non
     mixed = mixed_networks(CELLS, 12)
     for known in (seen(true, SWAPS, 0.0), seen(true, [*SWAPS, *mixed], 0.0)):
         for way in (None, "additive"):
-            made = fit_predictor(CELLS, known, overhead_s=1e-5, way=way)
+            made = fit_predictor(CELLS, known, way=way)
             assert mean_error(true, known, made.predict(unseen(known)).mean_s) < 1e-3
 
 
@@ -65,7 +65,7 @@ def test_noise_of_the_default_network_is_what_the_estimator_is_rid_of() -> None:
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 16, seed=seed)], 0.01, seed)
         default = known[CELLS.defaults]
         known[CELLS.defaults] = Latency(call_s=default.call_s * 1.04, error_s=default.error_s)
-        made = fit_predictor(CELLS, known, seed=seed)
+        made = fit_predictor(CELLS, known)
         assert made.way.startswith("estimator")  # neighbours of the default can tell of its error too
         assert made.held_out["estimator"].mean < made.held_out["additive"].mean
         nets = unseen(known)
@@ -81,9 +81,9 @@ def test_neighbours_are_taken_where_they_meet_at_a_price() -> None:
     for seed in range(6):
         true = truth(seed, meeting=0.25)
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 40, seed=seed)], 0.005, seed)
-        made = fit_predictor(CELLS, known, seed=seed)
+        made = fit_predictor(CELLS, known)
         assert made.way == "estimator with neighbours", made.why
-        plain = fit_predictor(CELLS, known, seed=seed, way="estimator")
+        plain = fit_predictor(CELLS, known, way="estimator")
         nets = unseen(known)
         better.append(
             mean_error(true, known, made.predict(nets).mean_s) / mean_error(true, known, plain.predict(nets).mean_s)
@@ -95,7 +95,7 @@ def test_where_nothing_meets_neighbours_are_mostly_left_alone() -> None:
     ways = []
     for seed in range(10):
         known = seen(truth(seed), [*SWAPS, *mixed_networks(CELLS, 16, seed=seed)], 0.02, seed)
-        ways.append(fit_predictor(CELLS, known, seed=seed).way)
+        ways.append(fit_predictor(CELLS, known).way)
     assert ways.count("estimator with neighbours") <= 2
 
 
@@ -104,7 +104,7 @@ def test_what_it_says_of_its_error_is_what_unseen_networks_show() -> None:
     for seed in range(10):
         true = truth(seed, meeting=0.05)
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 24, seed=seed)], 0.02, seed)
-        made = fit_predictor(CELLS, known, seed=seed)
+        made = fit_predictor(CELLS, known)
         nets = unseen(known)
         fresh = seen(true, nets, 0.02, seed + 1000)
         y = np.array([fresh[net].call_s for net in nets])
@@ -161,40 +161,6 @@ def test_a_swap_that_failed_alone_is_known_from_mixed_networks() -> None:
     assert "additive" not in made.held_out and made.way.startswith("estimator")
     assert made.predict([(0, 0, 3, 0)]).mean_s[0] == pytest.approx(true[(0, 0, 3, 0)], rel=0.03)
     json.dumps(made.document(), allow_nan=False)
-
-
-def test_the_networks_to_be_measured_are_mixed_distinct_and_balanced() -> None:
-    chosen = mixed_networks(CELLS, 24, seed=1, known=[(0, 0, 0, 0)])
-    assert len(chosen) == len(set(chosen)) == 24 and (0, 0, 0, 0) not in chosen
-    assert all(sum(k != d for k, d in zip(net, CELLS.defaults, strict=True)) >= 2 for net in chosen)
-    counts = np.array([[sum(net[g] == k for net in chosen) for k in range(COUNT)] for g in range(GROUPS)])
-    assert counts.min() >= 4 and counts.max() <= 9
-    assert chosen == mixed_networks(CELLS, 24, seed=1, known=[(0, 0, 0, 0)])
-    small = Cells(groups=(0, 1), choices=(("VGGblock_0", "VGGblock_1"),) * 2, defaults=(0, 0))
-    assert mixed_networks(small, 5) == [(1, 1)]
-    with pytest.raises(UsageError, match="cannot be chosen"):
-        mixed_networks(CELLS, 0)
-
-
-def test_where_cells_mix_families_other_swaps_are_fitted_to_and_no_test() -> None:
-    """Of four primitives two are of another family, whose default network and swaps were measured too."""
-    true = truth(5)
-    own = [net for net in SWAPS if max(net) < 2]
-    other = [net for net in swaps((2,) * GROUPS, (COUNT,) * GROUPS) if min(net) >= 2]
-    known = seen(true, [*own, *other, *mixed_networks(CELLS, 16, known=other)], 0.002)
-    made = fit_predictor(CELLS, known, beside=other)
-    assert made.way.startswith("estimator") and set(made.fitted) == set(known)
-    assert all(told.networks == 16 for told in made.held_out.values())
-    assert mean_error(true, known, made.predict(unseen(known)).mean_s) < 0.01
-
-
-def test_latencies_are_those_that_ran_with_their_standard_errors() -> None:
-    ok = Timed(call_s=1e-4, low_s=0.95e-4, high_s=1.05e-4, processes=6, samples={})
-    unknown = Timed(call_s=2e-4, processes=1, samples={})
-    found = latencies({(0,): ok, (1,): unknown, (2,): Timed(reason="crash", samples={})})
-    assert found[(0,)].error_s == pytest.approx(0.05e-4 / 2.5706, rel=1e-3)  # Student's quantile of 5 degrees
-    assert found[(1,)] == Latency(call_s=2e-4, error_s=0.0)
-    assert set(found) == {(0,), (1,)}
 
 
 def test_the_score_is_what_is_known_of_small_cases() -> None:

@@ -7,8 +7,8 @@ legalise, fold constants, fuse. Then records schedule them, and LLVM compiles th
 from __future__ import annotations
 
 import base64
+import importlib
 import json
-import re
 import sys
 import types
 import zlib
@@ -16,7 +16,6 @@ from typing import Any
 
 from ...driver import Refused
 from ...lifeline import die_with_parent
-from . import kinds
 from .driver import without_torch
 from .library import TOLD
 
@@ -49,7 +48,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
             raise
         except Exception as error:
             raise Refused(f"TVM does not read the model: {_said(error)}") from error
-        target = _target(asked["target"])
+        target = _target()
         try:
             module, calls = planned_calls(module)
             module, scheduled = _scheduled(module, traces, target)
@@ -80,18 +79,14 @@ def _traces(packed: str) -> dict[str, Any]:
     return found
 
 
-def _target(words: Any) -> Any:
-    """The compiler's description of a processor: the one that is asked for, or this machine's own."""
+def _target() -> Any:
+    """The compiler's description of this machine's processor."""
     import tvm
 
-    if words is None:
-        words = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
-        if lacking := _lacking(words):
-            words["mattr"] = lacking
-    try:
-        return tvm.target.Target(words)
-    except Exception as error:
-        raise Refused(f"TVM knows no target {json.dumps(words)[:200]}: {_said(error)}") from error
+    words: dict[str, Any] = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
+    if lacking := _lacking(words):
+        words["mattr"] = lacking
+    return tvm.target.Target(words)
 
 
 def _lacking(words: dict[str, Any]) -> list[str]:
@@ -116,7 +111,7 @@ def _scheduled(module: Any, traces: dict[str, Any], target: Any) -> tuple[Any, i
     """
     if not traces:
         return module, 0
-    _without_intrinsics(traces, target)
+    _without_intrinsics(traces)
     import tvm
     from tvm import relax
     from tvm.s_tir import meta_schedule as ms
@@ -134,7 +129,7 @@ def _scheduled(module: Any, traces: dict[str, Any], target: Any) -> tuple[Any, i
             arguments = [a.as_json() for a in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
             try:
                 record = ms.database.TuningRecord.from_json(
-                    [traces[digest], [1.0], {"kind": str(target.kind.name)}, arguments], workload
+                    [traces[digest], [1.0], {"kind": "llvm"}, arguments], workload
                 )
             except Exception as error:
                 raise Refused(f"this TVM cannot read the record of layer {digest}: {_said(error)}") from error
@@ -151,27 +146,12 @@ def _scheduled(module: Any, traces: dict[str, Any], target: Any) -> tuple[Any, i
     return module, sum(1 for f in made if f.attrs is not None and "tirx.is_scheduled" in f.attrs)
 
 
-def _without_intrinsics(traces: dict[str, Any], target: Any) -> None:
-    """Keep TVM from parsing its tensor instructions (15 s) unless a record needs another than gnomon's own."""
-    from .rewrites import DOT, DOT_NEEDS, has_dot, register_dot
-
-    named = {name for trace in traces.values() for name in _tensor_instructions(trace)}
-    if DOT in named:
-        if not has_dot(target):
-            raise Refused(f"the records multiply bytes by {DOT_NEEDS}, which the target does not have")
-        register_dot()
-    if named <= {DOT}:
+def _without_intrinsics(traces: dict[str, Any]) -> None:
+    """Keep TVM from parsing its tensor instructions (15 s) unless a record needs one."""
+    if '["Tensorize", ' in json.dumps(traces):
+        importlib.import_module(_INTRINSICS)
+    else:
         sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
-        return
-    import importlib
-
-    importlib.import_module(_INTRINSICS)
-
-
-def _tensor_instructions(trace: Any) -> list[str]:
-    """The names of the tensor instructions in a trace, whatever form it has."""
-    found = re.findall(r'\["Tensorize", \[[^\]]*\], \["([^"]*)"', json.dumps(trace))
-    return [str(name) for name in found]
 
 
 def _export(module: Any, target: Any, library: str) -> dict[str, Any]:
@@ -179,11 +159,11 @@ def _export(module: Any, target: Any, library: str) -> dict[str, Any]:
     import tvm
 
     own = {str(g.name_hint) for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
-    module = kinds.scheduled(module, target)
-    with tvm.transform.PassContext(opt_level=3), kinds.compiling(module, target):
-        made = tvm.compile(module, target=target, relax_pipeline=kinds.passes(target))
-    extern = kinds.extern(made, own, target)
+    with tvm.transform.PassContext(opt_level=3):
+        made = tvm.compile(module, target=target)
     made.export_library(library)
+    packed = {line[1:].split()[0] for line in made.as_text().splitlines() if line.endswith(" packed_func;")}
+    extern = sorted(name for name in packed - own if not name.startswith("vm.builtin."))
     return {"functions": len(own), "extern": extern}
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from ...arrays import Buffers
 from ...driver import Refused
-from . import kinds
 from .library import Library, compiled, linker
 from .machine import TvmModel
 
@@ -51,23 +50,6 @@ def _runtime(threads: int) -> Any:
 
     Refused where the pool does not get as many threads as wanted: it is made once in a process.
     """
-    ffi = _loaded_for(threads)
-    ffi.get_global_func("runtime.config_threadpool")(1, threads)
-    has = int(ffi.get_global_func("runtime.NumThreads")())
-    if has != threads:
-        raise Refused(f"TVM's thread pool has {has} threads in this process, not the {threads} that are wanted")
-    return ffi
-
-
-def _folder() -> str:
-    """Where TVM's libraries are."""
-    found = importlib.util.find_spec("tvm")
-    if found is None or found.origin is None:
-        raise ModuleNotFoundError("No module named 'tvm'")
-    return os.path.join(os.path.dirname(found.origin), "lib")
-
-
-def _loaded_for(threads: int) -> Any:
     global _loaded
     if _loaded is None:
         versions()
@@ -76,9 +58,16 @@ def _loaded_for(threads: int) -> Any:
         os.environ.setdefault("TVM_BIND_THREADS", "0")
         with without_torch():
             import tvm_ffi
+        found = importlib.util.find_spec("tvm")
+        if found is None or found.origin is None:
+            raise ModuleNotFoundError("No module named 'tvm'")
         for name in _LIBRARIES:
-            ctypes.CDLL(os.path.join(_folder(), name), ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(os.path.join(os.path.dirname(found.origin), "lib", name), ctypes.RTLD_GLOBAL)
         _loaded = tvm_ffi
+    _loaded.get_global_func("runtime.config_threadpool")(1, threads)
+    has = int(_loaded.get_global_func("runtime.NumThreads")())
+    if has != threads:
+        raise Refused(f"TVM's thread pool has {has} threads in this process, not the {threads} that are wanted")
     return _loaded
 
 
@@ -97,46 +86,29 @@ def without_torch() -> Iterator[None]:
 
 def _library(segment: dict[str, Any], shapes: Mapping[str, Sequence[int]]) -> AbstractContextManager[Library]:
     """The model compiled for inputs of these shapes, by an earlier process of this visit or now."""
-    options = segment.get("options", {})
-    return compiled(
-        segment["model"],
-        shapes=shapes,
-        target=options.get("target"),
-        records=options.get("records", ""),
-        versions="/".join(versions()),
-    )
+    records = segment.get("options", {}).get("records", "")
+    return compiled(segment["model"], shapes=shapes, records=records, versions="/".join(versions()))
 
 
 class TvmDriver:
     """TVM's part of the agent."""
 
     def probe(self) -> dict[str, Any]:
-        """The version of both packages and the backends: "llvm", and "cuda" where a card is and what compiles for it.
+        """The version of both packages, and the one backend.
 
-        `card` is the card's target in the compiler's words. Refused for versions that do not go together, and where
-        there is no program that links.
+        Refused for versions that do not go together, and where there is no program that links.
         """
         own, ffi = versions()
         if importlib.util.find_spec("onnx") is None:
             raise ModuleNotFoundError("No module named 'onnx': TVM reads models with it")
-        told: dict[str, Any] = {"version": own, "backends": ["llvm"], "apache_tvm_ffi": ffi, "linker": linker()}
-        card, lacking = kinds.card_here(lambda: _loaded_for(1), _folder())
-        lacking = lacking or kinds.compiler()[1]
-        if lacking:
-            return {**told, "lacking": {kinds.CARD: lacking}}
-        device = {"backend": kinds.CARD, "name": card["name"], "software": False, "memory_bytes": card["memory_bytes"]}
-        return {**told, "backends": ["llvm", kinds.CARD], "devices": [device], "card": card["target"]}
+        return {"version": own, "backends": ["llvm"], "apache_tvm_ffi": ffi, "linker": linker()}
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> TvmModel:
-        """Load a segment; options are threads, target (the compiler's own words for a processor or a card), records."""
-        options = segment.get("options", {})
-        ffi = _runtime(int(options.get("threads", 1)))
-        card = (options.get("target") or {}).get("kind") == kinds.CARD
-        if card and (lacking := kinds.load_cuda(_folder())):
-            raise Refused(lacking)
+        """Load a segment; options are threads and records."""
+        ffi = _runtime(int(segment.get("options", {}).get("threads", 1)))
         shapes = {name: list(buffers[buffer].shape) for name, buffer in segment["inputs"]}
         with _library(segment, shapes) as library:
-            return TvmModel(ffi, library, segment, buffers, profiled=profiled, card=card)
+            return TvmModel(ffi, library, segment, buffers, profiled=profiled)
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
         """Whether TVM compiles the whole model: ``{"whole": true, "functions": n, "scheduled": n}``, or Refused.

@@ -50,9 +50,7 @@ def linker() -> str:
 
 
 @contextmanager
-def compiled(
-    model: str, *, shapes: Mapping[str, Sequence[int]], target: Any, records: str, versions: str
-) -> Iterator[Library]:
+def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, versions: str) -> Iterator[Library]:
     """The model of a file compiled for inputs of these shapes, from the visit's private folder if it is there; leave it
     once it is loaded.
 
@@ -61,10 +59,10 @@ def compiled(
     linker()
 
     def make(folder: str) -> None:
-        asked = {"model": model, "shapes": shapes, "target": target, "records": records}
+        asked = {"model": model, "shapes": shapes, "records": records}
         _compile({**asked, "library": os.path.join(folder, _LIBRARY)})
 
-    with made_of(model, ["tvm", shapes, target, records, versions], make) as folder:
+    with made_of(model, ["tvm", shapes, records, versions], make) as folder:
         path = os.path.join(folder, _LIBRARY)
         with open(f"{path}.json", encoding="utf-8") as file:
             told = json.load(file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +10,9 @@ import numpy as np
 
 from ...arrays import Buffers, output_array
 from ...driver import Refused
-from .kinds import CARD, CARD_TYPE, card_name
 from .library import Library
 
+_BACKEND = "llvm"
 _CPU, _POOLED = 1, 2
 _ALIGNMENT = 64
 _OWN = "vm.builtin."
@@ -24,46 +23,29 @@ _RESHAPE = "vm.builtin.reshape"
 class TvmModel:
     """A compiled model, bound to the caller's arrays: inputs are read in place, each output is copied once in a call.
 
-    (The virtual machine allocates its outputs itself, from its pool.) With `card` a call brings the inputs to the card,
-    and waits for what it fetches from there.
+    (The virtual machine allocates its outputs itself, from its pool.)
     """
 
     def __init__(
-        self,
-        ffi: Any,
-        library: Library,
-        segment: dict[str, Any],
-        buffers: Buffers,
-        *,
-        profiled: bool,
-        card: bool = False,
+        self, ffi: Any, library: Library, segment: dict[str, Any], buffers: Buffers, *, profiled: bool
     ) -> None:
-        self._ffi, self._card = ffi, _Card(ffi) if card else None
-        self._calls, self._extern = library.calls, library.extern
+        self._ffi, self._calls, self._extern = ffi, library.calls, library.extern
         machine = ffi.load_module(library.path)["vm_load_executable"]()
-        # The processor is there in any case, for what is not a kernel.
-        machine["vm_initialization"](*([CARD_TYPE, 0, _POOLED] if card else []), _CPU, 0, _POOLED)
+        machine["vm_initialization"](_CPU, 0, _POOLED)
         bound = dict(map(tuple, segment["inputs"]))
-        arrays = [_bound(buffers, bound, name) for name in library.inputs]
-        if self._card is None:
-            inputs = [_in_place(ffi, name, array) for name, array in zip(library.inputs, arrays, strict=True)]
-        else:
-            inputs = [self._card.room(array) for array in arrays]
+        inputs = [_in_place(ffi, name, _bound(buffers, bound, name)) for name in library.inputs]
         function = machine["main"]
         fetch = self._fetcher(library, segment, buffers)
         self._machine, self._keep = machine, (buffers, inputs)
         self._taken: list[list[tuple[str, int]]] = []
 
         def call() -> None:
-            if self._card is not None:
-                self._card.bring(arrays, inputs)
             fetch(function(*inputs))
 
         self.call: Callable[[], object] = self._profiled(call) if profiled else call
 
     def _fetcher(self, library: Library, segment: dict[str, Any], buffers: Buffers) -> Callable[[Any], None]:
         """A function that copies what a call returns (a tensor, or a sequence of several) into the bound arrays."""
-        own = np.from_dlpack if self._card is None else self._card.fetched
         places = {name: k for k, name in enumerate(library.outputs)}
         wanted: list[tuple[int, str, str]] = []
         for name, buffer in segment["outputs"]:
@@ -74,7 +56,7 @@ class TvmModel:
 
         def fetch(made: Any) -> None:
             for place, name, buffer in wanted:
-                value = own(made[place] if several else made)
+                value = np.from_dlpack(made[place] if several else made)
                 array = output_array(buffers, buffer, value.shape, value.dtype.name)
                 if value.shape != array.shape:
                     raise Refused(f"TVM: output {name!r} has the shape {value.shape}, the model says {array.shape}")
@@ -93,8 +75,6 @@ class TvmModel:
             if before:
                 begun = clock()
             else:
-                if self._card is not None:
-                    self._card.wait()
                 now.append((name, clock() - begun))
             return 0
 
@@ -111,9 +91,7 @@ class TvmModel:
     def where(self) -> list[dict[str, Any]]:
         """The nodes that compiled code computes; functions of TVM's own library that it calls are "extern"."""
         nodes = sorted({node for _, found in self._calls for node in found or ()})
-        rows: list[dict[str, Any]] = [{"operators": nodes, "backend": self._backend}]
-        if self._card is not None:
-            rows[0]["device"] = self._card.name
+        rows: list[dict[str, Any]] = [{"operators": nodes, "backend": _BACKEND}]
         if self._extern:
             rows.append({"operators": [], "backend": "extern", "functions": self._extern})
         return rows
@@ -130,17 +108,13 @@ class TvmModel:
             return []
         names = [name for name, _ in taken[0]]
         if any([name for name, _ in call] != names for call in taken):  # control flow: no call is like another
-            return _whole(taken, self._backend)
+            return _whole(taken)
         places = [k for k, name in enumerate(names) if _computes(name)]
         planned = self._planned([names[k] for k in places])
         return [
-            {"name": name, "sources": nodes, "backend": self._backend, "wall_ns": [call[k][1] for call in taken]}
+            {"name": name, "sources": nodes, "backend": _BACKEND, "wall_ns": [call[k][1] for call in taken]}
             for k, (name, nodes) in zip(places, planned, strict=True)
         ]
-
-    @property
-    def _backend(self) -> str:
-        return "llvm" if self._card is None else CARD
 
     def _planned(self, made: list[str]) -> list[tuple[str, list[str]]]:
         """The calls with their nodes, if they were made in the order that the compiler planned, else without."""
@@ -160,47 +134,15 @@ def _computes(name: str) -> bool:
     return not name.startswith(_OWN) or name == _RESHAPE
 
 
-def _whole(taken: list[list[tuple[str, int]]], backend: str) -> list[dict[str, Any]]:
+def _whole(taken: list[list[tuple[str, int]]]) -> list[dict[str, Any]]:
     """One row for the whole graph."""
     return [
-        {"name": "main", "sources": [], "backend": backend, "wall_ns": [sum(ns for _, ns in call) for call in taken]}
+        {"name": "main", "sources": [], "backend": _BACKEND, "wall_ns": [sum(ns for _, ns in call) for call in taken]}
     ]
 
 
 def _closed() -> None:
     raise RuntimeError("the model is closed")
-
-
-class _Card:
-    """The memory of a card, as TVM's runtime reaches it."""
-
-    def __init__(self, ffi: Any) -> None:
-        self._device = ffi.device(CARD, 0)
-        names = ("TVMTensorAllocWithScope", "TVMTensorCopyFromBytes", "TVMTensorCopyToBytes", "Device_StreamSync")
-        self._make, self._to, self._back, self._sync = (ffi.get_global_func(f"runtime.{name}") for name in names)
-        self._types = ffi.dtype
-        self.name = card_name(ffi)
-
-    def room(self, array: Any) -> Any:
-        """A tensor there for an array."""
-        return self._make(list(array.shape), self._types(array.dtype.name), self._device, None)
-
-    def bring(self, arrays: list[Any], tensors: list[Any]) -> None:
-        """Copy arrays there."""
-        for array, tensor in zip(arrays, tensors, strict=True):
-            self._to(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)
-
-    def fetched(self, tensor: Any) -> Any:
-        """A tensor's values once they are computed. Refused for one that is not there: no kernel has made it."""
-        if tensor.device.dlpack_device_type() != CARD_TYPE:
-            raise Refused(f"TVM: an output was made on {tensor.device}, and not on the card")
-        array = np.empty(tuple(tensor.shape), str(tensor.dtype))
-        self._back(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)
-        return array
-
-    def wait(self) -> None:
-        """Until all that was asked of the card is done."""
-        self._sync(self._device, 0)
 
 
 def _bound(buffers: Buffers, bound: dict[str, str], name: str) -> Any:

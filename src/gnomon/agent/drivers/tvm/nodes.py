@@ -18,6 +18,8 @@ from .marking import MARK, imported
 from .rewrites import bindings, is_call, rewritten
 
 _SMALL = 64
+#: What stands for a value: equal for what is computed by the same functions from the same values.
+_Token = tuple[Any, ...]
 
 
 def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list[str], list[str], list[str]]:
@@ -106,10 +108,6 @@ def _homes(function: Any, marks: list[int]) -> dict[Any, int]:
     if last is not None and last not in homes.values():
         homes.update(dict.fromkeys(waiting, last))
     return homes
-
-
-#: What stands for a value: equal for what is computed by the same functions from the same values.
-_Token = tuple[Any, ...]
 
 
 class _Followed:

@@ -1,5 +1,4 @@
-"""What is done to every network before its layers are told apart: batch norms go into weights, products of bytes are of
-bytes, channels go last.
+"""What is done to every network before its layers are told apart: batch norms go into weights, channels go last.
 
 TVM's child program does the same by the same file, a link to this one, as records are of the layers that both make.
 """
@@ -13,61 +12,11 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, te
+from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call, wildcard
-from tvm.s_tir import TensorIntrin
 
 _CONVOLUTIONS_A_TURN = 4
 """Turning a whole tensor costs time: so many convolutions have to gain by it."""
-
-_LANES, _SUMMED = 16, 4
-"""How many numbers of 32 bits a dot-product instruction sums at once, and how many products of bytes go into each."""
-
-DOT = "gnomon_dot_16x4"
-"""What traces call the instruction that sums products of bytes. (TVM has such of its own, whose argument is of a type
-that the LLVM in today's wheel refuses, and whose reading takes 15 s with all others.)
-"""
-
-DOT_NEEDS = "avx512vnni"
-"""LLVM's name of the instructions that it is one of."""
-
-_DOTS = (
-    """
-@T.prim_func(s_tir=True)
-def meant(
-    A: T.Buffer((4,), "uint8", offset_factor=1),
-    B: T.Buffer((16, 4), "int8", offset_factor=1),
-    C: T.Buffer((16,), "int32", offset_factor=1),
-) -> None:
-    with T.sblock("root"):
-        T.reads(C[0:16], A[0:4], B[0:16, 0:4])
-        T.writes(C[0:16])
-        for i in T.serial(0, 16):
-            for k in T.serial(0, 4):
-                with T.sblock("update"):
-                    vi, vk = T.axis.remap("SR", [i, k])
-                    C[vi] = C[vi] + T.cast(A[vk], "int32") * T.cast(B[vi, vk], "int32")
-""",
-    """
-@T.prim_func(s_tir=True)
-def done(
-    A: T.Buffer((4,), "uint8", offset_factor=1),
-    B: T.Buffer((16, 4), "int8", offset_factor=1),
-    C: T.Buffer((16,), "int32", offset_factor=1),
-) -> None:
-    with T.sblock("root"):
-        T.reads(C[0:16], A[0:4], B[0:16, 0:4])
-        T.writes(C[0:16])
-        four = T.reinterpret(A.vload([0], "uint8x4"), dtype="int32")
-        C[T.ramp(T.int32(0), 1, 16)] = T.call_llvm_pure_intrin(
-            T.llvm_lookup_intrinsic_id("llvm.x86.avx512.vpdpbusd.512"),
-            C.vload([0], dtype="int32x16"),
-            T.reinterpret(T.broadcast(four, 16), dtype="uint8x64"),
-            B.vload([0, 0], dtype="int8x64"),
-            dtype="int32x16",
-        )
-""",
-)
 
 _NORM, _ADD, _MATMUL = "relax.nn.batch_norm", "relax.add", "relax.matmul"
 _MOVED = ("relax.reshape", "relax.expand_dims", "relax.permute_dims")
@@ -76,18 +25,7 @@ _CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 
 def rewritten(module: Any) -> Any:
     """The network as its layers are taken from it."""
-    return channels_last(bytes_multiplied(norms_folded(module)))
-
-
-def has_dot(target: Any) -> bool:
-    """Whether a target's processor has `DOT_NEEDS`."""
-    return DOT_NEEDS in {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(target)}
-
-
-def register_dot() -> None:
-    """Let schedules name `DOT`; what they make of it runs on processors that have `DOT_NEEDS` alone."""
-    if TensorIntrin.get(DOT, allow_missing=True) is None:
-        TensorIntrin.register(DOT, *(tvm.script.from_source(text) for text in _DOTS))
+    return channels_last(norms_folded(module))
 
 
 def bindings(function: Any) -> Iterator[Any]:
@@ -190,23 +128,17 @@ def _along(value: Any, axis: int, rank: int) -> bool:
 
 
 def _constant(value: Any, values: Mapping[Any, Any]) -> Any:
-    """The numbers of a constant, also of one that others are made of; None where it is none."""
+    """The numbers of a constant, also of one that is only reshaped or turned; None where it is none."""
     value = values.get(value, value) if isinstance(value, relax.Var) else value
     if isinstance(value, tvm.ir.expr.GenericConst):
         return value.value.numpy()
-    if not is_call(value, *_MOVED, "relax.astype", "relax.subtract"):
+    given = _constant(value.args[0], values) if is_call(value, *_MOVED) else None
+    if given is None:
         return None
-    given = [_constant(one, values) for one in value.args[: 2 if is_call(value, "relax.subtract") else 1]]
-    if any(one is None for one in given):
-        return None
-    if is_call(value, "relax.subtract"):
-        return given[0] - given[1]
-    if is_call(value, "relax.astype"):
-        return given[0].astype(str(value.ty.dtype))
     if is_call(value, "relax.permute_dims"):
         axes = value.attrs.axes
-        return given[0].transpose(None if axes is None else [int(one) for one in axes])
-    return given[0].reshape([int(dim) for dim in value.ty.shape])
+        return given.transpose(None if axes is None else [int(one) for one in axes])
+    return given.reshape([int(dim) for dim in value.ty.shape])
 
 
 @relax.expr_functor.mutator
@@ -236,80 +168,6 @@ class _Folding(relax.PyExprMutator):  # type: ignore[misc]
             return
         emit = self.builder_.emit if isinstance(var, relax.DataflowVar) else self.builder_.emit_output
         self.set_var_remap(var, emit(self.visit_expr(value), name))
-
-
-def bytes_multiplied(module: Any) -> Any:
-    """The network whose products of whole numbers, which the importer widens to 32 bits, take bytes: unsigned ones, by
-    constant signed ones that lie as dot-product instructions read them.
-
-    What is subtracted from the bytes first comes off the sums instead.
-    """
-    function = module["main"]
-    values = {one.var: one.value for one in bindings(function)}
-    products = {var: found for var, value in values.items() if (found := _product(value, values)) is not None}
-    if not products:
-        return module
-    making = _Multiplying(module, products)
-    made = making.visit_expr(function)
-    making.builder_.update_func(module.get_global_var("main"), made)
-    return relax.transform.DeadCodeElimination()(making.builder_.get())
-
-
-def _product(value: Any, values: Mapping[Any, Any]) -> tuple[Any, Any, Any] | None:
-    """The bytes, what is subtracted from them (None: nothing), and the weights of a product; None for any other."""
-    if not is_call(value, _MATMUL) or str(value.ty.dtype) != "int32":
-        return None
-    weights, subtracted = _constant(value.args[1], values), None
-    widened: Any = values.get(value.args[0])
-    if is_call(widened, "relax.subtract"):
-        widened, subtracted = values.get(widened.args[0]), widened.args[1]
-    if not is_call(widened, "relax.astype") or str(widened.args[0].ty.dtype) != "uint8" or weights is None:
-        return None
-    if weights.ndim != 2 or weights.shape[0] % _SUMMED or weights.shape[1] % _LANES:
-        return None
-    if weights.min() < -128 or weights.max() > 127 or (subtracted is not None and len(subtracted.ty.shape)):
-        return None
-    return widened.args[0], subtracted, weights
-
-
-@relax.expr_functor.mutator
-class _Multiplying(relax.PyExprMutator):  # type: ignore[misc]
-    """Makes products of bytes of the values that are named."""
-
-    def __init__(self, module: Any, products: Mapping[Any, tuple[Any, Any, Any]]) -> None:
-        super().__init__(module)
-        self._products = products
-
-    def visit_var_binding_(self, binding: Any) -> None:
-        var = binding.var
-        if var not in self._products:
-            super().visit_var_binding_(binding)
-            return
-        given, subtracted, weights = self._products[var]
-        summed, width = weights.shape
-        packed = weights.reshape(summed // _SUMMED, _SUMMED, width // _LANES, _LANES).transpose(2, 0, 3, 1)
-        dot = self.builder_.call_te(
-            _dot, self.visit_expr(given), relax.const(packed.astype("int8")), primfunc_name_hint="dot"
-        )
-        name = str(var.name)
-        if subtracted is not None:
-            sums = relax.const(weights.sum(axis=0).astype("int32"))
-            off = self.builder_.emit(relax.op.multiply(self.visit_expr(subtracted), sums), name)
-            dot = relax.op.subtract(self.builder_.emit(dot, name), off)
-        emit = self.builder_.emit if isinstance(var, relax.DataflowVar) else self.builder_.emit_output
-        self.set_var_remap(var, emit(dot, name))
-
-
-def _dot(given: Any, packed: Any) -> Any:
-    """The product of bytes and of packed weights."""
-    summed = te.reduce_axis((0, given.shape[-1]), "k")
-
-    def one(*at: Any) -> Any:
-        byte = given(*at[:-1], summed)
-        weight = packed(at[-1] // _LANES, summed // _SUMMED, at[-1] % _LANES, summed % _SUMMED)
-        return te.sum(byte.astype("int32") * weight.astype("int32"), axis=summed)
-
-    return te.compute((*given.shape[:-1], packed.shape[0] * _LANES), one, name="dot")
 
 
 def channels_last(module: Any) -> Any:

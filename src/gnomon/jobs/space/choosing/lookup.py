@@ -118,7 +118,7 @@ def _of_swaps(study: Study, rows: Mapping[str, LatencyRow]) -> Table:
     table = tuple(np.full(len(names), math.nan) for _ in study.layout.groups)
     for known in predictors(study, rows).values():
         costs = known.costs
-        for layer, (group, row) in enumerate(zip(study.layout.groups, costs.spread(), strict=True)):
+        for layer, (group, row) in enumerate(zip(study.layout.groups, costs.cost_s, strict=True)):
             for name, cost_s in zip(costs.cells.choices[group], row.tolist(), strict=True):
                 table[layer][names.index(name)] = cost_s * 1e3
     return table

@@ -28,7 +28,7 @@ from gnomon.jobs.space.profiling.methods import recipes
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.jobs.space.profiling.training import Method, Trainer, Training
 from gnomon.measure.progress import Watch
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
@@ -49,7 +49,7 @@ class ProofRequest:
     """
 
     profile: Path
-    request: Request
+    request: MeasureRequest
     epochs: int | None = None
     seeds: int = 1
     workers: int = 0

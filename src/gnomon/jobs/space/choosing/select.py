@@ -1,7 +1,4 @@
-"""The job `space select`: which primitives are worth searching, from what a profile holds; nothing is measured.
-
-The options of the Pareto rule, those that are left out as they usually are.
-"""
+"""The job `space select`: which primitives are worth searching, from what a profile holds; nothing is measured."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from gnomon.jobs.space.profiling.estimates import (
     toolchain_of,
 )
 from gnomon.jobs.space.profiling.folder import LatencyRow, read_question
-from gnomon.jobs.space.profiling.look import imported, read_rows, study_of
+from gnomon.jobs.space.profiling.look import SELECTION, imported, read_rows, study_of
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.report.answer import Answer
 from gnomon.spaces.cells.primitives import published_primitives
@@ -36,10 +33,12 @@ from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, selec
 from gnomon.spaces.selection.published import NetworkTables, PublishedRule, select_published
 from gnomon.system.files import save_text
 
-Rule = Literal["pareto", "relative", "published"]
+Rule = Literal["pareto", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
+OUTPUT = "output.yaml"
 
-OUTPUT, SELECTION = "output.yaml", "selection.json"
+_DETAILS = ("why", "share_kept", "stability", "primitives", "contenders", "networks", "counts", "accuracies")
+"""Keys of the document that one rule fills; null where the other decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +46,8 @@ class SelectRequest:
     """What to select by. `method` and `toolchain` say whose accuracies and latencies; None: the first there are.
 
     What `validate` and `front` measured has no part in it unless `proofs` says so. `options` are for the rule "pareto";
-    the other rules have theirs in the config. `output` is where the config with
-    the selection filled in goes (None: into the profile). `blocks` are the files of own primitives of the profile.
+    the published rule has its constants in the config. `output` is where the config with the selection filled in goes
+    (None: into the profile). `blocks` are the files of own primitives of the profile.
     """
 
     profile: Path
@@ -123,7 +122,7 @@ class Selected(Answer):
 def select_primitives(asked: SelectRequest) -> Selected:
     """Select, and write the config with the selection, the lookup table of its latencies, and `selection.json`.
 
-    UsageError for what the profile lacks, ProblemError for values that no rule can use.
+    UsageError for what the profile lacks, ProblemError for values that the rule cannot use.
     """
     if asked.rule not in RULES:
         raise UsageError(f"there is no rule {asked.rule!r}", hint=f"Rules: {', '.join(RULES)}.")
@@ -138,7 +137,7 @@ def select_primitives(asked: SelectRequest) -> Selected:
         )
         groups, family, details = found.groups, found.family, _pareto_details(found)
     else:
-        groups, family, details = _by_published_rule(study, seen, rows, asked.rule)
+        groups, family, details = _by_published_rule(study, seen, rows)
     output, model = asked.output or asked.profile / OUTPUT, lookup_of(study, groups, rows)
     lookup = None if model is None else write_lookup_files(asked.profile, toolchain, model)
     text = study.document.output(groups, latency_file=None if lookup is None else str(lookup.absolute()))
@@ -197,13 +196,12 @@ def published_tables(
         primitives={name: tuple(one.name for one in family.primitives) for name, family in study.families.items()},
         accuracies={(network.family, network.assignment): accuracy for network, _, accuracy in both},
         latencies={(network.family, network.assignment): milliseconds for network, milliseconds, _ in both},
-        defaults={name: family.defaults for name, family in study.families.items()},
     )
     return tables, known
 
 
 def _by_published_rule(
-    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow], rule: Literal["relative", "published"]
+    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]
 ) -> tuple[tuple[tuple[str, ...], ...], str, dict[str, Any]]:
     own = study.config.profiler
     constants = PublishedRule(
@@ -213,7 +211,7 @@ def _by_published_rule(
         select_ss_threshold=own.select_ss_threshold,
     )
     tables, known = published_tables(study, seen, rows)
-    found = select_published(tables, constants, mode=rule)
+    found = select_published(tables, constants)
     walked = [
         {"id": study.families[family].network(assignment).id, "cost": cost}
         for (family, assignment), cost in zip(found.networks, found.costs, strict=True)
@@ -224,10 +222,6 @@ def _by_published_rule(
         "networks": len(known.values),
     }
     return found.groups, found.family, {"networks": walked, "counts": found.counts, "accuracies": accuracies}
-
-
-_DETAILS = ("why", "share_kept", "stability", "primitives", "contenders", "networks", "counts", "accuracies")
-"""What rules tell of themselves; null where another decided."""
 
 
 def _pareto_details(found: ParetoSelection) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The job `space validate`: mixed networks that a selection implies, built, trained and measured.
 
-What is held against what: the accuracy and the latency that were predicted, against those measured; and networks of the
-reduced space against networks of the full one, at equal latency.
+Predicted accuracies and latencies are compared with measured ones; the predicted fronts of the reduced and of the full
+space are measured and compared with each other.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from gnomon.core.cost import Ints
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.strict_json import Strict, indented
 from gnomon.devices.http import DpuServer
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import UsageError
 from gnomon.jobs.space.choosing.front import beliefs_of, has_both, measured_points, networks_of
 from gnomon.jobs.space.choosing.proving import ProofRequest, inside, proving, with_proofs
-from gnomon.jobs.space.choosing.select import SELECTION
 from gnomon.jobs.space.profiling.estimates import (
     Known,
     Seen,
@@ -32,12 +31,12 @@ from gnomon.jobs.space.profiling.estimates import (
     predictors,
 )
 from gnomon.jobs.space.profiling.folder import PROOF, LatencyRow, read_question
+from gnomon.jobs.space.profiling.look import SELECTION
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
 from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.spaces.cells.effects import balanced_design, fit_effects
-from gnomon.spaces.cells.evidence import DrawnNetworks, compare_spaces
 from gnomon.spaces.selection.front import FrontOptions, predict_front, ratio_of
 from gnomon.system.files import save_text
 
@@ -101,12 +100,11 @@ def validate_selection(
     timed = {name: proofs[1][name] for name in drawn if name in proofs[1]}
     found = {
         "format": "gnomon-space-validate",
-        "version": 1,
+        "version": 2,
         "profile": str(asked.profile),
         "toolchain": toolchain,
         "networks": len(drawn),
         **_predictions(study, known, (seen, timed)),
-        "spaces": _spaces([n.id for n in full], [n.id for n in reduced], seen, timed),
         "fronts": _compared_fronts(study, asked, (known, proofs), fronts),
     }
     save_text(indented(found), asked.profile / VALIDATION, option="--profile-dir")
@@ -256,32 +254,3 @@ def _latencies(
         if math.isfinite(told):
             found.append((told, float(row.call_s or 0.0)))
     return np.array(found, np.float64).reshape(-1, 2)
-
-
-def _spaces(
-    full: Sequence[str], reduced: Sequence[str], seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]
-) -> dict[str, Any] | None:
-    """Networks of the reduced space against those of the full one; None where there are too few to compare."""
-    try:
-        sides = [_side(names, seen, rows) for names in (full, reduced)]
-        told = compare_spaces(sides[0], sides[1], bins=4)
-    except ProblemError:
-        return None
-    return {
-        "statistic": told.statistic,
-        "p_value": told.p_value,
-        "p_ahead": told.p_ahead,
-        "median_full": [told.full_median.value, told.full_median.low, told.full_median.high],
-        "median_reduced": [told.reduced_median.value, told.reduced_median.low, told.reduced_median.high],
-        "thresholds": told.thresholds.tolist(),
-        "full": told.full.tolist(),
-        "reduced": told.reduced.tolist(),
-    }
-
-
-def _side(names: Sequence[str], seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> DrawnNetworks:
-    both = [name for name in names if name in seen and name in rows and rows[name].call_s is not None]
-    return DrawnNetworks(
-        errors=np.array([1 - seen[name].accuracy for name in both]),
-        latencies=np.array([rows[name].call_s for name in both], np.float64),
-    )

@@ -1,7 +1,4 @@
-"""What is believed of a study's networks from the lines of its journals: accuracies, with their noise, and rankings.
-
-What is believed of a study's latencies, toolchain by toolchain, from the lines of its journal.
-"""
+"""Estimates of a study's networks from the lines of its journals: accuracies with their noise, rankings, latencies."""
 
 from __future__ import annotations
 
@@ -25,7 +22,8 @@ from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
 from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
 from gnomon.spaces.features import Ints
 
-_DRAWS = 60
+_NORMAL_95 = 1.959964
+_DRAWS, _RESAMPLES = 60, 1000
 _NO_NOISE_SEEN = 0.005
 """The standard deviation of an accuracy by the seed where no network was trained twice."""
 
@@ -240,10 +238,6 @@ def _repeatability(effects: Effects, chosen: Ints) -> float:
     if len(middle) < 2:
         return 1.0
     return float(np.mean([kendall_tau(middle, row) for row in values]))
-
-
-_RESAMPLES = 1000
-_NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

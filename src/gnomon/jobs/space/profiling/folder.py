@@ -10,9 +10,8 @@
     models/               <id>.onnx, and <toolchain>/<id>.onnx
     log_files/            <toolchain>/<id>.<step>.log
 
-Nothing of it is ever deleted but what lies in `checkpoints/partial`.
-
-Latencies of unlike contexts do not stand in one profile.
+Nothing of it is ever deleted but what lies in `checkpoints/partial`. All latencies of a toolchain are of one context: a
+device, its settings and those of the toolchain.
 """
 
 from __future__ import annotations
@@ -32,14 +31,30 @@ from gnomon.core.codec import Must, decode
 from gnomon.core.strict_json import Complaints, Strict, indented, is_text
 from gnomon.errors import RecordError, UsageError
 from gnomon.session import replay as recall
-from gnomon.session.request import Request
-from gnomon.system.files import Journal, read_journal, write_whole
+from gnomon.session.request import MeasureRequest
+from gnomon.system.files import Journal, read_file, read_journal, write_whole
 from gnomon.system.locks import lock_file
 
+MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
+FORMAT, VERSION = "gnomon-space-profile", 1
 HINT = "Give a folder that `gnomon space profile` made."
+PROOF = "validation"
+"""The method of trainings whose networks are to hold predictions against; they are not evidence unless asked for."""
+
+_STRICT = Strict(what="profile", hint=HINT, most_letters=1 << 28)
+_LOCK = ".lock"
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,20000}", re.ASCII)
+_LONGEST_NAME = 150  # of a network in a file's name
+_MOST_TOLD = 20
 _MOST = 1 << 53  # whole numbers up to here are exact as floats
 _MOST_S = 1e12
+
+RowKind = TypeVar("RowKind", "AccuracyRow", "LatencyRow")
+Text = Annotated[str, Must(be="a text", fits=is_text)]
+Count = Annotated[int, Must(be="a whole number from 0", fits=lambda value: 0 <= value <= _MOST)]
+Share = Annotated[float, Must(be="a share from 0 to 1", fits=lambda value: 0 <= value <= 1)]
+Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value <= _MOST_S)]
+Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value <= _MOST_S)]
 
 
 def _number(value: Any) -> bool:
@@ -51,29 +66,11 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-Text = Annotated[str, Must(be="a text", fits=is_text)]
 Name = Annotated[str, Must(be="a plain name", fits=is_name)]
 """What may become a part of a file's name."""
 
 Names = Annotated[tuple[Name, ...], Must(be="at least one plain name", fits=bool)]
-Count = Annotated[int, Must(be="a whole number from 0", fits=lambda value: 0 <= value <= _MOST)]
-Share = Annotated[float, Must(be="a share from 0 to 1", fits=lambda value: 0 <= value <= 1)]
 Number = Annotated[float, Must(be="a number", fits=_number)]
-Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value <= _MOST_S)]
-Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value <= _MOST_S)]
-
-
-MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
-_LOCK = ".lock"
-_LONGEST_NAME = 150  # of a network in a file's name
-_MOST_TOLD = 20
-FORMAT, VERSION = "gnomon-space-profile", 1
-_STRICT = Strict(what="profile", hint=HINT, most_letters=1 << 28)
-
-PROOF = "validation"
-"""The method of trainings whose networks are to hold predictions against; they are not evidence unless asked for."""
-
-RowKind = TypeVar("RowKind", "AccuracyRow", "LatencyRow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +78,10 @@ class AccuracyRow:
     """One training of one network, or why it failed (`reason`).
 
     `key` names the training: the same network trained another way has another key. `method` and `stage` say what it was
-    for, `primitives` what the network is made of, one a cell group. `validation` and `test` are shares of images
-    that are classified rightly; `curve` is the validation accuracy after each epoch. `score` are training-free scores.
-    What was trained elsewhere has an `origin`, the file that it was imported from, and a standard `error` if the file
-    has one.
+    for, `primitives` what the network is made of, one a cell group. `validation` and `test` are shares of images that
+    are classified rightly; `curve` is the validation accuracy after each epoch. A `score` is in lines of an older
+    gnomon alone. What was trained elsewhere has an `origin`, the file that it was imported from, and a standard `error`
+    if the file has one.
     """
 
     key: Text
@@ -236,10 +233,7 @@ def read_question(path: Path) -> dict[str, Any]:
 def _manifest_of(path: Path) -> dict[str, Any]:
     if not is_profile(path):
         raise UsageError(f"{path} is not a profile", hint="Give the folder that `gnomon space profile` made.")
-    try:
-        document = _STRICT.object(_STRICT.parse((path / MANIFEST).read_bytes()), "$")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
+    document = _STRICT.object(_STRICT.parse(read_file(path / MANIFEST, hint="Give a readable profile.")), "$")
     if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
         _STRICT.fail("$.format", f"{FORMAT}, version {VERSION} expected")
     return dict(document)
@@ -319,7 +313,7 @@ def _refused(path: Path, error: OSError) -> RecordError:
     )
 
 
-def measuring_context(request: Request, settings: Mapping[str, Any], server: str | None) -> dict[str, str]:
+def measuring_context(request: MeasureRequest, settings: Mapping[str, Any], server: str | None) -> dict[str, str]:
     """What changes the times of one toolchain, as texts by name: where it measures, with what, and its settings.
 
     Of what is as usual nothing is said, so that a profile of an older day goes on.

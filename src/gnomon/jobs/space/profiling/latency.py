@@ -10,19 +10,18 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.measure.effort import Clock, Effort
-from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.load import load
 from gnomon.models.onnx.graph import load_outline
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge
 from gnomon.session.bench.bench import Bench, Placed, open_bench
-from gnomon.session.request import Request, patiently
+from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.unit import Trace, Unit
 
 NETWORK_EFFORT = Effort(
@@ -52,39 +51,27 @@ _ANCHOR: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
 class FilesRequest:
     """Where and with what networks are measured (`request`), and what they belong to (`subject`).
 
-    `question` are JSON values that, with the subject and the device, name the campaign: the same question goes on where
-    it was interrupted, so that a job which measures again puts into it what it is. One that `goes_on` is reopened: a
-    later call with the same question measures more networks beside the same anchor, at the same speed. `files` are
-    those into which the job writes what it makes of the times; the record names them.
-    `closely` are the keys of networks on which many predictions rest, such as the default one: each is loaded several
-    times in each process, as where its memory happens to lie moves a small network by some per cent.
+    `question` are JSON values that, with the subject and the device, name the campaign: a later call with the same
+    question goes on where it was interrupted, or measures more networks beside the same anchor, at the same speed.
+    `files` are those into which the job writes what it makes of the times; the record names them. `closely` are the
+    keys of networks on which many predictions rest, such as the default one: each is loaded several times in each
+    process, as where its memory happens to lie moves a small network by some per cent.
     """
 
-    request: Request
+    request: MeasureRequest
     subject: str
     question: Mapping[str, Any]
     effort: Effort = NETWORK_EFFORT
-    goes_on: bool = False
     files: tuple[Path, ...] = ()
     closely: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesMeasured:
-    """What networks took by key, in the order in which they were given; one that failed has its reason.
-
-    `overhead_s` is a call of the no-op model, which every call holds. `seconds` are those of the wall by part of the
-    work: "open", "read", "gauge", "measure".
-    """
+    """What networks took by key, in the order in which they were given, and by which clock; a failure has a reason."""
 
     timed: Mapping[str, Timed]
-    configuration: str
-    context: Mapping[str, Any]
     clock: Clock
-    overhead_s: float
-    doubts: tuple[Doubt, ...]
-    campaign: str
-    seconds: Mapping[str, float]
 
 
 def measure_files(
@@ -104,27 +91,13 @@ def measure_files(
     return patiently(lambda request: _measure(replace(asked, request=request), files, watch, tell), asked.request, tell)
 
 
-@dataclass(slots=True)
-class _Clockwork:
-    """How long each part of the work took."""
-
-    at_s: float = field(default_factory=time.monotonic)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def part(self, name: str) -> None:
-        """What was done since the last call belongs to this part."""
-        now = time.monotonic()
-        self.seconds[name] = self.seconds.get(name, 0.0) + now - self.at_s
-        self.at_s = now
-
-
 def _measure(
     asked: FilesRequest,
     files: Mapping[str, Path],
     watch: Watch | None,
     tell: Callable[[str], None] | None,
 ) -> FilesMeasured:
-    clockwork, steps = _Clockwork(), Steps("networks", watch)
+    steps = Steps("networks", watch)
     request = replace(asked.request, effort=replace(asked.effort, timeout_s=asked.request.effort.timeout_s))
     question = {**asked.question, "protocol": [asked.effort.rounds, asked.effort.block_s, asked.effort.processes_least]}
     with open_bench(
@@ -132,18 +105,15 @@ def _measure(
         kind="networks",
         subject=asked.subject,
         question=question,
-        goes_on=asked.goes_on,
+        goes_on=True,
         watch=steps,
         tell=tell,
     ) as bench:
         if asked.files:
             bench.runner.note_files(*asked.files)
-        clockwork.part("open")
         placed, timed = _placed(bench, files)
-        clockwork.part("read")
         gauge = gauge_of(bench, [_ANCHOR])
         waiting: dict[str, list[Timed]] = {}
-        clockwork.part("gauge")
         keys: dict[str, list[str]] = {}
         for key, one in placed.items():
             keys.setdefault(one.key, []).append(key)
@@ -153,18 +123,8 @@ def _measure(
             for name, took in _whole(_measured(bench, gauge, part), todo, waiting):
                 timed |= dict.fromkeys(keys[name], took)
             steps.step(len(part))
-        clockwork.part("measure")
         bench.runner.finish({"reason": f"{len(files)} networks of {asked.subject}"})
-        return FilesMeasured(
-            timed={key: timed[key] for key in files},
-            configuration=bench.configuration.name,
-            context=_context(bench),
-            clock=gauge.clock,
-            overhead_s=gauge.overhead_s,
-            doubts=tuple(worst(bench.runner.environments)),
-            campaign=bench.runner.campaign.id,
-            seconds=clockwork.seconds,
-        )
+        return FilesMeasured(timed={key: timed[key] for key in files}, clock=gauge.clock)
 
 
 def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed], dict[str, Timed]]:
@@ -246,15 +206,3 @@ def _parts(placed: Sequence[Placed], room: int) -> Iterator[Sequence[Placed]]:
     """The networks in as few groups of about equal size as fit beside the anchor."""
     count = -(-len(placed) // max(1, room))
     return (placed[k::count] for k in range(count))
-
-
-def _context(bench: Bench) -> dict[str, Any]:
-    """What must be equal for times to stand in one table."""
-    return {
-        "device": dict(bench.device.fingerprint),
-        "runtime": bench.runtime.name,
-        "version": bench.probe.version,
-        "configuration": bench.configuration.name,
-        "options": dict(bench.configuration.options),
-        "environment": dict(bench.configuration.environment),
-    }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.strict_json import Complaints, Strict
+from gnomon.core.strict_json import Complaints, Strict, complaint
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.jobs.space.profiling.estimates import (
@@ -34,15 +34,13 @@ from gnomon.jobs.space.profiling.folder import (
 )
 from gnomon.jobs.space.profiling.study import Study, open_study, whole_name
 
-_FILES = {
-    "selection": "selection.json",  # `select.SELECTION`, whose file builds on this one
-    "validation": "validation.json",
-}
-_COMMANDS = {"selection": "select", "validation": "validate"}
-_MOST_LETTERS = 1 << 24
+SELECTION = "selection.json"
+"""The last choice of primitives."""
+
+_STRICT = Strict(what=SELECTION, hint="Run gnomon space select again.", most_letters=1 << 24)
 _MOST_PIXELS = 1 << 16
 _MOST = 1.001
-"""All numbers that a picture takes from these files are shares, which rounding may leave a little above 1."""
+"""All numbers that a picture takes of a selection are shares, which rounding may leave a little above 1."""
 
 
 def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
@@ -208,10 +206,7 @@ def _toolchain(study: Study, rows: list[LatencyRow], name: str) -> dict[str, Any
         "imported": imported(mine.values()),
         "compared": None if compared is None else compared.document(),
         "least_quantised": min(quantised) if quantised else None,
-        "predictors": {
-            family: {key: value for key, value in one.document().items() if key not in ("estimator", "fitted")}
-            for family, one in predictors(study, mine).items()
-        },
+        "predictors": {family: one.document() for family, one in predictors(study, mine).items()},
     }
 
 
@@ -220,32 +215,21 @@ def imported(rows: Iterable[AccuracyRow | LatencyRow]) -> dict[str, int]:
     return dict(Counter(row.origin for row in rows if row.origin))
 
 
-def looked_files(profile: Path) -> dict[str, Any]:
-    """What was selected and validated last in a profile, as "selection" and "validation"; None where there is no file.
+def shown_selection(profile: Path) -> dict[str, Any] | None:
+    """The last choice of a profile with all that a picture shows of it; None where nothing was selected.
 
-    ProblemError, with all that is wrong, for what is damaged or lacks what a picture shows; UsageError for a file that
-    cannot be read.
+    ProblemError, with all that is wrong, for a damaged file; UsageError for one that cannot be read.
     """
-    found = {name: _looked(profile / file, name) for name, file in _FILES.items()}
-    selection, validation = found["selection"], found["validation"]
-    wrong = _selection_faults(selection) if selection is not None else []
-    wrong += _validation_faults(validation) if validation is not None else []
-    if wrong:
-        raise ProblemError(
-            f"files of the profile {profile} are malformed: {'; '.join(wrong)}",
-            hint="Run gnomon space select and gnomon space validate again.",
-        )
-    return found
-
-
-def _looked(path: Path, name: str) -> dict[str, Any] | None:
-    strict = Strict(what=path.name, hint=f"Run gnomon space {_COMMANDS[name]} again.", most_letters=_MOST_LETTERS)
+    path = profile / SELECTION
     try:
-        return dict(strict.object(strict.parse(path.read_bytes()), "$"))
+        selection = dict(_STRICT.object(_STRICT.parse(path.read_bytes()), "$"))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=strict.hint) from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_STRICT.hint) from error
+    if wrong := _selection_faults(selection):
+        raise ProblemError(complaint(SELECTION, wrong), hint=_STRICT.hint)
+    return selection
 
 
 def _selection_faults(selection: Mapping[str, Any]) -> list[str]:
@@ -262,31 +246,7 @@ def _selection_faults(selection: Mapping[str, Any]) -> list[str]:
         wrong.append("$.primitives: a list of lists of a name and a frequency each expected")
     if selection.get("share_kept") is not None and not _numbers(selection["share_kept"], 3):
         wrong.append("$.share_kept: three shares expected")
-    return [f"{_FILES['selection']}: {told}" for told in wrong]
-
-
-def _validation_faults(validation: Mapping[str, Any]) -> list[str]:
-    """What keeps a validation from being drawn, with its place."""
-    spaces = validation.get("spaces")
-    if spaces is None:
-        return []
-    if not isinstance(spaces, dict):
-        return [f"{_FILES['validation']}: $.spaces: an object or null expected"]
-    wrong = [
-        f"$.spaces.{name}: three shares expected"
-        for name in ("median_full", "median_reduced")
-        if not _numbers(spaces.get(name), 3)
-    ]
-    thresholds = spaces.get("thresholds")
-    length = len(thresholds) if isinstance(thresholds, list) else 0
-    wrong += [
-        f"$.spaces.{name}: shares expected, as many as thresholds"
-        for name in ("thresholds", "full", "reduced")
-        if not length or not _numbers(spaces.get(name), length)
-    ]
-    if not _numbers([spaces.get("p_ahead")], 1):
-        wrong.append("$.spaces.p_ahead: a share expected")
-    return [f"{_FILES['validation']}: {told}" for told in wrong]
+    return wrong
 
 
 def _is_kept(one: Any) -> bool:

@@ -1,9 +1,8 @@
 """Measuring the networks of a study as a toolchain makes them: written, quantised, checked, timed; each a line.
 
 What a quantised model is worth is measured, not assumed: whether it classifies as well, whether its convolutions really
-read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin.
-
-Networks measured by a server that a compiled model is sent to, such as a board with a DPU.
+read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin. What a toolchain makes for a
+board with a DPU is timed by a server that it is sent to.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from gnomon.models.exported import adopt, written_of
 from gnomon.models.onnx.quantised import Quantised, read_quantised
 from gnomon.models.units import OPSET, write_net
 from gnomon.session.bench.baseline import Timed
-from gnomon.session.request import Request
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import State, model_weights, shared
 from gnomon.system.files import file_digest, save_text
 from gnomon.system.process import guarded_folder
@@ -125,7 +124,7 @@ class Measurer:
 
     folder: ProfileFolder
     study: Study
-    request: Request
+    request: MeasureRequest
     weights: Callable[[Network], State | None]
     data: Dataset | Streamed | None = None
     calibration: NDArray[np.uint8] | None = None
@@ -274,7 +273,6 @@ class Measurer:
     def _make(
         self, toolchain: Toolchain, networks: Sequence[Network], models: Mapping[str, Path]
     ) -> dict[str, Artifact]:
-        """What the toolchain makes of the models."""
         where, logs = self.folder.path / "models", self.folder.path / "log_files"
         calibration = where / "calibration.npz"
         if toolchain.name != toolchain.runtime:
@@ -376,7 +374,6 @@ class Measurer:
             request=request,
             subject=self.folder.path.name,
             question=question,
-            goes_on=True,
             files=(self.folder.path / MANIFEST, self.folder.path / LATENCY),
             closely=frozenset(defaults & paths.keys()),
         )
@@ -386,7 +383,6 @@ class Measurer:
 
 
 def _outcome(row: LatencyRow) -> dict[str, Any]:
-    """What a log of measuring says of it."""
     if row.reason:
         return {"outcome": row.reason}
     interval = [row.low_s, row.high_s]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gnomon.jobs.space.profiling.study import Family, Network, Study
 from gnomon.jobs.space.profiling.training import Method, Training
@@ -50,7 +50,6 @@ class Plan:
 
     method: Method
     trainings: int
-    notes: tuple[str, ...] = field(default=())
 
 
 def plan(name: str, study: Study, budget: Budget) -> Plan:
@@ -95,7 +94,7 @@ def recipes(study: Study, *, epochs: int | None = None) -> tuple[Recipe, Recipe]
                 optimizer=dict(training.optimizer),
                 scheduler=scheduler,
                 batch_size=own.batch_size,
-                augment=own.augment,  # type: ignore[arg-type]  # the config has checked it
+                augment=own.augment,
             )
         )
     if epochs is not None:

@@ -5,33 +5,36 @@ the first. The estimator is a linear model of the same primitives, fitted to all
 too (`gnomon.estimate.fit`), so that no single network counts more than another. A third model also counts which
 primitives are neighbours, which is where runtimes convert layouts or scales. Which is taken is decided by the error on
 measured mixed networks that it was not fitted to.
-
-What describes the networks of a cell space to an estimator: swaps, and primitives that are neighbours.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gnomon.core.stats import student_quantile
-from gnomon.errors import UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, Unknown
-from gnomon.estimate.document import estimator_document
 from gnomon.estimate.estimator import Estimator, Prediction
 from gnomon.estimate.fit import fit
-from gnomon.session.bench.baseline import Timed
 from gnomon.spaces.cells.costs import Cells, Latency, LayerCosts, kendall_tau, layer_costs
-from gnomon.spaces.cells.effects import balanced_design, indicators
+from gnomon.spaces.cells.effects import indicators
 from gnomon.spaces.cells.space import swaps
 from gnomon.spaces.features import Ints
 
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Assignment = tuple[int, ...]
+Way = Literal["additive", "estimator", "estimator with neighbours"]
+WAYS: tuple[Way, ...] = get_args(Way)
+NEIGHBOURS: Way = "estimator with neighbours"
+FOLDS = 8
+LEAST_MIXED = 6
+"""Mixed networks below which nothing can be fitted to some and tested on others."""
+
+COVERAGE = 0.9
 
 
 def columns_of(cells: Cells, *, neighbours: bool) -> Columns:
@@ -81,19 +84,6 @@ def strange(cells: Cells, chosen: Ints, seen: Sequence[tuple[int, ...]]) -> Flag
     counts = [len(ones) for ones in cells.choices]
     known = indicators(seen, counts).any(axis=0)
     return np.asarray((indicators(chosen, counts)[:, ~known] != 0).any(axis=1))
-
-
-Assignment = tuple[int, ...]
-Way = Literal["additive", "estimator", "estimator with neighbours"]
-WAYS: tuple[Way, ...] = get_args(Way)
-NEIGHBOURS: Way = "estimator with neighbours"
-
-FOLDS = 8
-LEAST_MIXED = 6
-"""Mixed networks below which nothing can be fitted to some and tested on others."""
-
-COVERAGE = 0.9
-_MOST_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,44 +153,7 @@ class SpacePredictor:
             "held_out": {way: told.document() for way, told in self.held_out.items()},
             "noise": self.noise if math.isfinite(self.noise) else None,
             "width": self.width if math.isfinite(self.width) else None,
-            "fitted": [list(net) for net in self.fitted],
-            "estimator": None if self.estimator is None else estimator_document(self.estimator),
         }
-
-
-def latencies(timed: Mapping[Assignment, Timed]) -> dict[Assignment, Latency]:
-    """What was measured, without what failed; an error that is not known counts as 0."""
-    found = {}
-    for net, one in timed.items():
-        if one.reason:
-            continue
-        error = 0.0
-        if one.low_s is not None and one.high_s is not None and one.processes > 1:
-            error = (one.high_s - one.low_s) / 2 / student_quantile(0.975, one.processes - 1)
-        found[net] = Latency(call_s=one.call_s, error_s=error)
-    return found
-
-
-def mixed_networks(cells: Cells, count: int, *, seed: int = 0, known: Sequence[Assignment] = ()) -> list[Assignment]:
-    """Networks that differ from the default in two groups or more, to be measured: each primitive about equally often.
-
-    None of those known. Fewer than asked for where the space has no more. UsageError for a count below 1.
-    """
-    if count < 1:
-        raise UsageError(f"{count} mixed networks cannot be chosen", hint="Ask for one or more.")
-    counts = [len(ones) for ones in cells.choices]
-    taken = {*_single(cells), *known}
-    wanted = min(count, math.prod(counts) - len(taken))
-    found: list[Assignment] = []
-    for number in range(_MOST_TRIES if wanted > 0 else 0):
-        drawn = balanced_design(counts, count, seed=seed + number)
-        for net in (tuple(int(k) for k in row) for row in drawn):
-            if net not in taken and len(found) < wanted:
-                taken.add(net)
-                found.append(net)
-        if len(found) == wanted:
-            break
-    return found
 
 
 def score(predicted: Floats, measured: Floats) -> HeldOut:
@@ -219,26 +172,19 @@ def fit_predictor(
     cells: Cells,
     measured: Mapping[Assignment, Latency],
     *,
-    overhead_s: float = 0.0,
-    default_layers: Sequence[float] | None = None,
-    beside: Collection[Assignment] = (),
-    seed: int = 0,
     way: Way | None = None,
 ) -> SpacePredictor:
     """The predictor from the default network, its one-change variants, and mixed networks as far as there are any.
 
-    See `layer_costs` for the overhead and the default's layers. What of the measured is in `beside` is fitted to, and
-    tells nothing of the error: such as another family's default network and its swaps, where cells mix families.
     A way that is fitted is tested on folds of the mixed networks, and taken if its error is the lowest; that with
     neighbours only if it is so by more than a standard error of the difference. Or the `way` that is named is taken.
     ProblemError where the default network has no latency.
     """
-    costs = layer_costs(cells, measured, overhead_s=overhead_s, default_layers=default_layers)
-    known = {*_single(cells), *beside}
-    mixed = [net for net in measured if net not in known]
+    costs, single = layer_costs(cells, measured), set(_single(cells))
+    mixed = [net for net in measured if net not in single]
     y = np.array([measured[net].call_s for net in mixed])
     noise = float(np.mean([measured[net].error_s / measured[net].call_s for net in mixed])) if mixed else math.nan
-    off = _held_out(costs, measured, mixed, seed)
+    off = _held_out(costs, measured, mixed)
     best, why = _chosen({one: np.abs(predicted / y - 1) for one, (predicted, _) in off.items()})
     if way is not None and way != best:
         best, why = way, f"it was asked for; {best} would have been chosen: {why}"
@@ -250,13 +196,13 @@ def fit_predictor(
         held_out={one: score(predicted, y) for one, (predicted, _) in off.items()},
         noise=noise,
         width=_width(np.abs(off[best][0] - y) / off[best][1], best) if best in off else math.inf,
-        fitted=tuple(measured) if best != "additive" else tuple(net for net in measured if net in set(_single(cells))),
+        fitted=tuple(measured) if best != "additive" else tuple(net for net in measured if net in single),
         estimator=None if best == "additive" else _fit(cells, measured, list(measured), best),
     )
 
 
 def _held_out(
-    costs: LayerCosts, measured: Mapping[Assignment, Latency], mixed: Sequence[Assignment], seed: int
+    costs: LayerCosts, measured: Mapping[Assignment, Latency], mixed: Sequence[Assignment]
 ) -> dict[Way, tuple[Floats, Floats]]:
     """What each way predicts of each mixed network without having seen it, and its own doubt, in seconds.
 
@@ -270,7 +216,7 @@ def _held_out(
         found["additive"] = additive, additive
     if len(mixed) < LEAST_MIXED:
         return found
-    fold = np.random.default_rng(seed).permutation(len(mixed)) % min(FOLDS, len(mixed))
+    fold = np.random.default_rng(0).permutation(len(mixed)) % min(FOLDS, len(mixed))
     for way in WAYS[1:]:
         told, doubt = np.empty(len(mixed)), np.empty(len(mixed))
         for k in range(int(fold.max()) + 1):

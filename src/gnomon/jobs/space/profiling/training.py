@@ -41,6 +41,8 @@ _TRIES = 2
 
 _GUARD = "In a script, call it from a function that is called below `if __name__ == '__main__':`."
 
+_FINAL = "wrong-output"  # a training that diverges does so again; what else fails may have been mended
+
 
 @contextmanager
 def open_executor(workers: int, cluster: str | None) -> Iterator[Executor]:
@@ -221,9 +223,6 @@ def _dask_width(executor: Executor) -> int:
     return max(1, len(client.scheduler_info()["workers"])) if client is not None else 1
 
 
-_FINAL = "wrong-output"  # a training that diverges does so again; what else fails may have been mended
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """A training that a method wants: of a network, by a recipe.
@@ -332,7 +331,6 @@ class Trainer:
             raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Make room.") from error
 
     def _row(self, one: Training, done: Trained | Failure) -> AccuracyRow:
-        """What the journal keeps of it."""
         failure = done if isinstance(done, Failure) else done.failure
         row = AccuracyRow(
             key=one.key,

@@ -1,39 +1,32 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tests.search.searchkit import Priced, drive, space_of
 
 pytest.importorskip("pymoo", reason="pymoo is not installed")
 
 from gnomon.errors import UsageError
-from gnomon.search.evolutionary import nsga2, spea2
-
-BOTH = pytest.mark.parametrize("make", [nsga2, spea2], ids=["nsga2", "spea2"])
+from gnomon.search.nsga2 import Nsga2
 
 
-@BOTH
 @pytest.mark.parametrize("radices", [(2, 3, 1, 4), (5, 5), (2,) * 6], ids=str)
-def test_a_small_space_is_searched_whole_and_nothing_twice(make: Any, radices: tuple[int, ...]) -> None:
+def test_a_small_space_is_searched_whole_and_nothing_twice(radices: tuple[int, ...]) -> None:
     priced = Priced(space_of(*radices), 1)
-    asked = drive(make(priced.space, seed=2, population=6), priced, 10**6)
+    asked = drive(Nsga2(priced.space, seed=2, population=6), priced, 10**6)
     assert len(asked) == len(set(asked)) == priced.space.size
 
 
-@BOTH
 @pytest.mark.parametrize("seed", range(3))
-def test_a_quarter_of_the_runs_finds_most_of_the_exact_front(make: Any, seed: int) -> None:
+def test_a_quarter_of_the_runs_finds_most_of_the_exact_front(seed: int) -> None:
     priced = Priced(space_of(*[2] * 10), seed)
     exact = priced.front()
-    asked = drive(make(priced.space, seed=seed), priced, 256)
+    asked = drive(Nsga2(priced.space, seed=seed), priced, 256)
     assert len(exact & set(asked)) >= 0.6 * len(exact)
 
 
-@BOTH
-def test_where_most_fails_it_is_avoided(make: Any) -> None:
+def test_where_most_fails_it_is_avoided() -> None:
     space = space_of(*[3] * 6)
-    strategy = make(space, seed=1)
+    strategy = Nsga2(space, seed=1)
     asked: list[tuple[int, ...]] = []
     while len(asked) < 240:
         for assignment in strategy.ask(50):
@@ -45,11 +38,10 @@ def test_where_most_fails_it_is_avoided(make: Any) -> None:
     assert sum(failed[60:180]) / 120 < 0.5
 
 
-@BOTH
-def test_instances_do_not_share_what_they_have_seen(make: Any) -> None:
+def test_instances_do_not_share_what_they_have_seen() -> None:
     priced, other = Priced(space_of(*[2] * 8), 1), Priced(space_of(*[3] * 5), 2)
-    alone = drive(make(priced.space, seed=3), priced, 100)
-    first, second = make(priced.space, seed=3), make(other.space, seed=4)
+    alone = drive(Nsga2(priced.space, seed=3), priced, 100)
+    first, second = Nsga2(priced.space, seed=3), Nsga2(other.space, seed=4)
     asked: list[tuple[int, ...]] = []
     for _ in range(100):
         for strategy, price in ((first, priced), (second, other)):
@@ -60,25 +52,22 @@ def test_instances_do_not_share_what_they_have_seen(make: Any) -> None:
     assert asked == alone
 
 
-@BOTH
-def test_slots_without_a_choice_are_left_alone(make: Any) -> None:
+def test_slots_without_a_choice_are_left_alone() -> None:
     priced = Priced(space_of(1, 3, 1, 3, 3), 0)
-    asked = drive(make(priced.space), priced, 10**6)
+    asked = drive(Nsga2(priced.space), priced, 10**6)
     assert len(asked) == 27
     assert {(a[0], a[2]) for a in asked} == {(0, 0)}
 
 
-@BOTH
 @pytest.mark.parametrize("population", [3, 0, -2])
-def test_a_population_that_is_too_small_is_refused(make: Any, population: int) -> None:
+def test_a_population_that_is_too_small_is_refused(population: int) -> None:
     with pytest.raises(UsageError):
-        make(space_of(2, 2), population=population)
+        Nsga2(space_of(2, 2), population=population)
 
 
-@BOTH
-def test_each_generation_is_full_of_what_was_not_met(make: Any) -> None:
+def test_each_generation_is_full_of_what_was_not_met() -> None:
     priced = Priced(space_of(*[2] * 8), 1)
-    strategy = make(priced.space, seed=5, population=12)
+    strategy = Nsga2(priced.space, seed=5, population=12)
     for turn in range(30):
         generation = strategy.ask(1000)
         assert len(generation) == (4 if turn else 6)

@@ -1,4 +1,4 @@
-"""NSGA-II and SPEA2, as pymoo has them, over assignments. The one place where pymoo is imported."""
+"""NSGA-II, as pymoo has it, over assignments. The one place where pymoo is imported."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from gnomon.search.surrogate import Guide
 # pymoo comes without types.
 
 
-with needed("NSGA-II and SPEA2 need pymoo, which cannot be imported", "search", python=sys.executable):
+with needed("NSGA-II needs pymoo, which cannot be imported", "search", python=sys.executable):
     from pymoo.algorithms.moo.nsga2 import NSGA2
-    from pymoo.algorithms.moo.spea2 import SPEA2, SPEA2Survival
     from pymoo.core.duplicate import DuplicateElimination
     from pymoo.core.evaluator import Evaluator
     from pymoo.core.mutation import Mutation
@@ -39,8 +38,8 @@ _TRIES = 5  # to breed as many that were not met before
 _SWITCHED = 0.1  # of the children
 
 
-class Evolutionary(Planned):
-    """An evolutionary algorithm of pymoo; a `Strategy`. `nsga2` and `spea2` make it.
+class Nsga2(Planned):
+    """NSGA-II (Deb et al., IEEE Transactions on Evolutionary Computation 6, 2002) of pymoo; a `Strategy`.
 
     It begins with half a population: `common_starts`, at most half of it, and random assignments. Each generation is a
     third of a population, at least 2. A gene is the choice of a slot that has several. Parents are mixed slot by slot
@@ -53,30 +52,12 @@ class Evolutionary(Planned):
     generation is waited for as a whole. UsageError for a population below 4.
     """
 
-    def __init__(self, space: Space, breed: Callable[..., Any], *, seed: int, population: int) -> None:
+    def __init__(self, space: Space, *, seed: int = 0, population: int = POPULATION) -> None:
         if population < 4:
             raise UsageError(f"the population is {population}", hint="give a population of 4 or more")
         common = common_starts(space)[: max(1, population // 4)]
         order = chain(common, shuffled(space, generator(seed)))
-        super().__init__(space, _plan(space, breed, seed, population, order))
-
-
-def nsga2(space: Space, *, seed: int = 0, population: int = POPULATION) -> Evolutionary:
-    """NSGA-II (Deb et al., IEEE Transactions on Evolutionary Computation 6, 2002): rank, then crowding distance."""
-    return Evolutionary(space, NSGA2, seed=seed, population=population)
-
-
-def spea2(space: Space, *, seed: int = 0, population: int = POPULATION) -> Evolutionary:
-    """SPEA2 (Zitzler, Laumanns and Thiele, TIK report 103, 2001): strength, then distance to the nearest others.
-
-    Objectives are scaled by their range in the first generation, as distances add them up.
-    """
-
-    def breed(**options: Any) -> Any:
-        # pymoo's default survival is one object for all of a process, and scales by what it saw in all runs.
-        return SPEA2(survival=SPEA2Survival(normalize=False), **options)
-
-    return Evolutionary(space, breed, seed=seed, population=population)
+        super().__init__(space, _plan(space, seed, population, order))
 
 
 class _Unmet(DuplicateElimination):
@@ -163,7 +144,7 @@ class _Scale:
         return {"F": values, "G": np.where(failed, 1.0, -1.0)[:, None]}
 
 
-def _plan(space: Space, breed: Callable[..., Any], seed: int, population: int, order: Iterator[Assignment]) -> Plan:
+def _plan(space: Space, seed: int, population: int, order: Iterator[Assignment]) -> Plan:
     genes, choice = _Genes(space), _Choice(space)
     first: dict[Assignment, Cost | None] = {}
     while not any(cost is not None for cost in first.values()):
@@ -182,7 +163,7 @@ def _plan(space: Space, breed: Callable[..., Any], seed: int, population: int, o
         n_var=len(genes.slots), n_obj=scale.objectives, n_ieq_constr=1, xl=0, xu=genes.radices - 1, vtype=int
     )
     wanted = max(2, population // 3)
-    algorithm = breed(
+    algorithm = NSGA2(
         pop_size=population,
         n_offsprings=_BRED * wanted,
         sampling=genes.rows(list(costs)),

@@ -1,1 +1,0 @@
-../../agent/drivers/tvm/kinds.py

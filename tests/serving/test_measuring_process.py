@@ -1,0 +1,72 @@
+"""The measuring process, as the server starts it and reads its answers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnomon.errors import RecordError
+from gnomon.serving.job import Outcome, outcome_of, to_line
+from gnomon.serving.process import MeasuringProcess
+from gnomon.system.process import own_guard
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_start_that_is_cancelled_leaves_no_descriptor(
+    early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancelled(*argv: str, **how: Any) -> None:
+        raise asyncio.CancelledError
+
+    async def descriptors() -> int:
+        await asyncio.sleep(0)  # a transport closes in the loop's next turn
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def start() -> None:
+        process = MeasuringProcess(folder=tmp_path, guard=own_guard(), log=print)
+        before = await descriptors()
+        for _ in range(3):
+            starting = asyncio.create_task(process._start())
+            if early:
+                await asyncio.sleep(0)  # it waits for its pipe
+                starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+        assert await descriptors() == before
+
+    own_guard()
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", cancelled)
+    asyncio.run(start())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"kind": "refused", "message": "x", "y": 1}',
+        '{"kind": "refused", "message": 3}',
+        '{"kind": "failing"}',
+        '{"kind": "measured", "result": 3}',
+        "{}",
+        "[]",
+        "",
+        "[" * 100_000,
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_an_error(line: str) -> None:
+    with pytest.raises(RecordError):
+        outcome_of(line)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome(kind="refused", message="x"),
+        Outcome(kind="failed", error="DeviceError", message="x", hint="h"),
+        Outcome(kind="measured", result={"latency_s": 1e-3, "doubts": [{"kind": "busy"}], "reference_s": [1e-5]}),
+    ],
+)
+def test_an_outcome_is_read_as_it_was_written(outcome: Outcome) -> None:
+    assert outcome_of(to_line(outcome)) == outcome
