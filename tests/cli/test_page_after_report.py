@@ -109,8 +109,8 @@ def test_a_picture_that_fails_is_told_and_no_reason_to_stop(
         raise error
 
     told: list[str] = []
-    monkeypatch.setattr("gnomon.jobs.place.picture.placement_spec", broken)
-    monkeypatch.setattr("gnomon.jobs.overlay.picture.layer_pictures", broken)
-    drawn = draw(Placement.chart_by, {}, [tmp_path / "plan.svg"], told.append)
-    assert drawn == draw_overlay({}, {}, tmp_path, told.append) == []
+    monkeypatch.setattr("gnomon.jobs.place.picture.placement_charts", broken)
+    monkeypatch.setattr("gnomon.jobs.overlay.picture.overlay_pictures", broken)
+    drawn = draw(Placement.charts_by, {}, tmp_path / "plan", told.append)
+    assert drawn == draw_overlay({}, tmp_path, told.append) == []
     assert all(one.startswith("no picture: it cannot be ") for one in told)

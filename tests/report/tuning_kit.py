@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -327,25 +326,6 @@ def hostile(value: Any) -> Any:
     if isinstance(value, list):
         return [hostile(item) for item in value]
     return value + HOSTILE if isinstance(value, str) else value
-
-
-def measured(devices: int, count: int, seed: int = 0, *, like: float = 0.6) -> dict[str, Any]:
-    """A series of one layer: times whose logarithms devices share by `like`, one configuration chosen by least M."""
-    chance = random.Random(seed)
-    level = [2e-5 * chance.uniform(0.5, 6.0) for _ in range(devices)]
-    shared = [chance.lognormvariate(0.0, 0.9) + 0.4 for _ in range(count)]
-    times = [[level[k] * one**like * chance.lognormvariate(0.0, 0.25) for k in range(devices)] for one in shared]
-    best = [min(row[k] for row in times) for k in range(devices)]
-    lost = [sum(row[k] / best[k] - 1 for k in range(devices)) for row in times]
-    names = [f"device{k}" for k in range(devices)]
-    return {
-        "configurations": [f"{k:016x}" for k in range(count)],
-        "hosts": [names[k % devices] for k in range(count)],
-        "devices": names,
-        "times_s": times,
-        "chosen": f"{lost.index(min(lost)):016x}",
-        "spread": None,
-    }
 
 
 def text_of(report: Report, document: Mapping[str, Any], width: int = 80) -> str:

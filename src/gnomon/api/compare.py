@@ -10,7 +10,7 @@ from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
     from gnomon.api.options import Options
-    from gnomon.jobs.compare.job import Compared
+    from gnomon.jobs.compare.document import CompareDocument
     from gnomon.measure.progress import Watch
     from gnomon.store.address import RecordLike
 
@@ -26,7 +26,7 @@ def compare(
     relevant: float = 0.01,
     changed: Iterable[str] = (),
     sessions: float = 0.02,
-) -> Compared:
+) -> CompareDocument:
     """Compare later runs with the first: faster, slower, the same, or unknown with what would decide.
 
     Each is a run's id ("last", "last~1"), a file that --json wrote, a report in HTML, a package, or a results database.
@@ -58,7 +58,7 @@ def compare_models(
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
-) -> Compared:
+) -> CompareDocument:
     """Measure models by turns, a fresh process of each and then of each again, and compare the others with the first.
 
     The options are those of `profile`, where `processes` is 30 if it is not given. What moves the machine moves all

@@ -8,8 +8,8 @@ from typing import Any
 
 from gnomon.devices import config
 from gnomon.jobs.devices import job
-from gnomon.jobs.devices.visit import Cleaned, DeviceHealth
-from gnomon.jobs.devices.visit import DeviceRow as DeviceRow
+from gnomon.jobs.devices.document import DeviceCleanedDocument, DeviceHealthDocument, RuntimesDocument
+from gnomon.jobs.devices.document import DeviceRow as DeviceRow
 from gnomon.store.address import RecordLike, record_address
 
 
@@ -36,14 +36,14 @@ def remove_device(name: str) -> Path:
     return config.remove_device(name)
 
 
-def clean_device(name: str, *, on_message: Callable[[str], None] | None = None) -> Cleaned:
+def clean_device(name: str, *, on_message: Callable[[str], None] | None = None) -> DeviceCleanedDocument:
     """Remove what gnomon keeps on a device between commands; `on_message` hears who is waited for. GnomonError."""
     return job.clean_device(name, on_wait=on_message)
 
 
 def probe_device(
     name: str, *, record: RecordLike | None = None, on_message: Callable[[str], None] | None = None
-) -> DeviceHealth:
+) -> DeviceHealthDocument:
     """See whether a device is the board that it was, and as fast: it ends its quarantine, or puts it there.
 
     DeviceError where it fails or is not as it was, another GnomonError where nothing there can run the probe.
@@ -51,13 +51,13 @@ def probe_device(
     return job.probe_device(name, record_address(record), tell=on_message)
 
 
-def release_device(name: str) -> DeviceHealth:
+def release_device(name: str) -> DeviceHealthDocument:
     """End the quarantine of a device. UsageError where it is in none."""
     return job.release_device(name)
 
 
-def list_runtimes() -> dict[str, Any]:
+def list_runtimes() -> RuntimesDocument:
     """The runtimes that gnomon knows, those that are installed first, as docs/commands.md describes them."""
-    from gnomon.jobs.devices.runtimes import runtimes_document
+    from gnomon.jobs.devices.runtimes import known_runtimes
 
-    return runtimes_document()
+    return known_runtimes()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from gnomon.api.pictures import EVALUATION, draw, svg_and_png
+from gnomon.api.pictures import EVALUATION, draw
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions, Unknown
 from gnomon.estimate.design import Bound
@@ -311,4 +311,4 @@ def _drawn(values: dict[str, Any], picture: PathLike | None, tell: Callable[[str
     """The document of an evaluation, with its pictures where they are wanted."""
     if picture is None:
         return values
-    return values | {"pictures": draw(EVALUATION, values["evaluation"], svg_and_png(Path(picture)), tell)}
+    return values | {"pictures": draw(EVALUATION, values["evaluation"], Path(picture), tell)}

@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from gnomon.api.objectives import objective_names, objective_unit
-from gnomon.api.options import Model, OldRecords, Options, Overwrite, Package, PathLike, model_request, package_path
-from gnomon.api.pictures import draw, svg_and_png
+from gnomon.api.options import (
+    MaybeModel,
+    Model,
+    OldRecords,
+    Options,
+    Overwrite,
+    Package,
+    PathLike,
+    model_request,
+    package_path,
+)
+from gnomon.api.pictures import draw
 from gnomon.core.graph import By
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
@@ -174,7 +184,7 @@ def pareto(
     front = job.pareto(request, watch=on_progress, tell=on_message)
     to = Path(picture) if picture is not None else front.package / "front" if front.package else None
     if to is not None:
-        front = front.drawn(draw(Pareto.chart_by, front.document(), svg_and_png(to), on_message))
+        front = front.drawn(draw(Pareto.charts_by, front.document(), to, on_message))
     if front.lived is not None:
         answers.keep(front.document(), on_message)
     return front

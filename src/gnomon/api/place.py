@@ -142,8 +142,8 @@ def _finished(
     if not isinstance(placement, Placement):
         return placement
     if picture and placement.package is not None:
-        files = [placement.package / name for name in ("plan.svg", "plan.png")]
-        placement = placement.drawn(draw(Placement.chart_by, placement.document(), files, tell))
+        plan = placement.package / "plan"
+        placement = placement.drawn(draw(Placement.charts_by, placement.document(), plan, tell))
     answers.keep(placement.document(), tell, answers.question_of(request, placement.package))
     return placement
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gnomon.core.sample import Campaign
 from gnomon.errors import RecordError
 from gnomon.jobs.runs import answers, job, joining
-from gnomon.jobs.runs.document import CampaignRow
+from gnomon.jobs.runs.document import BroughtDocument, CampaignRow, RunDocument
 from gnomon.store.address import RecordLike, record_address
 from gnomon.store.lines import write_lines
 from gnomon.store.sql import SqlStore
@@ -35,7 +35,7 @@ def runs(*, record: RecordLike | None = None, limit: int | None = None) -> tuple
 
 def show_run(
     campaign: str = "last", *, record: RecordLike | None = None, clock: Literal["wall", "cpu"] = "wall"
-) -> job.CampaignDetail:
+) -> RunDocument:
     """The campaign whose id begins so ("last": the newest), with its candidates summed up by a clock. RecordError."""
     with _campaign(campaign, record) as (store, found):
         return job.show_campaign(store, found, clock=clock)
@@ -106,7 +106,7 @@ def no_answer() -> RecordError:
     )
 
 
-def import_runs(*files: RecordLike, record: RecordLike | None = None) -> joining.Brought:
+def import_runs(*files: RecordLike, record: RecordLike | None = None) -> BroughtDocument:
     """Add what the record (None: the user's own) lacks of files: records, or JSON lines of `export_run`.
 
     Each comes whole or not at all, and nothing twice. How its campaigns were asked for stays behind: that was another
@@ -115,7 +115,7 @@ def import_runs(*files: RecordLike, record: RecordLike | None = None) -> joining
     return joining.import_runs([record_address(file) for file in files], record_address(record))
 
 
-def merge_runs(*files: RecordLike, out: RecordLike) -> joining.Brought:
+def merge_runs(*files: RecordLike, out: RecordLike) -> BroughtDocument:
     """Write a new record of all that several such files hold. RecordError if `out` is there already."""
     return joining.merge_runs([record_address(file) for file in files], record_address(out))
 

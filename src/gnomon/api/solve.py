@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from gnomon.core.front.front import Front
 from gnomon.errors import ProblemError
 from gnomon.jobs.solve import job
+from gnomon.jobs.solve.document import FrontDocument, SolveDocument
 from gnomon.jobs.solve.report import proof
 from gnomon.measure.progress import Progress, Watch
 from gnomon.options import option
@@ -81,7 +82,7 @@ def solve(
             help="Seconds after which it ends with the best solution found and the bound proved.",
         ),
     ] = 60.0,
-) -> job.SolveReport:
+) -> SolveDocument:
     """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin.
 
     Raises ProblemError for a malformed problem and InfeasibleError where no assignment is allowed. From Python a
@@ -110,7 +111,7 @@ def front(
         ),
     ] = 60.0,
     on_progress: Watch | None = None,
-) -> job.FrontReport:
+) -> FrontDocument:
     """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin.
 
     Raises ProblemError for a malformed problem and InfeasibleError where no assignment is allowed.

@@ -13,7 +13,7 @@ from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.store.address import RecordAddress, RecordLike, record_address
 
 if TYPE_CHECKING:
-    from gnomon.jobs.suite.job import SuiteCompared, SuiteRun
+    from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
     from gnomon.jobs.suite.plan import Cell
     from gnomon.report.answer import Answer
 
@@ -27,7 +27,7 @@ def run_suite(
     wait_s: float = 600.0,
     fresh: bool = False,
     on_message: Callable[[str, str], None] | None = None,
-) -> SuiteRun:
+) -> SuiteDocument:
     """Run the suite of a file, or go on with it: what is in the record is not measured again.
 
     `out` is the folder of what jobs write (./NAME.suite), `cluster` a Dask scheduler whose workers drive the devices;
@@ -47,7 +47,7 @@ def run_suite(
     return job.run_suite(asked, measure_cell, tell=on_message)
 
 
-def suite_status(run: str = "last", *, record: RecordLike | None = None) -> SuiteRun:
+def suite_status(run: str = "last", *, record: RecordLike | None = None) -> SuiteDocument:
     """How far a run of a suite is: by its id or how that begins, "last", or "last~1". Raises GnomonError."""
     from gnomon.jobs.suite import job
 
@@ -63,7 +63,7 @@ def compare_suites(
     relevant: float = 0.01,
     changed: Iterable[str] = (),
     sessions: float = 0.02,
-) -> SuiteCompared:
+) -> SuiteCompareDocument:
     """Compare two runs of a suite cell by cell, as `compare` does; all verdicts hold together. Raises GnomonError."""
     from gnomon.jobs.suite import job
 

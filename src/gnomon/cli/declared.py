@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A parameter of a function that the command line knows; `kind` is its type. One that `has_place` is an argument."""
+    """A parameter that the command line knows. `kind` is its type; one that `has_place` is an argument."""
 
     name: str
     kind: Any

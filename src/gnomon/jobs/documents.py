@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, Literal
 
@@ -69,11 +70,23 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
 by itself): "module:attribute", below `gnomon.jobs`.
 """
 
+_OF_RECORDS = frozenset(
+    {"solve", "front", "compare", "suite", "suite-compare", "runs", "brought"}
+    | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
+)
+"""Documents whose reports take the record; others take its JSON values."""
+
 
 def report_of(document: Mapping[str, Any]) -> Callable[..., None] | None:
     """What writes the report of a document: report(document, page); None where there is none for its format."""
-    found: Callable[..., None] | None = _found("reports", str(document.get("format")).removeprefix("gnomon-"))
-    return found
+    name = str(document.get("format")).removeprefix("gnomon-")
+    found: Callable[..., None] | None = _found("reports", name)
+    return partial(_of_record, found) if found is not None and name in _OF_RECORDS else found
+
+
+def _of_record(report: Callable[..., None], document: Mapping[str, Any], *rest: Any, **settings: Any) -> None:
+    """Write a report that takes the record. Raises what `read_document` does."""
+    report(read_document(document), *rest, **settings)
 
 
 def document_record(name: str) -> type[Any]:

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.jobs.tune.tunekit import hand_made
-from tests.report.picture_kit import needs_drawing
 
 from gnomon.api import tune as api
 from gnomon.cli.main import run
@@ -102,7 +101,6 @@ def test_the_metric_by_hand(tmp_path: Path) -> None:
     assert found.document()["own"]["d1"] == {"M": pytest.approx(share), "worst_regret": 1.0}
     assert found.chosen() == {"70": name_of(2), "71": UNTUNED}
     assert found.own("d0") == {"70": name_of(0), "71": UNTUNED}
-    assert found.series()["conv"]["chosen"] == name_of(2)
 
 
 def test_the_least_worst_loss_is_told_beside_that_of_least_m(tmp_path: Path) -> None:
@@ -151,28 +149,6 @@ def test_nothing_is_measured_again_where_every_choice_is_sure(
     assert "Every choice is sure" in capsys.readouterr().out
     assert run([*command, "--best", "2"]) == 2
     assert "leave out --best" in capsys.readouterr().err
-
-
-def test_pictures_have_the_interval_of_each_point(tmp_path: Path) -> None:
-    for key, host in itertools.product("ab", repeat=2):
-        mine: dict[int | None, Any] = {1: (1.0, 1.2), 2: (1.1, 1.3, 1.2)} if host == "a" else {3: (2.0,)}
-        said = hand_made(key, {"conv": mine}, found_on="" if key == host else host)
-        write_records(tmp_path / f"{key}{host}.json", said)
-    found = api.overlay_analyze(sorted(tmp_path.glob("*.json")), resamples=100)
-    series = found.series()["conv"]
-    ends = series["spread"](range(3))
-    rows = [series["configurations"].index(name_of(k)) for k in (1, 2, 3)]
-    assert ends.times_s[:, rows].transpose(1, 2, 0).tolist() == [[[1.0, 1.2]] * 2, [[1.1, 1.3]] * 2, [[2.0, 2.0]] * 2]
-    (row,) = found.document()["layers"]
-    chosen = series["configurations"].index(series["chosen"])
-    assert ends.metric[:, chosen].tolist() == [row["M_low"], row["M_high"]]
-    needs_drawing()
-    from gnomon.jobs.overlay.picture import layer_pictures
-
-    for path in layer_pictures(found.document(), found.series(), tmp_path / "pictures", ("svg",)):
-        text = Path(path).read_text(encoding="utf-8")
-        assert "bars: 95 % intervals" in text
-        assert ("without a bar: one sample, or all alike" in text) == (".times." in path)
 
 
 def test_it_is_strict_json_and_can_be_reported(tmp_path: Path) -> None:

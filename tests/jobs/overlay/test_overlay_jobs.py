@@ -22,12 +22,14 @@ from tests.tuning.tvmkit import needs_tvm, wide_and_narrow
 
 from gnomon.api import tune as api
 from gnomon.cli.main import run
+from gnomon.core.overlay.pool import pool, side_by_side
 from gnomon.core.overlay.records import UNTUNED
 from gnomon.errors import UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES
 from gnomon.formats.tuning.metaschedule import read_metaschedule_database
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.runs.answers import answer_of
+from gnomon.jobs.tune.folder import read_logs
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -264,8 +266,9 @@ def test_what_is_close_is_measured_again_by_itself(flow: Flow, tmp_path: Path) -
     api.overlay_collect(flow.logs, **asked)
     assert sum(len(trials_of(Path(document["records"]))) for document in found) == 16
     records = [document["records"] for document in found]
-    after = api.overlay_analyze([*flow.logs, *records], resamples=10)
-    (now,) = [samples for times, samples in zip(after.times, after.samples, strict=True) if times.layer == layer.layer]
+    paths = [*map(Path, flow.logs), *map(Path, records)]
+    after = pool(side_by_side(tuple(read_logs(paths))), list(map(str, paths)))
+    (now,) = [samples for times, samples in zip(after.layers, after.samples, strict=True) if times.layer == layer.layer]
     place = (layer.configurations.index(one), layer.devices.index("narrow"))
     assert len(now[place]) == 2 + 8
 

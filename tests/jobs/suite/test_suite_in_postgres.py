@@ -38,12 +38,12 @@ def test_a_suite_and_its_answers_are_in_the_database(
     with running_server() as server:
         url = server.url(server.database())
         first, second = (gnomon.run_suite(path, record=url) for _ in range(2))
-        assert first.whole and second.whole and first.made.run != second.made.run
-        assert {part.record for part in second.made.cells} == {url}
+        assert first.whole and second.whole and first.run != second.run
+        assert {part.record for part in second.cells} == {url}
         with read_store(record_address(url)) as store:
             profiles = list(store.query(CampaignQuery(kind="profile")))
             assert len(profiles) == 2
-            assert last_note(store, profiles[0].id, CELL)["suite"] == second.made.run
+            assert last_note(store, profiles[0].id, CELL)["suite"] == second.run
         monkeypatch.setenv("GNOMON_RECORD", url)
         capsys.readouterr()
         assert run(["suite", "status"]) == 0

@@ -36,7 +36,7 @@ def cell_of(folder: Path, job: str, model: str, options: str) -> CellPart:
     """The only cell of such a suite, done."""
     path = folder / "suite.toml"
     path.write_text(SUITE.format(job=job, model=model, options=options))
-    (cell,) = gnomon.run_suite(path).made.cells
+    (cell,) = gnomon.run_suite(path).cells
     assert cell.error is None, cell.error
     return cell
 

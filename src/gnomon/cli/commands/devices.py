@@ -14,6 +14,7 @@ from gnomon.cli.values import RECORD, complete_device, complete_runtime, cores, 
 
 if TYPE_CHECKING:
     from gnomon.api.devices import DeviceRow
+    from gnomon.jobs.devices.document import DevicesDocument
     from gnomon.store.address import RecordAddress
 
 _NOT_READY = 6
@@ -101,11 +102,13 @@ def add(*, name: str, address: str, no_keep: bool, no_check: bool, **values: Any
     """
     from gnomon.api.devices import add_device
     from gnomon.devices.config import devices_path
+    from gnomon.jobs.devices.document import DeviceAddedDocument
 
     table = {key: _plain(key, value) for key, value in values.items() if value}
     row = add_device(name, address, check=not no_check, **({**table, "keep": False} if no_keep else table))
-    added = {"file": str(devices_path()), "added": name, "device": row.document() if row else None}
-    return {"format": "gnomon-device-added", "version": 1, **added}
+    return DeviceAddedDocument(
+        format="gnomon-device-added", version=1, file=str(devices_path()), added=name, device=row
+    )
 
 
 @devices.command(short_help="Take a device's name out of the file.")
@@ -115,8 +118,10 @@ def add(*, name: str, address: str, no_keep: bool, no_check: bool, **values: Any
 def remove(*, name: str) -> Any:
     """Take the device NAME out of the file of devices. The device itself is not touched: see clean."""
     from gnomon.api.devices import remove_device
+    from gnomon.jobs.devices.document import DeviceRemovedDocument
 
-    return {"format": "gnomon-device-removed", "version": 1, "file": str(remove_device(name)), "removed": name}
+    path = str(remove_device(name))
+    return DeviceRemovedDocument(format="gnomon-device-removed", version=1, file=path, removed=name)
 
 
 @devices.command(short_help="Remove what gnomon keeps on a device.")
@@ -168,15 +173,16 @@ def _plain(key: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _listed(rows: Sequence[DeviceRow], *, named: bool) -> dict[str, Any]:
+def _listed(rows: Sequence[DeviceRow], *, named: bool) -> DevicesDocument:
     from gnomon.devices.config import devices_path
+    from gnomon.jobs.devices.document import DevicesDocument
 
     path = devices_path()
-    return {
-        "format": "gnomon-devices",
-        "version": 1,
-        "file": str(path),
-        "file_exists": path.exists(),
-        "named": named,
-        "devices": [row.document() for row in rows],
-    }
+    return DevicesDocument(
+        format="gnomon-devices",
+        version=1,
+        file=str(path),
+        file_exists=path.exists(),
+        named=named,
+        devices=tuple(rows),
+    )

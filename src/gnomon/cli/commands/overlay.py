@@ -131,7 +131,7 @@ def analyze(logs: tuple[Path, ...], html: Path | None, **values: Any) -> None:
         if plot is not None:
             from gnomon.api.pictures import draw_overlay
 
-            document["pictures"] = draw_overlay(document, analysis.series(), plot, show.on_message)
+            document["pictures"] = draw_overlay(document, plot, show.on_message)
     write_answer(document, as_json=as_json, html=html)
     if not document["layers"]:
         click.get_current_context().exit(InfeasibleError.exit_code)

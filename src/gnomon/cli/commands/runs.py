@@ -50,12 +50,17 @@ def runs(ctx: click.Context, /, **values: Any) -> Any:
 def list_(*, record: RecordAddress | None, limit: int) -> Any:
     """List the campaigns in the record, the newest first."""
     from gnomon.api.runs import runs as list_runs
+    from gnomon.jobs.runs.document import RunsDocument
     from gnomon.store.opening import default_record
 
-    rows = [row.document() for row in list_runs(record=record, limit=limit + 1)]
-    where = str(record or default_record())
-    shown = {"record": where, "campaigns": rows[:limit], "more": len(rows) > limit}
-    return {"format": "gnomon-runs", "version": 1, **shown}
+    rows = list_runs(record=record, limit=limit + 1)
+    return RunsDocument(
+        format="gnomon-runs",
+        version=1,
+        record=str(record or default_record()),
+        campaigns=rows[:limit],
+        more=len(rows) > limit,
+    )
 
 
 @runs.command(short_help="Show one campaign.")
@@ -69,9 +74,9 @@ def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any)
     """Show the campaign whose id begins with ID ("last": the newest): what it answered, and with -v all its runs."""
     from gnomon.api.runs import answer_of_run, show_run
 
-    detail = show_run(campaign, record=record, clock=clock).document()
+    detail = show_run(campaign, record=record, clock=clock)
     if as_json:
-        write_json(detail)
+        write_json(detail.document())
         return
     from gnomon.api.document import report_of
     from gnomon.jobs.runs.report import run_report
@@ -79,7 +84,7 @@ def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any)
     answer, report = None, None
     trouble: GnomonError | None = None
     try:
-        answer = answer_of_run(detail["row"]["campaign"]["id"], record=record)
+        answer = answer_of_run(detail.row.campaign.id, record=record)
         report = report_of(answer) if answer else None
     except (RecordError, UsageError) as error:  # the runs are there all the same
         trouble = error

@@ -183,8 +183,7 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, html: Path | 
     if picture is not None:
         from gnomon.jobs.space.picture import selection_picture
 
-        shown = api.show_space(profile_dir, method=document["method"], blocks=values["blocks"])
-        selection_picture(shown, document, picture)
+        selection_picture(document, picture)
 
 
 _PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from gnomon.core.overlay.choice import (
     regrets_of,
     weigh_layers,
 )
-from gnomon.core.overlay.confidence import choice_confidence, spread
+from gnomon.core.overlay.confidence import choice_confidence
 from gnomon.core.overlay.pool import FailedTrial, Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords
@@ -84,19 +83,15 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
 class Analysis(Answer):
     """What was chosen, and what it was chosen from.
 
-    `described` are the layers in order; `network` has their choices in the same order, as `times` and `samples` have
-    what each was chosen from. `resamples` and `seed` are of the confidence. `told` is what
-    `document` tells.
+    `described` are the layers in order; `network` has their choices in the same order, as `times` have what each was
+    chosen from. `told` is what `document` tells.
     """
 
     records: tuple[TuningRecords, ...]
     model: TunedModel
     described: tuple[TuningLayer, ...]
     times: tuple[LayerTimes, ...]
-    samples: tuple[SampleTable, ...]
     network: NetworkChoice
-    resamples: int
-    seed: int
     told: dict[str, Any]
 
     __repr__ = Answer.__repr__
@@ -123,22 +118,6 @@ class Analysis(Answer):
     def close(self) -> dict[str, list[str]]:
         """The configurations, by the layer's digest, between which the choice is not sure."""
         return {row["layer"]: row["close"] for row in self.told["layers"] if row["close"]}
-
-    def series(self) -> dict[str, Any]:
-        """What pictures are drawn from, by the name of each layer that is told of; see `layer_pictures`."""
-        told = {row["name"] for row in (*self.told["layers"], *self.told["undecided"])}
-        return {
-            times.name: {
-                "configurations": list(times.configurations),
-                "hosts": [", ".join(hosts) for hosts in times.hosts],
-                "devices": list(times.devices),
-                "times_s": [[_number(t) for t in row] for row in np.asarray(times.times_s).tolist()],
-                "chosen": choice.configuration or None,
-                "spread": partial(spread, times, samples, resamples=self.resamples, seed=self.seed),
-            }
-            for times, samples, choice in zip(self.times, self.samples, self.network.layers, strict=True)
-            if times.name in told
-        }
 
 
 def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
@@ -189,10 +168,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         model=records[0].model,
         described=tuple(described[times.layer] for times in layers),
         times=tuple(layers),
-        samples=tuple(samples),
         network=network,
-        resamples=request.resamples,
-        seed=request.seed,
         told=document,
     )
 

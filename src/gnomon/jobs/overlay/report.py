@@ -59,7 +59,7 @@ def proof_sentence(document: Mapping[str, Any], page: Page) -> None:
     """What measuring the whole network proved; nothing where it was not measured."""
     found = measured_of(document)
     if found:
-        say(page, _proof(found))
+        say(page, network_sentence(found))
 
 
 def network_section(document: Mapping[str, Any], page: Page) -> None:
@@ -79,7 +79,7 @@ def network_section(document: Mapping[str, Any], page: Page) -> None:
         Column(title="untuned"),
         Column(title="max error"),
     ]
-    ordered = sorted(found, key=lambda device: -(_longer(found[device]) or -2.0))
+    ordered = sorted(found, key=lambda device: -(longer_by(found[device]) or -2.0))
     page.table(columns, [_network_row(d, found[d]) for d in ordered[:_MOST_DEVICES]], split=7)
     if len(ordered) > _MOST_DEVICES:
         page.line(f"and {len(ordered) - _MOST_DEVICES} more devices, where it loses less: --json has all", indent=1)
@@ -104,10 +104,10 @@ def _choice_words(row: Mapping[str, Any]) -> str:
     return "the overlay" if choice == "overlay" else named(choice)
 
 
-def _longer(choices: Choices) -> float | None:
+def longer_by(choices: Choices) -> float | None:
     """By what share the choice takes longer than the device's own best, paired; None where not both were measured."""
     ratio = choices["overlay"]["to_own"] if "overlay" in choices else None
-    return None if ratio is None else float(ratio["ratio"]) - 1
+    return None if ratio is None or ratio["ratio"] is None else float(ratio["ratio"]) - 1
 
 
 def _longer_interval(choices: Choices) -> str:
@@ -120,9 +120,9 @@ def _longer_interval(choices: Choices) -> str:
     return f"[{', '.join(f'{round(end, digits) + 0.0:.{digits}f}' for end in ends)}]"
 
 
-def _proof(found: Mapping[str, Choices]) -> str:
+def network_sentence(found: Mapping[str, Choices]) -> str:
     """The measured network in one sentence."""
-    longer = {device: value for device, c in found.items() if (value := _longer(c)) is not None}
+    longer = {device: value for device, c in found.items() if (value := longer_by(c)) is not None}
     if longer:
         worst = max(longer, key=lambda device: longer[device])
         mean = sum(longer.values()) / len(longer)
@@ -141,7 +141,7 @@ def _proof(found: Mapping[str, Choices]) -> str:
     untuned = [
         float(ratio["ratio"])
         for c in found.values()
-        if (ratio := c["untuned"]["to_overlay"] if "untuned" in c else None) is not None
+        if (ratio := c["untuned"]["to_overlay"] if "untuned" in c else None) and ratio["ratio"] is not None
     ]
     if untuned:
         low, high = units.digits(min(untuned)), units.digits(max(untuned))
@@ -163,7 +163,7 @@ def _apart(choices: Choices) -> bool | None:
 
 def _network_row(device: str, choices: Choices) -> list[str]:
     chosen, own = choices.get("overlay"), choices.get(f"own:{device}")
-    longer = _longer(choices)
+    longer = longer_by(choices)
     error = None if chosen is None else chosen["max_error"]
     row = [device]
     for one in (chosen, own):
