@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnomon.errors import GnomonError, RuntimeMissingError
 from gnomon.report.answer import function_at
+
+if TYPE_CHECKING:
+    from gnomon.jobs.overlay.document import AnalyzeDocument
 
 Tell = Callable[[str], None] | None
 
@@ -23,7 +26,7 @@ def draw(charts: str, document: Mapping[str, Any], to: Path, tell: Tell) -> list
     return _written(lambda: {to.name: function_at(charts)(document)}, to.parent, tell)
 
 
-def draw_overlay(document: Mapping[str, Any], folder: Path, tell: Tell) -> list[str]:
+def draw_overlay(document: AnalyzeDocument, folder: Path, tell: Tell) -> list[str]:
     """Write the pictures of an overlay's layers, and of its network where one was measured; returns their paths."""
 
     def pictures() -> Mapping[str, Sequence[Any]]:

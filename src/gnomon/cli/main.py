@@ -172,7 +172,7 @@ _SECTIONS: Mapping[str, Mapping[str, str | CommandRow]] = {
     },
     "Tuned kernels": {
         "tune": "gnomon.cli.commands.tune:tune",
-        "tune list": "gnomon.cli.commands.tune:list_",
+        "tune list": CommandRow("gnomon.api.tune:tuned_files", "List tuned models, records and libraries.", html=False),
         "exec": "gnomon.cli.commands.tune:exec_",
         "overlay": "gnomon.cli.commands.overlay:overlay",
     },

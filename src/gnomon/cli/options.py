@@ -6,22 +6,17 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import click
 
 from gnomon.api.options import MeasureOptions, Options
-from gnomon.cli.complete import complete_device
 from gnomon.cli.declared import JSON, QUIET, Declared, long_name, options_of, parameter_of
 from gnomon.cli.values import (
     percent,
     seconds,
-    shape,
 )
 from gnomon.errors import UsageError
-
-if TYPE_CHECKING:
-    from gnomon.api.tune import TuneOptions
 
 Decorator = Callable[[Any], Any]
 
@@ -257,101 +252,6 @@ def server_of(values: dict[str, Any]) -> Any:
     return DpuServer(url=url, token=token, timeout_s=timeout_s, accept_json=as_json)
 
 
-_DEVICES = click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_device,
-    help="Where it runs: a name of the file of devices, ssh://[user@]host[:port], or tvm://HOST:PORT/KEY behind a "
-    "tracker. exec takes one.  [default: local]",
-)
-_LOGS_DEVICES = click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_device,
-    help="A device of the logs. A KEY: one to prefer where names can be split in several ways. KEY=FILE: that file is "
-    "of this device. An address or a name of the file of devices: where --prove finds it. May be repeated.",
-)
-_FETCH = click.option("--fetch", is_flag=True, help="Let pip fetch TVM from the package index for a device without it.")
-_DEVICE = together(
-    click.option(
-        "--target",
-        metavar="TARGET",
-        help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., a JSON object or @FILE. Needed for a "
-        "device of a tracker, unless a record says it.  [default: native]",
-    ),
-    click.option(
-        "--linker", metavar="COMMAND", help="The linker for the target.  [default: what fits it and is installed]"
-    ),
-    click.option(
-        "--threads",
-        type=click.IntRange(0, 1024),
-        default=0,
-        metavar="N",
-        help="Threads of a function there.  [default: what the device's table says, else all cores]",
-    ),
-    click.option(
-        "--reconnect-timeout",
-        "--wait",
-        "wait_s",
-        type=seconds,
-        default=60.0,
-        show_default=True,
-        help="Seconds to wait for the device.",
-    ),
-)
-_CARE = together(
-    click.option(
-        "--processes",
-        type=click.IntRange(1, 1000),
-        default=3,
-        show_default=True,
-        help="Fresh processes on the device, wherever things are compared.",
-    ),
-    click.option("--repeat", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Samples in each."),
-    click.option(
-        "--min-repeat-ms",
-        type=click.IntRange(1, 60_000),
-        default=10,
-        show_default=True,
-        help="Milliseconds that a sample takes at least.",
-    ),
-    click.option(
-        "--timeout",
-        "timeout_s",
-        type=seconds,
-        default=60.0,
-        show_default=True,
-        help="Seconds after which a call that does not return is ended.",
-    ),
-    click.option(
-        "--build-timeout",
-        "build_timeout_s",
-        type=seconds,
-        default=30.0,
-        show_default=True,
-        help="Seconds after which a build of one layer is ended.",
-    ),
-    click.option(
-        "--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, help="Seed of searches and orders."
-    ),
-)
-_COMMON = together(
-    click.option(
-        "--out", type=_PATH, metavar="DIR", help="Models, records and libraries.  [default: the user's own folder]"
-    ),
-    json_option,
-    click.option("--quiet", is_flag=True, help="No progress."),
-)
-_NAMES = (
-    *("target", "linker", "threads", "wait_s", "fetch"),
-    *("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed", "out"),
-)
-
-
 _COMPARING = together(
     click.option(
         "--fail-slower",
@@ -392,34 +292,3 @@ changed_option = click.option(
 
 
 comparing_options = together(_COMPARING, sessions_option, changed_option)
-
-
-shape_option = click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    type=shape,
-    callback=by_name,
-    metavar="NAME=1,3,224,224",
-    help="Fix the shape of an input that the file leaves open. May be repeated.",
-)
-
-
-device_options = together(_DEVICES, _DEVICE, _FETCH, _CARE, _COMMON)
-"""Which device is meant, how it is measured, and where files go."""
-
-proof_options = together(_LOGS_DEVICES, _FETCH, _CARE, _COMMON)
-"""How is measured on devices that records describe."""
-
-
-def only_device(values: dict[str, Any]) -> str:
-    """Takes the one device out of a command's values; UsageError for several."""
-    given: tuple[str, ...] = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
-    if len(given) > 1:
-        raise click.UsageError("this command takes one --device")
-    return given[0]
-
-
-def tune_options(values: dict[str, Any]) -> TuneOptions:
-    """Takes these options out of a command's values."""
-    return cast("TuneOptions", {name: values.pop(name) for name in _NAMES if name in values})

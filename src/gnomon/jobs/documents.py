@@ -31,7 +31,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "tune": ("tune.document:TuneDocument", "tune.report:tune_report"),
     "exec": ("tune.document:ExecDocument", "tune.report:exec_report"),
     "overlay-collect": ("overlay.document:CollectDocument", "overlay.report:collect_report"),
-    "overlay-collected": ("overlay.document:CollectedDocument", ""),
+    "overlay-collected": ("overlay.document:CollectedDocument", "overlay.report:collected_report"),
     "overlay-analyze": ("overlay.document:AnalyzeDocument", "overlay.report:analyze_report"),
     "space": ("space.document:SpaceDocument", "space.report:profile_report"),
     "space-select": ("space.document:SelectionDocument", "space.report:selection_report"),
@@ -54,7 +54,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "estimator-suggest": ("estimator.document:SuggestDocument", "estimator.report:suggested_report"),
     "estimator-import": ("estimator.document:ImportDocument", "estimator.report:imported_report"),
     "estimator-count": ("estimator.document:CountDocument", "estimator.report:file_report"),
-    "tuned": ("tune.document:TunedDocument", ""),
+    "tuned": ("tune.document:TunedDocument", "tune.report:tuned_report"),
     "tuned-files": ("tune.document:TunedFilesDocument", "tune.report:view_report"),
     "devices": ("devices.document:DevicesDocument", "devices.report:devices_report"),
     "device-added": ("devices.document:DeviceAddedDocument", "devices.report:added_report"),
@@ -73,6 +73,7 @@ by itself): "module:attribute", below `gnomon.jobs`.
 _OF_RECORDS = frozenset(
     {"solve", "front", "compare", "suite", "suite-compare", "runs", "brought"}
     | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
+    | {"tune", "tuned", "tuned-files", "exec", "overlay-collect", "overlay-collected", "overlay-analyze"}
 )
 """Documents whose reports take the record; others take its JSON values."""
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.estimator.picture import evaluation_charts
 from gnomon.jobs.html.blocks import Part, Section, Table, table
+from gnomon.jobs.overlay.document import AnalyzeDocument
 from gnomon.jobs.overlay.picture import overlay_charts
 from gnomon.jobs.space.picture import choice_charts, networks_charts, space_front_charts
+from gnomon.jobs.tune.document import ExecDocument, TuneDocument
+from gnomon.jobs.tune.report import MOST_LAYERS, Times, largest_first, tuned_layers
 from gnomon.report import units
 from gnomon.report.chart import (
     BEHIND,
@@ -28,6 +32,7 @@ from gnomon.report.chart import (
     time_words,
     timed,
 )
+from gnomon.report.page import Column
 
 Document = Mapping[str, Any]
 Parts = Iterable[tuple[str, Sequence[Part]]]
@@ -37,8 +42,6 @@ _MOST_RANKINGS = 24
 """Rankings that are shown: the first."""
 _SHORT_S = 120.0
 """A run that is shorter is drawn over seconds."""
-_IN_REPORT = 40
-"""Layers that the report of `gnomon tune` has at most."""
 
 
 def pictures(document: Document) -> tuple[Section, ...]:
@@ -277,50 +280,58 @@ def _space_front(document: Document) -> Parts:
 
 
 def _tune(document: Document) -> Parts:
-    network = document["network"] or {}
-    whole = [(name, network.get(name), look) for name, look in (("untuned", LOOKS[0]), ("tuned", CHOSEN))]
-    yield "The network", _times("The whole network, with its 95 % interval", whole)
+    tuned: TuneDocument = read_document(document)
+    network = tuned.network
+    whole = [("untuned", network.untuned, LOOKS[0]), ("tuned", network.tuned, CHOSEN)]
+    yield "The network", _medians("The whole network, with its 95 % interval", whole)
     beside = [
-        ("tuned" if one["tuned"] else one["label"], one["time"], CHOSEN if one["tuned"] else LOOKS[0])
-        for one in (document["beside"] or {}).get("columns") or ()
+        ("tuned" if row.tuned else row.label, row.time, CHOSEN if row.tuned else LOOKS[0])
+        for row in (tuned.beside.columns if tuned.beside else ())
     ]
-    yield "Beside other runtimes", _times("Each runtime, side by side in fresh processes", beside)
-    layers = sorted(document["layers"], key=lambda one: -(one["share"] or 0.0))
-    columns: Columns = {
-        "layer": lambda one: one["name"],
-        "times": lambda one: str(one["weight"]),
-        "share": lambda one: units.share(one["share"]),
-        "untuned": lambda one: units.time((one["untuned"] or {}).get("median_s")),
-        "best": lambda one: units.time((one["best"] or {}).get("median_s")),
-        "95 % interval": lambda one: _interval(one["best"], "median_s") if one["best"] else "-",
-        "faster": lambda one: "-" if one["speedup"] is None else f"{units.digits(one['speedup'])} times",
-        "trials": lambda one: str(one["trials"]),
-        "failed": lambda one: str(one["failed"]),
-        "ended by": lambda one: one["stopped"],
-    }
+    yield "Beside other runtimes", _medians("Each runtime, side by side in fresh processes", beside)
+    layers = largest_first(tuned.layers)
+    best = [(layer.name, layer.best, LOOKS[0]) for layer in layers]
+    charts = _medians("The best time of each layer, the largest share of the network first", best)
     # The report has a table of layers too, of as many as a terminal has room for.
-    every = _every("Every layer", layers, columns, words=(0, 9)) if len(layers) > _IN_REPORT else []
-    best = [(one["name"], one["best"], LOOKS[0]) for one in layers]
-    charts = _times("The best time of each layer, the largest share of the network first", best)
+    every = [_whole_table("Every layer", tuned_layers(layers))] if len(layers) > MOST_LAYERS else []
     yield "Layers drawn", [*charts, *every]
 
 
 def _exec(document: Document) -> Parts:
-    rows = [(one["name"], one["time"], LOOKS[0]) for one in document["layers"]]
-    yield "Layers", _times("Each layer by itself, with its 95 % interval", rows)
+    ran: ExecDocument = read_document(document)
+    rows = [(layer.name, layer.time, LOOKS[0]) for layer in ran.layers]
+    yield "Layers", _medians("Each layer by itself, with its 95 % interval", rows)
 
 
 def _overlay(document: Document) -> Parts:
-    losses, network, layers = overlay_charts(document)
+    overlay: AnalyzeDocument = read_document(document)
+    losses, network, layers = overlay_charts(overlay)
     yield "Loss by layer and device", losses
     yield "The whole network", network
     yield "Devices and configurations", layers
-    portfolio, devices = document["portfolio"], document["devices"]
-    if portfolio:
-        columns: Columns = {"layer": lambda one: one["name"], "M": lambda one: _shown(one["M"], "{:.3g}")}
-        columns |= {name: _serving(name) for name in devices}
-        title, words = f"The best {portfolio['size']} configurations of each layer", (0, *range(2, 2 + len(devices)))
-        yield "Which configuration serves which device", _every(title, portfolio["layers"], columns, words=words)
+    if portfolio := overlay.portfolio:
+        heads = ["layer", "M", *overlay.devices]
+        cells = [
+            (one.name, _shown(one.M, "{:.3g}"), *(one.serves.get(device, "-") for device in overlay.devices))
+            for one in portfolio.layers
+        ]
+        title, words = f"The best {portfolio.size} configurations of each layer", (0, *range(2, len(heads)))
+        parts = [table(title, heads, cells, words=words)] if cells else []
+        yield "Which configuration serves which device", parts
+
+
+def _medians(title: str, rows: Iterable[tuple[str, Times, Look]]) -> list[Chart]:
+    """Medians with intervals in rows, of what has one."""
+    known = [_row(name, times.median_s, times.low_s, times.high_s, look) for name, times, look in rows if times]
+    return _rows(title, "ms", known)
+
+
+def _whole_table(title: str, content: tuple[Sequence[str | Column], Sequence[Sequence[str]]]) -> Table:
+    """A table of a report with all its rows."""
+    heads, rows = content
+    titles = [head.title if isinstance(head, Column) else head for head in heads]
+    words = [k for k, head in enumerate(heads) if isinstance(head, Column) and not head.number]
+    return table(title, titles, map(tuple, rows), words=words)
 
 
 def _solved_front(document: Document) -> Parts:
@@ -344,10 +355,6 @@ def _solved_front(document: Document) -> Parts:
     )
     columns: Columns = {name: _cost(k) for k, name in enumerate(names)}
     yield "Trade-offs", [chart, *_every("Every trade-off", points, columns, words=(), number="point")]
-
-
-def _serving(device: str) -> Callable[[Document], str]:
-    return lambda layer: str(layer["serves"].get(device, "-"))
 
 
 def _cost(objective: int) -> Callable[[Document], str]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from gnomon.jobs.overlay.document import AnalyzeDocument, ByDevice, ChosenLayer
 from gnomon.jobs.overlay.report import Choices, longer_by, measured_of, network_sentence, time_of
-from gnomon.jobs.tune.report import metric
+from gnomon.jobs.tune.report import largest_first, metric
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value
-
-Document = Mapping[str, Any]
 
 _DARKEST = 0.2
 """A loss from which a cell is darkest."""
@@ -32,11 +30,11 @@ _CHOICES = {
 """What a choice is called, how it is drawn, and how far from the middle of its row."""
 
 
-def overlay_pictures(document: Document) -> dict[str, list[Chart]]:
+def overlay_pictures(document: AnalyzeDocument) -> dict[str, list[Chart]]:
     """Each layer where there was something to choose, and what was measured of the network, by the names of files."""
     taken = set[str]()
-    found = {_stem(f"layer.{one['name']}", taken): [layer_chart(one, document["devices"])] for one in _wide(document)}
-    return {**found, "network": network_charts(document)}
+    layers = {_stem(f"layer.{one.name}", taken): [layer_chart(one, document.devices)] for one in _wide(document)}
+    return {**layers, "network": network_charts(document)}
 
 
 def _stem(name: str, taken: set[str]) -> str:
@@ -50,33 +48,30 @@ def _stem(name: str, taken: set[str]) -> str:
     return stem
 
 
-def overlay_charts(document: Document) -> tuple[list[Chart], list[Chart], list[Chart]]:
+def overlay_charts(document: AnalyzeDocument) -> tuple[list[Chart], list[Chart], list[Chart]]:
     """The charts of the losses, of the network, and of the layers that have the largest share of it."""
-    layers = [layer_chart(one, document["devices"]) for one in _wide(document)[:_MOST_LAYERS]]
-    return [losses_chart(document)] if document["layers"] else [], network_charts(document), layers
+    layers = [layer_chart(layer, document.devices) for layer in _wide(document)[:_MOST_LAYERS]]
+    return [losses_chart(document)] if document.layers else [], network_charts(document), layers
 
 
-def _largest(document: Document) -> list[Document]:
-    return sorted(document["layers"], key=lambda layer: -(layer["share"] or 0.0))
-
-
-def _wide(document: Document) -> list[Document]:
+def _wide(document: AnalyzeDocument) -> list[ChosenLayer]:
     """The layers where there was something to choose, the largest first."""
-    return [layer for layer in _largest(document) if len(layer["options"]) > 1]
+    return [layer for layer in largest_first(document.layers) if len(layer.options) > 1]
 
 
-def losses_chart(document: Document) -> Chart:
+def losses_chart(document: AnalyzeDocument) -> Chart:
     """What the choice of each layer loses on each device."""
-    rows = [(one["name"], (units.share(one["share"]), metric(one["M"])), one["regret"]) for one in _largest(document)]
+    layers = largest_first(document.layers)
+    rows = [(layer.name, (units.share(layer.share), metric(layer.M)), layer.regret) for layer in layers]
     title = "What the choice loses against each device's own best, the largest share of the network first"
-    return _heat(title, ("share", "M"), document["devices"], rows)
+    return _heat(title, ("share", "M"), document.devices, rows)
 
 
-def layer_chart(layer: Document, devices: Sequence[str]) -> Chart:
+def layer_chart(layer: ChosenLayer, devices: Sequence[str]) -> Chart:
     """What the configurations of least M lose on each device."""
-    rows = [(o["configuration"], (o["host"] or "-", metric(o["M"])), o["regret"]) for o in layer["options"]]
-    chosen = next((k for k, o in enumerate(layer["options"]) if o["configuration"] == layer["configuration"]), None)
-    title = f"{layer['name']}: what the configurations of least M lose on each device, of {layer['configurations']}"
+    rows = [(one.configuration, (one.host or "-", metric(one.M)), one.regret) for one in layer.options]
+    chosen = next((k for k, one in enumerate(layer.options) if one.configuration == layer.configuration), None)
+    title = f"{layer.name}: what the configurations of least M lose on each device, of {layer.configurations}"
     return _heat(title, ("found on", "M"), devices, rows, chosen=chosen)
 
 
@@ -84,7 +79,7 @@ def _heat(
     title: str,
     heads: Sequence[str],
     devices: Sequence[str],
-    rows: Sequence[tuple[str, Sequence[str], Mapping[str, float | None]]],
+    rows: Sequence[tuple[str, Sequence[str], ByDevice]],
     *,
     chosen: int | None = None,
 ) -> Chart:
@@ -120,32 +115,33 @@ def _loss(loss: float | None) -> tuple[str, float]:
     return ("0" if loss == 0 else units.percent(loss)), _known(loss) / _DARKEST
 
 
-def network_charts(document: Document) -> list[Chart]:
+def network_charts(document: AnalyzeDocument) -> list[Chart]:
     """The network's time on each device under each choice, over that of its own best; none where none was measured."""
-    found = {device: choices for device, choices in measured_of(document).items() if _times(choices)}
-    if not found:
+    measured = measured_of(document)
+    timed = {device: choices for device, choices in measured.items() if _times(choices)}
+    if not timed:
         return []
-    order = sorted(found, key=lambda device: -(longer_by(found[device]) or -1.0)) if len(found) > 6 else list(found)
-    shown, marks, failed = order[:_MOST_ROWS], {name: list[Mark]() for name in _CHOICES}, list[str]()
+    order = sorted(timed, key=lambda device: -(longer_by(timed[device]) or -1.0)) if len(timed) > 6 else list(timed)
+    shown, marks = order[:_MOST_ROWS], {name: list[Mark]() for name in _CHOICES}
     for row, device in enumerate(shown):
-        for kind, mark in _marks(device, found[device], row):
+        for kind, mark in _marks(device, timed[device], row):
             marks[kind].append(mark)
-    for device, choices in measured_of(document).items():
-        failed += [f"{_CHOICES[_kind(device, name)][0]} on {device}" for name in choices if choices[name]["failure"]]
-    notes = [f"Failed: {', '.join(failed[:6])}{f' and {len(failed) - 6} more' if len(failed) > 6 else ''}."] * bool(
-        failed
+    failed = [
+        f"{_CHOICES[_kind(row.device, row.choice)][0]} on {row.device}" for row in document.network if row.failure
+    ]
+    notes = (
+        [f"Failed: {', '.join(failed[:6])}{f' and {len(failed) - 6} more' if failed[6:] else ''}."] if failed else []
     )
-    notes += (
-        [f"The {len(shown)} of {len(order)} devices where the choice loses most."] if len(shown) < len(order) else []
-    )
+    if len(shown) < len(order):
+        notes.append(f"The {len(shown)} of {len(order)} devices where the choice loses most.")
     if far := [mark for mark in marks["untuned"] if (mark.x.value or 0.0) > _LONGEST * _furthest(marks)]:
         marks["untuned"] = [mark for mark in marks["untuned"] if mark not in far]
         notes.append("Untuned is far to the right, and left out.")
     return [
         Chart(
-            title=network_sentence(measured_of(document)),
+            title=network_sentence(measured),
             x=Axis(title="time of the whole network over that of the device's own best, with 95 % intervals"),
-            y=Axis(names=tuple(_row_name(device, found[device]) for device in shown)),
+            y=Axis(names=tuple(_row_name(device, timed[device]) for device in shown)),
             groups=tuple(Group(name=name, marks=marks[kind], look=look) for kind, (name, look, _) in _CHOICES.items()),
             rules=(Rule(along="x", at=1.0),),
             note=" ".join(notes),
@@ -177,17 +173,18 @@ def _row_name(device: str, choices: Choices) -> str:
 def _marks(device: str, choices: Choices, row: int) -> Iterator[tuple[str, Mark]]:
     one_s = _one_s(device, choices)
     for choice, time_s in _times(choices).items():
-        summary, ratio, kind = choices[choice]["time"], choices[choice]["to_own"], _kind(device, choice)
-        found = Value(value=time_s, low=summary["low_s"], high=summary["high_s"]).times(1 / one_s)
+        times, ratio, kind = choices[choice].time, choices[choice].to_own, _kind(device, choice)
         if ratio is not None:  # paired by process, which is surer than two times by themselves
-            found = Value(value=ratio["ratio"], low=ratio["low"], high=ratio["high"])
-        elif f"own:{device}" in _times(choices):
-            found = Value(value=found.value)  # what the others' intervals are relative to has none
-        value = found.value or 0.0
-        longest = None if found.high is None else min(found.high, _LONGEST * value)
+            value, low, high = ratio.ratio, ratio.low, ratio.high
+        elif times is None or f"own:{device}" in _times(choices):
+            value, low, high = time_s / one_s, None, None  # what the others' intervals are relative to has none
+        else:
+            ends = Value(value=time_s, low=times.low_s, high=times.high_s).times(1 / one_s)
+            value, low, high = time_s / one_s, ends.low, ends.high
+        longest = None if high is None else min(high, _LONGEST * value)
         name, _, aside = _CHOICES[kind]
         tip = f"{device}, {name}: {units.time(time_s)}, {units.digits(value)} times as long"
-        yield kind, Mark(x=Value(value=value, low=found.low, high=longest), y=Value(value=row + aside), tip=tip)
+        yield kind, Mark(x=Value(value=value, low=low, high=longest), y=Value(value=row + aside), tip=tip)
 
 
 def _kind(device: str, choice: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from gnomon.core import codec
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block, compare
@@ -212,26 +213,14 @@ def _description(
     layers: Sequence[TuningLayer],
     by: str | Failure,
 ) -> Mapping[str, Any]:
+    rows: list[dict[str, Any]] = codec.to_json(layers)
     return {
         "gnomon": "compiled network",
         "version": 1,
-        "device": {
-            "key": device.key,
-            "target": dict(device.target),
-            "linker": device.linker,
-            "threads": device.threads,
-        },
-        "model": {"name": model.name, "sha256": model.sha256, "dtype": model.dtype},
+        "device": codec.to_json(device),
+        "model": codec.to_json(model),
         "functions": made.functions,
         "scheduled": made.scheduled,
         "reference_by": None if isinstance(by, Failure) else by,
-        "layers": [
-            {
-                "name": layer.name,
-                "layer": layer.layer,
-                "weight": layer.weight,
-                "arguments": [[dtype, list(shape)] for dtype, shape in layer.arguments],
-            }
-            for layer in layers
-        ],
+        "layers": [{name: row[name] for name in ("name", "layer", "weight", "arguments")} for row in rows],
     }
