@@ -115,16 +115,16 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
     kinds = get_type_hints(holder, include_extras=True)
     taken: set[str] = set()
     for parameter in signature(function).parameters.values():
-        kind = kinds[parameter.name]
+        kind, found = _split(kinds[parameter.name])
         if parameter.kind is Parameter.VAR_KEYWORD:
             yield from (one for one in options_of(get_args(kind)[0]) if not taken & {one.name, long_name(one)})
-        elif found := _option_of(kind):
+        elif found is not None:
             has_place = parameter.kind is not Parameter.KEYWORD_ONLY and not found.names
             many = parameter.kind is Parameter.VAR_POSITIONAL
             is_empty = parameter.default is Parameter.empty
             declared = Declared(
                 name=parameter.name,
-                kind=Sequence[get_args(kind)[0]] if many else get_args(kind)[0],  # type: ignore[misc]
+                kind=Sequence[kind] if many else kind,
                 option=found,
                 default=None if is_empty else parameter.default,
                 required=is_empty and not many,
@@ -136,9 +136,10 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
 
 def options_of(record: Any) -> Iterator[Declared]:
     """The options of the fields of a TypedDict."""
-    for name, kind in get_type_hints(record, include_extras=True).items():
-        if found := _option_of(kind):
-            yield Declared(name=name, kind=get_args(kind)[0], option=found, default=found.default)
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        kind, found = _split(hint)
+        if found is not None:
+            yield Declared(name=name, kind=kind, option=found, default=found.default)
 
 
 def parameter_of(declared: Declared) -> click.Parameter:
@@ -200,11 +201,12 @@ class Value(click.ParamType[T]):
             self.fail(str(error), param, ctx)
 
 
-def _option_of(kind: Any) -> Option | None:
-    """The `Option` of an annotated type; None where there is none."""
-    if get_origin(kind) is not Annotated:
-        return None
-    return next((one for one in get_args(kind)[1:] if isinstance(one, Option)), None)
+def _split(kind: Any) -> tuple[Any, Option | None]:
+    """A type without its `Option`, and that; also where the type is one of a union, such as `Shapes | None`."""
+    for part in _members(kind):
+        if get_origin(part) is Annotated:
+            return get_args(part)[0], next((one for one in get_args(part)[1:] if isinstance(one, Option)), None)
+    return kind, None
 
 
 def _members(kind: Any) -> list[Any]:

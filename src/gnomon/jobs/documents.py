@@ -72,6 +72,9 @@ by itself): "module:attribute", below `gnomon.jobs`.
 
 _OF_RECORDS = frozenset(
     {"solve", "front", "compare", "suite", "suite-compare", "runs", "brought"}
+    | {"table", "tables", "table-diff", "table-spaces", "table-export", "table-blocks", "nets"}
+    | {"estimator-fit", "estimator-evaluation", "estimator-predictions", "estimator-explanation", "model-prediction"}
+    | {"estimator-export", "estimator-suggest", "estimator-import", "estimator-count"}
     | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
 )
 """Documents whose reports take the record; others take its JSON values."""
