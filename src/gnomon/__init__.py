@@ -11,7 +11,15 @@ __version__ = "0.1.0"
 _FUNCTIONS = {
     "compare": ("compare", "compare_models"),
     "devices": (
-        *("add_device", "clean_device", "list_devices", "list_runtimes", "probe_device", "release_device"),
+        *(
+            "add_device",
+            "check_devices",
+            "clean_device",
+            "list_devices",
+            "list_runtimes",
+            "probe_device",
+            "release_device",
+        ),
         "remove_device",
     ),
     "document": ("document_names", "document_schema", "read_document"),

@@ -36,7 +36,7 @@ NewTable = Annotated[PathLike, option(metavar="DIR", help="The new table.")]
 
 
 def build_table(
-    *what: Annotated[Any, option(metavar="SPACE", complete="space")],
+    *what: Annotated[Any, option(metavar="SPACE", complete="space", least=1)],
     from_models: Annotated[bool, option("--from", help="The arguments are ONNX models, not a space.")] = False,
     out: Annotated[
         PathLike | None, option(metavar="DIR", help="The table.  [default: ./SPACE.table, or ./models.table]")
@@ -176,7 +176,7 @@ def import_tables(
 
 
 def export_table(
-    *tables: Table,
+    *tables: Annotated[PathLike, option(metavar="TABLE", least=1)],
     out: Annotated[PathLike, option(metavar="FILE", help="A .csv or .json; with --nets, a folder.")],
     nets: Annotated[
         PathLike | None, option(metavar="FILE", help="Write the table's sum for each net of this csv instead.")

@@ -46,11 +46,30 @@ QUIET = Declared(name="quiet", kind=bool, option=_QUIET, default=False)
 
 
 class DeclaredGroup(Group):
-    """A group of commands by their rows; the module of a command is imported when the command is asked for."""
+    """A group of commands by their rows; the module of a command is imported when the command is asked for.
 
-    def __init__(self, *args: Any, rows: Mapping[str, CommandRow], **settings: Any) -> None:
+    Without a subcommand the group is its `default` one, whose options it takes too: for that, and for the others.
+    """
+
+    def __init__(self, *args: Any, rows: Mapping[str, CommandRow], default: str | None = None, **settings: Any) -> None:
+        if default is not None:
+            settings |= {"invoke_without_command": True, "callback": click.pass_context(self._call)}
         super().__init__(*args, **settings)
         self._rows = rows
+        self._default = default
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """See `click.Command.get_params`."""
+        command = self.get_command(ctx, self._default) if self._default else None
+        own = [one for one in command.params if one.expose_value] if command else []
+        return [*own, *super().get_params(ctx)]
+
+    def _call(self, ctx: click.Context, /, **values: Any) -> Any:
+        """Do the default command where no other is given; else keep what is given for that."""
+        given = {name: value for name, value in values.items() if value is not None}
+        ctx.default_map = dict.fromkeys(self.list_commands(ctx), given)
+        command = self.get_command(ctx, self._default) if self._default and not ctx.invoked_subcommand else None
+        return None if command is None else ctx.invoke(command, **values)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order of the rows."""
@@ -127,7 +146,7 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
                 kind=Sequence[kind] if many else kind,
                 option=found,
                 default=None if is_empty else parameter.default,
-                required=is_empty and not many,
+                required=bool(found.least) if many else is_empty,
                 has_place=has_place,
             )
             taken |= {declared.name, long_name(declared)}
@@ -241,10 +260,10 @@ def long_name(declared: Declared) -> str:
     return declared.option.names[0] if declared.option.names else f"--{declared.name.replace('_', '-')}"
 
 
-def _by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+def _by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[Any, ...]) -> dict[str, Any]:
     """The values by name, as the callback of an option. UsageError where it gives a name twice."""
     values: dict[str, Any] = {}
-    for name, value in pairs:
+    for name, value in (item for pair in pairs for item in (pair.items() if isinstance(pair, Mapping) else [pair])):
         if name in values:
             raise click.UsageError(f"{parameter.opts[0]} gives {name!r} twice", context)
         values[name] = value

@@ -178,7 +178,9 @@ _SECTIONS: Mapping[str, Mapping[str, str | CommandRow]] = {
     },
     "Results, runtimes and machines": {
         "runs": "gnomon.cli.commands.runs:runs",
-        "compare": "gnomon.cli.commands.compare:compare",
+        "compare": CommandRow(
+            "gnomon.api.compare:compare", "Compare runs: what got faster, slower, or stayed the same."
+        ),
         "suite": "gnomon.cli.commands.suite:suite",
         "report": "gnomon.cli.commands.report:report",
         "runtimes": CommandRow(
