@@ -25,7 +25,7 @@ _FUNCTIONS = {
     "document": ("document_names", "document_schema", "read_document"),
     "estimator": (
         *("count_units", "evaluate_estimator", "explain_net", "export_estimator", "fit_estimator", "import_nets"),
-        *("load_estimator", "measure_nets", "predict_model", "predict_nets", "suggest_nets"),
+        *("load_estimator", "measure_nets", "predict", "predict_model", "predict_nets", "suggest_nets"),
     ),
     "html": ("write_report",),
     "objectives": ("objectives",),
@@ -43,7 +43,7 @@ _FUNCTIONS = {
     "stab": ("stab",),
     "suite": ("compare_suites", "run_suite", "suite_status"),
     "table": (
-        *("build_table", "check_table", "compare_tables", "export_table", "import_table", "import_tables"),
+        *("build_table", "check_table", "compare_tables", "export_table", "import_tables", "known_spaces"),
         *("merge_tables", "sum_blocks"),
     ),
     "tune": ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"),

@@ -55,7 +55,7 @@ class DeclaredGroup(Group):
         if default is not None:
             settings |= {"invoke_without_command": True, "callback": click.pass_context(self._call)}
         super().__init__(*args, **settings)
-        self._rows = rows
+        self.rows = rows
         self._default = default
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -73,17 +73,17 @@ class DeclaredGroup(Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order of the rows."""
-        return [*self._rows, *super().list_commands(ctx)]
+        return [*self.rows, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
-        if cmd_name in self._rows and cmd_name not in self.commands:
-            self.add_command(command_of(cmd_name, self._rows[cmd_name]))
+        if cmd_name in self.rows and cmd_name not in self.commands:
+            self.add_command(command_of(cmd_name, self.rows[cmd_name]))
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with one line each, without importing any."""
-        lines = {name: row.short_help for name, row in self._rows.items()}
+        lines = {name: row.short_help for name, row in self.rows.items()}
         lines |= {name: command.get_short_help_str() for name, command in self.commands.items() if name not in lines}
         with formatter.section("Commands"):
             formatter.write_dl([(name, lines[name]) for name in lines])
@@ -151,6 +151,15 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
             )
             taken |= {declared.name, long_name(declared)}
             yield declared
+
+
+def rows_of(place: str | CommandRow) -> list[CommandRow]:
+    """The rows of a command, or of a group that "module:attribute" names."""
+    if isinstance(place, CommandRow):
+        return [place]
+    module, _, attribute = place.partition(":")
+    group = getattr(import_module(module), attribute)
+    return list(group.rows.values()) if isinstance(group, DeclaredGroup) else []
 
 
 def options_of(record: Any) -> Iterator[Declared]:

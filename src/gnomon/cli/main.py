@@ -48,7 +48,7 @@ class LazyGroup(Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by section, each with one line."""
         width = max(map(len, self._places))
-        for section, places in _SECTIONS.items():
+        for section, places in SECTIONS.items():
             with formatter.section(section):
                 limit = formatter.width - 6 - width
                 formatter.write_dl([(f"{name:<{width}}", self._line(ctx, name, limit)) for name in places])
@@ -140,7 +140,7 @@ def _command_of_package(name: str) -> click.Command:
     return found
 
 
-_SECTIONS: Mapping[str, Mapping[str, str | CommandRow]] = {
+SECTIONS: Mapping[str, Mapping[str, str | CommandRow]] = {
     "What should run where": {
         "place": CommandRow(
             "gnomon.api.place:place", "Find the fastest way to run a model here, prove it, and write it as a package."
@@ -197,7 +197,7 @@ _SECTIONS: Mapping[str, Mapping[str, str | CommandRow]] = {
         "completion": "gnomon.cli.main:completion",
     },
 }
-_COMMANDS = {name: place for places in _SECTIONS.values() for name, place in places.items()}
+_COMMANDS = {name: place for places in SECTIONS.values() for name, place in places.items()}
 
 _ALIASES = {"view": "tune list"}
 """Former names of commands."""
