@@ -12,17 +12,15 @@ import pytest
 
 import gnomon
 from gnomon.api import tune
-from gnomon.cli import declared, main
+from gnomon.builtin import JOBS
+from gnomon.cli import declared
 from gnomon.cli.main import run
 from gnomon.errors import UsageError
 
 NOT_TYPED = {"on_progress", "on_message"}
 """Parameters that the command line gives by itself."""
 FUNCTIONS = {
-    row.place: row
-    for places in main.SECTIONS.values()
-    for command in places.values()
-    for row in declared.rows_of(command)
+    row.place: row for job in JOBS.values() for command in job.commands.values() for row in declared.rows_of(command)
 }
 
 

@@ -73,7 +73,7 @@ def suggest_nets(
         float | None,
         option("--bound", read=latency, metavar="2ms", help="Half of the nets are taken near this latency."),
     ] = None,
-    seed: Annotated[int, option(least=0, most=2**31 - 2, metavar="N")] = 0,
+    seed: Annotated[int, option(least=0, most=2**31 - 2, metavar="N", help="Seed of what is drawn.")] = 0,
     out: Csv = "nets.csv",
     overwrite: Overwrite = False,
 ) -> SuggestDocument:
@@ -148,7 +148,7 @@ def fit_estimator(
     others: Others = (),
     work: Work = None,
     coverage: Annotated[float, option(least=0.5, most=0.999, help="Of intervals.")] = 0.9,
-    out: Annotated[PathLike, option("--out", "-o", metavar="JSON")] = "estimator.json",
+    out: Annotated[PathLike, option("--out", "-o", metavar="JSON", help="The estimator.")] = "estimator.json",
     overwrite: Overwrite = False,
     picture: Annotated[
         PathLike | None,
@@ -305,7 +305,7 @@ def export_estimator(
     path: Estimator,
     *,
     space: Space = None,
-    out: Annotated[PathLike, option("--out", "-o", metavar="FILE")] = "estimator.py",
+    out: Annotated[PathLike, option("--out", "-o", metavar="FILE", help="The Python file.")] = "estimator.py",
     overwrite: Overwrite = False,
 ) -> ExportDocument:
     """Write ESTIMATOR as one Python file that needs numpy alone.
