@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from gnomon.api.objectives import objective_names, objective_unit
 from gnomon.api.options import (
-    MaybeModel,
     Model,
     OldRecords,
     Options,
@@ -156,7 +155,7 @@ _OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
 
 
 def pareto(
-    model: MaybeModel = None,
+    model: Model | None = None,
     *,
     out: Package = None,
     overwrite: Overwrite = False,

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
 
-from gnomon.api.options import Model, PathLike
+from gnomon.api.options import Model, PathLike, Shapes
 from gnomon.errors import UsageError
 from gnomon.measure.progress import TellOf, Watch, WatchOf
 from gnomon.options import option
 from gnomon.session.request import MOST_SEED
-from gnomon.values import seconds, shape
+from gnomon.values import seconds
 
 if TYPE_CHECKING:
     from gnomon.devices.config import DeviceConfig
@@ -33,16 +33,6 @@ Logs = Annotated[Sequence[PathLike], option(metavar="LOG")]
 Layers = Annotated[
     Sequence[str],
     option("--layer", repeat=True, metavar="TEXT", help="Only this layer: a number, or what its name holds."),
-]
-Shapes = Annotated[
-    Mapping[str, Sequence[int]] | None,
-    option(
-        "--shape",
-        repeat=True,
-        read=shape,
-        metavar="NAME=1,3,224,224",
-        help="Fix the shape of an input that the file leaves open. May be repeated.",
-    ),
 ]
 Network = Annotated[
     PathLike | None,
@@ -162,8 +152,8 @@ def tune(
         Sequence[str],
         option("--layer", repeat=True, metavar="TEXT", help="Only layers whose name holds this. Repeatable."),
     ] = (),
-    dtype: Annotated[Literal["float32", "float16"], option()] = "float32",
-    shapes: Shapes = None,
+    dtype: Annotated[Literal["float32", "float16"], option(help="The type that is computed in.")] = "float32",
+    shapes: Shapes | None = None,
     fresh: Annotated[bool, option(help="Begin again; existing records are moved aside.")] = False,
     logs: Annotated[
         Sequence[PathLike],
@@ -229,7 +219,7 @@ def execute(
     source: Annotated[PathLike, option(metavar="FILE.so|FILE.json")],
     *,
     model: Network = None,
-    shapes: Shapes = None,
+    shapes: Shapes | None = None,
     layers: Annotated[bool, option("--no-layers", off=True, help="Measure the whole network only.")] = True,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
@@ -342,8 +332,10 @@ def overlay_analyze(
     write: Annotated[bool, option("--no-write", off=True, help="Only choose: write and compile nothing.")] = True,
     compile: Annotated[bool, option("--no-compile", off=True, help="Write records, and compile nothing.")] = True,
     model: Network = None,
-    shapes: Shapes = None,
-    resamples: Annotated[int, option(least=1, most=1_000_000, metavar="N")] = 1000,
+    shapes: Shapes | None = None,
+    resamples: Annotated[
+        int, option(least=1, most=1_000_000, metavar="N", help="Resamplings that say how sure a choice is.")
+    ] = 1000,
     log_devices: Annotated[
         Sequence[str],
         option(
