@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from gnomon.jobs.documents import read_document
 from gnomon.report.page import Page
 
-Report = Callable[[Mapping[str, Any], Page], None]
+Report = Callable[[Any, Page], None]
 HOSTILE = "a\x1b[31m\u202e<b>$x_1$</b>\n\x07"
 PHONE = {"key": "phone", "target": {"kind": "llvm", "mcpu": "cortex-a72"}, "threads": 4, "linker": "", "name": "phone"}
 TABLET = {**PHONE, "key": "tablet", "name": "tablet"}
@@ -93,6 +95,7 @@ def ran(**changes: Any) -> dict[str, Any]:
         "model": MODEL,
         "device": PHONE,
         "source": "phone.mobile.float32.so",
+        "library": None,
         "built_for": {"kind": "llvm", "mcpu": "cortex-a53"},
         "network": summary(6.01e-4),
         "max_error": 0.0,
@@ -320,21 +323,23 @@ def _over(choice: str, other: str, times_s: Mapping[str, float | None], spread: 
 
 
 def hostile(value: Any) -> Any:
-    """The document with text that wants to steer a terminal in every place where text may stand."""
+    """The record with text that wants to steer a terminal in every place where text may stand."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: hostile(getattr(value, field.name)) for field in fields(value)})
     if isinstance(value, dict):
         return {key: hostile(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [hostile(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(map(hostile, value))
     return value + HOSTILE if isinstance(value, str) else value
 
 
-def text_of(report: Report, document: Mapping[str, Any], width: int = 80) -> str:
-    """What a report says at a width."""
+def text_of(report: Report, document: Any, width: int = 80) -> str:
+    """What a report says of a document, or of its JSON values, at a width."""
     file = io.StringIO()
-    report(document, Page(file, width=width))
+    report(read_document(document) if isinstance(document, dict) else document, Page(file, width=width))
     return file.getvalue()
 
 
-def words_of(report: Report, document: Mapping[str, Any]) -> str:
+def words_of(report: Report, document: Any) -> str:
     """The same in one line."""
     return " ".join(text_of(report, document).split())

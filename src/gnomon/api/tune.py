@@ -288,13 +288,11 @@ def overlay_collect(
     _check(options, TuneOptions)
     if close and (best is not None or fresh):
         raise UsageError("--close says what is measured", hint="Leave out --best and --fresh.")
-    paths, wishes = tuple(map(Path, logs)), _wishes(devices, options)
-    configurations: Mapping[str, Sequence[str]] | None = None
+    paths, configurations = tuple(map(Path, logs)), None if isinstance(close, bool) else close
     if close is True:
         configurations = overlay_analyze(paths, layers=layers, write=False, seed=options.get("seed", 0)).close()
-        layers, wishes = (), wishes if configurations else []
-    elif close:
-        configurations = close
+        layers = ()
+    wishes = _wishes(devices, options) if configurations or not close else []
 
     def request(wish: DeviceWish) -> job.CollectRequest:
         return job.CollectRequest(

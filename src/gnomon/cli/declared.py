@@ -175,7 +175,9 @@ def parameter_of(declared: Declared) -> click.Parameter:
     found = declared.option
     members = _members(declared.kind)
     repeated = next((one for one in members if get_origin(one) in (Sequence, tuple)), None)
-    settings: dict[str, Any] = {"type": _type_of(declared), "required": declared.required, "default": declared.default}
+    settings: dict[str, Any] = {"type": _type_of(declared), "required": declared.required}
+    if not declared.required:  # to click a None is a value
+        settings["default"] = declared.default
     if found.complete is not None:
         settings["shell_complete"] = getattr(complete, f"complete_{found.complete}")
     if declared.has_place:

@@ -11,6 +11,8 @@ from tests.report.picture_kit import needs_drawing, words_in, words_of
 from tests.report.tuning_kit import HOSTILE, analyze, chosen, proved
 
 from gnomon.api.pictures import draw_overlay
+from gnomon.jobs.documents import read_document
+from gnomon.jobs.overlay.document import AnalyzeDocument, ChosenLayer
 from gnomon.jobs.overlay.picture import layer_chart, losses_chart, network_charts, overlay_pictures
 from gnomon.report.chart import Chart
 from gnomon.report.svg import picture
@@ -22,7 +24,13 @@ def values(chart: Chart, name: str) -> list[tuple[float | None, ...]]:
     return [(mark.x.value, mark.x.low, mark.x.high) for mark in group.marks]
 
 
-def wide(devices: int, options: int) -> dict[str, Any]:
+def read(**changes: Any) -> AnalyzeDocument:
+    """The record of the document with these changes."""
+    document: AnalyzeDocument = read_document(analyze(**changes))
+    return document
+
+
+def wide(devices: int, options: int) -> ChosenLayer:
     """A layer with so many configurations on so many devices, of which the last ones lose most."""
     names = [f"d{k}" for k in range(devices)]
     layer = chosen("conv", 1, 1.0, dict.fromkeys(names, 1e-3), dict.fromkeys(names, 1e-3))
@@ -30,13 +38,13 @@ def wide(devices: int, options: int) -> dict[str, Any]:
         {"configuration": f"c{k}", "host": "d0", "M": float(k), "regret": {n: 0.001 * j for j, n in enumerate(names)}}
         for k in range(options)
     ]
-    return layer
+    return read(layers=[layer]).layers[0]
 
 
 def test_there_is_a_picture_of_each_layer_and_of_the_network_as_svg_and_png(tmp_path: Path) -> None:
     needs_drawing()
     told: list[str] = []
-    made = [Path(path) for path in draw_overlay(analyze(), tmp_path / "a" / "b", told.append)]
+    made = [Path(path) for path in draw_overlay(read(), tmp_path / "a" / "b", told.append)]
     names = ["layer.fused_conv2d", "layer.fused_dense", "network"]
     assert [path.name for path in made] == [f"{name}{kind}" for kind in (".svg", ".png") for name in names]
     assert made[3].read_bytes().startswith(b"\x89PNG") and told == []
@@ -44,12 +52,12 @@ def test_there_is_a_picture_of_each_layer_and_of_the_network_as_svg_and_png(tmp_
 
 
 def test_the_same_document_gives_the_same_bytes() -> None:
-    first, second = ({name: picture(charts) for name, charts in overlay_pictures(analyze()).items()} for _ in range(2))
+    first, second = ({name: picture(charts) for name, charts in overlay_pictures(read()).items()} for _ in range(2))
     assert first == second and len(first) == 3
 
 
 def test_a_heat_map_has_what_each_configuration_loses_and_the_choice_stands_out() -> None:
-    chart = layer_chart(analyze()["layers"][1], ["phone", "tablet"])
+    chart = layer_chart(read().layers[1], ["phone", "tablet"])
     assert chart.y.names == ("5f0c9a7b1d2e3f40", "77aa9a7b1d2e3f40") and chart.y.chosen == {0}
     assert chart.x.names == ("found on", "M", "phone", "tablet")
     (cells,) = chart.groups
@@ -69,7 +77,7 @@ def test_a_heat_map_has_what_each_configuration_loses_and_the_choice_stands_out(
 def test_what_was_not_measured_or_loses_nothing_is_told() -> None:
     layer = chosen("conv", 1, 1.0, {"a": 1e-3}, {"a": 1e-3})
     layer["options"][0]["regret"] = {"a": 0.0}
-    (cells,) = layer_chart(layer, ["a", "b"]).groups
+    (cells,) = layer_chart(read(layers=[layer]).layers[0], ["a", "b"]).groups
     assert [mark.label for mark in cells.marks[2:4]] == ["0", "-"]
 
 
@@ -82,17 +90,17 @@ def test_of_very_many_devices_and_rows_those_that_count_are_drawn() -> None:
 
 
 def test_layers_are_in_the_order_of_their_share() -> None:
-    assert losses_chart(analyze()).y.names == ("fused_conv2d", "fused_dense")
+    assert losses_chart(read()).y.names == ("fused_conv2d", "fused_dense")
 
 
 def test_a_layer_without_anything_to_choose_has_no_picture() -> None:
     one = {**analyze()["layers"][0], "options": analyze()["layers"][0]["options"][:1]}
-    assert overlay_pictures(analyze(layers=[one], network=[])) == {"network": []}
+    assert overlay_pictures(read(layers=[one], network=[])) == {"network": []}
 
 
 def test_layers_with_like_names_have_files_of_their_own() -> None:
     layers = [{**analyze()["layers"][0], "name": name} for name in ("a/b", "a:b", "A?b", "a_b", "../x", "..")]
-    names = list(overlay_pictures(analyze(layers=layers)))
+    names = list(overlay_pictures(read(layers=layers)))
     assert len({name.lower() for name in names}) == len(layers) + 1
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
 
@@ -100,12 +108,12 @@ def test_layers_with_like_names_have_files_of_their_own() -> None:
 def test_names_can_not_break_the_file() -> None:
     network = [{**row, "device": f"{HOSTILE}{row['device']}"} for row in analyze()["network"]]
     layers = [{**layer, "name": HOSTILE, "configuration": HOSTILE} for layer in analyze()["layers"]]
-    for charts in overlay_pictures(analyze(layers=layers, network=network)).values():
+    for charts in overlay_pictures(read(layers=layers, network=network)).values():
         assert all(word.isprintable() for word in words_of(charts))
 
 
 def test_the_network_is_relative_to_each_devices_own_best() -> None:
-    (chart,) = network_charts(analyze())
+    (chart,) = network_charts(read())
     assert chart.y.names == ("phone, 600 us", "tablet, 450 us")
     assert [value for value, _, _ in values(chart, "its own best (= 1)")] == [1.0, 1.0]
     assert values(chart, "the overlay's choice")[0] == pytest.approx((1.02, 0.9996, 1.0404))
@@ -117,14 +125,14 @@ def test_the_network_is_relative_to_each_devices_own_best() -> None:
 def test_the_network_is_drawn_by_its_paired_ratios() -> None:
     rows = proved("a", {"overlay": 1.2e-3, "own:a": 1e-3}, 0.3)
     rows[0]["to_own"] = {"ratio": 1.1, "low": 1.05, "high": 11.5}
-    (chart,) = network_charts(analyze(network=rows))
+    (chart,) = network_charts(read(network=rows))
     assert values(chart, "the overlay's choice")[0] == pytest.approx((1.1, 1.05, 3.3))
     assert values(chart, "its own best (= 1)") == [(1.0, None, None)]
 
 
 def test_untuned_that_is_near_is_drawn() -> None:
     rows = proved("a", {"overlay": 1.1e-3, "own:a": 1e-3, "untuned": 1.2e-3}, None)
-    (chart,) = network_charts(analyze(network=rows))
+    (chart,) = network_charts(read(network=rows))
     assert [value for value, _, _ in values(chart, "untuned")] == pytest.approx([1.2])
 
 
@@ -134,7 +142,7 @@ def test_a_device_without_its_own_best_is_relative_to_its_fastest() -> None:
         *proved("b", {"untuned": 1e-3}),
         *proved("c", {"overlay": None}),
     ]
-    (chart,) = network_charts(analyze(network=rows))
+    (chart,) = network_charts(read(network=rows))
     assert chart.y.names == ("a, fastest 1.00 ms", "b, fastest 1.00 ms")
     assert values(chart, "the overlay's choice")[0][0] == 2
     assert "Failed: the overlay's choice on c." in chart.note
@@ -144,7 +152,7 @@ def test_a_device_without_its_own_best_is_relative_to_its_fastest() -> None:
 def test_any_number_of_devices_is_drawn(count: int) -> None:
     times = [{f"own:d{k}": 1e-3, "overlay": None if k == 7 else 1e-3 * (1 + k / 1000)} for k in range(count)]
     rows = [row for k in range(count) for row in proved(f"d{k}", times[k])]
-    (chart,) = network_charts(analyze(network=rows))
+    (chart,) = network_charts(read(network=rows))
     assert len(chart.y.names) == min(count, 40)
     assert chart.y.names[0] == ("d0" if count < 7 else f"d{count - 1}") + ", 1.00 ms"
     assert ("40 of 121 devices" in chart.note) == (count > 40)
@@ -152,4 +160,4 @@ def test_any_number_of_devices_is_drawn(count: int) -> None:
 
 @pytest.mark.parametrize("rows", [[], proved("a", {"overlay": None})])
 def test_a_network_that_was_not_measured_is_no_picture(rows: list[dict[str, Any]]) -> None:
-    assert network_charts(analyze(network=rows)) == []
+    assert network_charts(read(network=rows)) == []
