@@ -17,7 +17,7 @@ Zoo = Callable[[str], Path]
 
 
 def call(*args: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["oplist", str(arg) for arg in args])
+    return CliRunner().invoke(cli, ["oplist", *map(str, args)])
 
 
 def test_the_page_tells_slots_codes_and_an_example(zoo_model: Zoo) -> None:

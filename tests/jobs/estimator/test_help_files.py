@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import gnomon
+from gnomon.cli.main import cli
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.nets_csv import read_nets
 from gnomon.jobs.estimator.help_files import import_nets
