@@ -113,8 +113,8 @@ def compare_settings(options: CompareOptions) -> tuple[float | None, dict[str, A
 
 
 def compare_models(
-    before: str | PathLike[str],
-    *others: str | PathLike[str],
+    before: PathLike,
+    *others: PathLike,
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: Iterable[str] = (),

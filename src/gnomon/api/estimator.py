@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from gnomon.api.options import MeasureOptions, PathLike, Record, Shapes, Space
+from gnomon.api.options import MeasureOptions, PathLike, Record, Shapes, Space, skipped
 from gnomon.api.pictures import EVALUATION, draw
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions, Unknown
@@ -171,7 +171,7 @@ def fit_estimator(
     estimator = job.fit_estimator(described, rows, others=sources, options=options)
     evaluation = None
     if len(rows) >= LEAST_TO_HOLD_OUT:
-        evaluation = cross_validate(described, rows, others=sources, options=options)
+        evaluation = cross_validate(described, rows, others=sources, options=options).part()
     job.save_estimator(estimator, path)
     if picture is not None and evaluation is None:
         raise UsageError(
@@ -197,7 +197,7 @@ def evaluate_estimator(
     from gnomon.jobs.estimator.evaluation import evaluate
 
     estimator = load_estimator(path, space)
-    evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True))
+    evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True)).part()
     evaluated = document.evaluation_document(estimator, evaluation, str(path))
     return replace(evaluated, pictures=_drawn(evaluated, picture, on_message))
 
@@ -343,8 +343,7 @@ def import_nets(
     file = _unused(out, overwrite=overwrite)
     imported = help_files.import_nets(Path(latencies), Path(archs), space)
     job.save_nets(imported.rows, imported.space.space, file, measured=True)
-    for sentence in imported.told if on_message is not None else ():
-        on_message(f"skipped: {sentence}")
+    skipped(imported.told, on_message)
     return ImportDocument(
         format="gnomon-estimator-import",
         version=1,

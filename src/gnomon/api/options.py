@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -360,3 +360,10 @@ def _device_of(options: MeasureOptions) -> DeviceConfig:
 def package_path(model: PathLike) -> Path:
     """Where `place` writes the package of a model unless told otherwise: ./MODEL.gnomon."""
     return Path(f"{Path(model).absolute().stem}.gnomon")
+
+
+def skipped(sentences: Iterable[str], on_message: Callable[[str], None] | None) -> None:
+    """Say what was left out."""
+    if on_message is not None:
+        for sentence in sentences:
+            on_message(f"skipped: {sentence}")

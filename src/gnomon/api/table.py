@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from gnomon.api.options import MeasureOptions, PathLike, Shapes, measure_request
+from gnomon.api.options import MeasureOptions, PathLike, Shapes, measure_request, skipped
 from gnomon.errors import UsageError
 from gnomon.jobs.table import folder, look
 from gnomon.jobs.table.document import (
@@ -168,7 +168,7 @@ def import_tables(
     from gnomon.jobs.table import exchange
 
     paths, left_out = exchange.import_tables(Path(file), Path(out), space=space, runtime=runtime, key=key)
-    _skipped(left_out, on_message)
+    skipped(left_out, on_message)
     tables = tuple(check_table(path) for path in paths)
     if tuple(paths) == (Path(out),):
         return tables[0]
@@ -199,7 +199,7 @@ def export_table(
         files = exchange.export_sums(paths, Path(nets), Path(out), space)
     else:
         files, left_out = exchange.export_table(paths, Path(out), space)
-    _skipped(left_out, on_message)
+    skipped(left_out, on_message)
     return TableExportDocument(
         format="gnomon-table-export", version=1, files=tuple(map(str, files)), left_out=tuple(left_out)
     )
@@ -218,8 +218,3 @@ def sum_blocks(
     Raises GnomonError.
     """
     return look.blocks(Path(file), [name.strip() for text in names for name in text.split(",") if name.strip()])
-
-
-def _skipped(left_out: Sequence[str], on_message: Callable[[str], None] | None) -> None:
-    for sentence in left_out if on_message is not None else ():
-        on_message(f"skipped: {sentence}")

@@ -143,7 +143,7 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
             is_empty = parameter.default is Parameter.empty
             declared = Declared(
                 name=parameter.name,
-                kind=Sequence[kind] if many else kind,
+                kind=Sequence[kind] if many else kind,  # type: ignore[valid-type]
                 option=found,
                 default=None if is_empty else parameter.default,
                 required=bool(found.least) if many else is_empty,
@@ -195,8 +195,8 @@ def parameter_of(declared: Declared) -> click.Parameter:
         settings |= {"is_flag": True, "type": None} | ({"flag_value": False} if found.off else {})
     text = found.help if isinstance(found.help, str) else ""
     shown = declared.default not in (None, "", ()) and not isinstance(declared.default, bool) and not found.repeat
-    metavar = found.metavar or (found.read.__name__.upper() if found.read else None)
-    settings |= {"metavar": metavar, "help": text, "show_default": shown and "[default:" not in text}
+    value_name = found.metavar or (found.read.__name__.upper() if found.read else None)
+    settings |= {"metavar": value_name, "help": text, "show_default": shown and "[default:" not in text}
     return _Option([*(found.names or (f"--{declared.name.replace('_', '-')}",)), declared.name], declared, settings)
 
 

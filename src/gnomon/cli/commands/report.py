@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from gnomon.api.compare import CompareOptions
+from gnomon.cli.complete import complete_run
 from gnomon.cli.declared import options_of
 from gnomon.cli.help import command
 from gnomon.cli.options import declared_options
 from gnomon.cli.output import write_report
-from gnomon.cli.values import complete_run
 
 if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress

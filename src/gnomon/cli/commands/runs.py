@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gnomon.cli.complete import complete_run
 from gnomon.cli.declared import DeclaredGroup
 from gnomon.cli.options import json_option
 from gnomon.cli.output import end_report, report_page, write_json, write_lines
-from gnomon.cli.values import RECORD, complete_run
+from gnomon.cli.values import RECORD
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.options import CommandRow
 from gnomon.report.plain import clean

@@ -11,7 +11,6 @@ from gnomon.formats.nets_csv import NetRow, UnitCount
 from gnomon.report.answer import Answer
 
 if TYPE_CHECKING:
-    from gnomon.jobs.estimator.evaluation import Evaluation
     from gnomon.jobs.estimator.job import SpaceEstimator
 
 
@@ -246,24 +245,8 @@ class ModelPredictionDocument(Answer):
     left_out: tuple[LeftOutPart, ...]
 
 
-def evaluation_part(found: Evaluation) -> EvaluationPart:
-    """An evaluation; numbers that are not known become null where the document is made."""
-    columns = (found.measured_s, found.mean_s, found.low_s, found.high_s)
-    return EvaluationPart(
-        how=found.how,
-        scores=found.scores,
-        ceiling=found.ceiling,
-        nets=tuple(
-            HeldOutPart(measured_s=float(measured), mean_s=float(mean), low_s=float(low), high_s=float(high))
-            for measured, mean, low, high in zip(*columns, strict=True)
-        ),
-        units=found.units,
-        curve=found.curve,
-    )
-
-
 def fit_document(
-    made: SpaceEstimator, samples: Sequence[NetRow], evaluation: Evaluation | None, file: str | None
+    made: SpaceEstimator, samples: Sequence[NetRow], evaluation: EvaluationPart | None, file: str | None
 ) -> FitDocument:
     """An estimator that was fitted to samples."""
     described, estimator = made.described, made.estimator
@@ -281,19 +264,19 @@ def fit_document(
         noise=estimator.noise.relative,
         unknown=tuple(described.label(name) for name, is_known in known if not is_known),
         learner=estimator.residual is not None,
-        evaluation=None if evaluation is None else evaluation_part(evaluation),
+        evaluation=evaluation,
         file=file,
     )
 
 
-def evaluation_document(made: SpaceEstimator, evaluation: Evaluation, file: str) -> EvaluationDocument:
+def evaluation_document(made: SpaceEstimator, evaluation: EvaluationPart, file: str) -> EvaluationDocument:
     """How good an estimator's file is on nets that it was not fitted to."""
     return EvaluationDocument(
         format="gnomon-estimator-evaluation",
         version=1,
         space=made.described.space.name,
         file=file,
-        evaluation=evaluation_part(evaluation),
+        evaluation=evaluation,
     )
 
 

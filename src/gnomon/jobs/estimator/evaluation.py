@@ -15,7 +15,7 @@ from gnomon.estimate.columns import FitOptions, Floats, Unknown
 from gnomon.estimate.estimator import coverage, relative_error, spearman, within
 from gnomon.estimate.fit import Source
 from gnomon.formats.nets_csv import NetRow
-from gnomon.jobs.estimator.document import Ceiling, Scores, Spent, UnitResidual
+from gnomon.jobs.estimator.document import Ceiling, EvaluationPart, HeldOutPart, Scores, Spent, UnitResidual
 from gnomon.jobs.estimator.job import REFERENCE, Described, Moments, SpaceEstimator, fit_estimator, reference_of
 
 _Z95 = NormalDist().inv_cdf(0.975)
@@ -45,6 +45,21 @@ class Evaluation:
     curve: tuple[Spent, ...] = ()
 
     __repr__ = brief
+
+    def part(self) -> EvaluationPart:
+        """What documents hold of it."""
+        columns = (self.measured_s, self.mean_s, self.low_s, self.high_s)
+        return EvaluationPart(
+            how=self.how,
+            scores=self.scores,
+            ceiling=self.ceiling,
+            nets=tuple(
+                HeldOutPart(measured_s=float(measured), mean_s=float(mean), low_s=float(low), high_s=float(high))
+                for measured, mean, low, high in zip(*columns, strict=True)
+            ),
+            units=self.units,
+            curve=self.curve,
+        )
 
 
 def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:
@@ -163,14 +178,15 @@ def _units(found: Described, rows: Sequence[NetRow], relative: Floats) -> tuple[
     Units that are in all nets alike, or in fewer than three, tell nothing of their own.
     """
     counts = found.rows([row.assignment for row in rows])[:, 1:]
-    told = []
+    residuals: list[tuple[float, UnitResidual]] = []
     for index, unit in enumerate(found.tables.units):
         own = relative[counts[:, index] > 0]
         if len(own) < _LEAST_OF_UNIT or np.ptp(counts[:, index]) == 0:
             continue
         mean, half = float(own.mean()), _Z95 * float(own.std(ddof=1)) / math.sqrt(len(own))
-        told.append(UnitResidual(unit=unit.label, nets=len(own), mean=mean, low=mean - half, high=mean + half))
-    return tuple(sorted(told, key=lambda u: -abs(u.mean) / max(u.high - u.low, 1e-12)))
+        residual = UnitResidual(unit=unit.label, nets=len(own), mean=mean, low=mean - half, high=mean + half)
+        residuals.append((-abs(mean) / max(2 * half, 1e-12), residual))
+    return tuple(residual for _, residual in sorted(residuals, key=lambda row: row[0]))
 
 
 def _evaluation(

@@ -55,7 +55,8 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
     page.line("")
     for path in document.pictures:
         page.path("picture", path)
-    page.path("file", document.file)
+    if document.file is not None:
+        page.path("file", document.file)
 
 
 def _suspect(document: FitDocument, page: Page) -> None:
@@ -109,8 +110,9 @@ def measured_report(document: NetsDocument, page: Page) -> None:
     for doubt in document.doubts:
         page.item(doubt.message, doubt.hint)
     page.line("")
-    page.path("file", document.file)
-    page.line("To fit: gnomon estimator fit --table TABLE --samples " + document.file, indent=1, style="dim")
+    if document.file is not None:
+        page.path("file", document.file)
+        page.line(f"To fit: gnomon estimator fit --table TABLE --samples {document.file}", indent=1, style="dim")
 
 
 def predictions_report(document: PredictionsDocument, page: Page) -> None:
@@ -130,7 +132,7 @@ def predictions_report(document: PredictionsDocument, page: Page) -> None:
         row = [
             str(number),
             units.time(net.latency_s),
-            units.interval(net.low_s, net.high_s, net.latency_s, predicted=True),
+            units.interval(net.low_s, net.high_s, net.latency_s or 0.0, predicted=True),
         ]
         rows.append([*row, units.share(net.below)] if bounded else row)
     page.table(columns, rows)
