@@ -31,6 +31,7 @@ from benchmarks.common import parser, publish, spread
 from benchmarks.tune.speed import network
 from gnomon.api.tune import TuneOptions, overlay_analyze, overlay_collect, tune
 from gnomon.core.overlay.choice import LayerTimes, regrets_of
+from gnomon.jobs.overlay.document import CollectDocument
 from gnomon.jobs.overlay.job import analyze
 
 DEVICES = ("wide", "narrow")
@@ -95,7 +96,7 @@ def one_run(seed: int, folder: Path, given: Any) -> dict[str, Any]:
     analysis = timed(seconds, "analyze", lambda: analyze(files))
     prove = partial(overlay_analyze, files, prove=True, out=out, seed=seed)
     deployed = timed(seconds, "analyze, deploy and prove", prove)
-    repeated = []
+    repeated: list[CollectDocument] = []
     for key in DEVICES:
         options = TuneOptions(device=key, out=again, seed=seed + 1000, processes=given.truth)
         repeated += overlay_collect(logs, **options).collected

@@ -424,7 +424,7 @@ def _wishes(devices: Sequence[str], options: TuneOptions) -> list[DeviceWish]:
     from gnomon.jobs.tune.request import DeviceWish
 
     names = dict.fromkeys(devices) or [options.get("device", "local")]
-    how: dict[str, Any] = {key: options[key] for key in ("target", "linker", "threads", "wait_s") if key in options}  # type: ignore[literal-required]
+    how: dict[str, Any] = {key: options[key] for key in ("target", "linker", "threads", "wait_s") if key in options}
     return [DeviceWish(config=_config(name, options), **how) for name in names]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gnomon.core import codec
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block
 from gnomon.jobs.overlay.deploy import _network_row
-from gnomon.jobs.tune.document import RatioPart
 from gnomon.jobs.tune.networks import CallTimes
 
 
@@ -24,21 +24,18 @@ def test_ratios_are_paired_by_process() -> None:
         "own:tablet": CallTimes(failure=Failure(stage="run", kind="hang", transient=False, message="")),
         "untuned": blocks(*(3.3 * t for t in own)),
     }
-    rows = {name: _network_row("phone", name, found) for name in found}
-    assert rows["overlay"].to_own == RatioPart(
-        ratio=pytest.approx(1.1), low=pytest.approx(1.1), high=pytest.approx(1.1)
-    )
-    assert rows["overlay"].to_overlay is None
-    assert rows["own:phone"].to_own is None
-    over, untuned = rows["own:phone"].to_overlay, rows["untuned"].to_overlay
-    assert over and over.high == pytest.approx(1 / 1.1)
-    assert untuned and untuned.low == pytest.approx(3.0)
-    assert rows["own:tablet"].to_own is rows["own:tablet"].to_overlay is rows["own:tablet"].time is None
-    time = rows["overlay"].time
-    assert time and time.low_s is not None
-    assert time.high_s is None or time.high_s > 2 * time.low_s  # by themselves they prove nothing
+    rows = {name: codec.document(_network_row("phone", name, found)) for name in found}
+    same = {"ratio": pytest.approx(1.1), "low": pytest.approx(1.1), "high": pytest.approx(1.1)}
+    assert rows["overlay"]["to_own"] == same
+    assert rows["overlay"]["to_overlay"] is None
+    assert rows["own:phone"]["to_own"] is None
+    assert rows["own:phone"]["to_overlay"]["high"] == pytest.approx(1 / 1.1)
+    assert rows["untuned"]["to_overlay"]["low"] == pytest.approx(3.0)
+    assert rows["own:tablet"]["to_own"] is rows["own:tablet"]["to_overlay"] is rows["own:tablet"]["time"] is None
+    time = rows["overlay"]["time"]
+    assert time["high_s"] is None or time["high_s"] > 2 * time["low_s"]  # by themselves they prove nothing
 
 
 def test_one_process_gives_no_interval() -> None:
-    row = _network_row("a", "overlay", {"overlay": blocks(2.0), "own:a": blocks(1.0)})
-    assert row.to_own == RatioPart(ratio=pytest.approx(2.0), low=None, high=None)
+    row = codec.document(_network_row("a", "overlay", {"overlay": blocks(2.0), "own:a": blocks(1.0)}))
+    assert row["to_own"] == {"ratio": pytest.approx(2.0), "low": None, "high": None}

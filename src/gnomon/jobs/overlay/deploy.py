@@ -122,7 +122,7 @@ def _write(analysis: Analysis, folder: TuneFolder) -> WrittenPart:
         write_records(path, records)
         paths[device.key] = str(path)
         databases[device.key] = str(_database(path.with_suffix(".metaschedule"), records))
-    return WrittenPart(records=paths, databases=databases)
+    return WrittenPart(records=paths, databases=databases, libraries={})
 
 
 def _database(folder: Path, records: TuningRecords) -> Path:

@@ -6,7 +6,7 @@ Regrets are shares: what is lost against the fastest configuration of a device. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from gnomon.core.overlay.records import TunedModel
@@ -213,9 +213,9 @@ class PortfolioPart:
 class WrittenPart:
     """The files that were written, by device."""
 
-    records: Mapping[str, str] = field(default_factory=dict)
-    databases: Mapping[str, str] = field(default_factory=dict)
-    libraries: Mapping[str, str] = field(default_factory=dict)
+    records: Mapping[str, str]
+    databases: Mapping[str, str]
+    libraries: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,10 +253,10 @@ class AnalyzeDocument(Answer):
     own: Mapping[str, OwnPart]
     portfolio: PortfolioPart | None
     notes: tuple[str, ...]
-    written: WrittenPart = WrittenPart()
-    network: tuple[MeasuredChoice, ...] = ()
+    written: WrittenPart
+    network: tuple[MeasuredChoice, ...]
     doubts: tuple[Doubt, ...] = ()
-    pictures: tuple[str, ...] = ()
+    pictures: tuple[str, ...]
 
     @property
     def exit_code(self) -> int:

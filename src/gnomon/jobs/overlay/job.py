@@ -45,6 +45,7 @@ from gnomon.jobs.overlay.document import (
     RunnerUp,
     TotalPart,
     UndecidedLayer,
+    WrittenPart,
 )
 from gnomon.jobs.tune.document import known
 from gnomon.jobs.tune.folder import chosen_layers, read_logs
@@ -162,6 +163,9 @@ def analyze(
         own=_own_totals(every, network),
         portfolio=_portfolio(every, choices, network.shares, portfolio) if portfolio else None,
         notes=tuple(_notes(records, pooled)),
+        written=WrittenPart(records={}, databases={}, libraries={}),
+        network=(),
+        pictures=(),
     )
     return Analysis(
         records=records,

@@ -204,8 +204,8 @@ def others_section(document: AnalyzeDocument, page: Page) -> None:
     for value, host, worst in sorted(ranked, key=lambda one: one[0]):
         rows.append([f"best of {named(host, 32)}", metric(value), loss(value / count), loss(worst)])
     used = Column(title="used everywhere", number=False, least=16, most=40)
-    content = ([used, "M", "mean regret", "worst"], rows)
-    table(page, content, most=1 + _MOST_DEVICES, more="more, which lose more", bold=frozenset({0}))
+    heads: list[str | Column] = [used, "M", "mean regret", "worst"]
+    table(page, (heads, rows), most=1 + _MOST_DEVICES, more="more, which lose more", bold=frozenset({0}))
     lacking = [named(host, 24) for host, part in own.items() if part.M is None]
     if lacking:
         page.item(f"Not known for {listed(lacking)}: its best was not measured on all devices.")

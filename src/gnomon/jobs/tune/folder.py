@@ -260,7 +260,7 @@ def _library(path: Path) -> LibraryFile:
         description = read_description(path)
     except GnomonError as error:
         return replace(library, problem=str(error))
-    names: dict[str, str] = {}
+    names: dict[str, Any] = {}
     for part, field in (("device", "key"), ("model", "name")):
         inner = description.get(part)
         if isinstance(inner, dict) and isinstance(inner.get(field), str) and inner[field]:
