@@ -35,7 +35,7 @@ from gnomon.jobs.tune.folder import (
     tuner_versions,
 )
 from gnomon.jobs.tune.recorded import Recorded
-from gnomon.jobs.tune.records import RecordFile, check_record, made_trial, pooled_trials
+from gnomon.jobs.tune.records import RecordFile, check_record, measured_trial, pooled_trials
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Order, Timed, discard, once
@@ -282,11 +282,7 @@ class _Run:
 
     @staticmethod
     def _write(one: _Candidate, said: Timed | Failure) -> None:
-        if isinstance(said, Failure):
-            trial = made_trial(one.layer.layer, one.trace, failure=said)
-        else:
-            facts = {"times_s": said.times_s, "error": said.error, "server": said.server}
-            trial = made_trial(one.layer.layer, one.trace, **facts)
+        trial = measured_trial(one.layer, one.trace, said)
         for file in one.files:
             file.add([trial])
 

@@ -23,7 +23,7 @@ from gnomon.jobs.tune.recorded import RecordedCalls
 from gnomon.jobs.tune.records import pooled_trials, write_records
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.environment import Doubt, worst
-from gnomon.measure.progress import Meter, Watch
+from gnomon.measure.progress import Watch
 from gnomon.system.files import save_text
 from gnomon.tuning.bench import Bench, NetworkCall, once
 from gnomon.tuning.networks import Network, Source
@@ -175,12 +175,13 @@ def _proved(
     """The whole network on a device under each choice, interleaved: a row each."""
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
     choices |= {f"own:{host}": own for host in analysis.document.hosts if (own := analysis.own(host))}
+    care, model = request.care, analysis.model
     network.layers(known.target)
     inputs, outputs = shop.folder / "in.npz", shop.folder / "out.npz"
     calls, rows = {}, {}
     for number, (name, choice) in enumerate(choices.items()):
         library = shop.folder / f"{safe(known.key)}-{number}.so"
-        made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=request.care.seed)
+        made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=care.seed)
         if isinstance(made, Failure):
             rows[name] = _network_row(known.key, name, {name: CallTimes(failure=made)})
         else:
@@ -189,27 +190,16 @@ def _proved(
     if isinstance(network.reference(inputs, outputs), Failure) and "untuned" in calls:
         # Without other software the untuned network's own outputs are what the others are compared with.
         keep = NetworkCall(library=calls["untuned"], inputs=inputs, keep=outputs)
-        bench.call(keep, once(request.care.loop(analysis.model.dtype)))
+        bench.call(keep, once(care.loop(model.dtype)))
     reference = outputs if outputs.exists() else None
-    meter = Meter(f"networks on {known.key}", len(calls) * request.care.processes, watch)
-    care = request.care
-    asked = {
-        "configurations": {name: dict(choice) for name, choice in choices.items()},
-        "repeat": care.repeat,
-        "min_repeat_ms": care.min_repeat_ms,
-        "processes": care.processes,
+    networks = {
+        name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()
     }
-    with RecordedCalls("overlay-proof", (known, analysis.model), tuner_versions(), asked, seed=care.seed) as recorded:
-        times = measure_calls(
-            bench,
-            {name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()},
-            care.loop(analysis.model.dtype),
-            processes=care.processes,
-            seed=care.seed,
-            meter=meter,
-            record=recorded,
-        )
-        recorded.finish(f"{len(calls)} choices of {analysis.model.name} on {known.key}", _OVERLAY)
+    stage = f"networks on {known.key}"
+    asked = {"configurations": {name: dict(choice) for name, choice in choices.items()}, **care.details()}
+    with RecordedCalls("overlay-proof", (known, model), tuner_versions(), asked, seed=care.seed) as recorded:
+        times = measure_calls(bench, networks, care, dtype=model.dtype, stage=stage, watch=watch, record=recorded)
+        recorded.finish(f"{len(calls)} choices of {model.name} on {known.key}", _OVERLAY)
     rows |= {name: _network_row(known.key, name, times) for name in times}
     return [rows[name] for name in choices]
 

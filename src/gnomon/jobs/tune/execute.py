@@ -30,7 +30,7 @@ from gnomon.jobs.tune.networks import CallTimes, compile_network, measure_calls
 from gnomon.jobs.tune.recorded import RecordedCalls
 from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device
 from gnomon.measure.environment import Doubt, worst
-from gnomon.measure.progress import Meter, Watch
+from gnomon.measure.progress import Watch
 from gnomon.system.files import file_digest
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
 from gnomon.tuning.networks import Network, Source
@@ -130,20 +130,15 @@ def _measured(
         )
         for layer in layers
     }
-    meter = Meter("calls", len(calls) * request.care.processes, watch)
-    loop, care = request.care.loop(model.dtype), request.care
+    care = request.care
     asked = {
         "library": str(library.resolve()),
         "sha256": file_digest(library),
         "calls": sorted(calls),
-        "repeat": care.repeat,
-        "min_repeat_ms": care.min_repeat_ms,
-        "processes": care.processes,
+        **care.details(),
     }
     with RecordedCalls("exec", (device, model), tuner_versions(), asked, seed=care.seed) as recorded:
-        times = measure_calls(
-            bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter, record=recorded
-        )
+        times = measure_calls(bench, calls, care, dtype=model.dtype, stage="calls", watch=watch, record=recorded)
         recorded.finish(f"{request.source.name} on {device.key}", str(request.source))
     doubts = worst(bench.environments)
     return recorded.campaign, _document(request, described, device, times, layers, reference, doubts)
