@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -210,7 +210,7 @@ def tune(
     )
     for wish in wishes[1:]:  # before hours of the first
         check_device(wish)
-    tuned = [job.tune(replace(asked, device=wish), **to) for wish, to in _told(wishes, on_progress, on_message)]
+    tuned = [job.tune(replace(asked, device=wish), **to) for wish, to in _reporting(wishes, on_progress, on_message)]
     several = TunedDocument(format="gnomon-tuned", version=1, tuned=tuple(tuned))
     return tuned[0] if len(tuned) == 1 else cast("TuneDocument", several)
 
@@ -308,8 +308,8 @@ def overlay_collect(
 
     for wish in wishes[1:]:  # before hours of the first
         job.check_collect(request(wish))
-    told = _told(wishes, on_progress, on_message)
-    collected = [document for wish, to in told for document in job.collect(request(wish), **to)]
+    reporting = _reporting(wishes, on_progress, on_message)
+    collected = [document for wish, to in reporting for document in job.collect(request(wish), **to)]
     return CollectedDocument(
         format="gnomon-overlay-collected", version=1, logs=tuple(map(str, paths)), collected=tuple(collected)
     )
@@ -407,16 +407,15 @@ def _tell(on_message: Any) -> Callable[[str], None]:
     return tell
 
 
-def _told(wishes: Sequence[DeviceWish], on_progress: Any, on_message: Any) -> list[tuple[DeviceWish, dict[str, Any]]]:
+def _reporting(
+    wishes: Sequence[DeviceWish], on_progress: Any, on_message: Any
+) -> Iterator[tuple[DeviceWish, dict[str, Any]]]:
     """Each device, and what a job reports to there: of several devices by the name of each."""
-    if len(wishes) == 1:
-        return [(wishes[0], {"watch": on_progress, "tell": _tell(on_message)})]
-    told = []
     for wish in wishes:
-        name = wish.config.name
-        tell = _tell(on_message and partial(on_message, name))
-        told.append((wish, {"watch": on_progress and on_progress(name), "tell": tell}))
-    return told
+        watch, tell, name = on_progress, on_message, wish.config.name
+        if len(wishes) > 1:
+            watch, tell = on_progress and on_progress(name), on_message and partial(on_message, name)
+        yield wish, {"watch": watch, "tell": _tell(tell)}
 
 
 def _wishes(devices: Sequence[str], options: TuneOptions) -> list[DeviceWish]:
