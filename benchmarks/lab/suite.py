@@ -122,17 +122,17 @@ def lab(devices: int, jobs: int, workers: int, tags: int) -> dict[str, Any]:
             seconds = time.monotonic() - began_s
             cpu_s = watched.end()
         measured = Counter((out / "measured").read_text().split())
-        waits_s = sum(part.seconds or 0.0 for part in found.made.cells)
+        waits_s = sum(part.seconds or 0.0 for part in found.cells)
     return {
         "devices": devices,
         "jobs": len(cells),
         "workers": workers,
-        "done": found.made.done,
-        "failed": found.made.failed,
+        "done": found.done,
+        "failed": found.failed,
         "lost": sum(cell.id not in measured for cell in cells),
         "measured_twice": sum(count > 1 for count in measured.values()),
         "devices_dead": len(names[::20]),
-        "devices_out": len(found.made.out),
+        "devices_out": len(found.out),
         "workers_killed": len(watched.killed),
         "seconds": seconds,
         "ideal_seconds": waits_s / devices,

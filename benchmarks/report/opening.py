@@ -2,7 +2,7 @@
 
 The document is the tests' own, of 1,800 samples a configuration. `ready_ms` is when the table of operators can be used,
 `drawn_ms` when all in and near the view is drawn, both from the start of the navigation by the page's own clock; the
-graph's other nodes and the canvases further down are drawn when they come into view. `whole_ms` is what showing the
+graph's other nodes are drawn when they come into view. `whole_ms` is what showing the
 whole graph then takes, by the button. The figure that is asked for: 1 s.
 """
 

@@ -111,9 +111,9 @@ def measure(path: Path, trials: int, seeds: int, folder: Path, proper: bool) -> 
 
 def tuned(path: Path, trials: int, out: Path, seed: int, search: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The records of a network, with one thread, and the document."""
-    done = tune(path, trials=trials, out=out, seed=seed, threads=1, search=search, compare=False)
+    done = tune(path, trials=trials, out=out, seed=seed, threads=1, **search, compare=False)
     # The comparison names them by their files' names.
-    return done.records.rename(out / f"{out.name}.json"), done.document()
+    return Path(done.records).rename(out / f"{out.name}.json"), done.document()
 
 
 def beside(path: Path, records: dict[str, Path]) -> dict[str, float]:

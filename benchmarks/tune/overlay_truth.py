@@ -29,8 +29,10 @@ import numpy as np
 import gnomon
 from benchmarks.common import parser, publish, spread
 from benchmarks.tune.speed import network
-from gnomon.api.tune import TuneOptions, overlay_analyze, overlay_collect, overlay_deploy, tune
+from gnomon.api.tune import TuneOptions, overlay_analyze, overlay_collect, tune
 from gnomon.core.overlay.choice import LayerTimes, regrets_of
+from gnomon.jobs.overlay.document import CollectDocument
+from gnomon.jobs.overlay.job import analyze
 
 DEVICES = ("wide", "narrow")
 
@@ -89,30 +91,31 @@ def one_run(seed: int, folder: Path, given: Any) -> dict[str, Any]:
     collected = []
     for key in DEVICES:
         options = TuneOptions(device=key, out=out, seed=seed, processes=given.processes)
-        collected += timed(seconds, "collect", partial(overlay_collect, logs, **options))
-    files = [*logs, *[Path(one["records"]) for one in collected]]
-    analysis = timed(seconds, "analyze", lambda: overlay_analyze(files))
-    deployed = timed(seconds, "deploy and prove", lambda: overlay_deploy(analysis, prove=True, out=out, seed=seed))
-    repeated = []
+        collected += timed(seconds, "collect", partial(overlay_collect, logs, **options)).collected
+    files = [*map(Path, logs), *[Path(one.records) for one in collected]]
+    analysis = timed(seconds, "analyze", lambda: analyze(files))
+    prove = partial(overlay_analyze, files, prove=True, out=out, seed=seed)
+    deployed = timed(seconds, "analyze, deploy and prove", prove)
+    repeated: list[CollectDocument] = []
     for key in DEVICES:
         options = TuneOptions(device=key, out=again, seed=seed + 1000, processes=given.truth)
-        repeated += overlay_collect(logs, **options)
-    truth = overlay_analyze([Path(one["records"]) for one in repeated])
-    shares = {row["layer"]: row["share"] for row in analysis.document["layers"]}
+        repeated += overlay_collect(logs, **options).collected
+    truth = analyze([Path(one.records) for one in repeated])
+    shares = {row.layer: row.share for row in analysis.document.layers}
     chosen = analysis.chosen()
     rows = [
         row
         for times in truth.times
         if shares.get(times.layer, 0) >= given.share and (row := judged(chosen[times.layer], times)) is not None
     ]
-    carried = [layer for one in collected for layer in one["layers"]]
+    carried = [layer for one in collected for layer in one.layers]
     return {
         "seed": seed,
         "layers": rows,
-        "replayed": sum(layer["measured"] for layer in carried),
-        "of": sum(layer["configurations"] for layer in carried),
-        "failed": sum(layer["failed"] for layer in carried),
-        "network": deployed["network"],
+        "replayed": sum(layer.measured for layer in carried),
+        "of": sum(layer.configurations for layer in carried),
+        "failed": sum(layer.failed for layer in carried),
+        "network": deployed.document()["network"],
         "seconds": {name: round(sum(values), 2) for name, values in seconds.items()},
     }
 

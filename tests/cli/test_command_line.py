@@ -18,12 +18,14 @@ from tests.cli.placement_kit import placement, profiled
 import gnomon
 from gnomon.cli import main as command_line
 from gnomon.cli.main import cli, run
-from gnomon.cli.values import shape
+from gnomon.core.sample import Campaign, Context, Event
 from gnomon.errors import CLOSED_PIPE, GnomonError, RuntimeMissingError
+from gnomon.jobs.runs.document import CampaignRow, RunDocument
 from gnomon.jobs.runs.report import run_report
 from gnomon.report.page import Page
 from gnomon.runtimes.base import Wish
 from gnomon.session.request import ModelRequest
+from gnomon.values import shape
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "scipy", "highspy", "vl_convert", "rich", "onnx", "onnxruntime", "openvino", "onert", "sqlite3")
@@ -278,8 +280,8 @@ def test_solve_reads_files_and_the_standard_input(tmp_path: Path) -> None:
     found = [json.loads(p.stdout) for p in (by_file, by_pipe)]
     assert [f["assignment"] for f in found] == [["gpu", "cpu"]] * 2
     assert found[0]["cost"] == [1.5]
-    assert gnomon.solve(PROBLEM).solution.choices == ("gpu", "cpu")
-    assert gnomon.solve(tmp_path / "p.json").solution.choices == ("gpu", "cpu")
+    assert gnomon.solve(PROBLEM).assignment == ("gpu", "cpu")
+    assert gnomon.solve(tmp_path / "p.json").assignment == ("gpu", "cpu")
     shown = gnomon_process("solve", "-", stdin=text)
     assert shown.stdout.startswith("Cost 1.5: proved the least.\n")
 
@@ -301,7 +303,7 @@ def test_an_empty_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert run(["runs", "show", "last"]) == 8
     assert run(["runs", "--record", str(tmp_path / "absent.sqlite")]) == 8
     assert not (tmp_path / "absent.sqlite").exists()
-    assert gnomon.runs() == ()
+    assert gnomon.runs().campaigns == ()
 
 
 @pytest.mark.parametrize("words", [["completion", "bash"], ["schema"], ["runs"]])
@@ -344,20 +346,28 @@ def test_the_first_steps_fit_a_terminal_of_80_columns(
     ],
 )
 def test_a_campaign_is_shown_with_its_device_and_threads(noted: dict[str, str] | None, told: str) -> None:
-    context = {
-        "model_name": "m",
-        "gnomon_version": "1",
-        "versions": {},
-        "device": {"cpu_model": "Cortex-A76"},
-        "options": {"threads": 4},
-    }
-    campaign = {"id": "0123", "kind": "place", "started_at_s": 0.0, "context": context}
-    row = {"campaign": campaign, "decision": None, "finished": True, "failed": None, "runs": 0, "failures": 0}
-    events = [{"name": "lab", "data": noted}] if noted else []
+    context = Context(
+        device={"cpu_model": "Cortex-A76"},
+        versions={},
+        model_digest="0",
+        model_name="m",
+        options={"threads": 4},
+        seed=0,
+        gnomon_version="1",
+    )
+    nothing: dict[str, Any] = {"running": False, "failed": None, "candidates": 0, "runs": 0, "failures": 0}
+    row = CampaignRow(
+        campaign=Campaign(id="0123", kind="place", key="0", context=context, started_at_s=0.0),
+        finished=True,
+        decision=None,
+        **nothing,
+    )
+    events = (Event(name="lab", at_s=0.0, data=noted),) if noted else ()
+    document = RunDocument(format="gnomon-run", version=1, clock="wall", row=row, candidates=(), events=events)
     file = io.StringIO()
-    run_report({"row": row, "candidates": [], "events": events, "clock": "wall"}, Page(file, width=80))
+    run_report(document, Page(file, width=80))
     assert told in file.getvalue().splitlines()
 
 
 def test_a_shape_may_be_empty_as_the_past_of_a_decoders_first_call_is() -> None:
-    assert shape.convert("past=key=1,4,0,8", None, None) == ("past=key", (1, 4, 0, 8))
+    assert shape("past=key=1,4,0,8") == ("past=key", (1, 4, 0, 8))

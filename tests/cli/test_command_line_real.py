@@ -20,6 +20,7 @@ from tests.shortkit import SHORTLY
 import gnomon
 from gnomon.cli.main import run
 from gnomon.errors import UNDECIDED, PackageError
+from gnomon.jobs.documents import read_document
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: no model can be made")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: nothing can be measured")
@@ -192,7 +193,8 @@ def test_runtimes_tells_what_is_here(
     assert found["onnxruntime"]["installed"]
     assert found["onnxruntime"]["version"]
     assert all(row["installed"] or "-m pip install numpy " in row["install"] for row in found.values())
-    monkeypatch.setattr("gnomon.api.devices.list_runtimes", lambda: document)  # asked once: it takes seconds
+    known = read_document(document)
+    monkeypatch.setattr("gnomon.api.devices.list_runtimes", lambda: known)  # asked once: it takes seconds
     assert run(["runtimes"]) == 0
     assert "onnxruntime" in capsys.readouterr().out
 

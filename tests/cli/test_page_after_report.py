@@ -11,11 +11,12 @@ from typing import Any, NoReturn
 import pytest
 from tests.cli.placement_kit import profiled
 from tests.cli.test_command_line import PROBLEM, ROOT
-from tests.report.tuning_kit import tune
+from tests.report.tuning_kit import analyze, tune
 
 from gnomon.api.pictures import draw, draw_overlay
 from gnomon.cli.main import run
 from gnomon.errors import RecordError
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.place.job import Placement
 
 MODEL = str(ROOT / "docs" / "examples" / "digits.onnx")
@@ -57,11 +58,7 @@ def test_there_is_one_document_though_the_page_fails(tmp_path: Path, capsys: pyt
 def test_a_command_of_several_reports_tells_them_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Tuned:
-        def document(self) -> dict[str, Any]:
-            return tune()
-
-    monkeypatch.setattr("gnomon.api.tune.tune", lambda *args, **options: Tuned())
+    monkeypatch.setattr("gnomon.jobs.tune.job.tune", lambda *given, **options: read_document(tune()))
     assert run(["tune", MODEL, "--quiet", "--html", "x.html"]) == 8
     assert "0.601 ms tuned" in capsys.readouterr().out
 
@@ -109,8 +106,8 @@ def test_a_picture_that_fails_is_told_and_no_reason_to_stop(
         raise error
 
     told: list[str] = []
-    monkeypatch.setattr("gnomon.jobs.place.picture.placement_spec", broken)
-    monkeypatch.setattr("gnomon.jobs.overlay.picture.layer_pictures", broken)
-    drawn = draw(Placement.chart_by, {}, [tmp_path / "plan.svg"], told.append)
-    assert drawn == draw_overlay({}, {}, tmp_path, told.append) == []
+    monkeypatch.setattr("gnomon.jobs.place.picture.placement_charts", broken)
+    monkeypatch.setattr("gnomon.jobs.overlay.picture.overlay_pictures", broken)
+    drawn = draw(Placement.charts_by, {}, tmp_path / "plan", told.append)
+    assert drawn == draw_overlay(read_document(analyze()), tmp_path, told.append) == []
     assert all(one.startswith("no picture: it cannot be ") for one in told)

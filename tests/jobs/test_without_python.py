@@ -117,7 +117,7 @@ def test_the_device_is_looked_at_and_cleaned_by_its_shell(
 ) -> None:
     config = reached(server, monkeypatch)
     (row,) = examine([config], deadline_s=60, deep=True)
-    assert (row.state, row.python) == ("ready", "")
+    assert (row.state, row.interpreter) == ("ready", "")
     found = {runtime.name: runtime for runtime in row.runtimes}
     assert "cpu" in found["onert"].backends
     assert "no program of its own" in found["onnxruntime"].reason

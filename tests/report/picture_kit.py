@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from gnomon.report.chart import Chart
+from gnomon.report.svg import picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def needs_drawing() -> None:
-    """Skip where nothing can draw."""
-    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed: no pictures to test")
+    """Skip where nothing can make PNG of SVG."""
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed: no PNG to test")
 
 
 def words_in(path: Path | str) -> list[str]:
-    """The lines of text in an SVG, which is well-formed."""
-    root = ElementTree.fromstring(Path(path).read_text(encoding="utf-8"))  # noqa: S314 our own file
-    return ["".join(line.itertext()) for text in root.iter(f"{SVG}text") for line in [*text] or [text]]
+    """The texts of an SVG, which is well-formed."""
+    return _words(Path(path).read_text(encoding="utf-8"))
 
 
-def layers_of(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The layers of marks in a specification, those of its parts among them."""
-    for parts in ("vconcat", "hconcat", "layer"):
-        for part in spec.get(parts, ()):
-            yield from layers_of(part)
-    if "mark" in spec:
-        yield spec
+def words_of(charts: Sequence[Chart]) -> list[str]:
+    """The texts of a picture of charts."""
+    return _words(picture(charts))
 
 
-def told_in(spec: Mapping[str, Any]) -> list[str]:
-    """The lines of text of a specification: its title, those of axes, and what is written beside marks."""
-    found: list[Any] = [*spec["title"]["text"]] if "title" in spec else []
-    for parts in ("vconcat", "hconcat", "layer"):
-        for part in spec.get(parts, ()):
-            found += told_in({key: value for key, value in part.items() if key != "title"})
-    found += [
-        channel["title"] for name, channel in spec.get("encoding", {}).items() if name in "xy" and channel.get("title")
-    ]
-    if spec.get("mark", {}).get("type") == "text":
-        found += [row["text"] for row in spec["data"]["values"]]
-    return [line for one in found for line in (one if isinstance(one, list) else [one])]
+def _words(svg: str) -> list[str]:
+    root = ElementTree.fromstring(svg)  # noqa: S314 our own file
+    return ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]

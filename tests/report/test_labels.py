@@ -1,4 +1,4 @@
-"""Labels of points and of lines: none covers another one or a point, and none is lost where there is room."""
+"""Labels of points: none covers another one or a point, and none is lost where there is room."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.report.labels import EndLabel, Label, Placed, end_labels, named, place_labels, spread
-from gnomon.report.vega import Scale, text_width
+from gnomon.report.svg import Label, Placed, place_labels, text_width
 
 
 def placed(points: list[tuple[float, float]], name: str = "cpu; ruy: Conv2D") -> list[Placed]:
     """The labels of points in a rectangle of 700 by 400, where points are no nearer to its ends than 58 and 33."""
-    labels = [Label(at=(58 + 584 * x, 33 + 334 * y), mark=str(k + 1), name=name) for k, (x, y) in enumerate(points)]
+    labels = [Label(at=(58 + 584 * x, 33 + 334 * y), text=f"{k + 1} {name}") for k, (x, y) in enumerate(points)]
     return place_labels(labels, 700, 400)
 
 
@@ -49,33 +48,13 @@ def test_what_has_no_room_for_its_name_keeps_its_mark() -> None:
 
 
 def test_a_point_without_a_name_is_not_covered_and_not_named() -> None:
-    named = Label(at=(100, 100), mark="1", name="n")
-    beside = Label(at=(118, 88), mark="", name="")
+    named = Label(at=(100, 100), text="1 n")
+    beside = Label(at=(118, 88), text="")
     (one,) = place_labels([named, beside], 700, 400)
     assert one.text == "1 n"
     assert (one.x, one.y) != (109, 88)
 
 
-@given(st.lists(st.tuples(st.floats(0, 300), st.integers(1, 2)), min_size=1, max_size=7))
-def test_labels_at_line_ends_cover_neither_each_other_nor_the_title(labels: list[tuple[float, int]]) -> None:
-    wanted, lines = zip(*labels, strict=True)
-    middles = spread(wanted, lines, 300.0)
-    order = sorted(range(len(labels)), key=lambda k: (wanted[k], k))
-    ends = [(middles[k] - 14 * lines[k] / 2, middles[k] + 14 * lines[k] / 2) for k in order]
-    assert ends[-1][1] <= 300.0 + 1e-9
-    assert all(below[1] <= above[0] + 1e-9 for below, above in itertools.pairwise(ends))
-
-
 @pytest.mark.parametrize(("text", "least", "most"), [("", 0, 0), ("iiii", 9, 20), ("MMMM", 33, 60), ("模型", 22, 30)])
 def test_widths_are_about_those_of_letters(text: str, least: float, most: float) -> None:
     assert least <= text_width(text) <= most
-
-
-def test_names_of_points_and_lines_have_places() -> None:
-    x, y = Scale(low=0, high=10, length=400), Scale(low=1, high=100, length=300, kind="log")
-    both = named([Label(at=(5, 10), mark="1", name="one"), Label(at=(5, 11), mark="2", name="two")], x, y)
-    assert {row["text"] for layer in both for row in layer["data"]["values"] if "text" in row} == {"1 one", "2 two"}
-    ends = [EndLabel(at=(10, value), lines=("a", "b"), colour="red") for value in (50, 51, 1000)]
-    made = end_labels(ends, x, y)
-    heights = [row["y"] for layer in made for row in layer["data"]["values"] if "text" in row]
-    assert len(set(heights)) == 3 and all(1 <= height <= 100 for height in heights)

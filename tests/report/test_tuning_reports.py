@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.report.tuning_kit import Report, analyze, collect, hostile, ran, text_of, tune, view
 
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.overlay.report import analyze_report, collect_report
 from gnomon.jobs.tune.report import exec_report, tune_report, view_report
 
@@ -40,6 +41,6 @@ def test_lines_fit_and_no_number_is_torn_from_its_unit(name: str, width: int) ->
 @pytest.mark.parametrize("name", REPORTS)
 def test_names_cannot_steer_the_terminal(name: str, width: int) -> None:
     report, document = REPORTS[name]
-    told = text_of(report, hostile(document), width)
+    told = text_of(report, hostile(read_document(document)), width)
     assert all(c == "\n" or c.isprintable() for c in told)
     assert "\\x1b" in told

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-import random
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from gnomon.jobs.documents import read_document
 from gnomon.report.page import Page
 
-Report = Callable[[Mapping[str, Any], Page], None]
+Report = Callable[[Any, Page], None]
 HOSTILE = "a\x1b[31m\u202e<b>$x_1$</b>\n\x07"
 PHONE = {"key": "phone", "target": {"kind": "llvm", "mcpu": "cortex-a72"}, "threads": 4, "linker": "", "name": "phone"}
 TABLET = {**PHONE, "key": "tablet", "name": "tablet"}
@@ -94,6 +95,7 @@ def ran(**changes: Any) -> dict[str, Any]:
         "model": MODEL,
         "device": PHONE,
         "source": "phone.mobile.float32.so",
+        "library": None,
         "built_for": {"kind": "llvm", "mcpu": "cortex-a53"},
         "network": summary(6.01e-4),
         "max_error": 0.0,
@@ -321,40 +323,23 @@ def _over(choice: str, other: str, times_s: Mapping[str, float | None], spread: 
 
 
 def hostile(value: Any) -> Any:
-    """The document with text that wants to steer a terminal in every place where text may stand."""
+    """The record with text that wants to steer a terminal in every place where text may stand."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: hostile(getattr(value, field.name)) for field in fields(value)})
     if isinstance(value, dict):
         return {key: hostile(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [hostile(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(map(hostile, value))
     return value + HOSTILE if isinstance(value, str) else value
 
 
-def measured(devices: int, count: int, seed: int = 0, *, like: float = 0.6) -> dict[str, Any]:
-    """A series of one layer: times whose logarithms devices share by `like`, one configuration chosen by least M."""
-    chance = random.Random(seed)
-    level = [2e-5 * chance.uniform(0.5, 6.0) for _ in range(devices)]
-    shared = [chance.lognormvariate(0.0, 0.9) + 0.4 for _ in range(count)]
-    times = [[level[k] * one**like * chance.lognormvariate(0.0, 0.25) for k in range(devices)] for one in shared]
-    best = [min(row[k] for row in times) for k in range(devices)]
-    lost = [sum(row[k] / best[k] - 1 for k in range(devices)) for row in times]
-    names = [f"device{k}" for k in range(devices)]
-    return {
-        "configurations": [f"{k:016x}" for k in range(count)],
-        "hosts": [names[k % devices] for k in range(count)],
-        "devices": names,
-        "times_s": times,
-        "chosen": f"{lost.index(min(lost)):016x}",
-        "spread": None,
-    }
-
-
-def text_of(report: Report, document: Mapping[str, Any], width: int = 80) -> str:
-    """What a report says at a width."""
+def text_of(report: Report, document: Any, width: int = 80) -> str:
+    """What a report says of a document, or of its JSON values, at a width."""
     file = io.StringIO()
-    report(document, Page(file, width=width))
+    report(read_document(document) if isinstance(document, dict) else document, Page(file, width=width))
     return file.getvalue()
 
 
-def words_of(report: Report, document: Mapping[str, Any]) -> str:
+def words_of(report: Report, document: Any) -> str:
     """The same in one line."""
     return " ".join(text_of(report, document).split())

@@ -317,10 +317,10 @@ def test_the_servers_of_a_real_tracker(rpc_devices: Tracked) -> None:  # noqa: F
 
 @needs_tvm
 def test_the_file_of_devices_may_name_one(rpc_devices: Tracked) -> None:  # noqa: F811
-    row = gnomon.add_device("phone", rpc_devices.address("narrow"), target="x86-64")
+    row = gnomon.add_device("phone", rpc_devices.address("narrow"), target="x86-64").device
     assert row is not None and row.state == "ready"
     gnomon.add_device("lost", rpc_devices.address("narow"), check=False)
-    local, phone, lost = gnomon.list_devices()
+    local, phone, lost = gnomon.list_devices().devices
     assert (local.state, phone.state, lost.state) == ("ready", "ready", "failed")
     assert "'narow'" in lost.reason
     with pytest.raises(UsageError, match="only tune, exec and overlay"):

@@ -4,67 +4,218 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Annotated, Any, TypedDict, cast
 
 from gnomon.devices.address import LOCAL
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
 from gnomon.measure.effort import Effort
+from gnomon.options import option
 from gnomon.runtimes.base import Wish
-from gnomon.session.request import WAIT_S, MeasureRequest, ModelRequest
+from gnomon.session.request import MOST_SEED, WAIT_S, MeasureRequest, ModelRequest
 from gnomon.store.address import RecordLike, record_address
+from gnomon.values import cores, dimension, environment, folder, input_files, seconds, shape, thread_counts
 
 PathLike = str | os.PathLike[str]
 
+Model = Annotated[PathLike, option(metavar="MODEL")]
+Record = Annotated[
+    RecordLike | None,
+    option(
+        read=record_address,
+        metavar="FILE|URL",
+        help="The results database: a file, or postgresql://USER@HOST/DATABASE.  [default: the user's own]",
+    ),
+]
+Shapes = Annotated[
+    Mapping[str, Sequence[int]],
+    option(
+        "--shape",
+        repeat=True,
+        read=shape,
+        metavar="NAME=1,3,224,224",
+        help="Fix the shape of an input that the file leaves open. May be repeated.",
+    ),
+]
+Space = Annotated[
+    str | None,
+    option(
+        "--space", complete="space", metavar="SPACE", help="The space, where it is not the one that is named there."
+    ),
+]
+Package = Annotated[
+    PathLike | None,
+    option("--out", read=folder, metavar="DIR", help="Where the package goes.  [default: ./MODEL.gnomon]"),
+]
+Overwrite = Annotated[bool, option(help="Replace what is there already.")]
+OldRecords = Annotated[
+    bool,
+    option(
+        "--no-profile",
+        off=True,
+        help="Measure nothing: decide from what the results database holds of this model on this device.",
+    ),
+]
+
 
 class MeasureOptions(TypedDict, total=False):
-    """Where and with what to measure: the options of the command line, in the plural where they may be repeated.
+    """Where and with what to measure. A setting of the device that no option gives is that of the file of devices."""
 
-    `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
-    2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
-    `timeout_s` is killed. `record` is the results database (default: the user's own).
-    `device` is an address or a name of the file of devices (default: this machine), whose settings there hold where
-    an option is not given; `fetch` lets pip bring packages that it lacks, `pin` and `governor` hold while something is
-    measured, and it may stay away for `wait_s` when it vanishes.
-    """
-
-    runtimes: Sequence[str]
-    backends: Sequence[str]
-    threads: int | Sequence[int] | None
-    precisions: Sequence[str]
-    environments: Sequence[Mapping[str, str]]
-    processes: int | None
-    budget_s: float
-    timeout_s: float
-    seed: int
-    record: RecordLike | None
-    fresh: bool
-    device: str
-    fetch: bool
-    wait_s: float
-    pin: Sequence[int]
-    governor: str | None
+    runtimes: Annotated[
+        Sequence[str],
+        option(
+            "--runtime", repeat=True, complete="runtime", metavar="NAME", help="Only this runtime. May be repeated."
+        ),
+    ]
+    backends: Annotated[
+        Sequence[str], option("--backend", repeat=True, metavar="NAME", help="Only this backend. May be repeated.")
+    ]
+    threads: Annotated[
+        int | Sequence[int] | None,
+        option(
+            "--threads",
+            "-n",
+            read=thread_counts,
+            metavar="N[,N]",
+            help="Threads of a runtime; place and profile try each of several.  [default: what the device's table "
+            "says, else 1; place and profile: 1, all cores, and what each runtime takes by itself; pareto: 1 and all "
+            "cores]",
+        ),
+    ]
+    device: Annotated[
+        str,
+        option(
+            "--device",
+            repeat=True,
+            complete="device",
+            metavar="NAME",
+            help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
+            "sdb://SERIAL or labgrid:PLACE.  [default: local]",
+        ),
+    ]
+    fetch: Annotated[
+        bool,
+        option(
+            help="Let pip fetch what the device lacks from the package index, for its Python and processor.",
+            default=False,
+        ),
+    ]
+    pin: Annotated[
+        Sequence[int],
+        option(read=cores, metavar="CORES", help="Measure on these cores of the device alone, such as 4-7 or 0,2."),
+    ]
+    governor: Annotated[
+        str | None,
+        option(metavar="NAME", help="Set this frequency governor while measuring; the previous one is restored."),
+    ]
+    wait_s: Annotated[
+        float,
+        option(
+            "--reconnect-timeout",
+            "--wait",
+            read=seconds,
+            default=WAIT_S,
+            help="Seconds to wait for a device that disconnects.",
+        ),
+    ]
+    precisions: Annotated[
+        Sequence[str],
+        option(
+            "--precision",
+            repeat=True,
+            metavar="NAME",
+            help="Try this precision too: bfloat16, float16; float32 of a float64 model. May be repeated.",
+        ),
+    ]
+    environments: Annotated[
+        Sequence[Mapping[str, str]],
+        option(
+            "--env",
+            repeat=True,
+            read=environment,
+            metavar="KEY=VALUE[,KEY=VALUE]",
+            help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
+        ),
+    ]
+    processes: Annotated[
+        int | None,
+        option(
+            least=1,
+            most=1000,
+            metavar="N",
+            help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
+        ),
+    ]
+    budget_s: Annotated[
+        float,
+        option(
+            "--budget",
+            read=seconds,
+            default=60.0,
+            help="Seconds after which a stage starts no processes beyond the least number.",
+        ),
+    ]
+    timeout_s: Annotated[
+        float,
+        option(
+            "--timeout",
+            read=seconds,
+            default=60.0,
+            help="Seconds without an answer after which a measured process is killed.",
+        ),
+    ]
+    seed: Annotated[
+        int, option(least=0, most=MOST_SEED - 1, metavar="N", default=0, help="Seed of random inputs and orders.")
+    ]
+    record: Record
+    fresh: Annotated[bool, option(help="Measure again instead of resuming an interrupted run.", default=False)]
 
 
 class Options(MeasureOptions, total=False):
     """How to measure one model: `MeasureOptions`, its inputs, and the time for all.
 
-    Each of several `threads` is a configuration of its own, for `place` and `profile` alone; without any these try one
-    thread, all usable cores, and what each runtime takes by itself; `pareto` one thread and all usable cores. For place
-    and profile several sizes of a dimension in `dims`, and several files of an input or a folder of them, give an
-    answer each: a `Sweep`. After `max_time_s` of `place`, `profile` or `pareto` no new measurement begins, and the job
-    ends with what it knows; the time that it waited for the device does not count.
+    Each of several `threads` is a configuration of its own, for `place` and `profile` alone. For these several sizes of
+    a dimension in `dims`, and several files of an input or a folder of them, give an answer each: a `Sweep`. The time
+    that a job waited for its device does not count for `max_time_s`, which `place`, `profile` and `pareto` heed.
     """
 
-    shapes: Mapping[str, Sequence[int]]
-    dims: Mapping[str, int | Sequence[int]]
-    inputs: Mapping[str, PathLike | Sequence[PathLike]]
-    max_time_s: float | None
+    shapes: Shapes
+    dims: Annotated[
+        Mapping[str, int | Sequence[int]],
+        option(
+            "--dim",
+            repeat=True,
+            read=dimension,
+            metavar="NAME=N[,N]",
+            help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
+            "several sizes. May be repeated.",
+        ),
+    ]
+    inputs: Annotated[
+        Mapping[str, PathLike | Sequence[PathLike]],
+        option(
+            "--input",
+            repeat=True,
+            read=input_files,
+            metavar="NAME=FILE.npy",
+            help="Feed an input from a file, which gives its shape too; others get random numbers. place and profile "
+            "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
+        ),
+    ]
+    max_time_s: Annotated[
+        float | None,
+        option(
+            "--max-time",
+            read=seconds,
+            help="Seconds after which no new measurement begins: the job ends with what it has, and the same command "
+            "resumes it.",
+        ),
+    ]
 
 
 def measure_request(options: MeasureOptions) -> MeasureRequest:
@@ -209,3 +360,10 @@ def _device_of(options: MeasureOptions) -> DeviceConfig:
 def package_path(model: PathLike) -> Path:
     """Where `place` writes the package of a model unless told otherwise: ./MODEL.gnomon."""
     return Path(f"{Path(model).absolute().stem}.gnomon")
+
+
+def skipped(sentences: Iterable[str], on_message: Callable[[str], None] | None) -> None:
+    """Say what was left out."""
+    if on_message is not None:
+        for sentence in sentences:
+            on_message(f"skipped: {sentence}")

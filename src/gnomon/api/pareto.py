@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
-from gnomon.api.options import Options, PathLike, model_request, package_path
-from gnomon.api.pictures import draw, svg_and_png
+from gnomon.api.objectives import objective_names, objective_unit
+from gnomon.api.options import (
+    Model,
+    OldRecords,
+    Options,
+    Overwrite,
+    Package,
+    PathLike,
+    model_request,
+    package_path,
+)
+from gnomon.api.pictures import draw
 from gnomon.core.graph import By
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
@@ -15,61 +27,163 @@ from gnomon.jobs.pareto.records import Pareto, ParetoRequest
 from gnomon.jobs.pareto.search import Plan
 from gnomon.jobs.runs import answers
 from gnomon.measure.progress import Watch
+from gnomon.options import option
 from gnomon.session.objectives import LATENCY, MEMORY
+from gnomon.values import file, names
 
 if TYPE_CHECKING:
     from gnomon.jobs.pareto.oplist import OplistReport
 
 
+_SIZES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_ENERGIES = {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}
+_BOUND_UNITS = {"": 1.0, **_SIZES, **_TIMES, **_ENERGIES}
+_OF = {"B": _SIZES, "s": _TIMES, "J": _ENERGIES}
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z]*)")
+
+
+def tuning(text: str) -> tuple[str, tuple[str, ...]]:
+    """An option of a runtime, with the values to try; none mean the usual ones."""
+    name, sign, rest = text.partition("=")
+    values = tuple(part.strip() for part in rest.split(",")) if sign else ()
+    if not name or (sign and not all(values)):
+        raise ValueError(f"{text!r} is not an option: give NAME, or NAME=VALUE,VALUE")
+    return name, values
+
+
+def bound(text: str) -> tuple[str, float]:
+    """An objective and its bound in seconds, bytes, joules or as it is. Seconds for memory are a slip of the pen."""
+    name, _, rest = text.partition("=")
+    match = _NUMBER.fullmatch(rest.strip())
+    if not name or match is None or match[2] not in _BOUND_UNITS:
+        known = ", ".join(unit for unit in _BOUND_UNITS if unit)
+        raise ValueError(f"{text!r} is not a bound: give OBJECTIVE=NUMBER with a unit of: {known}")
+    number = float(match[1]) * _BOUND_UNITS[match[2]]
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is not finite")
+    measured_in = objective_unit(name)
+    if match[2] and measured_in is not None and match[2] not in _OF.get(measured_in, {}):
+        raise ValueError(f"{name} is not measured in {match[2]}")
+    return name, number
+
+
+def _objectives_help() -> str:
+    return f"{', '.join(objective_names())}. May be repeated.  [default: latency and peak-memory]"
+
+
 class ParetoOptions(Options, total=False):
-    """What `pareto` is asked: how to measure, and the options of `gnomon pareto` by their names.
+    """How to measure, and what is searched for. Several names of a `search` are compared."""
 
-    `source` is a dump of pareto_profiler in place of a model; `codes` are the backends of its digits, that of 0 first.
-    `tunings` are options of the runtime with the values that the search may choose. The point to deploy is a number of
-    the front (`pick`), or the fastest one whose objectives stay `under` so many seconds, bytes or joules. Several names
-    of a `search` are compared. `dumpfile` gets everything that was measured. `counters` name the energy counters to add
-    up, where energy is an objective.
-    """
-
-    source: PathLike | None
-    codes: Sequence[str]
-    objectives: Sequence[str]
-    counters: Sequence[str]
-    by: By
-    tunings: Mapping[str, Sequence[str]]
-    search: str | Sequence[str]
-    iterations: int | None
-    pick: int | None
-    under: Mapping[str, float]
-    dumpfile: PathLike | None
+    source: Annotated[
+        PathLike | None,
+        option(
+            "--from",
+            read=file,
+            metavar="DUMP",
+            help="Search what a dump of pareto_profiler holds, in place of a model and a device.",
+        ),
+    ]
+    codes: Annotated[
+        Sequence[str],
+        option(read=names, metavar="NAME,NAME", help="With --from: the backends of the digits, that of 0 first."),
+    ]
+    objectives: Annotated[Sequence[str], option("--objective", repeat=True, metavar="NAME", help=_objectives_help)]
+    counters: Annotated[
+        Sequence[str],
+        option(
+            "--energy-counter",
+            repeat=True,
+            metavar="NAME",
+            help="With --objective energy: the counter to add up, as `gnomon devices check` names it. May be "
+            "repeated.  [default: those of the whole machine]",
+        ),
+    ]
+    by: Annotated[
+        By,
+        option(
+            default="type",
+            help="What shares one backend: the operators of a type, of a type and data size, or each operator by "
+            "itself.",
+        ),
+    ]
+    tunings: Annotated[
+        Mapping[str, Sequence[str]],
+        option(
+            "--option",
+            repeat=True,
+            read=tuning,
+            metavar="NAME[=VALUE,VALUE]",
+            help="Choose among the values of a runtime's option, such as planner, executor, threads=1,2, optimise, "
+            "precision.",
+        ),
+    ]
+    search: Annotated[
+        str | Sequence[str],
+        option(
+            repeat=True,
+            metavar="NAME",
+            help="brute, random, hlps, nsga2, or exact (from prices that add up). May be repeated, to compare them.  "
+            "[default: hlps]",
+        ),
+    ]
+    iterations: Annotated[
+        int | None,
+        option(
+            least=1, most=10**7, metavar="N", help="Evaluations of each search.  [default: 100; brute: the whole space]"
+        ),
+    ]
+    pick: Annotated[int | None, option(least=1, metavar="N", help="Write the package of this point of the front.")]
+    under: Annotated[
+        Mapping[str, float],
+        option(
+            repeat=True,
+            read=bound,
+            metavar="OBJECTIVE=80MB",
+            help="Write the package of the fastest point under this bound. May be repeated.",
+        ),
+    ]
+    dumpfile: Annotated[
+        PathLike | None,
+        option(read=file, metavar="FILE", help="Write what was measured as a dump of pareto_profiler."),
+    ]
 
 
 _PARETO_ALONE = ParetoOptions.__annotations__.keys() - Options.__annotations__.keys()
-OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
+_OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
 """The options that say something of a dump."""
 
 
 def pareto(
-    model: PathLike | None = None,
+    model: Model | None = None,
     *,
-    out: PathLike | None = None,
-    overwrite: bool = False,
-    measure: bool = True,
-    picture: PathLike | None = None,
+    out: Package = None,
+    overwrite: Overwrite = False,
+    measure: OldRecords = True,
+    picture: Annotated[
+        PathLike | None,
+        option(
+            metavar="PATH",
+            help="Draw the front to PATH.svg and PATH.png.  [default: into the package, where one is written]",
+        ),
+    ] = None,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[ParetoOptions],
 ) -> Pareto:
-    """Find the front of several objectives over assignments, prove it, and deploy the point that is picked.
+    """Find the assignments of MODEL's operators to backends that nothing else beats in every objective.
 
-    Needs a model or a `source`. The front is drawn to `picture`.svg and .png (None: into the package, where one is
-    written). Raises GnomonError; what was measured until then is kept, and the same call goes on.
+    Each assignment is run whole, in a process of its own. What the search finds best is measured again side by side,
+    and dropped from the front only where the difference exceeds the noise. After an interruption the same command
+    resumes; with more --iterations it searches on. --pick or --under then writes a point as a package and verifies it.
+
+    Raises GnomonError; what was measured until then is kept, and the same call goes on.
     """
     request = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
     front = job.pareto(request, watch=on_progress, tell=on_message)
     to = Path(picture) if picture is not None else front.package / "front" if front.package else None
     if to is not None:
-        front = front.drawn(draw(Pareto.chart_by, front.document(), svg_and_png(to), on_message))
+        front = front.drawn(draw(Pareto.charts_by, front.document(), to, on_message))
     if front.lived is not None:
         answers.keep(front.document(), on_message)
     return front
@@ -84,7 +198,9 @@ def pareto_request(
     measure: bool = True,
 ) -> ParetoRequest:
     """The request that the options mean, as `model_request`. UsageError also for options that say nothing of a dump."""
-    strange = sorted(options.keys() - OF_DUMPS) if model is None else []
+    of_package = {"out": out is not None, "overwrite": overwrite}
+    named = options.keys() | {name for name, is_given in of_package.items() if is_given}
+    strange = sorted(named - _OF_DUMPS) if model is None else []
     if strange:
         raise UsageError(f"{strange[0]} says nothing of a dump", hint="Leave it out, or give a model.")
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
@@ -116,11 +232,23 @@ def pareto_request(
 
 
 def oplist(
-    model: PathLike, *, by: By = "type", backends: Sequence[str] = ("cpu", "acl_cl"), out: PathLike | None = None
+    model: Model,
+    *,
+    by: Annotated[
+        By, option(help="What a digit is: an operator type, the operators of one type and data size, or one operator.")
+    ] = "type",
+    backends: Annotated[
+        Sequence[str],
+        option(read=names, metavar="NAME,NAME", help="The backends, that of digit 0 first.  [default: cpu,acl_cl]"),
+    ] = ("cpu", "acl_cl"),
+    out: Annotated[PathLike | None, option(read=file, metavar="FILE", help="Write the oplist there.")] = None,
 ) -> OplistReport:
-    """What the digits of integer codes of a model belong to; `out` gets it as ONE's pareto_profiler reads it.
+    """Show what the digits of MODEL's integer codes mean, how many codes there are, and what a code means.
 
-    The backend of digit 0 comes first. Raises GnomonError.
+    With --out this is written as pareto_profiler of ONE reads it: by type {"oplist"}, else {"opmap", "oplist",
+    "opname_by_indx"}. The order is that of the model, so that a code means the same every time.
+
+    Raises GnomonError.
     """
     from gnomon.jobs.pareto.oplist import oplist as oplist_job
 

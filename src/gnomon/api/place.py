@@ -18,45 +18,71 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
-from gnomon.api.options import Options, PathLike, model_request, package_path, parts_of
+from gnomon.api.options import (
+    Model,
+    OldRecords,
+    Options,
+    Overwrite,
+    Package,
+    PathLike,
+    model_request,
+    package_path,
+    parts_of,
+)
 from gnomon.api.pictures import draw
 from gnomon.errors import UsageError
 from gnomon.jobs.place import job
 from gnomon.jobs.place.job import Placement, Profile
 from gnomon.jobs.runs import answers
-from gnomon.measure.progress import Watch
+from gnomon.measure.progress import TellOf, Watch, WatchOf
+from gnomon.options import option
 from gnomon.session.request import ModelRequest, timed
 from gnomon.system.process import guarded_folder
+from gnomon.values import span
 
 if TYPE_CHECKING:
-    from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
+    from gnomon.jobs.place.fleet import Fleet
     from gnomon.jobs.place.sweep import Sweep
 
 
 def place(
-    model: PathLike,
+    model: Model,
     *,
-    devices: Sequence[str] = (),
-    out: PathLike | None = None,
-    overwrite: bool = False,
-    package: bool = True,
-    measure: bool = True,
-    picture: bool = True,
+    devices: Annotated[
+        Sequence[str],
+        option(
+            "--device",
+            repeat=True,
+            complete="device",
+            metavar="NAME",
+            help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
+            "sdb://SERIAL or labgrid:PLACE. May be repeated.  [default: local]",
+        ),
+    ] = (),
+    out: Package = None,
+    overwrite: Overwrite = False,
+    package: Annotated[
+        bool, option("--no-package", off=True, help="Keep no package: it is written, proved and removed.")
+    ] = True,
+    measure: OldRecords = True,
+    picture: Annotated[bool, option("--no-picture", off=True, help="Draw no picture.")] = True,
     on_progress: Watch | WatchOf | None = None,
     on_message: Callable[[str], None] | TellOf | None = None,
     **options: Unpack[Options],
 ) -> Placement:
-    """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
+    """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
 
-    Without `package` the package is proved all the same, and not kept. Without `measure` it decides again from what the
-    results database holds, and nothing is proven that was not before. With `picture` the package has one of the plan.
-    Where the same question was answered before and its package is there, the answer is that one: a `KeptPlacement`,
-    unless `overwrite` or `fresh`. Several sizes of a dimension, or several files of an input, give a `Sweep`, with a
-    package each in `out`-NAMEvalue. Several `devices` give a `Fleet`, as `place_on` does, whose `on_progress` and
-    `on_message` are then given. Raises GnomonError; what was measured until then is kept, and the same call goes on
-    from there.
+    MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
+    measured whole; where mixing backends can pay, a plan is solved for and measured against them. Several devices are
+    placed on side by side. After an interruption the same command resumes.
+
+    Raises GnomonError; what was measured until then is kept, and the same call goes on from there. Where the same
+    question was answered before and its package is there, the answer is that one: a `KeptPlacement`, unless
+    `overwrite` or `fresh`. Several sizes of a dimension, or several files of an input, give a `Sweep`, with a package
+    each in `out`-NAMEvalue. Several `devices` give a `Fleet`, whose `on_progress` gives the watch of a device by its
+    name, and whose `on_message` is called with a name and a sentence.
     """
     how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture}
     how |= {"on_progress": on_progress, "on_message": on_message}
@@ -116,8 +142,8 @@ def _finished(
     if not isinstance(placement, Placement):
         return placement
     if picture and placement.package is not None:
-        files = [placement.package / name for name in ("plan.svg", "plan.png")]
-        placement = placement.drawn(draw(Placement.chart_by, placement.document(), files, tell))
+        plan = placement.package / "plan"
+        placement = placement.drawn(draw(Placement.charts_by, placement.document(), plan, tell))
     answers.keep(placement.document(), tell, answers.question_of(request, placement.package))
     return placement
 
@@ -183,22 +209,61 @@ def place_on(
 
 
 def profile(
-    model: PathLike,
+    model: Model,
     *,
-    inside: bool = False,
-    for_s: float | None = None,
-    every_s: float | None = None,
+    inside: Annotated[
+        bool,
+        option(
+            help="Take kernels of several operators apart: cut out and measured in parts, for at most --budget, as "
+            "derived prices."
+        ),
+    ] = False,
+    for_s: Annotated[
+        float | None,
+        option(
+            "--for",
+            read=span,
+            metavar="10min",
+            help="Then run each configuration for this long in a fresh process, and report when it became slower.",
+        ),
+    ] = None,
+    every_s: Annotated[
+        float | None,
+        option(
+            "--every",
+            read=span,
+            metavar="33ms",
+            help="With --for: call at this pace, as the application does, and count the calls that come too late.",
+        ),
+    ] = None,
+    beside: Annotated[
+        Sequence[PathLike],
+        option(
+            repeat=True,
+            metavar="MODEL",
+            help="Measure this model too, taking turns, and compare MODEL with it: in 30 processes each, unless "
+            "--processes gives another number. May be repeated; the others are compared with the first.",
+        ),
+    ] = (),
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> Profile:
-    """Measure a model whole on every runtime and backend that takes it, end to end and per operator.
+    """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
-    With `inside`, kernels of several operators are cut out and measured in parts, within `budget_s`: prices derived.
-    With `for_s` one process of each configuration is then called for so many seconds, with `every_s` as well once in
-    so many. Several sizes of a dimension, or several files of an input, give a `Sweep`. Raises GnomonError; what was
-    measured until then is kept, and the same call goes on from there.
+    MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
+
+    Raises GnomonError; what was measured until then is kept, and the same call goes on from there. Several sizes of a
+    dimension, or several files of an input, give a `Sweep`; with models `beside` it, the result is that of
+    `compare_models`.
     """
+    if beside:
+        from gnomon.api.compare import compare_models
+
+        if inside or for_s is not None:
+            raise UsageError("--beside compares models", hint="Leave out --inside and --for.")
+        compared = compare_models(*beside, model, on_progress=on_progress, on_message=on_message, **options)
+        return cast("Profile", compared)
     from gnomon.jobs.place.sustained import Sustain
 
     if every_s is not None and for_s is None:

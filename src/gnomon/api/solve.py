@@ -3,43 +3,128 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from gnomon.core.front.front import Front
 from gnomon.errors import ProblemError
 from gnomon.jobs.solve import job
+from gnomon.jobs.solve.document import FrontDocument, SolveDocument
+from gnomon.jobs.solve.report import proof
+from gnomon.measure.progress import Progress, Watch
+from gnomon.options import option
+from gnomon.system.files import read_at_most
+from gnomon.values import seconds
+
+_MOST_BYTES = 1 << 30
+
+
+def objective_weights(text: str) -> dict[str, float]:
+    """Weights of a problem's objectives."""
+    numbers: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = (word.strip() for word in part.rpartition("="))
+        if name in numbers:
+            raise ValueError(f"{name!r} is given twice")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            raise ValueError(f"{part!r} is not a weight: give latency=1,memory=0.1") from None
+        if not name:
+            raise ValueError(f"{part!r} names no objective: give latency=1,memory=0.1")
+    return numbers
+
+
+def read_problem(path: str) -> bytes:
+    """The bytes of a file, or with - of the standard input. ProblemError where it cannot be read or is too large."""
+    try:
+        if path == "-":
+            content = read_at_most(sys.stdin.buffer, _MOST_BYTES)
+        else:
+            with Path(path).open("rb") as file:
+                content = read_at_most(file, _MOST_BYTES)
+    except OSError as error:
+        raise ProblemError(
+            f"the problem {path} cannot be read: {error.strerror or error}", hint="Give a JSON file, or - for stdin."
+        ) from error
+    if len(content) > _MOST_BYTES:
+        raise ProblemError(f"the problem {path} is larger than 1 GiB", hint="Give a smaller problem.")
+    return content
+
+
+Problem = Annotated[str | bytes | Path | Mapping[str, Any], option(metavar="PROBLEM", read=read_problem)]
 
 
 def solve(
-    problem: str | bytes | Path | Mapping[str, Any],
-    weights: Mapping[str, float] | None = None,
+    problem: Problem,
+    weights: Annotated[
+        Mapping[str, float] | None,
+        option(
+            "--weights",
+            read=objective_weights,
+            metavar="NAME=1,NAME=0.1",
+            help="Weight of each objective; a single one needs none.",
+        ),
+    ] = None,
     *,
-    method: str = "auto",
-    time_limit_s: float | None = 60.0,
-) -> job.SolveReport:
-    """Find an assignment of least cost for a problem: its JSON text, a file of it (a Path), or its values.
+    method: Annotated[
+        Literal["auto", "elimination", "milp"],
+        option(help="How to solve: by elimination, as a mixed-integer program, or whichever fits."),
+    ] = "auto",
+    time_limit_s: Annotated[
+        float | None,
+        option(
+            "--time-limit",
+            read=seconds,
+            help="Seconds after which it ends with the best solution found and the bound proved.",
+        ),
+    ] = 60.0,
+) -> SolveDocument:
+    """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin.
 
-    The format is that of docs/formats/problem-json.md. Raises ProblemError for a malformed problem and InfeasibleError
-    where no assignment is allowed.
+    Raises ProblemError for a malformed problem and InfeasibleError where no assignment is allowed. From Python a
+    problem is its JSON text, a file of it (a Path), or its values.
     """
     return job.solve_problem(_problem_text(problem), weights, method=method, time_limit_s=time_limit_s)
 
 
 def front(
-    problem: str | bytes | Path | Mapping[str, Any],
+    problem: Problem,
     *,
-    epsilon: float = 0.0,
-    time_limit_s: float | None = 60.0,
-    on_progress: Callable[[Front], None] | None = None,
-) -> job.FrontReport:
-    """Find the Pareto front of a problem, given as to `solve`; `on_progress` gets each front on the way.
+    epsilon: Annotated[
+        float,
+        option(
+            least=0.0,
+            most=10.0,
+            help="Points that are at most this share more expensive than any other suffice: 0.01 for 1 %.",
+        ),
+    ] = 0.0,
+    time_limit_s: Annotated[
+        float | None,
+        option(
+            "--time-limit",
+            read=seconds,
+            help="Seconds after which the search ends with what it has found and proved.",
+        ),
+    ] = 60.0,
+    on_progress: Watch | None = None,
+) -> FrontDocument:
+    """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin.
 
-    A point may be at most the share `epsilon` more expensive than one that is not in the front. Raises ProblemError for
-    a malformed problem and InfeasibleError where no assignment is allowed.
+    Raises ProblemError for a malformed problem and InfeasibleError where no assignment is allowed.
     """
-    return job.front_problem(_problem_text(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=on_progress)
+    begin = time.monotonic()
+
+    def watch(front: Front) -> None:
+        left_s = None if time_limit_s is None else max(0.0, time_limit_s - (time.monotonic() - begin))
+        if on_progress is not None:
+            stage = f"{len(front)} trade-offs: {proof(front.certificate.document())}"
+            on_progress(Progress(stage=stage, done=len(front), total=len(front), left_s=left_s))
+
+    return job.front_problem(_problem_text(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
 
 
 def _problem_text(problem: str | bytes | Path | Mapping[str, Any]) -> str | bytes:

@@ -4,37 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Unpack
+from typing import Annotated, Unpack
 
-from gnomon.api.options import Options, PathLike, model_request
+from gnomon.api.options import Options, Overwrite, PathLike, model_request
+from gnomon.errors import UsageError
 from gnomon.jobs.stab import job
 from gnomon.measure.progress import Watch
+from gnomon.options import option
+from gnomon.values import folder
+
+
+class StabOptions(Options, total=False):
+    """How to measure, under the names of ONE's stab."""
+
+    device: Annotated[
+        str, option(metavar="DEVICE", help="Instead of --ip: an address or name that `gnomon devices` takes.")
+    ]
+    threads: Annotated[  # type: ignore[misc]
+        int,
+        option(
+            "--num_threads",
+            "--num-threads",
+            "-n",
+            least=1,
+            most=1024,
+            metavar="N",
+            help="Threads of the runtime.  [default: 1]",
+        ),
+    ]
 
 
 def stab(
-    nnpackage: PathLike,
+    nnpackage: Annotated[PathLike, option("--nnpackage", metavar="DIR", help="The nnpackage to schedule.")],
     *,
-    traces: PathLike = "traces",
-    out: PathLike | None = None,
-    measure: bool = True,
-    compat: bool = False,
-    overwrite: bool = False,
+    ip: Annotated[str | None, option(metavar="HOST", help="Address of the device, which is reached by ssh.")] = None,
+    user: Annotated[
+        str | None, option("--user", "-u", metavar="USER", help="User on the device.  [default: as ssh has it]")
+    ] = None,
+    port: Annotated[
+        int | None, option(least=1, most=65535, metavar="N", help="Port of ssh.  [default: as ssh has it]")
+    ] = None,
+    verbose: Annotated[bool, option("--verbose", "-v", help="Report each step, and show every operator.")] = False,
+    measure: Annotated[bool, option("--no-profile", off=True, help="Decide from the traces that are there.")] = True,
+    traces: Annotated[PathLike, option(read=folder, metavar="DIR", help="Where traces are kept.")] = "traces",
+    out: Annotated[
+        PathLike | None,
+        option(
+            read=folder, metavar="DIR", help="Where the scheduled nnpackage goes.  [default: ./nnpkg_sched/PACKAGE]"
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+    compat: Annotated[
+        bool, option(help="Write the decision of ONE's stab, the exact one beside it in the report.")
+    ] = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
-    step: Callable[[str], None] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[StabOptions],
 ) -> job.Scheduled:
-    """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it to `out`.
+    """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it.
 
-    Without `measure` it decides from the files in `traces` alone. `compat` writes what ONE's stab would decide. `step`
-    hears of each step. Raises GnomonError.
+    Each backend is profiled on the device, the placement is solved for exactly, measured against the best single
+    backend, and proved: outputs, and where each operator ran. The traces stay in ./traces under the names that stab
+    gives them, and --no-profile decides from them without a device.
+
+    Raises GnomonError.
     """
+    device = _device(ip, user, port, options.get("device")) if measure else "local"
     request = job.StabRequest(
-        measuring=model_request(nnpackage, options),
+        measuring=model_request(nnpackage, {"threads": 1, **options, "device": device}),
         traces=Path(traces),
         out=Path("nnpkg_sched") / job.package_name(Path(nnpackage)) if out is None else Path(out),
         profile=measure,
         compat=compat,
         overwrite=overwrite,
     )
-    return job.stab(request, watch=on_progress, tell=on_message, step=step)
+    return job.stab(request, watch=on_progress, tell=on_message, step=on_message if verbose else None)
+
+
+def _device(ip: str | None, user: str | None, port: int | None, device: str | None) -> str:
+    """The device's address or name. UsageError where none is given, or one in two ways."""
+    if (ip is None) == (device is None):
+        message = "nothing says which device" if ip is None else "--ip and --device both name the device"
+        raise UsageError(message, hint="Give --ip HOST, or --device DEVICE.")
+    if device is not None:
+        if user or port:
+            raise UsageError("--user and --port belong to --ip", hint="--device ssh://user@host:port says it all.")
+        return device
+    host = f"[{ip}]" if ":" in str(ip) and not str(ip).startswith("[") else ip
+    return f"ssh://{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}"

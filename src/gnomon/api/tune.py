@@ -2,295 +2,445 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
 
+from gnomon.api.options import Model, PathLike, Shapes
 from gnomon.errors import UsageError
+from gnomon.measure.progress import TellOf, Watch, WatchOf
+from gnomon.options import option
+from gnomon.session.request import MOST_SEED
+from gnomon.values import seconds
 
 if TYPE_CHECKING:
-    from gnomon.api.options import PathLike
     from gnomon.devices.config import DeviceConfig
-    from gnomon.jobs.overlay.job import Analysis
-    from gnomon.jobs.tune.job import Tuned
+    from gnomon.jobs.overlay.document import AnalyzeDocument, CollectedDocument
+    from gnomon.jobs.tune.document import ExecDocument, TunedFilesDocument, TuneDocument
     from gnomon.jobs.tune.request import Care, DeviceWish
-    from gnomon.measure.progress import Watch
+
+_DEVICE = option(
+    "--device",
+    repeat=True,
+    complete="device",
+    metavar="NAME",
+    help="Where it runs: a name of the file of devices, ssh://[user@]host[:port], or tvm://HOST:PORT/KEY behind a "
+    "tracker. exec takes one.  [default: local]",
+)
+Logs = Annotated[Sequence[PathLike], option(metavar="LOG")]
+Layers = Annotated[
+    Sequence[str],
+    option("--layer", repeat=True, metavar="TEXT", help="Only this layer: a number, or what its name holds."),
+]
+Network = Annotated[
+    PathLike | None,
+    option("--model", metavar="FILE", help="The network's file, where tuning kept no copy of it."),
+]
 
 
-Tell = Callable[[str], None]
-_WISH = ("target", "linker", "threads", "wait_s")
-_SEARCH = ("strategy", "start", "per_round", "first_round", "plateau", "budget_s", "layers")
-_CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
+class CareOptions(TypedDict, total=False):
+    """How carefully is measured, and where files go."""
+
+    fetch: Annotated[
+        bool, option(default=False, help="Let pip fetch TVM from the package index for a device without it.")
+    ]
+    processes: Annotated[
+        int,
+        option(least=1, most=1000, default=3, help="Fresh processes on the device, wherever things are compared."),
+    ]
+    repeat: Annotated[int, option(least=1, most=10_000, default=3, help="Samples in each.")]
+    min_repeat_ms: Annotated[
+        int, option(least=1, most=60_000, default=10, help="Milliseconds that a sample takes at least.")
+    ]
+    timeout_s: Annotated[
+        float,
+        option(
+            "--timeout", read=seconds, default=60.0, help="Seconds after which a call that does not return is ended."
+        ),
+    ]
+    build_timeout_s: Annotated[
+        float,
+        option(
+            "--build-timeout", read=seconds, default=30.0, help="Seconds after which a build of one layer is ended."
+        ),
+    ]
+    seed: Annotated[int, option(least=0, most=MOST_SEED - 1, default=0, help="Seed of searches and orders.")]
+    out: Annotated[
+        PathLike | None,
+        option(metavar="DIR", help="Models, records and libraries.  [default: the user's own folder]"),
+    ]
 
 
-class TuneOptions(TypedDict, total=False):
-    """What the functions have in common: which device, how carefully, where files go, who watches.
+class TuneOptions(CareOptions, total=False):
+    """Which device is meant, what is compiled for it, how carefully is measured, and where files go.
 
     `device` is a name of the file of devices or an address: "local" (if not given), "ssh://user@host", or
-    "tvm://HOST:PORT/KEY" behind a tracker. `target` and `linker` say what is compiled for it, `threads` what a function
-    may use there, `wait_s` how long to wait for it; `fetch` lets pip bring TVM to a device that has none. `processes`,
-    `repeat`, `min_repeat_ms`, `timeout_s`, `build_timeout_s` and `seed` are as the command's options. `out` is the
-    folder of models, records and libraries (None: the user's own). `on_progress` is called with how far it is,
-    `on_message` with a sentence where there is something to report, such as which command is waited for.
+    "tvm://HOST:PORT/KEY" behind a tracker.
     """
 
-    device: str
-    target: str | None
-    linker: str | None
-    threads: int
-    wait_s: float
-    fetch: bool
-    processes: int
-    repeat: int
-    min_repeat_ms: int
-    timeout_s: float
-    build_timeout_s: float
-    seed: int
-    out: PathLike | None
-    on_progress: Watch | None
-    on_message: Tell
+    device: Annotated[str, _DEVICE]
+    target: Annotated[
+        str | None,
+        option(
+            metavar="TARGET",
+            help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., a JSON object or @FILE. Needed for "
+            "a device of a tracker, unless a record says it.  [default: native]",
+        ),
+    ]
+    linker: Annotated[
+        str | None,
+        option(metavar="COMMAND", help="The linker for the target.  [default: what fits it and is installed]"),
+    ]
+    threads: Annotated[
+        int,
+        option(
+            least=0,
+            most=1024,
+            default=0,
+            metavar="N",
+            help="Threads of a function there.  [default: what the device's table says, else all cores]",
+        ),
+    ]
+    wait_s: Annotated[
+        float,
+        option("--reconnect-timeout", "--wait", read=seconds, default=60.0, help="Seconds to wait for the device."),
+    ]
 
 
 def tune(
-    model: PathLike,
+    model: Model,
     *,
-    trials: int = 512,
-    search: Mapping[str, Any] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    dtype: str = "float32",
-    fresh: bool = False,
-    compare: bool | None = None,
-    logs: Sequence[PathLike] = (),
+    devices: Annotated[Sequence[str], _DEVICE] = (),
+    trials: Annotated[int, option(least=1, help="Candidates measured in all.")] = 512,
+    strategy: Annotated[
+        Literal["evolutionary", "replay-trace", "random"],
+        option("--search", help="How candidate schedules are found."),
+    ] = "evolutionary",
+    start: Annotated[
+        bool,
+        option(
+            "--start/--no-start",
+            help="Begin each layer with schedules that are made for it, and what was best for layers like it.  "
+            "[default: start]",
+        ),
+    ] = True,
+    per_round: Annotated[int, option(least=1, most=256, help="Candidates that a round measures of a layer.")] = 8,
+    first_round: Annotated[
+        int | None,
+        option(
+            least=1,
+            most=256,
+            metavar="N",
+            help="Candidates of a layer's first round. Default: enough for each relevant layer to have one.",
+        ),
+    ] = None,
+    plateau: Annotated[
+        int,
+        option(
+            least=0,
+            metavar="ROUNDS",
+            help="A layer that gained less than 1 % in this many rounds is done; 0: never.",
+        ),
+    ] = 4,
+    budget_s: Annotated[
+        float | None,
+        option("--budget", read=seconds, help="End the whole command, proof included, after about this time."),
+    ] = None,
+    layers: Annotated[
+        Sequence[str],
+        option("--layer", repeat=True, metavar="TEXT", help="Only layers whose name holds this. Repeatable."),
+    ] = (),
+    dtype: Annotated[Literal["float32", "float16"], option(help="The type that is computed in.")] = "float32",
+    shapes: Shapes | None = None,
+    fresh: Annotated[bool, option(help="Begin again; existing records are moved aside.")] = False,
+    logs: Annotated[
+        Sequence[PathLike],
+        option(
+            "--from",
+            repeat=True,
+            metavar="LOG",
+            help="Try the best configurations of these records, or MetaSchedule databases, first. Repeatable.",
+        ),
+    ] = (),
+    compare: Annotated[
+        bool | None,
+        option(
+            "--compare/--no-compare",
+            help="Measure other runtimes beside the tuned network. Default: yes, unless there is a --budget.",
+        ),
+    ] = None,
+    on_progress: Watch | WatchOf | None = None,
+    on_message: Callable[[str], None] | TellOf | None = None,
     **options: Unpack[TuneOptions],
-) -> Tuned:
-    """Tune a network's layers on a device, compile it with the best of each, and prove it there.
+) -> TuneDocument:
+    """Tune the layers of MODEL (.onnx, .pt2, .tflite) on a device, compile it, and prove it there.
 
-    With `compare` other runtimes are measured beside it (None: unless there is a budget). The best configurations that
-    `logs` (records, or databases of MetaSchedule) have of the same layers are tried first.
+    Several devices are tuned for one after the other. Every trial is written at once: after an interruption the same
+    command resumes.
 
-    `search` may hold strategy, start, per_round, first_round, plateau, budget_s and layers. The same call goes on where
-    it was interrupted. Raises GnomonError.
+    Raises GnomonError. Several `devices` give a `TunedDocument`, whose `on_progress` gives the watch of a device by its
+    name, and whose `on_message` is called with a name and a sentence.
     """
-    from gnomon.jobs.tune.job import tune as tune_job
-    from gnomon.jobs.tune.request import TuneRequest
+    from gnomon.jobs.tune import job
+    from gnomon.jobs.tune.document import TunedDocument
+    from gnomon.jobs.tune.request import TuneRequest, check_device
 
-    _check(options)
-    wanted = dict(search or {})
-    if unknown := sorted(set(wanted) - set(_SEARCH)):
-        raise UsageError(f"a search has no {unknown[0]!r}", hint=f"Give some of {', '.join(_SEARCH)}.")
-    wanted["layers"] = _names(wanted.get("layers", ()))
+    _check(options, TuneOptions)
+    wishes = _wishes(devices, options)
     asked = TuneRequest(
         model=Path(model),
-        device=_wish(options),
+        device=wishes[0],
         care=_care(options),
         out=_out(options),
         trials=trials,
-        shapes=dict(shapes or {}),
+        strategy=strategy,
+        start=start,
+        per_round=per_round,
+        first_round=first_round,
+        plateau=plateau,
+        budget_s=budget_s,
+        layers=_names(layers),
         dtype=dtype,
+        shapes=dict(shapes or {}),
         fresh=fresh,
-        compare=compare,
         logs=tuple(map(Path, logs)),
-        **wanted,
+        compare=compare,
     )
-    return tune_job(asked, watch=options.get("on_progress"), tell=_tell(options))
-
-
-def check_devices(devices: Sequence[str], **options: Unpack[TuneOptions]) -> None:
-    """What is wrong with one of several devices, before a first is measured for hours: target, linker, tracker.
-
-    Raises GnomonError.
-    """
-    from gnomon.jobs.tune.request import check_device
-
-    for device in devices:
-        check_device(_wish({**options, "device": device}))
+    for wish in wishes[1:]:  # before hours of the first
+        check_device(wish)
+    tuned = [job.tune(replace(asked, device=wish), **to) for wish, to in _reporting(wishes, on_progress, on_message)]
+    several = TunedDocument(format="gnomon-tuned", version=1, tuned=tuple(tuned))
+    return tuned[0] if len(tuned) == 1 else cast("TuneDocument", several)
 
 
 def execute(
-    source: PathLike,
+    source: Annotated[PathLike, option(metavar="FILE.so|FILE.json")],
     *,
-    model: PathLike | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    layers: bool = True,
+    model: Network = None,
+    shapes: Shapes | None = None,
+    layers: Annotated[bool, option("--no-layers", off=True, help="Measure the whole network only.")] = True,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
     **options: Unpack[TuneOptions],
-) -> dict[str, Any]:
-    """Measure a compiled network (.so), or records compiled for a device (.json), there; the document of `gnomon exec`.
+) -> ExecDocument:
+    """Measure a compiled network, or the best of a record file compiled for a device, and compare its outputs.
 
-    `shapes` are of inputs that the network of records leaves open. Raises GnomonError.
+    Raises GnomonError.
     """
-    from gnomon.jobs.tune.execute import ExecRequest
-    from gnomon.jobs.tune.execute import execute as execute_job
+    from gnomon.jobs.tune import execute as job
 
-    _check(options)
-    asked = ExecRequest(
+    _check(options, TuneOptions)
+    asked = job.ExecRequest(
         source=Path(source),
-        device=_wish(options),
+        device=_wishes((), options)[0],
         model=None if model is None else Path(model),
         shapes=dict(shapes or {}),
         layers=layers,
         care=_care(options),
         out=_out(options),
     )
-    return execute_job(asked, watch=options.get("on_progress"), tell=_tell(options))
+    return job.execute(asked, watch=on_progress, tell=_tell(on_message))
 
 
-def tuned_files(out: PathLike | None = None) -> dict[str, Any]:
-    """Where models, records and libraries are; the document of `gnomon tune list`."""
-    from gnomon.jobs.tune.folder import view as view_job
+def tuned_files(
+    out: Annotated[
+        PathLike | None, option("--out", metavar="DIR", help="The folder.  [default: the user's own]")
+    ] = None,
+) -> TunedFilesDocument:
+    """List what tuning has made: models, records and compiled networks."""
+    from gnomon.jobs.tune import folder
 
-    return view_job(None if out is None else Path(out))
+    return folder.view(None if out is None else Path(out))
 
 
 def overlay_collect(
-    logs: Sequence[PathLike],
+    logs: Logs,
     *,
-    best: int | None = None,
-    close: Mapping[str, Sequence[str]] | None = None,
-    layers: Sequence[str] = (),
-    fresh: bool = False,
+    devices: Annotated[Sequence[str], _DEVICE] = (),
+    best: Annotated[
+        int | None, option(least=1, metavar="N", help="Only the N best of each layer.  [default: all]")
+    ] = None,
+    layers: Layers = (),
+    close: Annotated[
+        bool | Mapping[str, Sequence[str]],
+        option(
+            help="Only the configurations that the choice cannot separate, without others beside them, in 4 times as "
+            "many processes; give all LOGs.",
+        ),
+    ] = False,
+    fresh: Annotated[bool, option(help="Measure again; existing records are moved aside.")] = False,
+    on_progress: Watch | WatchOf | None = None,
+    on_message: Callable[[str], None] | TellOf | None = None,
     **options: Unpack[TuneOptions],
-) -> list[dict[str, Any]]:
-    """Measure the best (None: all) configurations of each layer of some logs on a device; a document a log.
+) -> CollectedDocument:
+    """Measure the configurations of LOGs on each --device.
 
-    `close` are configurations by layer, as `Analysis.close` tells them of the same logs: only these are measured, in
-    four times as many processes as `processes` says. Raises GnomonError.
+    All configurations of a layer are measured side by side, in fresh processes and random order.
+
+    Raises GnomonError. `close` may also be the configurations of each layer, as `AnalyzeDocument.close` has them. Of
+    several `devices` `on_progress` and `on_message` are as those of `tune`.
     """
-    from gnomon.jobs.overlay.collect import CollectRequest
-    from gnomon.jobs.overlay.collect import collect as collect_job
+    from gnomon.jobs.overlay import collect as job
+    from gnomon.jobs.overlay.document import CollectedDocument
 
-    _check(options)
-    asked = CollectRequest(
-        logs=tuple(Path(log) for log in logs),
-        device=_wish(options),
-        best=best,
-        close=close,
-        layers=_names(layers),
-        care=_care(options),
-        out=_out(options),
-        fresh=fresh,
+    _check(options, TuneOptions)
+    if close and (best is not None or fresh):
+        raise UsageError("--close says what is measured", hint="Leave out --best and --fresh.")
+    paths, configurations = tuple(map(Path, logs)), None if isinstance(close, bool) else close
+    if close is True:
+        configurations = overlay_analyze(paths, layers=layers, write=False, seed=options.get("seed", 0)).close()
+        layers = ()
+    wishes = _wishes(devices, options) if configurations or not close else []
+
+    def request(wish: DeviceWish) -> job.CollectRequest:
+        return job.CollectRequest(
+            logs=paths,
+            device=wish,
+            best=best,
+            close=configurations,
+            layers=_names(layers),
+            care=_care(options),
+            out=_out(options),
+            fresh=fresh,
+        )
+
+    for wish in wishes[1:]:  # before hours of the first
+        job.check_collect(request(wish))
+    reporting = _reporting(wishes, on_progress, on_message)
+    collected = [document for wish, to in reporting for document in job.collect(request(wish), **to)]
+    return CollectedDocument(
+        format="gnomon-overlay-collected", version=1, logs=tuple(map(str, paths)), collected=tuple(collected)
     )
-    return collect_job(asked, watch=options.get("on_progress"), tell=_tell(options))
-
-
-def check_collect(
-    logs: Sequence[PathLike],
-    devices: Sequence[str],
-    close: Mapping[str, Sequence[str]] | None = None,
-    **options: Unpack[TuneOptions],
-) -> None:
-    """What is wrong with one of several devices of `overlay_collect`, before the first is measured.
-
-    Raises GnomonError.
-    """
-    from gnomon.jobs.overlay.collect import CollectRequest
-    from gnomon.jobs.overlay.collect import check_collect as check_job
-
-    paths = tuple(Path(log) for log in logs)
-    for device in devices:
-        wish = _wish({**options, "device": device})
-        check_job(CollectRequest(logs=paths, device=wish, close=close, care=_care(options), out=_out(options)))
 
 
 def overlay_analyze(
-    logs: Sequence[PathLike],
+    logs: Logs,
     *,
-    layers: Sequence[str] = (),
-    portfolio: int = 0,
-    resamples: int = 1000,
-    seed: int = 0,
-    devices: Sequence[str] = (),
+    layers: Layers = (),
+    portfolio: Annotated[
+        int | None,
+        option(least=2, metavar="P", help="Also the best P configurations of each layer, exactly."),
+    ] = None,
+    plot: Annotated[
+        PathLike | None, option(metavar="DIR", help="Draw layers and networks into this folder, as SVG and PNG.")
+    ] = None,
+    prove: Annotated[bool, option(help="Measure the whole network on every device under each choice.")] = False,
+    write: Annotated[bool, option("--no-write", off=True, help="Only choose: write and compile nothing.")] = True,
+    compile: Annotated[bool, option("--no-compile", off=True, help="Write records, and compile nothing.")] = True,
+    model: Network = None,
+    shapes: Shapes | None = None,
+    resamples: Annotated[
+        int, option(least=1, most=1_000_000, metavar="N", help="Resamplings that say how sure a choice is.")
+    ] = 1000,
+    log_devices: Annotated[
+        Sequence[str],
+        option(
+            "--device",
+            repeat=True,
+            complete="device",
+            metavar="NAME",
+            help="A device of the logs. A KEY: one to prefer where names can be split in several ways. KEY=FILE: that "
+            "file is of this device. An address or a name of the file of devices: where --prove finds it. May be "
+            "repeated.",
+        ),
+    ] = (),
     on_progress: Watch | None = None,
-) -> Analysis:
-    """Choose for each layer the configuration of least M from the records of several devices; nothing is measured.
+    on_message: Callable[[str], None] | None = None,
+    **options: Unpack[CareOptions],
+) -> AnalyzeDocument:
+    """Choose for each layer the configuration whose sum of relative regrets over the devices of LOGs (M) is least.
 
-    M is the sum of relative regrets over the devices. `devices` help where logs do not say themselves of which device
-    they are, and their names can be read in several ways: keys of devices, and "KEY=FILE" for one of the logs. Raises
-    GnomonError.
-    """
-    from gnomon.jobs.overlay.job import AnalyzeRequest, told_of
-    from gnomon.jobs.overlay.job import analyze as analyze_job
+    Logs that do not name their device are identified by their file names, <device>_<found on>.<model>.., and by their
+    content; --device decides where that is ambiguous. The devices of --prove are found by these names; --device
+    says where the others are. The exit code is 4 where no layer could be decided.
 
-    paths = tuple(Path(log) for log in logs)
-    asked = AnalyzeRequest(
-        logs=paths,
-        layers=_names(layers),
-        portfolio=portfolio,
-        resamples=resamples,
-        seed=seed,
-        told=told_of(_names(devices), paths),
-    )
-    return analyze_job(asked, watch=on_progress)
-
-
-def overlay_deploy(
-    analysis: Analysis,
-    *,
-    prove: bool = False,
-    devices: Sequence[str] = (),
-    compile: bool = True,
-    model: PathLike | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    **options: Unpack[TuneOptions],
-) -> dict[str, Any]:
-    """Write an analysis' choice as records, compile it for each device, and `prove` it on them.
-
-    The devices are those of the records; where these have only a tracker's name for one, its address is in `devices`,
-    of which what is neither an address nor a name of the file of devices is left out. Returns the parts `written`,
-    `network`, `doubts` and `notes` of the document. Raises GnomonError.
+    Raises GnomonError.
     """
     from gnomon.devices.opening import is_place
-    from gnomon.jobs.overlay.deploy import DeployRequest
-    from gnomon.jobs.overlay.deploy import deploy as deploy_job
+    from gnomon.jobs.overlay import deploy, job
 
-    _check(options)
-    asked = DeployRequest(
-        compile=compile,
-        prove=prove,
-        devices=tuple(_device(name, options) for name in devices if is_place(name)),
-        model=None if model is None else Path(model),
-        shapes=dict(shapes or {}),
-        care=_care(options),
-        out=_out(options),
+    _check(options, CareOptions)
+    if prove and not write:
+        raise UsageError("--prove compiles the network", hint="Leave out --no-write.")
+    paths, names = tuple(map(Path, logs)), _names(log_devices)
+    analysis = job.analyze(
+        paths,
+        layers=_names(layers),
+        portfolio=portfolio or 0,
+        resamples=resamples,
+        seed=options.get("seed", 0),
+        told=job.told_of(names, paths),
+        watch=on_progress,
     )
-    return deploy_job(analysis, asked, watch=options.get("on_progress"), tell=_tell(options))
-
-
-def _check(options: TuneOptions) -> None:
-    if unknown := sorted(set(options) - set(TuneOptions.__annotations__)):
-        raise UsageError(
-            f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(TuneOptions.__annotations__)}."
+    document = analysis.document
+    if write and analysis.chosen():
+        asked = deploy.DeployRequest(
+            compile=compile,
+            prove=prove,
+            devices=tuple(_config(name, options) for name in names if is_place(name)),
+            model=None if model is None else Path(model),
+            shapes=dict(shapes or {}),
+            care=_care(options),
+            out=_out(options),
         )
+        document = deploy.deploy(analysis, asked, watch=on_progress, tell=_tell(on_message))
+    if plot is not None:
+        from gnomon.api.pictures import draw_overlay
+
+        document = document.drawn(draw_overlay(document, Path(plot), on_message))
+    return document
 
 
-def _names(layers: Sequence[str]) -> tuple[str, ...]:
-    return (layers,) if isinstance(layers, str) else tuple(layers)
+def _check(options: CareOptions, known: type[Any]) -> None:
+    if unknown := sorted(options.keys() - known.__annotations__.keys()):
+        raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(known.__annotations__)}.")
 
 
-def _tell(options: TuneOptions) -> Tell:
-    return options.get("on_message") or (lambda sentence: None)
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _wish(options: TuneOptions) -> DeviceWish:
+def _tell(on_message: Any) -> Callable[[str], None]:
+    tell: Callable[[str], None] = on_message or (lambda sentence: None)
+    return tell
+
+
+def _reporting(
+    wishes: Sequence[DeviceWish], on_progress: Any, on_message: Any
+) -> Iterator[tuple[DeviceWish, dict[str, Any]]]:
+    """Each device, and what a job reports to there: of several devices by the name of each."""
+    for wish in wishes:
+        watch, tell, name = on_progress, on_message, wish.config.name
+        if len(wishes) > 1:
+            watch, tell = on_progress and on_progress(name), on_message and partial(on_message, name)
+        yield wish, {"watch": watch, "tell": _tell(tell)}
+
+
+def _wishes(devices: Sequence[str], options: TuneOptions) -> list[DeviceWish]:
+    """The devices that are meant, each once: `devices`, or that of the options."""
     from gnomon.jobs.tune.request import DeviceWish
 
-    given = {name: options[name] for name in _WISH if name in options}  # type: ignore[literal-required]
-    return DeviceWish(config=_device(options.get("device") or "local", options), **given)
+    names = dict.fromkeys(devices) or [options.get("device", "local")]
+    how: dict[str, Any] = {key: options[key] for key in ("target", "linker", "threads", "wait_s") if key in options}
+    return [DeviceWish(config=_config(name, options), **how) for name in names]
 
 
-def _device(name: str, options: TuneOptions) -> DeviceConfig:
+def _config(name: str, options: CareOptions) -> DeviceConfig:
     from gnomon.devices.opening import resolve
 
     config = resolve(name)
     return replace(config, fetch=True) if options.get("fetch") else config
 
 
-def _care(options: TuneOptions) -> Care:
+def _care(options: CareOptions) -> Care:
     from gnomon.jobs.tune.request import Care
 
-    return Care(**{name: options[name] for name in _CARE if name in options})  # type: ignore[literal-required]
+    names = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
+    return Care(**{name: options[name] for name in names if name in options})  # type: ignore[literal-required]
 
 
-def _out(options: TuneOptions) -> Path | None:
+def _out(options: CareOptions) -> Path | None:
     given = options.get("out")
     return None if given is None else Path(given)

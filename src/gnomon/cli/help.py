@@ -267,8 +267,10 @@ class Command(_Help):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        names = {one.name for one in self.params}
-        if "as_json" in names and "verbose" not in names:
+        own = {one.name: one for one in self.params}
+        if "verbose" in own:
+            own["verbose"].callback = note_verbose
+        elif "as_json" in own:
             self.params.append(
                 click.Option(
                     ["-v", "--verbose"],

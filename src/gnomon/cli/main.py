@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
-import functools
 import gc
 import os
 import re
@@ -16,8 +15,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,20 +23,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import gnomon
-from gnomon.cli.help import VERBOSE, Group, command
-from gnomon.errors import CLOSED_PIPE, GnomonError, RecordError, UsageError
-from gnomon.report.plain import clean, json_text
+from gnomon.builtin import JOBS
+from gnomon.cli.declared import command_of
+from gnomon.cli.help import Group, command
+from gnomon.cli.output import PRINTED, write_json
+from gnomon.errors import CLOSED_PIPE, GnomonError, UsageError
+from gnomon.options import CommandRow
+from gnomon.report.plain import clean
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gnomon.report.page import Page
+    pass
 
 
 class LazyGroup(Group):
     """Finds its commands by "module:attribute". Their modules import the jobs inside the functions only."""
 
-    def __init__(self, *args: Any, places: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, places: Mapping[str, str | CommandRow], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._places = places
 
@@ -48,15 +48,21 @@ class LazyGroup(Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by section, each with one line."""
-        found = {name: self.get_command(ctx, name) for name in self._places}
-        width = max(map(len, found))
-        for section, places in _SECTIONS.items():
+        width = max(map(len, self._places))
+        sections: dict[str, list[str]] = {}
+        for job in JOBS.values():
+            sections.setdefault(job.section, []).extend(job.commands)
+        for section, names in (sections | {"Help": [*_HELP]}).items():
             with formatter.section(section):
                 limit = formatter.width - 6 - width
-                formatter.write_dl(
-                    [(f"{name:<{width}}", one.get_short_help_str(limit)) for name in places if (one := found.get(name))]
-                )
+                formatter.write_dl([(f"{name:<{width}}", self._line(ctx, name, limit)) for name in names])
         self._format_jobs(formatter)
+
+    def _line(self, ctx: click.Context, name: str, limit: int) -> str:
+        """One line on a command; that of a row is read without loading it."""
+        row = self._places[name]
+        command = None if isinstance(row, CommandRow) else self.get_command(ctx, name)
+        return row.short_help if isinstance(row, CommandRow) else command.get_short_help_str(limit) if command else ""
 
     def _format_jobs(self, formatter: click.HelpFormatter) -> None:
         """The commands of packages, each with one line; one that cannot be loaded with the reason."""
@@ -94,9 +100,12 @@ class LazyGroup(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
-        place = self._places.get(_ALIASES.get(cmd_name, cmd_name))
+        name = _ALIASES.get(cmd_name, cmd_name)
+        place = self._places.get(name)
         if place is None:
             return self._of_package(ctx, cmd_name)
+        if isinstance(place, CommandRow):
+            return command_of(name.split()[-1], place)
         module, attribute = place.split(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
@@ -129,182 +138,18 @@ def _command_of_package(name: str) -> click.Command:
     """The command of a job that a package adds. UsageError where it cannot be loaded."""
     from gnomon.plugins import at, job
 
-    found: click.Command = at(
-        job(name).command, f"the command {name}", lambda made: isinstance(made, click.Command), "one of click's"
+    place = job(name).commands[name]
+    if isinstance(place, CommandRow):
+        at(place.place, f"the function of the command {name}", callable, "a function")
+        return command_of(name, place)
+    command: click.Command = at(
+        place, f"the command {name}", lambda made: isinstance(made, click.Command), "one of click's"
     )
-    return found
+    return command
 
 
-_PRINTED: ContextVar[bool] = ContextVar("_PRINTED", default=False)
-"""Whether the command has printed its document: there is one on the standard output, also where what follows fails."""
-
-
-def write_json(document: dict[str, Any] | list[Any]) -> None:
-    """The document on the standard output, indented; a number that is not finite becomes null."""
-    sys.stdout.write(json_text(document))
-    sys.stdout.flush()
-    _PRINTED.set(True)
-
-
-def showing(*, first: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Show the progress and the messages of a function that takes `on_progress` and `on_message`, but with --quiet.
-
-    `first` is what is done until a first stage is reported.
-    """
-
-    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def shown(*, quiet: bool, **values: Any) -> Any:
-            from gnomon.cli.progress import Show
-
-            with Show(quiet=quiet, **({} if first is None else {"first": first})) as show:
-                return function(on_progress=show.on_progress, on_message=show.on_message, **values)
-
-        return shown
-
-    return decorated
-
-
-def answering(function: Callable[..., Any]) -> Callable[..., int]:
-    """Write what a function returns as --json and --html ask for it: a result of `gnomon.api`, or a document.
-
-    The exit code is the result's, or one that is returned beside it; else 0.
-    """
-
-    @functools.wraps(function)
-    def answer(*, as_json: bool, html: Path | None = None, **values: Any) -> int:
-        result = function(**values)
-        result, code = result if isinstance(result, tuple) else (result, getattr(result, "exit_code", 0))
-        write_answer(result if isinstance(result, dict) else result.document(), as_json=as_json, html=html)
-        return int(code)
-
-    return answer
-
-
-def write_answer(
-    document: dict[str, Any],
-    *,
-    as_json: bool,
-    html: Path | None = None,
-    report: Callable[[], None] | None = None,
-) -> None:
-    """Write a document as --json asks for it, or as its report; then its page where --html names a file.
-
-    `report` writes that report where it is not the one of the document's format. RecordError where the page fails, once
-    all else is written.
-    """
-    if as_json:
-        write_json(document)
-    elif report is not None:
-        report()
-    else:
-        _write_report_of(document)
-    if html is not None:
-        _write_html(document, html, as_json=as_json)
-
-
-def _write_report_of(document: dict[str, Any]) -> None:
-    """Write the report of a document's format; the document itself where that has none."""
-    from gnomon.api.document import report_of
-
-    report = report_of(document)
-    if report is None:
-        write_json(document)
-    else:
-        write_report(report, document)
-
-
-def _write_html(document: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
-    """Write the page of a document, and say so on the standard error."""
-    from gnomon.api.html import write_page
-
-    try:
-        size = write_page(document, out)
-    except Exception as error:  # whatever draws it: all else was written, and the page can be had without measuring
-        if os.environ.get("GNOMON_DEBUG") == "1":
-            traceback.print_exc()
-        told = f"the page {out} cannot be drawn: {type(error).__name__}: {error}"
-        run, record = document.get("campaign"), document.get("record")
-        if run and record:
-            again = f"gnomon report {run[:8]} --record {shlex.quote(str(record))} -o FILE.html"
-        elif as_json:
-            again = "gnomon report DOCUMENT.json -o FILE.html, of what was printed"
-        else:
-            again = "the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json -o FILE.html"
-        raise RecordError(
-            error.message if isinstance(error, GnomonError) else told, hint=f"It can be drawn again: {again}"
-        ) from error
-    click.echo(f"gnomon: the page is {out} ({size:,} bytes)", err=True)
-
-
-def report_page() -> Page:
-    """The page that a report is written on: a short one, but where -v asks for the whole."""
-    from gnomon.report.page import Page
-
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return Page()
-    return Page(brief=not context.meta.get(VERBOSE), own_record=context.params.get("record") is not None)
-
-
-def write_report(report: Callable[..., object], *what: object) -> None:
-    """Write a report of `what`, which takes its page last."""
-    page = report_page()
-    report(*what, page)
-    end_report(page)
-
-
-def end_report(page: Page) -> None:
-    """Name what a brief page left out."""
-    if page.omitted:
-        page.line(f"With -v also: {', '.join(page.omitted)}.", indent=2, style="dim")
-
-
-def write_lines(lines: Iterable[str]) -> None:
-    """Lines on the standard output, one at a time, as UTF-8 whatever the locale."""
-    out = sys.stdout.buffer
-    for line in lines:
-        out.write(line.encode("utf-8", "backslashreplace") + b"\n")
-    out.flush()
-
-
-_SECTIONS = {
-    "What should run where": {
-        "place": "gnomon.cli.commands.place:place",
-        "profile": "gnomon.cli.commands.place:profile",
-        "pareto": "gnomon.cli.commands.pareto:pareto",
-        "stab": "gnomon.cli.commands.stab:stab",
-        "oplist": "gnomon.cli.commands.pareto:oplist",
-        "solve": "gnomon.cli.commands.solve:solve",
-        "front": "gnomon.cli.commands.solve:front",
-    },
-    "Networks that were never measured": {
-        "table": "gnomon.cli.commands.table:table",
-        "estimator": "gnomon.cli.commands.estimator:estimator",
-        "space": "gnomon.cli.commands.space:space",
-    },
-    "Tuned kernels": {
-        "tune": "gnomon.cli.commands.tune:tune",
-        "tune list": "gnomon.cli.commands.tune:list_",
-        "exec": "gnomon.cli.commands.tune:exec_",
-        "overlay": "gnomon.cli.commands.overlay:overlay",
-    },
-    "Results, runtimes and machines": {
-        "runs": "gnomon.cli.commands.runs:runs",
-        "compare": "gnomon.cli.commands.compare:compare",
-        "suite": "gnomon.cli.commands.suite:suite",
-        "report": "gnomon.cli.commands.report:report",
-        "runtimes": "gnomon.cli.commands.runtimes:runtimes",
-        "devices": "gnomon.cli.commands.devices:devices",
-        "serve": "gnomon.cli.commands.serve:serve",
-        "schema": "gnomon.cli.commands.schema:schema",
-    },
-    "Help": {
-        "help": "gnomon.cli.main:help_",
-        "completion": "gnomon.cli.main:completion",
-    },
-}
-_COMMANDS = {name: place for places in _SECTIONS.values() for name, place in places.items()}
+_HELP = {"help": "gnomon.cli.main:help_", "completion": "gnomon.cli.main:completion"}
+_COMMANDS = {name: place for job in JOBS.values() for name, place in job.commands.items()} | _HELP
 
 _ALIASES = {"view": "tune list"}
 """Former names of commands."""
@@ -353,7 +198,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def run(args: Sequence[str]) -> int:
     """Run the command line; returns the exit code, having told any error."""
     as_json = "--json" in args
-    _PRINTED.set(False)
+    PRINTED.set(False)
     # numpy's matrices are small here: threads cost several times what they bring, and take cores from what is measured.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Looking for garbage after every 700 objects took an eighth of the time of profiling a small space (perf, one run).
@@ -370,7 +215,7 @@ def run(args: Sequence[str]) -> int:
         return _fail(as_json, "usage", error.format_message(), f"See: {where} --help", error.exit_code)
     except (click.Abort, KeyboardInterrupt, Terminated) as end:
         kept = "interrupted: what was measured is kept; the same command goes on from there"
-        if as_json and not _PRINTED.get():
+        if as_json and not PRINTED.get():
             write_json({"error": {"kind": "interrupted", "message": kept, "hint": ""}})
         _tell(kept)
         return 143 if isinstance(end, Terminated) else 130
@@ -420,7 +265,7 @@ def _kind(error: GnomonError) -> str:
 
 def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
     try:
-        if as_json and not _PRINTED.get():
+        if as_json and not PRINTED.get():
             write_json({"error": {"kind": kind, "message": message, "hint": hint}})
         print(end="", flush=True)
     except OSError:  # the standard output may be the file that takes no more: the standard error has to do

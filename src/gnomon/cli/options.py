@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import click
 
+from gnomon.api.options import MeasureOptions, Options
+from gnomon.cli.declared import JSON, QUIET, Declared, long_name, options_of, parameter_of
 from gnomon.cli.values import (
-    RECORD,
-    complete_device,
-    complete_runtime,
-    cores,
-    dimension,
-    environment,
-    input_files,
     percent,
     seconds,
-    shape,
-    thread_counts,
 )
 from gnomon.errors import UsageError
 
-if TYPE_CHECKING:
-    from gnomon.api.tune import TuneOptions
-
 Decorator = Callable[[Any], Any]
-
-_ONE_MODEL = frozenset({"model", "--shape", "--dim", "--input", "--processes", "--budget", "--max-time"})
-"""What is said of one model, and has no part where many are measured."""
 
 
 def _can_be_written(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
@@ -74,161 +62,15 @@ def by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[tup
     return values
 
 
-def _one_device(context: click.Context, _: click.Parameter, names: tuple[str, ...]) -> str:
-    """The only device that is given, as the callback of an option. UsageError for several."""
-    if len(dict.fromkeys(names)) > 1:
-        raise click.UsageError("this command takes one --device; `gnomon place` takes several", context)
-    return names[0] if names else "local"
+def declared_options(*declared: Declared) -> Decorator:
+    """Options that are declared where they are taken, as one decorator."""
 
+    def decorated(command: Any) -> Any:
+        command.__click_params__ = getattr(command, "__click_params__", [])
+        command.__click_params__ += [parameter_of(one) for one in reversed(declared)]
+        return command
 
-def _option(name: str, *more: str, **settings: Any) -> tuple[str, Decorator]:
-    return name, click.option(name, *more, **settings)
-
-
-def _device_option(name: str, **settings: Any) -> Decorator:
-    return click.option(
-        "--device",
-        name,
-        multiple=True,
-        metavar="NAME",
-        shell_complete=complete_device,
-        help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
-        "sdb://SERIAL or labgrid:PLACE.  [default: local]",
-        **settings,
-    )
-
-
-_OPTIONS: tuple[tuple[str, Decorator], ...] = (
-    ("model", click.argument("model", type=click.Path(path_type=Path))),
-    _option(
-        "--runtime",
-        "runtimes",
-        multiple=True,
-        shell_complete=complete_runtime,
-        metavar="NAME",
-        help="Only this runtime. May be repeated.",
-    ),
-    _option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend. May be repeated."),
-    _option(
-        "--threads",
-        "-n",
-        type=thread_counts,
-        metavar="N[,N]",
-        help="Threads of a runtime; place and profile try each of several.  [default: what the device's table says, "
-        "else 1; place and profile: 1, all cores, and what each runtime takes by itself; pareto: 1 and all cores]",
-    ),
-    ("--device", _device_option("device", callback=_one_device)),
-    _option(
-        "--fetch",
-        is_flag=True,
-        help="Let pip fetch what the device lacks from the package index, for its Python and processor.",
-    ),
-    _option(
-        "--pin",
-        type=cores,
-        metavar="CORES",
-        help="Measure on these cores of the device alone, such as 4-7 or 0,2.",
-    ),
-    _option(
-        "--governor",
-        metavar="NAME",
-        help="Set this frequency governor while measuring; the previous one is restored.",
-    ),
-    _option(
-        "--reconnect-timeout",
-        "--wait",
-        "wait_s",
-        type=seconds,
-        default=600.0,
-        show_default=True,
-        help="Seconds to wait for a device that disconnects.",
-    ),
-    _option(
-        "--shape",
-        "shapes",
-        multiple=True,
-        type=shape,
-        callback=by_name,
-        metavar="NAME=1,3,224,224",
-        help="Fix the shape of an input that the file leaves open. May be repeated.",
-    ),
-    _option(
-        "--dim",
-        "dims",
-        multiple=True,
-        type=dimension,
-        callback=by_name,
-        metavar="NAME=N[,N]",
-        help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
-        "several sizes. May be repeated.",
-    ),
-    _option(
-        "--input",
-        "inputs",
-        multiple=True,
-        type=input_files,
-        callback=by_name,
-        metavar="NAME=FILE.npy",
-        help="Feed an input from a file, which gives its shape too; others get random numbers. place and profile "
-        "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
-    ),
-    _option(
-        "--precision",
-        "precisions",
-        multiple=True,
-        metavar="NAME",
-        help="Try this precision too: bfloat16, float16; float32 of a float64 model. May be repeated.",
-    ),
-    _option(
-        "--env",
-        "environments",
-        multiple=True,
-        type=environment,
-        metavar="KEY=VALUE[,KEY=VALUE]",
-        help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
-    ),
-    _option(
-        "--processes",
-        type=click.IntRange(1, 1000),
-        metavar="N",
-        help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
-    ),
-    _option(
-        "--budget",
-        "budget_s",
-        type=seconds,
-        default=60.0,
-        show_default=True,
-        help="Seconds after which a stage starts no processes beyond the least number.",
-    ),
-    _option(
-        "--max-time",
-        "max_time_s",
-        type=seconds,
-        help="Seconds after which no new measurement begins: the job ends with what it has, and the same command "
-        "resumes it.",
-    ),
-    _option(
-        "--timeout",
-        "timeout_s",
-        type=seconds,
-        default=60.0,
-        show_default=True,
-        help="Seconds without an answer after which a measured process is killed.",
-    ),
-    _option(
-        "--seed",
-        type=click.IntRange(0, 2**31 - 2),
-        metavar="N",
-        default=0,
-        show_default=True,
-        help="Seed of random inputs and orders.",
-    ),
-    ("record", RECORD),
-    _option("--fresh", is_flag=True, help="Measure again instead of resuming an interrupted run."),
-    ("--json", json_option),
-    _option("--quiet", is_flag=True, help="No progress."),
-)
+    return decorated
 
 
 def measuring_options(*, model: Decorator | None = None, several: bool = False) -> Decorator:
@@ -236,28 +78,25 @@ def measuring_options(*, model: Decorator | None = None, several: bool = False) 
 
     A command that takes `several` devices has them as `devices`.
     """
-    others = {"model": model, "--device": _device_option("devices") if several else None}
-    return together(*(others.get(name) or option for name, option in _OPTIONS))
+    declared = list(options_of(Options))
+    if several:
+        declared = [
+            replace(one, name="devices", kind=Sequence[str]) if one.name == "device" else one for one in declared
+        ]
+    return together(model or _MODEL, declared_options(*declared, JSON, QUIET))
 
 
 def some_options(*names: str) -> Decorator:
     """Those of the options of measuring that have these names."""
-    return together(*(option for name, option in _OPTIONS if name in names))
+    declared = [one for one in (*options_of(Options), JSON, QUIET) if long_name(one) in names or one.name in names]
+    return declared_options(*declared)
 
 
-models_shape_option = click.option(
-    "--shape",
-    "shapes",
-    type=shape,
-    multiple=True,
-    callback=by_name,
-    metavar="NAME=1,3,224,224",
-    help="Fix the shape of a model's input.",
-)
-"""Of a command that reads models beside others of its arguments."""
-
-bench_options = together(*(option for name, option in _OPTIONS if name not in _ONE_MODEL))
+_MODEL = click.argument("model", type=click.Path(path_type=Path))
+bench_options = declared_options(*options_of(MeasureOptions), JSON, QUIET)
 """Of a command that measures many models of its own: all options but those about one model."""
+models_shape_option = declared_options(next(one for one in options_of(Options) if one.name == "shapes"))
+"""Of a command that reads models beside others of its arguments."""
 
 package_options = together(
     click.option(
@@ -413,101 +252,6 @@ def server_of(values: dict[str, Any]) -> Any:
     return DpuServer(url=url, token=token, timeout_s=timeout_s, accept_json=as_json)
 
 
-_DEVICES = click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_device,
-    help="Where it runs: a name of the file of devices, ssh://[user@]host[:port], or tvm://HOST:PORT/KEY behind a "
-    "tracker. exec takes one.  [default: local]",
-)
-_LOGS_DEVICES = click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_device,
-    help="A device of the logs. A KEY: one to prefer where names can be split in several ways. KEY=FILE: that file is "
-    "of this device. An address or a name of the file of devices: where --prove finds it. May be repeated.",
-)
-_FETCH = click.option("--fetch", is_flag=True, help="Let pip fetch TVM from the package index for a device without it.")
-_DEVICE = together(
-    click.option(
-        "--target",
-        metavar="TARGET",
-        help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., a JSON object or @FILE. Needed for a "
-        "device of a tracker, unless a record says it.  [default: native]",
-    ),
-    click.option(
-        "--linker", metavar="COMMAND", help="The linker for the target.  [default: what fits it and is installed]"
-    ),
-    click.option(
-        "--threads",
-        type=click.IntRange(0, 1024),
-        default=0,
-        metavar="N",
-        help="Threads of a function there.  [default: what the device's table says, else all cores]",
-    ),
-    click.option(
-        "--reconnect-timeout",
-        "--wait",
-        "wait_s",
-        type=seconds,
-        default=60.0,
-        show_default=True,
-        help="Seconds to wait for the device.",
-    ),
-)
-_CARE = together(
-    click.option(
-        "--processes",
-        type=click.IntRange(1, 1000),
-        default=3,
-        show_default=True,
-        help="Fresh processes on the device, wherever things are compared.",
-    ),
-    click.option("--repeat", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Samples in each."),
-    click.option(
-        "--min-repeat-ms",
-        type=click.IntRange(1, 60_000),
-        default=10,
-        show_default=True,
-        help="Milliseconds that a sample takes at least.",
-    ),
-    click.option(
-        "--timeout",
-        "timeout_s",
-        type=seconds,
-        default=60.0,
-        show_default=True,
-        help="Seconds after which a call that does not return is ended.",
-    ),
-    click.option(
-        "--build-timeout",
-        "build_timeout_s",
-        type=seconds,
-        default=30.0,
-        show_default=True,
-        help="Seconds after which a build of one layer is ended.",
-    ),
-    click.option(
-        "--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, help="Seed of searches and orders."
-    ),
-)
-_COMMON = together(
-    click.option(
-        "--out", type=_PATH, metavar="DIR", help="Models, records and libraries.  [default: the user's own folder]"
-    ),
-    json_option,
-    click.option("--quiet", is_flag=True, help="No progress."),
-)
-_NAMES = (
-    *("target", "linker", "threads", "wait_s", "fetch"),
-    *("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed", "out"),
-)
-
-
 _COMPARING = together(
     click.option(
         "--fail-slower",
@@ -548,34 +292,3 @@ changed_option = click.option(
 
 
 comparing_options = together(_COMPARING, sessions_option, changed_option)
-
-
-shape_option = click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    type=shape,
-    callback=by_name,
-    metavar="NAME=1,3,224,224",
-    help="Fix the shape of an input that the file leaves open. May be repeated.",
-)
-
-
-device_options = together(_DEVICES, _DEVICE, _FETCH, _CARE, _COMMON)
-"""Which device is meant, how it is measured, and where files go."""
-
-proof_options = together(_LOGS_DEVICES, _FETCH, _CARE, _COMMON)
-"""How is measured on devices that records describe."""
-
-
-def only_device(values: dict[str, Any]) -> str:
-    """Takes the one device out of a command's values; UsageError for several."""
-    given: tuple[str, ...] = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
-    if len(given) > 1:
-        raise click.UsageError("this command takes one --device")
-    return given[0]
-
-
-def tune_options(values: dict[str, Any]) -> TuneOptions:
-    """Takes these options out of a command's values."""
-    return cast("TuneOptions", {name: values.pop(name) for name in _NAMES if name in values})

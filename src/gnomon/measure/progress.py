@@ -22,6 +22,12 @@ class Progress:
 
 Watch = Callable[[Progress], None]
 
+WatchOf = Callable[[str], Watch]
+"""The watch of a device, by its name; each is called from that device's lane."""
+
+TellOf = Callable[[str, str], None]
+"""Gets the name of a device and a sentence, from that device's lane."""
+
 
 class Meter:
     """Counts the steps of one stage and estimates the time left from those taken so far."""

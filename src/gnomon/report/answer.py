@@ -8,14 +8,15 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
+from gnomon.core import codec
 from gnomon.errors import UsageError, exit_code_of
 from gnomon.report.plain import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from gnomon.report.frame import Rows
 
-VEGA_LITE = "application/vnd.vegalite.v5+json"
-"""The type by which notebooks know a chart."""
+SVG = "image/svg+xml"
+"""The type by which notebooks know a picture."""
 
 _WIDTH, _MOST_ROWS = 160, 20
 _PAGE = "gnomon.api.html:html_page"
@@ -24,23 +25,25 @@ _PAGE = "gnomon.api.html:html_page"
 class Answer:
     """The base of results. A result says what is special about it by the class variables and `headline`.
 
-    `document_by` and `chart_by` are "module:function" of what makes its document of it, and a Vega-Lite chart of that
-    document; both are imported when they are needed. `main` is the table that counts ("": the first there is), and
-    `columns_shown` are those that a notebook shows of it: heading -> name in the frame; none: the first few.
+    `document_by` and `charts_by` are "module:function" of what makes its document of it ("": it is one itself), and the
+    charts of that document; both are imported when they are needed. `main` is the table that counts ("": the first
+    there is), and `columns_shown` are those that a notebook shows of it: heading -> name in the frame; none: the first
+    few.
     """
 
     __slots__ = ("_document",)
 
     _document: dict[str, Any]
     document_by: ClassVar[str] = ""
-    chart_by: ClassVar[str] = ""
+    charts_by: ClassVar[str] = ""
     main: ClassVar[str] = ""
     columns_shown: ClassVar[Mapping[str, str]] = {}
 
     def document(self) -> dict[str, Any]:
         """The result in JSON values, made once: what the command prints with --json (docs/formats/documents.md)."""
         if not hasattr(self, "_document"):
-            object.__setattr__(self, "_document", function_at(self.document_by)(self))
+            document = function_at(self.document_by)(self) if self.document_by else codec.document(self)
+            object.__setattr__(self, "_document", document)
         return self._document
 
     def drawn(self, pictures: Sequence[str]) -> Self:
@@ -97,12 +100,13 @@ class Answer:
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None
     ) -> dict[str, Any]:
-        """Text, HTML, and a chart where there is one, for a notebook, which may ask for some of them alone."""
+        """Text, HTML, and a picture where there is one, for a notebook, which may ask for some of them alone."""
         document = self.document()
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html(document)}
-        if self.chart_by:
-            chart = function_at(self.chart_by)(document)
-            bundle |= {} if chart is None else {VEGA_LITE: chart}
+        if self.charts_by and (charts := function_at(self.charts_by)(document)):
+            from gnomon.report.svg import picture
+
+            bundle[SVG] = picture(charts)
         return {
             kind: value
             for kind, value in bundle.items()

@@ -65,7 +65,7 @@ def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
     parts = [
         f"{name} {context.get('version') or ''}".strip() + f" on {where}",
         f"{'one' if threads == 1 else threads} thread{'' if threads == 1 else 's'}" if threads else "",
-        f"by {CLOCKS[clock]}" if clock else "",
+        f"by {units.CLOCKS[clock]}" if clock else "",
     ]
     return f"{', '.join(filter(None, parts))}."
 
@@ -145,16 +145,16 @@ _NARROW = 1.04
 """How many times the lower end the upper end of an interval may be for a tie to be certain: 2 % to either side."""
 
 
-CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
-"""Names of the clocks that decide."""
-
-
 _UNBOUNDED = "[unknown]"
 
 
 def bounds(found: Mapping[str, Any]) -> str:
     """The interval of a comparison in brackets: "[unknown]" where too little was seen."""
-    low, high = found["low"], found["high"]
+    return ratio_interval(found["low"], found["high"])
+
+
+def ratio_interval(low: float | None, high: float | None) -> str:
+    """The interval of a ratio in brackets: "[unknown]" where it has no end."""
     if low is None or high is None or not math.isfinite(high):
         return _UNBOUNDED
     return f"[{units.digits(low)}, {units.digits(high)}]"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
+"""Names of the clocks that decide."""
+
 
 def digits(value: float | None) -> str:
     """Three significant digits: 0.0123, 1.23, 12.3, 123, 1230; "unknown" where it is not known.

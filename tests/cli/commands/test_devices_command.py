@@ -13,7 +13,10 @@ import pytest
 
 from gnomon.cli.main import run
 from gnomon.devices.config import devices_path, load_devices
+from gnomon.jobs.devices.document import DevicesDocument
 from gnomon.jobs.devices.report import cleaned_report, devices_report
+from gnomon.jobs.devices.visit import cleaned
+from gnomon.jobs.documents import read_document
 from gnomon.report.page import Page
 
 GONE = ["devices", "add", "gone", "local", "--python", "/nonexistent/python"]
@@ -197,10 +200,16 @@ board (ssh://odroid@board:2222): ready
 """
 
 
+def listed(row: dict[str, Any]) -> DevicesDocument:
+    """A document of one device."""
+    file = {"file": "/home/me/devices.toml", "file_exists": True, "named": True}
+    found: DevicesDocument = read_document({"format": "gnomon-devices", "version": 1, **file, "devices": [row]})
+    return found
+
+
 def test_the_page_in_80_columns(tmp_path: Path) -> None:
-    document = {"file": "/home/me/devices.toml", "file_exists": True, "named": True, "devices": [ROW]}
     with (tmp_path / "page").open("w") as file:
-        devices_report(document, Page(file, width=80))
+        devices_report(listed(ROW), Page(file, width=80))
     assert (tmp_path / "page").read_text() == SHOWN
 
 
@@ -208,7 +217,7 @@ def test_a_device_on_which_nothing_runs_is_not_ready_and_says_why_once(tmp_path:
     gone = [{**ROW["runtimes"][1], "name": name} for name in ("mnn", "ncnn", "onert")]
     row = {**ROW, "runtimes": gone, "settings": {**ROW["settings"], "fetch": False}}
     with (tmp_path / "page").open("w") as file:
-        devices_report({"file": "f", "file_exists": True, "named": True, "devices": [row]}, Page(file, width=80))
+        devices_report(listed(row), Page(file, width=80))
     page = (tmp_path / "page").read_text()
     assert page.startswith("board is not ready.\n\nboard (ssh://odroid@board:2222): reachable, nothing to run\n")
     assert " - mnn, ncnn, onert: no\n   -> do\n" in page
@@ -219,15 +228,13 @@ def test_a_hostile_device_steers_no_terminal(tmp_path: Path) -> None:
     row["health"] = {**ROW["health"], "quarantine": {"since_s": 1.0, "kind": "board", "reason": "\x1b[31m\n"}}
     for state in ("failed", "ready"):
         with (tmp_path / "page").open("w") as file:
-            devices_report(
-                {"file": "f", "file_exists": False, "named": False, "devices": [{**row, "state": state}]}, Page(file)
-            )
+            devices_report(listed({**row, "state": state}), Page(file))
         assert all(line.isprintable() for line in (tmp_path / "page").read_text().splitlines())
 
 
 def test_what_was_cleaned(tmp_path: Path) -> None:
     with (tmp_path / "page").open("w") as file:
-        cleaned_report({"name": "board", "folder": "/c/pushed", "entries": 2, "size_bytes": 3 << 20}, Page(file))
+        cleaned_report(cleaned("board", "/c/pushed", 2, 3 << 20), Page(file))
     assert (tmp_path / "page").read_text() == (
         "Removed 2 pushed files or folders (3.00 MiB) from board.\n  folder   /c/pushed\n"
     )

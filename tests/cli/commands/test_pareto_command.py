@@ -9,18 +9,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
-from tests.report.picture_kit import needs_drawing, told_in, words_in
+from tests.report.picture_kit import needs_drawing, words_in, words_of
 
-from gnomon.api.pictures import draw, svg_and_png
-from gnomon.cli.commands.pareto import pareto
-from gnomon.cli.main import run
-from gnomon.cli.values import bound, tuning
+from gnomon.api.pareto import bound, tuning
+from gnomon.api.pictures import draw
+from gnomon.cli.main import cli, run
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.jobs.pareto import job
-from gnomon.jobs.pareto.picture import front_spec
+from gnomon.jobs.pareto.picture import front_charts
 from gnomon.jobs.pareto.records import Pareto, ParetoRequest
 from gnomon.jobs.pareto.report import headline, pareto_report
 from gnomon.report.page import Page
@@ -60,7 +58,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ParetoRequest]:
 
 
 def call(*arguments: str) -> Result:
-    return CliRunner().invoke(pareto, list(arguments))
+    return CliRunner().invoke(cli, ["pareto", *arguments])
 
 
 def document(dump: Path, *more: str) -> dict[str, Any]:
@@ -70,11 +68,11 @@ def document(dump: Path, *more: str) -> dict[str, Any]:
     return found
 
 
-def drawn(found: dict[str, Any]) -> dict[str, Any]:
-    """The picture of a front that has a point."""
-    spec = front_spec(found)
-    assert spec is not None
-    return spec
+def drawn(found: dict[str, Any]) -> list[str]:
+    """The texts of the picture of a front that has a point."""
+    charts = front_charts(found)
+    assert charts
+    return words_of(charts)
 
 
 def measured(found: dict[str, Any]) -> dict[str, Any]:
@@ -190,16 +188,15 @@ def test_codes_are_of_a_dump(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_bounds_with_units(given: str, meant: tuple[str, float]) -> None:
-    name, most = bound.convert(given, None, None)
+    name, most = bound(given)
     assert name == meant[0] and most == pytest.approx(meant[1])
-    assert bound.convert((name, most), None, None) == (name, most)
 
 
 def test_option_values() -> None:
-    assert tuning.convert("planner", None, None) == ("planner", ())
-    assert tuning.convert("threads=1, 2", None, None) == ("threads", ("1", "2"))
-    with pytest.raises(click.BadParameter):
-        tuning.convert("threads=", None, None)
+    assert tuning("planner") == ("planner", ())
+    assert tuning("threads=1, 2") == ("threads", ("1", "2"))
+    with pytest.raises(ValueError, match="is not an option"):
+        tuning("threads=")
 
 
 def test_a_dump_is_searched_and_shown(dump: Path) -> None:
@@ -323,7 +320,7 @@ def test_points_by_different_clocks_are_shown_by_both(dump: Path) -> None:
     assert re.search(r"12\.5 ms +\[12\.2, 12\.9\] +wall +12\.5 ms", text(found, 160))
     assert "a point by wall time with any other one by wall time" in flat
     assert "Measured in 2 sessions" in flat
-    assert "latency by wall time, ms" in told_in(drawn(found))
+    assert "latency by wall time, ms" in drawn(found)
 
 
 def test_one_point_of_samples_is_said_to_be_that(dump: Path) -> None:
@@ -381,7 +378,7 @@ def test_the_certificate_in_words(dump: Path, certificate: Any, name: str, word:
 def test_the_picture_has_each_search_and_leaves_out_what_is_far(dump: Path) -> None:
     found = document(dump, "--search", "random", "--search", "hlps")
     found["samples"].append({"code": "9", "label": "far", "cost": [1e3, 1e6]})
-    words = "\n".join(told_in(drawn(found)))
+    words = "\n".join(drawn(found))
     for name in ("brute", "random", "hlps"):
         assert re.search(rf"^{name}, \d", words, re.MULTILINE)
     assert "(1 far outside)" in words
@@ -390,10 +387,10 @@ def test_the_picture_has_each_search_and_leaves_out_what_is_far(dump: Path) -> N
 def test_the_picture_says_where_an_interval_is_longer_than_drawn(dump: Path) -> None:
     found = measured(document(dump))
     told = "the front, with 95 % intervals (drawn to 3 times a value at most)"
-    assert told not in told_in(drawn(found))
+    assert told not in drawn(found)
     estimate = found["points"][0]["estimates"][0]
     estimate["high"] = 1000 * estimate["value"]
-    assert told in told_in(drawn(found))
+    assert told in drawn(found)
 
 
 @pytest.mark.parametrize("objectives", [1, 2])
@@ -405,7 +402,7 @@ def test_the_picture_is_the_same_every_time(dump: Path, tmp_path: Path, objectiv
         found = measured(found) | {"chosen": 2}
         found["points"][0]["label"] = HOSTILE
     told: list[str] = []
-    first, second = (draw(Pareto.chart_by, found, svg_and_png(tmp_path / name), told.append) for name in "ab")
+    first, second = (draw(Pareto.charts_by, found, tmp_path / name, told.append) for name in "ab")
     assert [Path(path).read_bytes() for path in first] == [Path(path).read_bytes() for path in second]
     assert Path(first[1]).read_bytes().startswith(b"\x89PNG")
     words = " ".join(words_in(first[0]))
@@ -422,6 +419,7 @@ def test_the_command_draws_where_it_is_told(dump: Path, tmp_path: Path) -> None:
     found = document(dump, "--picture", str(tmp_path / "front.v1"))
     assert found["pictures"] == [str(tmp_path / "front.v1.svg"), str(tmp_path / "front.v1.png")]
     assert all(Path(path).is_file() for path in found["pictures"])
+    (tmp_path / "no").touch()
     done = call("--from", str(dump), "--picture", str(tmp_path / "no" / "where"))
     assert done.exit_code == 0
     assert "no picture" in done.stderr

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tests.jobs.tune.tunekit import hand_made, tiny_net
+from tests.report.tuning_kit import PHONE, tune
 from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401
 
-from gnomon.api import tune as api_tuning
 from gnomon.cli.main import run
+from gnomon.devices.opening import resolve
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.tune.records import write_records
+from gnomon.jobs.tune.request import Care, DeviceWish, TuneRequest
+from gnomon.measure.progress import Progress, Watch
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
 COMMANDS = [["tune"], ["exec"], ["tune", "list"], ["overlay", "collect"], ["overlay", "analyze"]]
@@ -121,6 +126,7 @@ def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
             "--model",
         ),
         (2, ["overlay", "analyze", "{a}", "--prove", "--model", "{model}"], "where the device 'a'", "--device tvm://"),
+        (2, ["overlay", "analyze", "{a}", "--prove", "--no-write"], "--prove compiles", "--no-write"),
     ],
 )
 def test_errors_are_two_lines_with_the_next_step(
@@ -159,7 +165,6 @@ def test_errors_are_two_lines_with_the_next_step(
         (["overlay", "collect"], "Missing argument"),
         (["overlay", "analyze"], "Missing argument"),
         (["overlay", "analyze", "{a}", "--portfolio", "1"], "--portfolio"),
-        (["overlay", "analyze", "{a}", "--prove", "--no-write"], "--no-write"),
         (["overlay", "deploy"], "No such command"),
     ],
 )
@@ -173,107 +178,104 @@ def test_options_that_cannot_be_meant(
 
 
 class Asked(Exception):
-    """What the library was asked."""
+    """A job was asked for."""
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The library is not called; what it would have been is here."""
-    found: dict[str, Any] = {}
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """No job is done; what would have been asked of it is here."""
+    asked: list[Any] = []
 
-    def take(*given: Any, **options: Any) -> Any:
-        found.update(options, given=given)
+    def take(request: Any, **reported: Any) -> NoReturn:
+        asked.append(request)
+        assert all(map(callable, reported.values()))
         raise Asked
 
-    for name in ("tune", "execute", "overlay_collect"):
-        monkeypatch.setattr(api_tuning, name, take)
-    return found
+    for place in ("tune.job.tune", "tune.execute.execute", "overlay.collect.collect"):
+        monkeypatch.setattr(f"gnomon.jobs.{place}", take)
+    return asked
 
 
 def ask(*words: str) -> None:
     assert run(list(words)) == 70  # what was raised is not an error of gnomon's
 
 
-def test_options_reach_the_library(asked: dict[str, Any]) -> None:
+def test_options_reach_the_job(requests: list[Any]) -> None:
     ask(
         *("tune", "m.onnx", "--trials", "7", "--search", "random", "--per-round", "3", "--plateau", "0"),
         *("--first-round", "2", "--no-start", "--no-compare", "--from", "a.json", "--from", "folder"),
         *("--budget", "90", "--layer", "conv", "--layer", "dense", "--dtype", "float16", "--shape", "x=1,3,8,8"),
-        *(
-            "--fresh",
-            "--device",
-            "k",
-            "--fetch",
-            "--target",
-            "generic",
-            "--linker",
-            "cc",
-            "--threads",
-            "2",
-            "--wait",
-            "5",
-        ),
-        *("--processes", "4", "--repeat", "5", "--min-repeat-ms", "6", "--timeout", "7", "--build-timeout", "8"),
-        *("--seed", "9", "--out", "there"),
+        *("--fresh", "--device", "local", "--fetch", "--target", "generic", "--linker", "cc", "--threads", "2"),
+        *("--wait", "5", "--processes", "4", "--repeat", "5", "--min-repeat-ms", "6", "--timeout", "7"),
+        *("--build-timeout", "8", "--seed", "9", "--out", "there"),
     )
-    assert asked.pop("given") == (Path("m.onnx"),)
-    assert callable(asked.pop("on_progress")) and callable(asked.pop("on_message"))
-    assert asked.pop("search") == {
-        "strategy": "random",
-        "start": False,
-        "per_round": 3,
-        "first_round": 2,
-        "plateau": 0,
-        "budget_s": 90.0,
-        "layers": ("conv", "dense"),
-    }
-    assert asked == {
-        "trials": 7,
-        "dtype": "float16",
-        "compare": False,
-        "logs": (Path("a.json"), Path("folder")),
-        "shapes": {"x": (1, 3, 8, 8)},
-        "fresh": True,
-        "device": "k",
-        "fetch": True,
-        "target": "generic",
-        "linker": "cc",
-        "threads": 2,
-        "wait_s": 5.0,
-        "processes": 4,
-        "repeat": 5,
-        "min_repeat_ms": 6,
-        "timeout_s": 7.0,
-        "build_timeout_s": 8.0,
-        "seed": 9,
-        "out": Path("there"),
-    }
+    device = DeviceWish(
+        config=replace(resolve("local"), fetch=True), target="generic", linker="cc", threads=2, wait_s=5.0
+    )
+    care = Care(processes=4, repeat=5, min_repeat_ms=6, timeout_s=7.0, build_timeout_s=8.0, seed=9)
+    assert requests == [
+        TuneRequest(
+            model=Path("m.onnx"),
+            device=device,
+            care=care,
+            out=Path("there"),
+            trials=7,
+            strategy="random",
+            start=False,
+            per_round=3,
+            first_round=2,
+            plateau=0,
+            budget_s=90.0,
+            layers=("conv", "dense"),
+            dtype="float16",
+            shapes={"x": (1, 3, 8, 8)},
+            fresh=True,
+            logs=(Path("a.json"), Path("folder")),
+            compare=False,
+        )
+    ]
 
 
-def test_collect_takes_all_logs_and_this_machine_where_no_device_is_named(asked: dict[str, Any]) -> None:
+def test_what_no_option_says_is_left_to_the_request(requests: list[Any]) -> None:
+    ask("tune", "m.onnx")
+    assert requests == [TuneRequest(model=Path("m.onnx"))]
+
+
+def test_collect_takes_all_logs_and_this_machine_where_no_device_is_named(requests: list[Any]) -> None:
     ask("overlay", "collect", "a", "b", "--best", "4")
-    assert (asked["given"], asked["device"], asked["best"]) == (((Path("a"), Path("b")),), "local", 4)
+    (request,) = requests
+    assert (request.logs, request.device.key, request.best) == ((Path("a"), Path("b")), "local", 4)
 
 
 def test_each_device_is_tuned_for(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def document(*given: Any, device: str, **options: Any) -> Any:
-        return SimpleNamespace(document=lambda: {"device": device, "network": {"failure": None}})
+    own_home.mkdir(exist_ok=True)
+    lines = [f'[devices.{name}]\naddress = "local"\n' for name in ("a", "b")]
+    (own_home / "devices.toml").write_text("".join(lines), encoding="utf-8")
+    told: list[str] = []
 
-    monkeypatch.setattr(api_tuning, "tune", document)
-    looked_at: list[Any] = []
-    monkeypatch.setattr(api_tuning, "check_devices", lambda names, **options: looked_at.append(names))
+    def tuned(request: TuneRequest, *, watch: Watch, tell: Callable[[str], None]) -> Any:
+        watch(Progress(stage="trials", done=0, total=1, left_s=None))
+        tell("hello")
+        return read_document(tune(device={**PHONE, "key": request.device.key}))
+
+    monkeypatch.setattr("gnomon.jobs.tune.job.tune", tuned)
+    monkeypatch.setattr("gnomon.jobs.tune.request.check_device", lambda wish: told.append(wish.key))
     assert run(["tune", str(model), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"device": "local", "network": {"failure": None}}
+    out, err = capsys.readouterr()
+    assert json.loads(out)["device"]["key"] == "local"
+    assert err.splitlines() == ["gnomon: trials (1 steps)", "gnomon: hello"]
     assert run(["tune", str(model), "--device", "a", "--device", "b", "--device", "a", "--json"]) == 0
-    assert [one["device"] for one in json.loads(capsys.readouterr().out)["tuned"]] == ["a", "b"]
-    assert looked_at == [("a", "b")]
+    out, err = capsys.readouterr()
+    assert [one["device"]["key"] for one in json.loads(out)["tuned"]] == ["a", "b"]
+    assert err.splitlines()[2:] == ["gnomon: b: trials (1 steps)", "gnomon: b: hello"]
+    assert told == ["b"], "the job looks at the first one"
 
 
-def test_the_shape_of_records_can_be_given(asked: dict[str, Any]) -> None:
+def test_the_shape_of_records_can_be_given(requests: list[Any]) -> None:
     ask("exec", "a.json", "--shape", "x=1,3,8,8", "--no-layers")
-    assert (asked["shapes"], asked["layers"]) == ({"x": (1, 3, 8, 8)}, False)
+    assert (requests[0].shapes, requests[0].layers) == ({"x": (1, 3, 8, 8)}, False)
 
 
 @needs_tvm

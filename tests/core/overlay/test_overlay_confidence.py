@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gnomon.core.cost import Floats
 from gnomon.core.overlay import confidence as overlay_confidence
 from gnomon.core.overlay.choice import LayerTimes, choose
-from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence, spread
+from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
 from gnomon.core.overlay.samples import Blocks, Samples
 from gnomon.core.stats import median
 from gnomon.errors import UsageError
@@ -81,29 +81,6 @@ def test_what_is_not_drawn_changes_nothing(seed: int, count: int, devices: int, 
     others = np.delete(wins, chosen)
     assert found.runner_up_share == pytest.approx(others.max() if others.size else 0.0)
     assert 1 <= found.contenders <= choice.complete and 0 <= found.low <= found.high
-
-
-@given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 4))
-def test_the_intervals_of_rows_are_from_the_same_draws(seed: int, count: int, devices: int) -> None:
-    samples = noisy(seed, count, devices, 0.1, holes=0.1)
-    times = layer(samples, count, devices)
-    choice = choose(times)
-    found = spread(times, samples, range(count), resamples=200)
-    for row, device in itertools.product(range(count), range(devices)):
-        low, high = found.times_s[:, row, device]
-        if (row, device) not in samples:
-            assert math.isnan(low) and np.isnan(found.regrets[:, row, device]).all()
-            continue
-        every = [t for block in samples[row, device] for t in block]
-        assert min(every) <= low <= high <= max(every)
-        assert 0 <= found.regrets[0, row, device] <= found.regrets[1, row, device]
-        assert len(every) > 1 or low == high
-    assert np.isnan(found.metric[0]).tolist() == np.isnan(choice.metric).tolist()
-    sure = choice_confidence(times, choice, samples, resamples=200)
-    if sure is not None:
-        assert found.metric[:, choice.chosen].tolist() == pytest.approx([sure.low, sure.high], rel=1e-12, abs=1e-12)
-    part = spread(times, samples, [count - 1], resamples=200)
-    assert part.times_s[:, 0] == pytest.approx(found.times_s[:, -1], nan_ok=True)
 
 
 @given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 3))

@@ -8,6 +8,7 @@ import json
 import math
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from gnomon.cli.main import cli
 from gnomon.core.sample import Campaign, Context
 from gnomon.core.stats import Side, compare_apart, granted_sessions, sessions_of
 from gnomon.errors import GnomonError, ProblemError, RecordError, UsageError
-from gnomon.jobs.compare.document import CompareDocument
+from gnomon.jobs.compare.document import CompareDocument, OperatorsPart
 from gnomon.jobs.compare.job import SESSIONS, compare
-from gnomon.jobs.compare.report import compare_report, headline, markdown
+from gnomon.jobs.compare.report import compare_report, markdown
 from gnomon.jobs.compare.sides import _embedded_in, embedded, read_side
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.views import comparison
@@ -198,12 +199,12 @@ def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, 
     found = pair(tmp_path, before, after)
     assert found.pairs[0].unlike
     assert not found.pairs[0].configurations
-    assert headline(found.document()).startswith("These runs cannot be compared")
+    assert found.headline()[1].startswith("These runs cannot be compared")
     allowed = pair(tmp_path, before, after, changed=(kind,))
     assert allowed.pairs[0].configurations
     assert allowed.pairs[0].changed
     told = io.StringIO()
-    compare_report(allowed.document(), Page(told, width=200))
+    compare_report(allowed, Page(told, width=200))
     assert "After: hand.circle on local (x86_64, 2 cores): 1 thread, float32, " in told.getvalue()
 
 
@@ -304,7 +305,7 @@ def test_kernels_that_changed_are_named_in_order(tmp_path: Path) -> None:
         assert part.compared == 3
         assert [row.label for row in part.changed] == ["second #2"]
     text = io.StringIO()
-    compare_report(found.document(), Page(text, width=100))
+    compare_report(found, Page(text, width=100))
     assert "second #2" in text.getvalue()
 
 
@@ -407,7 +408,7 @@ def test_earlier_runs_of_one_process_tell_nothing_and_count_for_nothing(tmp_path
     for row in found.pairs[0].configurations:
         assert (row.verdict, row.sessions.known_by) == ("unknown", "assumed")
         assert (row.sessions.runs, row.sessions.needed) == (0, 5)
-    section = comparison(found.document())
+    section = comparison(found)
     assert any("2.0 % is assumed" in line and "Measure it 5 times more" in line for line in section.lines)
 
 
@@ -448,7 +449,7 @@ def test_without_earlier_runs_sessions_are_taken_to_differ(tmp_path: Path) -> No
             assert row.more is None
             assert row.moved == 0
         text = io.StringIO()
-        compare_report(found.document(), Page(text, width=100))
+        compare_report(found, Page(text, width=100))
         told = " ".join(text.getvalue().split())
         assert ("5 earlier runs would decide" in told) == (verdict == "unknown")
         assert ("2.0 % is assumed" in told) == (verdict == "unknown")
@@ -626,11 +627,12 @@ def test_markdown_shows_foreign_names_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_kernels_name_stays_in_its_line(tmp_path: Path) -> None:
-    document_ = pair(tmp_path, *(document(np.random.default_rng(1)) for _ in range(2))).document()
-    row = {**document_["pairs"][0]["configurations"][0], "label": "`\n# hi\ud800"}
-    document_["pairs"][0]["operators"] = [{"label": "# c", "compared": 1, "changed": [row]}]
-    assert markdown(document_).splitlines()[-1].startswith(r"In # c 1 of 1 kernels changed, first `\n# hi\ud800` (")
-    assert markdown(document_).encode()
+    found = pair(tmp_path, *(document(np.random.default_rng(1)) for _ in range(2)))
+    row = replace(found.pairs[0].configurations[0], label="`\n# hi\ud800")
+    part = OperatorsPart(label="# c", compared=1, changed=(row,))
+    text = markdown(replace(found, pairs=(replace(found.pairs[0], operators=(part,)),)))
+    assert text.splitlines()[-1].startswith(r"In # c 1 of 1 kernels changed, first `\n# hi\ud800` (")
+    assert text.encode()
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from gnomon.devices.config import DeviceConfig, add_device, load_devices
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.devices import job as devices_job
+from gnomon.jobs.devices.document import DeviceRow
 from gnomon.jobs.devices.job import add_and_check, check_devices, clean_device, examine, list_devices
-from gnomon.jobs.devices.visit import DeviceRow
 from gnomon.runtimes.registry import all_runtimes
 
 __all__ = ["server"]
@@ -64,9 +64,9 @@ def over_ssh(server: SshServer, **more: Any) -> DeviceConfig:
 
 def test_this_machine_is_always_listed() -> None:
     (row,) = list_devices()
-    assert (row.config.name, row.state, row.check) == ("local", "ready", None)
-    assert row.fingerprint["machine"]
-    assert row.python == sys.executable
+    assert (row.name, row.state, row.check) == ("local", "ready", None)
+    assert row.fingerprint is not None and row.fingerprint["machine"]
+    assert row.interpreter == sys.executable
     assert {r.name for r in row.runtimes} == {r.name for r in all_runtimes()[0]}
     assert all(bool(r.version) != bool(r.reason) for r in row.runtimes)
 
@@ -87,9 +87,9 @@ def test_a_device_that_hangs_costs_the_others_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setattr(devices_job, "_look", noted)
     rows = examine([late, GONE, DeviceConfig(name="local", address=LOCAL)], deadline_s=120)
     assert seen == ["gone", "local", "late"]
-    assert [row.config.name for row in rows] == ["late", "gone", "local"]
+    assert [row.name for row in rows] == ["late", "gone", "local"]
     assert [row.state for row in rows] == ["failed", "failed", "ready"]
-    assert "/nonexistent/python" in rows[1].reason
+    assert "/nonexistent/python" in str(rows[1].reason)
     assert rows[1].hint
 
 
@@ -104,7 +104,7 @@ def test_a_device_in_use_is_not_waited_for() -> None:
     with lease(lease_folder(), "local"):
         (row,) = list_devices()
     assert row.state == "in use"
-    assert "another gnomon" in row.reason
+    assert "another gnomon" in str(row.reason)
 
 
 @pytest.mark.usefixtures("few_runtimes")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.picture_kit import layers_of, needs_drawing, told_in, words_in
+from tests.report.picture_kit import needs_drawing, words_in, words_of
 
-from gnomon.api.pictures import EVALUATION, draw, svg_and_png
-from gnomon.jobs.estimator.picture import evaluation_spec
+from gnomon.api.pictures import EVALUATION, draw
+from gnomon.jobs.estimator.picture import evaluation_charts
 
 
 def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = True) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = 
 def drawn(found: dict[str, Any], to: Path) -> list[Path]:
     needs_drawing()
     told: list[str] = []
-    paths = draw(EVALUATION, found, svg_and_png(to), told.append)
+    paths = draw(EVALUATION, found, to, told.append)
     assert told == []
     return [Path(path) for path in paths]
 
@@ -54,15 +54,15 @@ def drawn(found: dict[str, Any], to: Path) -> list[Path]:
 def test_it_says_what_it_shows(tmp_path: Path) -> None:
     words = words_in(drawn(evaluation(), tmp_path / "p")[0])
     told = " ".join(words)
-    assert "Mean error 5.0 %, 99 % within 10 %, rank 0.950 (10 folds)" in told
+    assert "12 nets that it was not fitted to: mean error 5.0 %, 99 % within 10 %, rank 0.950 (10 folds)" in told
     assert "The noise of measuring alone: mean error 1.0 %" in told
     assert "measured, ms" in words
     assert "predicted, ms" in words
-    assert "within 10 %" in words
+    assert "10 % off" in words
     inside = sum(n["low_s"] <= n["measured_s"] <= n["high_s"] for n in evaluation()["nets"])
-    assert f"in the 90 % interval: {inside} nets" in words
-    assert f"outside of it: {12 - inside} net{'' if 12 - inside == 1 else 's'}" in words
-    assert "Conv 3x3+BN (6)" in words
+    assert f"in its 90 % interval: {inside}" in words
+    assert f"outside of it: {12 - inside}" in words
+    assert "Conv 3x3+BatchNormalization (6)" in words
     assert "nets fitted to, the first of the samples; all others held out" in words
 
 
@@ -76,25 +76,16 @@ def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "lacks", "has"),
     [
-        ({"curve": 0}, "nets fitted to, the first of the samples; all others held out", "too long by, %"),
-        ({"units": 0}, "nets with this unit (how many): predicted too long by, %", "too long by, %"),
-        ({"units": 0, "curve": 0}, "nets with this unit (how many): predicted too long by, %", "too long by, %"),
-        ({"ceiling": False}, "mean error of measuring alone, %", "mean error, %"),
-        ({"nets": 1, "units": 0, "curve": 0}, "in the 90 % interval: 1 nets", "predicted, ms"),
+        ({"curve": 0}, "What more samples brought", "Nets with a unit (how many) are predicted too long by"),
+        ({"units": 0}, "Nets with a unit (how many) are predicted too long by", "What more samples brought"),
+        ({"ceiling": False}, "mean error of measuring alone", "mean error"),
+        ({"nets": 1, "units": 0, "curve": 0}, "What more samples brought", "predicted, ms"),
     ],
 )
 def test_what_there_is_not_is_not_drawn(how: dict[str, Any], lacks: str, has: str) -> None:
-    words = told_in(evaluation_spec(evaluation(**how)))
+    words = words_of(evaluation_charts(evaluation(**how)))
     assert lacks not in words
     assert has in words
-
-
-def test_intervals_are_drawn_for_as_many_nets_as_can_be_told_apart() -> None:
-    def rules(nets: int) -> int:
-        spec = evaluation_spec(evaluation(nets=nets, units=0, curve=0))
-        return sum(len(one["data"]["values"]) for one in layers_of(spec) if one["mark"]["type"] == "rule")
-
-    assert rules(401) < rules(400) - 300
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
@@ -106,19 +97,11 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     words = words_in(path)
     assert "\x1b" not in path.read_text(encoding="utf-8")
     assert "$x_{<&>}$ (3)" in words
-    assert max(map(len, words)) < 200
+    assert max(map(len, words)) < 250
 
 
-@pytest.mark.parametrize(("factor", "unit"), [(1e-3, "us"), (1e4, "s")])
-def test_times_of_any_size_have_a_fitting_unit(factor: float, unit: str) -> None:
-    found = evaluation(nets=3, units=0, curve=0)
-    for net in found["nets"]:
-        net.update({name: value * factor for name, value in net.items()})
-    assert f"measured, {unit}" in told_in(evaluation_spec(found))
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    needs_drawing()
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     told: list[str] = []
-    assert draw(EVALUATION, evaluation(), svg_and_png(tmp_path / "no" / "p"), told.append) == []
-    assert "no picture: it cannot be written" in told[0]
+    (tmp_path / "no").touch()
+    assert draw(EVALUATION, evaluation(), tmp_path / "no" / "p", told.append) == []
+    assert "cannot be written" in told[0]

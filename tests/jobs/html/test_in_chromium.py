@@ -71,11 +71,23 @@ def test_what_traces_tell_is_drawn_where_nothing_was_run(browser: Page, tmp_path
 
 def test_a_heat_map_is_darker_where_more_is_lost(browser: Page, tmp_path: Path) -> None:
     found = opened(browser, tmp_path, FOUND["analyze by hand"])
-    cells = "[...document.querySelectorAll('td[class*=\" h\"]')].map((one) => [one.textContent, one.className])"
-    told = found.value(cells)
-    shades = {int(kind.rpartition("h")[2]) for _, kind in told}
-    assert len(told) >= 4 and len(shades) > 1
-    assert all(kind.endswith(" h0") for text, kind in told if text == "0")
+    heat = "Number(one.querySelector('rect.heat').getAttribute('fill-opacity'))"
+    cells = found.value(
+        f"[...document.querySelectorAll('.wide g:has(> rect.heat)')].map((one) => [one.textContent, {heat}])"
+    )
+    losses = [(float(text.split()[0]), shade) for text, shade in cells if text.startswith("+")]
+    assert len(losses) >= 4 and len({shade for _, shade in losses}) > 1
+    assert [shade for _, shade in sorted(losses)] == sorted(shade for _, shade in losses)
+
+
+@pytest.mark.parametrize(("width", "kind"), [(1280, "wide"), (390, "narrow")])
+def test_a_window_has_the_charts_of_its_width(browser: Page, tmp_path: Path, width: int, kind: str) -> None:
+    browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    found = opened(browser, tmp_path, json.loads(json.dumps(place_document(placement()))))
+    seen = "[...document.querySelectorAll('svg.chart')].filter((one) => one.getBoundingClientRect().width)"
+    assert set(found.value(f"{seen}.map((one) => one.classList[1])")) == {kind}
+    assert found.value(f"{seen}.every((one) => one.getBoundingClientRect().width <= {width})")
+    browser.ask("Emulation.clearDeviceMetricsOverride")
 
 
 def test_operators_sort_and_are_searched(browser: Page, tmp_path: Path) -> None:
@@ -100,17 +112,6 @@ def test_what_comes_into_view_is_drawn(browser: Page, tmp_path: Path) -> None:
     assert 0 < found.value(nodes) < OPERATORS / 4
     found.value("[...document.querySelectorAll('#graph button')].find((one) => one.textContent === 'Whole').click()")
     assert found.value(nodes) == OPERATORS
-    inked = (
-        "(() => { const view = document.querySelector('#samples canvas');"
-        "const drawn = view.getContext('2d').getImageData(0, 0, view.width, view.height).data;"
-        "return drawn.some((one) => one); })()"
-    )
-    assert found.value(inked) is False
-    found.value(
-        "new Promise((done) => { document.querySelector('#samples').scrollIntoView();"
-        f"(function look() {{ {inked} ? done() : setTimeout(look, 20); }})(); }})"
-    )
-    assert found.value(inked) is True
 
 
 def test_a_click_joins_row_and_node(browser: Page, tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_a_click_joins_row_and_node(browser: Page, tmp_path: Path) -> None:
 def test_what_runs_as_one_has_a_box(browser: Page, tmp_path: Path) -> None:
     found = opened(browser, tmp_path, json.loads(json.dumps(place_document(placement()))))
     assert found.value("document.querySelectorAll('#graph-view .group').length") > 0
-    assert found.value("document.querySelectorAll('#timeline canvas, #samples canvas').length") == 2
+    assert found.value("document.querySelectorAll('#timeline .chart.wide, #samples .chart.wide').length") == 2
 
 
 def test_a_hostile_name_stays_text(browser: Page, tmp_path: Path) -> None:

@@ -23,13 +23,12 @@ import gnomon
 from gnomon.cli.main import cli
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.compare.job import compare
-from gnomon.jobs.compare.report import headline
 from gnomon.jobs.compare.sides import read_run
-from gnomon.jobs.html.blocks import Chart
 from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
 from gnomon.jobs.html.pictures import sustained
 from gnomon.jobs.place.document import place_document, profile_document
+from gnomon.report.chart import Chart
 
 MOST_BYTES = 2_000_000
 
@@ -119,7 +118,7 @@ def test_headings_of_tables_have_a_scope_and_charts_a_name() -> None:
     elements = Elements(page([plain(place_document(placement()))], ["one"]))
     assert {attributes.get("scope") for tag, attributes in elements.found if tag == "th"} == {"col", "row"}
     charts = [attributes for tag, attributes in elements.found if tag == "svg"]
-    assert len(charts) == 3
+    assert [(one.get("class") or "").partition(" ")[2] for one in charts].count("wide") == 4
     assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in charts)
     assert ("html", {"lang": "en"}) in elements.found
 
@@ -166,7 +165,8 @@ def test_what_runs_differ_by_is_said_as_for_compare(tmp_path: Path, monkeypatch:
         compared = CliRunner().invoke(cli, ["compare", *names, "--json", *said], catch_exceptions=False)
         rows = [row for pair in json.loads(compared.output)["pairs"] for row in pair["configurations"]]
         assert {row["verdict"] for row in rows} == {verdict}
-        assert f'<p class="answer">{headline(json.loads(compared.output))}</p>' in out.read_text(encoding="utf-8")
+        answer = gnomon.read_document(json.loads(compared.output)).headline()[1]
+        assert f'<p class="answer">{answer}</p>' in out.read_text(encoding="utf-8")
     with pytest.raises(UsageError, match="sessions cannot differ"):
         gnomon.write_report(*names, out=out, sessions=-0.1)
 
@@ -208,7 +208,11 @@ def test_a_sustained_run_is_drawn_over_even_time() -> None:
     (section,) = sustained({"sustained": [one]})
     calls, heat = section.parts
     assert isinstance(calls, Chart) and isinstance(heat, Chart)
-    assert (calls.x_title, calls.x.logarithmic, len(calls.ways)) == ("seconds of calling", False, 2)
-    assert [mark.label for mark in calls.marks] == ["slower"]
+    assert (calls.x.title, calls.x.linear, [group.name for group in calls.groups]) == (
+        "seconds of calling",
+        True,
+        ["99th percentile", "median", "a change"],
+    )
+    assert [mark.label for mark in calls.groups[2].marks] == ["slower"]
     assert heat.title == "hottest zone, degrees Celsius"
     assert sustained({"sustained": []}) == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gnomon.core import codec
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block
 from gnomon.jobs.overlay.deploy import _network_row
@@ -23,7 +24,7 @@ def test_ratios_are_paired_by_process() -> None:
         "own:tablet": CallTimes(failure=Failure(stage="run", kind="hang", transient=False, message="")),
         "untuned": blocks(*(3.3 * t for t in own)),
     }
-    rows = {name: _network_row("phone", name, found) for name in found}
+    rows = {name: codec.document(_network_row("phone", name, found)) for name in found}
     same = {"ratio": pytest.approx(1.1), "low": pytest.approx(1.1), "high": pytest.approx(1.1)}
     assert rows["overlay"]["to_own"] == same
     assert rows["overlay"]["to_overlay"] is None
@@ -36,5 +37,5 @@ def test_ratios_are_paired_by_process() -> None:
 
 
 def test_one_process_gives_no_interval() -> None:
-    row = _network_row("a", "overlay", {"overlay": blocks(2.0), "own:a": blocks(1.0)})
+    row = codec.document(_network_row("a", "overlay", {"overlay": blocks(2.0), "own:a": blocks(1.0)}))
     assert row["to_own"] == {"ratio": pytest.approx(2.0), "low": None, "high": None}

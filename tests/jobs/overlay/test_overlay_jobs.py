@@ -22,12 +22,15 @@ from tests.tuning.tvmkit import needs_tvm, wide_and_narrow
 
 from gnomon.api import tune as api
 from gnomon.cli.main import run
+from gnomon.core.overlay.pool import pool, side_by_side
 from gnomon.core.overlay.records import UNTUNED
 from gnomon.errors import UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES
 from gnomon.formats.tuning.metaschedule import read_metaschedule_database
 from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.jobs.overlay.job import analyze
 from gnomon.jobs.runs.answers import answer_of
+from gnomon.jobs.tune.folder import read_logs
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -174,9 +177,9 @@ def test_what_is_written_is_read_back(flow: Flow) -> None:
         tuned = {layer: name for layer, name in chosen.items() if name != UNTUNED}
         assert {t.layer: t.configuration for t in database.trials if t.trace is not None} == tuned
         assert Path(written["libraries"][key]).name == f"{key}_overlay.tiny.float32.so"
-    rows = api.tuned_files(flow.out)["records"]
+    rows = api.tuned_files(flow.out).records
     assert len(rows) == 2 + 4 + 2
-    assert {row["found_on"] for row in rows} == {*KEYS, "overlay"}
+    assert {row.found_on for row in rows} == {*KEYS, "overlay"}
 
 
 @pytest.mark.slow
@@ -232,40 +235,41 @@ def test_collected_again_nothing_is_measured_again_but_what_is_missing(flow: Flo
 def test_only_the_best_of_some_layers_are_carried_over(flow: Flow, tmp_path: Path) -> None:
     log = flow.tuned["wide"]["records"]
     asked = {"device": "narrow", "out": tmp_path, **QUICK}
-    (found,) = api.overlay_collect([log], best=1, layers=["0"], **asked)
-    (row,) = found["layers"]
+    (found,) = api.overlay_collect([log], best=1, layers=["0"], **asked).collected
+    (row,) = found.layers
     first = read_tuning_records(Path(log).read_bytes())
-    assert row["name"] == first.layers[0].name
-    tried = [t for t in first.trials if t.layer == row["layer"] and t.time_s and t.configuration != UNTUNED]
-    assert row["measured"] == min(1, len(tried))
+    assert row.name == first.layers[0].name
+    tried = [t for t in first.trials if t.layer == row.layer and t.time_s and t.configuration != UNTUNED]
+    assert row.measured == min(1, len(tried))
     if tried:
         best = min(tried, key=lambda trial: trial.time_s or 0.0)
-        assert {line["trial"] for line in trials_of(Path(found["records"]))} == {best.configuration}
+        assert {line["trial"] for line in trials_of(Path(found.records))} == {best.configuration}
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("pooled")
 def test_what_is_close_is_measured_again_by_itself(flow: Flow, tmp_path: Path) -> None:
     """From all logs at once, as many times as is asked for, and never more."""
-    analysis = api.overlay_analyze(flow.logs, resamples=10)
+    analysis = analyze(list(map(Path, flow.logs)), resamples=10)
     layer = next(times for times in analysis.times if len(times.configurations) > 2)
     one, other = [name for name in layer.configurations if name != UNTUNED][:2]
     asked = {"device": "narrow", "out": tmp_path, "close": {layer.layer: [one, other]}, **QUICK, "processes": 2}
-    found = api.overlay_collect(flow.logs, **asked)
-    assert [document["host"] for document in found] == sorted(KEYS, key=KEYS.index)
-    assert {document["source"] for document in found} == {flow.tuned[key]["records"] for key in KEYS}
+    found = api.overlay_collect(flow.logs, **asked).collected
+    assert [document.host for document in found] == sorted(KEYS, key=KEYS.index)
+    assert {document.source for document in found} == {flow.tuned[key]["records"] for key in KEYS}
     counts: dict[str, int] = {}
     for document in found:
-        for line in trials_of(Path(document["records"])):
+        for line in trials_of(Path(document.records)):
             assert line["layer"] == layer.layer
             counts[line["trial"]] = counts.get(line["trial"], 0) + 1
-        assert sum(row["measured"] for row in document["layers"]) <= 2
+        assert sum(row.measured for row in document.layers) <= 2
     assert counts == {one: 8, other: 8}
     api.overlay_collect(flow.logs, **asked)
-    assert sum(len(trials_of(Path(document["records"]))) for document in found) == 16
-    records = [document["records"] for document in found]
-    after = api.overlay_analyze([*flow.logs, *records], resamples=10)
-    (now,) = [samples for times, samples in zip(after.times, after.samples, strict=True) if times.layer == layer.layer]
+    records = [document.records for document in found]
+    assert sum(len(trials_of(Path(path))) for path in records) == 16
+    paths = [*map(Path, flow.logs), *map(Path, records)]
+    after = pool(side_by_side(tuple(read_logs(paths))), list(map(str, paths)))
+    (now,) = [samples for times, samples in zip(after.layers, after.samples, strict=True) if times.layer == layer.layer]
     place = (layer.configurations.index(one), layer.devices.index("narrow"))
     assert len(now[place]) == 2 + 8
 
@@ -279,23 +283,22 @@ def test_without_outputs_to_compare_with_nothing_is_called_a_failure_of_its_own(
     linker.chmod(0o700)
     asked = {"device": "local", "target": "x86-64", "out": tmp_path, **QUICK}
     log = flow.tuned["wide"]["records"]
-    (found,) = api.overlay_collect([log], linker=str(linker), **asked)
-    assert all(row["measured"] == row["failed"] == 0 for row in found["layers"])
-    assert [failure["stage"] for failure in found["failures"]] == ["build"]
-    assert trials_of(Path(found["records"])) == []
+    (found,) = api.overlay_collect([log], linker=str(linker), **asked).collected
+    assert all(row.measured == row.failed == 0 for row in found.layers)
+    assert [failure.stage for failure in found.failures] == ["build"]
+    assert trials_of(Path(found.records)) == []
 
 
 @pytest.mark.slow
 def test_a_device_that_nobody_knows_cannot_prove(flow: Flow, tmp_path: Path, own_home: Path) -> None:
     (own_home / "devices.toml").unlink()
-    analysis = api.overlay_analyze(flow.logs, resamples=10)
     with pytest.raises(UsageError, match="where the device 'wide' of these records is"):
-        api.overlay_deploy(analysis, prove=True, model=flow.out / "tiny.onnx", out=tmp_path)
-    parts = api.overlay_deploy(analysis, out=tmp_path)
-    assert parts["written"]["libraries"] == {}
-    assert "the network tiny itself is not in" in parts["notes"][0]
-    again = api.overlay_deploy(analysis, out=tmp_path, compile=False)
-    assert again["notes"] == []
+        api.overlay_analyze(flow.logs, resamples=10, prove=True, model=flow.out / "tiny.onnx", out=tmp_path)
+    found = api.overlay_analyze(flow.logs, resamples=10, out=tmp_path)
+    assert found.written.libraries == {}
+    assert "the network tiny itself is not in" in found.notes[-1]
+    again = api.overlay_analyze(flow.logs, resamples=10, out=tmp_path, compile=False)
+    assert again.notes == found.notes[:-1]
     assert len(list((tmp_path / "overlay").glob("*.json"))) == 2  # written again, and nothing put aside
 
 
@@ -317,8 +320,8 @@ def test_kill_9_of_collect(flow: Flow, tmp_path: Path, pooled: None) -> None:  #
     before = trials_of(path)
     asked: dict[str, Any] = {"out": tmp_path / "out", "threads": 1, "target": "x86-64", **QUICK}
     asked["processes"] = 2
-    (found,) = api.overlay_collect([flow.tuned["wide"]["records"]], **asked)
+    (found,) = api.overlay_collect([flow.tuned["wide"]["records"]], **asked).collected
     after = trials_of(path)
     assert after[: len(before)] == before
     assert len(after) == TRIALS * 2
-    assert sum(row["measured"] for row in found["layers"]) == TRIALS
+    assert sum(row.measured for row in found.layers) == TRIALS

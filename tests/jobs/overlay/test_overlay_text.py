@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.report.tuning_kit import HOSTILE, analyze, chosen, collect, failure, proved, summary, text_of, words_of
+from tests.report.tuning_kit import HOSTILE, LATE, analyze, chosen, collect, failure, proved, summary, text_of, words_of
 
-from gnomon.jobs.overlay.report import analyze_report, collect_report, collected_next
+from gnomon.jobs.overlay.report import analyze_report, collect_report, collected_report
 
 
 def test_devices_with_hostile_keys_have_their_rows() -> None:
@@ -23,8 +23,8 @@ def test_devices_with_hostile_keys_have_their_rows() -> None:
 def one_layer(times: dict[str, float], theta: dict[str, float], **changes: Any) -> dict[str, Any]:
     layer = chosen("conv3", 1, 1.0, times, theta)
     total = {"M": layer["M"], "mean_regret": layer["mean_regret"], "worst_regret": layer["worst_regret"]}
-    found = analyze(devices=list(times), layers=[layer], total=total, network=[], undecided=[])
-    return {**found, **changes}
+    found = analyze(devices=list(times), layers=[layer], network=[], undecided=[])
+    return {**found, "total": {**found["total"], **total, "layers": 1}, **changes}
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,9 @@ def test_what_was_left_out_is_counted() -> None:
     document = analyze()
     layer = document["layers"][0]
     layer["incomplete"] = [{"configuration": str(k), "host": "x", "missing": ["phone", "tv"]} for k in range(3)]
-    layer["failed"] = [{"configuration": str(k), "device": "tv", **failure("run", "hang", "slow")} for k in range(4)]
-    document["undecided"] = [{"name": f"odd{k}", "reason": "none"} for k in range(12)]
+    late = {**LATE, "message": "slow"}
+    layer["failed"] = [{"configuration": str(k), "device": "tv", **late} for k in range(4)]
+    document["undecided"] = [{**document["undecided"][0], "name": f"odd{k}", "reason": "none"} for k in range(12)]
     told = words_of(analyze_report, document)
     assert "4 configurations are not ranked, without a time on phone (3), tv (3) and tablet (1)." in told
     assert "On tv: 4 times hang at run: slow." in told
@@ -210,8 +211,9 @@ def test_layers_with_nothing_to_measure_have_no_row() -> None:
 def test_the_next_step_names_all_files() -> None:
     documents = [collect(), collect(source="b.json", records="b_a.json"), collect(records="c d.json")]
     logs = ["my phone.mobile.float32.json", "b.json"]
-    told = text_of(lambda one, page: collected_next(logs, [one, *documents[1:]], page), documents[0])
-    assert told.split(maxsplit=1)[1].strip() == (
+    whole = {"format": "gnomon-overlay-collected", "version": 1, "logs": logs, "collected": documents}
+    assert text_of(collected_report, whole).splitlines()[-1].split(maxsplit=1)[1] == (
         "gnomon overlay analyze 'my phone.mobile.float32.json' b.json tablet_phone.mobile.float32.json b_a.json "
         "'c d.json'"
     )
+    assert words_of(collected_report, {**whole, "collected": []}).startswith("Every choice is sure")

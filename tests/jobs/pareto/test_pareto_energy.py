@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from tests.agent.energykit import AMD, RAILS, SAMPLED, build, constant_draw
 from tests.bad_days.livekit import add_circle
-from tests.report.picture_kit import told_in
+from tests.report.picture_kit import words_of
 
 from gnomon.core.sample import Run, Samples
 from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.devices.job import check_devices
 from gnomon.jobs.pareto.document import pareto_document
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.picture import front_spec
+from gnomon.jobs.pareto.picture import front_charts
 from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.report import pareto_report, value
 from gnomon.jobs.pareto.search import Plan
@@ -161,9 +161,7 @@ def test_the_front_of_a_machine_that_draws_the_same_always(request_on: Any, tmp_
     page = io.StringIO()
     pareto_report(document, Page(page))
     assert re.search(r"\d (uJ|mJ) ", page.getvalue())
-    spec = front_spec(document)
-    assert spec is not None
-    assert any(told.startswith("energy, ") for told in told_in(spec))
+    assert any(words.startswith("energy, ") for words in words_of(front_charts(document)))
     assert found.lived is not None
     with SqliteStore.open(tmp_path / "record.sqlite") as store:
         (event,) = store.query(EventQuery(campaign=found.lived.campaign, name="energy"))

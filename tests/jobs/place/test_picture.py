@@ -10,27 +10,21 @@ from typing import Any
 
 import pytest
 from tests.cli.placement_kit import HOSTILE, placement
-from tests.report.picture_kit import layers_of, needs_drawing, told_in, words_in
+from tests.report.picture_kit import needs_drawing, words_in, words_of
 
 from gnomon.api import pictures
 from gnomon.jobs.place.document import place_document
 from gnomon.jobs.place.job import Placement
-from gnomon.jobs.place.picture import placement_spec, rows_of, stretches
+from gnomon.jobs.place.picture import contenders_of, placement_charts, segments
+from gnomon.report.svg import picture
 
 
 def document(**how: Any) -> dict[str, Any]:
     return place_document(placement(**how))
 
 
-def spec_of(found: dict[str, Any]) -> dict[str, Any]:
-    """The picture of a document in which something was measured."""
-    spec = placement_spec(found)
-    assert spec is not None
-    return spec
-
-
 def draw(found: dict[str, Any], folder: Path, tell: Callable[[str], None]) -> list[str]:
-    return pictures.draw(Placement.chart_by, found, [folder / name for name in ("plan.svg", "plan.png")], tell)
+    return pictures.draw(Placement.charts_by, found, folder / "plan", tell)
 
 
 def drawn(found: dict[str, Any], folder: Path) -> tuple[str, bytes]:
@@ -45,18 +39,13 @@ def drawn(found: dict[str, Any], folder: Path) -> tuple[str, bytes]:
 def test_the_svg_is_well_formed_with_text(tmp_path: Path) -> None:
     _, png = drawn(document(), tmp_path)
     words = words_in(tmp_path / "plan.svg")
-    assert {"onert: plan", "ruy: 2 operators, 34.0 us", "unattributed time", "the choice"} <= set(words)
+    assert {"> onert: plan", "ruy: 2 operators, 34.0 us", "unattributed time"} <= set(words)
     assert png.startswith(b"\x89PNG")
 
 
 def test_backends_are_told_apart_by_hatches_too() -> None:
-    slanted = [
-        row
-        for layer in layers_of(spec_of(document())["vconcat"][0])
-        for row in layer["data"]["values"]
-        if layer["mark"]["type"] == "rule" and {"x2", "y2"} <= set(row)
-    ]
-    assert slanted, "that of the second backend"
+    cpu, ruy, *_ = placement_charts(document())[0].groups
+    assert (cpu.kind, ruy.kind) == ("bars", "bars") and cpu.look.hatch != ruy.look.hatch
 
 
 def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -93,43 +82,44 @@ def test_models_of_any_size_are_drawn(count: int, tmp_path: Path) -> None:
 
 
 def test_rows_keep_the_time_whatever_is_merged() -> None:
-    for row, contender in zip(rows_of(many(2000)), ["onert:cpu", "onert:ruy (+cpu for 1 of 4)"], strict=False):
+    for row, contender in zip(contenders_of(many(2000)), ["onert:cpu", "onert:ruy (+cpu for 1 of 4)"], strict=False):
         source = next(c for c in many(2000)["contenders"] if c["label"] == contender)
         assert row.label == contender
-        assert row.drawn_s == pytest.approx(sum(source["operators_s"]))
-        assert sum(len(s.operators) for s in row.stretches) == 2000
+        assert row.operators_s == pytest.approx(sum(source["operators_s"]))
+        assert sum(len(s.operators) for s in row.segments) == 2000
         assert sum(n for n, _ in row.totals.values()) == 2000
 
 
 def test_the_best_single_is_first_and_the_failed_one_absent() -> None:
-    assert [row.label for row in rows_of(document())] == ["onert:cpu", "onert:ruy (+cpu for 1 of 4)", "onert: plan"]
+    labels = [row.label for row in contenders_of(document())]
+    assert labels == ["onert:cpu", "onert:ruy (+cpu for 1 of 4)", "onert: plan"]
 
 
 @pytest.mark.parametrize("clock", ["cpu", "wall"])
 def test_rows_end_with_the_documents_unattributed_time(clock: str) -> None:
     found = document(clock=clock)
     told = {c["label"]: c for c in found["contenders"]}
-    for row in rows_of(found):
+    for row in contenders_of(found):
         assert row.rest_s == told[row.label]["unattributed_s"] == found["unattributed_s"][row.label]
         assert row.whole_s == pytest.approx(told[row.label]["level_s"])
 
 
 def test_operators_that_were_scaled_are_said() -> None:
     found = document()
-    assert not any(row.scaled for row in rows_of(found))
+    assert not any(row.scaled for row in contenders_of(found))
     found["contenders"][2]["profiler_overhead_s"] = 50e-6
-    assert rows_of(found)[2].scaled
+    assert contenders_of(found)[2].scaled
     told = "Operators as traced, in proportion where the profiler itself takes time."
-    assert told in told_in(spec_of(found))
+    assert told in words_of(placement_charts(found))
 
 
 def test_kernels_of_no_operator_are_drawn_apart() -> None:
     found = document()
-    assert "kernels of no operator" not in told_in(spec_of(found))
+    assert "kernels of no operator" not in words_of(placement_charts(found))
     kernel = {"name": "Reorder r", "operators": [], "backend": "cpu", "time_s": 20e-6}
     found["contenders"][0]["kernels"] = [kernel]
-    assert rows_of(found)[0].own_s == 20e-6
-    assert "kernels of no operator" in told_in(spec_of(found))
+    assert contenders_of(found)[0].own_s == 20e-6
+    assert "kernels of no operator" in words_of(placement_charts(found))
 
 
 def test_what_reports_no_operators_is_drawn_whole() -> None:
@@ -138,56 +128,57 @@ def test_what_reports_no_operators_is_drawn_whole() -> None:
     whole = {"name": "whole graph", "operators": [0, 1, 2, 3], "backend": "cpu"}
     single["kernels"] = [{**whole, "time_s": single["level_s"] - single["unattributed_s"]}]
     single["operators_s"] = [None] * 4
-    row = rows_of(found)[0]
-    assert [(s.backend, s.borders_s) for s in row.stretches] == [("cpu", ())]
+    row = contenders_of(found)[0]
+    assert [s.backend for s in row.segments] == ["cpu"]
     assert row.own_s == 0
     assert row.whole_s == pytest.approx(single["level_s"])
-    assert row.totals == {"cpu": (4, row.drawn_s)}
+    assert row.totals == {"cpu": (4, row.operators_s)}
 
 
 def test_a_converted_model_is_drawn_whole() -> None:
     found = document()
     found["contenders"][1] |= {"assignment": [], "operators_s": []}
-    row = rows_of(found)[1]
-    assert [s.backend for s in row.stretches] == found["contenders"][1]["configurations"]
+    row = contenders_of(found)[1]
+    assert [s.backend for s in row.segments] == found["contenders"][1]["configurations"]
     assert row.whole_s == pytest.approx(found["contenders"][1]["level_s"])
 
 
-def test_small_stretches_are_drawn_together_on_the_backend_of_most_of_their_time() -> None:
-    made = stretches(["a", "b", "a", "b"], [1.0, 0.001, 0.002, 1.0], 0.01)
+def test_small_operators_are_drawn_together_on_the_backend_of_most_of_their_time() -> None:
+    made = segments(["a", "b", "a", "b"], [1.0, 0.001, 0.002, 1.0], 0.01)
     assert [(s.backend, s.operators) for s in made] == [("a", (0,)), ("b", (1, 2, 3))]
-    assert [(s.backend, s.operators) for s in stretches(["a", "b"], [0.0, 0.0], 0.01)] == [("a", (0, 1))]
-    assert [s.operators for s in stretches(["a", "b"], [1.0, 0.0], 0.01)] == [(0, 1)]
+    assert [(s.backend, s.operators) for s in segments(["a", "b"], [0.0, 0.0], 0.01)] == [("a", (0, 1))]
+    assert [s.operators for s in segments(["a", "b"], [1.0, 0.0], 0.01)] == [(0, 1)]
 
 
 def test_colours_tell_how_much_time_each_backend_has() -> None:
     dice = random.Random(2)
     assignment = [dice.choice("aaab") for _ in range(4000)]
     times_s = [dice.random() for _ in assignment]
-    made = stretches(assignment, times_s, 0.002 * sum(times_s))
+    made = list(segments(assignment, times_s, 0.002 * sum(times_s)))
     assert 3 <= len({s.backend for s in made}) + len(made) < 600
     assert sum(s.time_s for s in made) == pytest.approx(sum(times_s))
     assert [i for s in made for i in s.operators] == list(range(4000))
 
 
 def test_no_room_for_the_picture_is_told(tmp_path: Path) -> None:
-    needs_drawing()
     told: list[str] = []
-    assert draw(document(), tmp_path / "absent", told.append) == []
+    (tmp_path / "taken").touch()
+    assert draw(document(), tmp_path / "taken", told.append) == []
     assert len(told) == 1
     assert "cannot be written" in told[0]
 
 
-def test_without_vl_convert_the_way_to_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vl_convert_there_is_svg_and_the_way_to_png_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     told: list[str] = []
-    assert draw(document(), tmp_path, told.append) == []
+    assert draw(document(), tmp_path, told.append) == [str(tmp_path / "plan.svg")]
     line = f"{sys.executable} -m pip install 'vl-convert-python>=1.9,<2'"
-    assert told == [f"no picture: vl-convert-python is not installed. Install it with: {line}"]
+    assert told == [f"no PNG: vl-convert-python is not installed. Install it with: {line}"]
 
 
-def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
+def test_names_in_any_script_are_drawn() -> None:
     found = document()
     found["model"]["path"] = "\u6a21\u578b.circle"
-    text, _ = drawn(found, tmp_path)
-    assert "\u6a21\u578b.circle" in text
+    assert "\u6a21\u578b.circle" in picture(placement_charts(found))

@@ -44,7 +44,7 @@ def test_report() -> None:
         "width": 1,
     }
     both = solve_problem(json.dumps(PROBLEM).encode(), {"latency": 1.0, "memory": 1.0})
-    assert both.solution.choices == ("cpu", "cpu") and both.solution.bound == 4.0
+    assert both.assignment == ("cpu", "cpu") and both.bound == 4.0
 
 
 @pytest.mark.parametrize("weights", [None, {}, {"speed": 1.0}, {"latency": -1.0}, {"latency": float("nan")}])

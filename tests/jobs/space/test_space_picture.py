@@ -11,10 +11,12 @@ from tests.jobs.space.kits.space_kit import front, hostile, network, profile, pu
 from tests.report.picture_kit import needs_drawing, words_in
 
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
-from gnomon.jobs.space.picture import draw_pictures, front_picture, selection_picture
-from gnomon.jobs.space.points import choice_of, pairs_of, points_of
+from gnomon.jobs.space.picture import choice_charts, draw_pictures, front_picture, selection_picture
+from gnomon.jobs.space.points import pairs_of, points_of
 from gnomon.jobs.space.profiling.look import shown_selection
 from gnomon.report.plain import SEVERAL
+
+CHOICE = selection()
 
 
 @pytest.fixture(autouse=True)
@@ -23,16 +25,16 @@ def drawing() -> None:
 
 
 def test_there_is_one_picture_a_file(tmp_path: Path) -> None:
-    made = draw_pictures(profile(), selection(), tmp_path / "a" / "b")
+    made = draw_pictures(profile(), CHOICE, tmp_path / "a" / "b")
     names = ["accuracy-latency.ort", "accuracy-latency.ort-int8", "choice", "quantised"]
     assert [Path(path).name for path in made] == [f"{name}{kind}" for kind in (".svg", ".png") for name in names]
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in made[len(names) :])
     told = " ".join(words_in(Path(made[0])))
     assert "7 networks" in told
     assert "latency by ort, ms" in told
-    assert "hollow: default or one-change variant" in told
-    assert "ring: all its primitives are kept" in told
-    assert "dotted: accuracy believed, not trained" in told
+    assert "Hollow: default or one-change variants; filled: mixed." in told
+    assert "all its primitives are kept" in told
+    assert "Of 4 networks the accuracy is believed, not trained." in told
     assert "0.500 times as long, the median; faster on 7 of 7" in words_in(Path(made[3]))
 
 
@@ -40,7 +42,7 @@ def test_what_there_is_not_is_not_drawn(tmp_path: Path) -> None:
     assert draw_pictures(profile(latency=[], accuracy=None), None, tmp_path) == []
     made = draw_pictures(profile(), None, tmp_path)
     assert [Path(path).stem.partition(".")[0] for path in made] == (["accuracy-latency"] * 2 + ["quantised"]) * 2
-    assert "ring: all its primitives are kept" not in words_in(Path(made[0]))
+    assert "all its primitives are kept" not in words_in(Path(made[0]))
     assert [Path(p).name for p in draw_pictures(profile(accuracy=None), None, tmp_path)] == [
         "quantised.svg",
         "quantised.png",
@@ -58,17 +60,17 @@ def test_a_front_is_drawn_as_predicted_and_as_measured(tmp_path: Path) -> None:
 
 
 def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (draw_pictures(profile(), selection(), tmp_path / name) for name in ("a", "b"))
+    first, second = (draw_pictures(profile(), CHOICE, tmp_path / name) for name in ("a", "b"))
     assert [Path(path).read_bytes() for path in first] == [Path(path).read_bytes() for path in second]
     for name in ("a.png", "b.png"):
-        selection_picture(profile(), selection(), tmp_path / name)
+        selection_picture(selection(), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_names_can_neither_leave_the_folder_nor_break_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "inside"
-    for path in draw_pictures(hostile(), selection(), folder):
+    for path in draw_pictures(hostile(), CHOICE, folder):
         assert Path(path).parent == folder
         assert path.endswith(".png") or all(word.isprintable() for word in words_in(Path(path)))
     assert list(tmp_path.iterdir()) == [folder]
@@ -117,7 +119,7 @@ def test_networks_of_several_families_are_drawn(tmp_path: Path) -> None:
     mixed = {**network("Res", 0, 0, 1.2e-3), "id": "mixed", "primitives": ["VGGblock_0", "Resblock_1"]}
     document["latency"][0]["networks"].append(mixed)
     document["accuracy"]["trained"].append({"id": "mixed", "family": "", "accuracy": 0.97, "error": 0.01})
-    made = draw_pictures(document, selection(), tmp_path)
+    made = draw_pictures(document, CHOICE, tmp_path)
     words = words_in(Path(made[0]))
     assert SEVERAL in words
     assert "mixed" in " ".join(words)
@@ -132,31 +134,24 @@ def test_pairs_are_of_both_toolchains() -> None:
 
 
 def test_the_choice_shows_every_primitive_and_what_is_kept(tmp_path: Path) -> None:
-    rows = {one.name: one for one in choice_of(profile(), selection())}
-    assert rows["Resblock_1"].kept == (False, True)
-    assert rows["Resblock_1"].frequencies == (0.4, 0.05)
-    selection_picture(profile(), selection(), tmp_path / "c.svg")
+    (chart,) = choice_charts(selection())
+    every, kept = chart.groups
+    assert (len(every.marks), len(kept.marks)) == (3, 5)
+    selection_picture(selection(), tmp_path / "c.svg")
     words = words_in(tmp_path / "c.svg")
-    assert {"VGGblock_0", "VGGblock_1", "Resblock_0", "Resblock_1", "7x7", "95 %", "100 %"} <= set(words)
+    assert {"VGGblock_0, 1x1", "VGGblock_1, 3x3", "Resblock_0, 5x5", "Resblock_1, 7x7", "95 %", "100 %"} <= set(words)
 
 
 def test_a_rule_without_frequencies_marks_what_is_kept_alone(tmp_path: Path) -> None:
-    selection_picture(profile(), published(), tmp_path / "c.svg")
+    selection_picture(published(), tmp_path / "c.svg")
     words = words_in(tmp_path / "c.svg")
-    assert "framed: kept" in words
-    assert not [word for word in words if word.startswith("bar:")]
-
-
-def test_many_cell_groups_have_no_numbers(tmp_path: Path) -> None:
-    found = selection()
-    wide = selection(groups=found["groups"] * 10, primitives=found["primitives"] * 10)
-    selection_picture(profile(), wide, tmp_path / "c.svg")
-    assert "95 %" not in words_in(tmp_path / "c.svg")
+    assert words.count("kept") == 1 + 3
+    assert not [word for word in words if word.endswith(" %")]
 
 
 def test_another_suffix_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"c\.gif is not a picture"):
-        selection_picture(profile(), selection(), tmp_path / "c.gif")
+        selection_picture(selection(), tmp_path / "c.gif")
     assert not list(tmp_path.iterdir())
 
 
@@ -165,7 +160,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         draw_pictures(profile(), None, tmp_path / "file")
     with pytest.raises(UsageError, match="cannot be written"):
-        selection_picture(profile(), selection(), tmp_path / "none" / "c.svg")
+        selection_picture(selection(), tmp_path / "none" / "c.svg")
 
 
 def test_without_vl_convert_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ from gnomon.core.sample import Context
 from gnomon.devices.config import load_devices
 from gnomon.devices.health import health_of
 from gnomon.errors import RecordError, UsageError
-from gnomon.jobs.suite.document import CellPart
-from gnomon.jobs.suite.job import SuiteRequest, SuiteRun, compare_suites, run_suite, suite_status
+from gnomon.jobs.suite.document import CellPart, SuiteDocument
+from gnomon.jobs.suite.job import SuiteRequest, compare_suites, run_suite, suite_status
 from gnomon.jobs.suite.plan import Cell, cells_of, read_suite
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.store.base import CELL, CampaignQuery, last_note, note
@@ -55,22 +55,22 @@ def once_each(out: Path, count: int) -> None:
 
 def test_all_cells_are_done_once_each_and_two_slots_on_two_devices(lab: SuiteRequest, tmp_path: Path) -> None:
     found = run_suite(lab, measure)
-    assert found.whole and found.made.done == 16 and found.made.finished
+    assert found.whole and found.done == 16 and found.finished
     once_each(tmp_path, 16)
     slots: dict[tuple[str, int], set[str | None]] = {}
-    for part in found.made.cells:
+    for part in found.cells:
         slots.setdefault((part.model, part.repeat), set()).add(part.device)
     assert all(len(devices) == 2 for devices in slots.values())
     again = gnomon.read_document(found.document())
-    assert again == found.made
-    assert suite_status(record=lab.record).made.cells == found.made.cells
+    assert again == found
+    assert suite_status(record=lab.record).cells == found.cells
 
 
 def test_a_dead_device_is_replaced_by_another_of_its_tag(lab: SuiteRequest, tmp_path: Path) -> None:
     (tmp_path / "dead").write_text("b")
     told: list[tuple[str, str]] = []
     found = run_suite(lab, measure, tell=lambda name, sentence: told.append((name, sentence)))
-    assert found.whole and {part.device for part in found.made.cells} == {"a", "c"}
+    assert found.whole and {part.device for part in found.cells} == {"a", "c"}
     assert ("b", "place m0.onnx on 2 of any @x: b is dead") in told or any(name == "b" for name, _ in told)
     once_each(tmp_path, 16)
 
@@ -78,9 +78,9 @@ def test_a_dead_device_is_replaced_by_another_of_its_tag(lab: SuiteRequest, tmp_
 def test_cells_for_which_no_device_is_left_fail_and_the_others_are_done(lab: SuiteRequest, tmp_path: Path) -> None:
     (tmp_path / "dead").write_text("b c")
     found = run_suite(lab, measure)
-    assert (found.made.done, found.made.failed, found.made.waiting) == (8, 8, 0) and not found.whole
-    assert {part.error.kind for part in found.made.cells if part.error} == {"device"}
-    assert set(found.made.out) <= {"b", "c"}
+    assert (found.done, found.failed, found.waiting) == (8, 8, 0) and not found.whole
+    assert {part.error.kind for part in found.cells if part.error} == {"device"}
+    assert set(found.out) <= {"b", "c"}
 
 
 def test_an_interrupted_suite_goes_on_and_measures_nothing_twice(lab: SuiteRequest, tmp_path: Path) -> None:
@@ -94,13 +94,13 @@ def test_an_interrupted_suite_goes_on_and_measures_nothing_twice(lab: SuiteReque
 
     with pytest.raises(KeyboardInterrupt):
         run_suite(lab, interrupted)
-    before = suite_status(record=lab.record).made
+    before = suite_status(record=lab.record)
     assert before.waiting >= 16 - 5 - 2 and not before.finished
     told = run_suite(lab, lambda task: {**measure(task), "answer": str(task["again"])})
-    assert told.whole and told.made.run == before.run
-    assert {part.answer for part in told.made.cells} == {"fine", "True"}
+    assert told.whole and told.run == before.run
+    assert {part.answer for part in told.cells} == {"fine", "True"}
     once_each(tmp_path, 16)
-    assert run_suite(lab, measure).made.run != before.run
+    assert run_suite(lab, measure).run != before.run
 
 
 def test_a_suite_stops_at_its_time_and_goes_on(lab: SuiteRequest, tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_a_suite_stops_at_its_time_and_goes_on(lab: SuiteRequest, tmp_path: Path
     whole = path.read_text()
     path.write_text("max_time_s = 0.000001\n" + whole)
     first = run_suite(lab, measure)
-    assert first.made.waiting == 16 and not first.made.finished
+    assert first.waiting == 16 and not first.finished
     path.write_text(whole)
-    assert run_suite(lab, measure).made.run == first.made.run
+    assert run_suite(lab, measure).run == first.run
 
 
 def test_two_at_once_are_refused(lab: SuiteRequest, tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ def test_a_defect_is_told_and_what_was_done_stays(lab: SuiteRequest) -> None:
 
 
 def test_runs_are_found_by_name_or_told(lab: SuiteRequest) -> None:
-    run = run_suite(lab, measure).made.run
-    assert suite_status(run[:10], record=lab.record).made.run == run
+    run = run_suite(lab, measure).run
+    assert suite_status(run[:10], record=lab.record).run == run
     with pytest.raises(RecordError, match="no one run"):
         suite_status("last~1", record=lab.record)
     run_suite(lab, measure)
-    assert suite_status("last~1", record=lab.record).made.run == run
+    assert suite_status("last~1", record=lab.record).run == run
 
 
 def interrupted(lab: SuiteRequest, after: int) -> str:
@@ -151,7 +151,7 @@ def interrupted(lab: SuiteRequest, after: int) -> str:
 
     with pytest.raises(KeyboardInterrupt):
         run_suite(lab, measured)
-    return suite_status(record=lab.record).made.run
+    return suite_status(record=lab.record).run
 
 
 def edited(lab: SuiteRequest, old: str, new: str) -> None:
@@ -166,7 +166,7 @@ OTHER = '[[cells]]\njobs = ["profile"]\nmodels = ["m0.onnx"]\ndevices = ["a"]\n'
 def test_after_an_edit_what_it_changed_is_measured_again_and_nothing_else(lab: SuiteRequest, tmp_path: Path) -> None:
     lab.path.write_text(lab.path.read_text() + OTHER)
     run = interrupted(lab, 9)
-    done = suite_status(record=lab.record).made.done
+    done = suite_status(record=lab.record).done
     edited(lab, OTHER, OTHER + "options = { threads = 4 }\n")
     (tmp_path / "m4.onnx").touch()
     told: list[str] = []
@@ -177,7 +177,7 @@ def test_after_an_edit_what_it_changed_is_measured_again_and_nothing_else(lab: S
         return measure(task)
 
     found = run_suite(lab, measured, tell=lambda name, sentence: told.append(sentence))
-    assert found.made.run == run and found.whole and len(found.made.cells) == 21 and found.made.finished
+    assert found.run == run and found.whole and len(found.cells) == 21 and found.finished
     assert [cell["options"] for cell in (t["cell"] for t in asked) if cell["job"] == "profile"] == [{"threads": 4}]
     assert f"the run {run[:12]} goes on: of 21 cells 5 are new or were changed" in told
     assert 21 - done <= len(asked) <= 22 - done
@@ -192,13 +192,13 @@ def test_a_run_of_which_no_cell_is_as_it_was_is_not_gone_on_with(
     edited(lab, "repeats = 2\n", "repeats = 2\n" + setting)
     told: list[str] = []
     found = run_suite(lab, measure, tell=lambda name, sentence: told.append(sentence))
-    assert found.whole and found.made.run != run and len(found.made.cells) == 16
+    assert found.whole and found.run != run and len(found.cells) == 16
     assert f"a new run begins: the interrupted one {run[:12]} is not gone on with, as no cell" in told[0]
     told.clear()
     run_suite(lab, measure, tell=lambda name, sentence: told.append(sentence))
     assert not any("a new run" in sentence for sentence in told)
     edited(lab, setting, "")
-    assert run_suite(lab, measure).made.run == run
+    assert run_suite(lab, measure).run == run
 
 
 def test_more_devices_of_a_tag_measure_nothing_again_and_one_that_lost_it_does(
@@ -208,14 +208,14 @@ def test_more_devices_of_a_tag_measure_nothing_again_and_one_that_lost_it_does(
     known = tmp_path / "devices.toml"
     known.write_text(known.read_text().replace('"x"', '"y"').replace('"y"', '"x"', 1))  # a alone
     run = interrupted(lab, 5)
-    before = {part.id for part in suite_status(record=lab.record).made.cells if part.state == "done"}
+    before = {part.id for part in suite_status(record=lab.record).cells if part.state == "done"}
     known.write_text(known.read_text().replace('"y"', '"x"', 1))  # a and b
     lab.path.write_text("max_time_s = 0.000001\n" + lab.path.read_text())
-    more = run_suite(lab, measure).made
+    more = run_suite(lab, measure)
     assert more.run == run and {part.id for part in more.cells if part.state == "done"} == before
     known.write_text(known.read_text().replace('"x"', '"y"', 1))  # b alone
     edited(lab, "max_time_s = 0.000001\n", "")
-    found = run_suite(lab, measure).made
+    found = run_suite(lab, measure)
     assert found.run == run and {part.device for part in found.cells} == {"b"} and found.done == 8
     assert not before & {part.id for part in found.cells}
 
@@ -226,10 +226,10 @@ def test_a_cell_for_which_no_device_was_left_is_tried_on_one_that_came(lab: Suit
     known.write_text(known.read_text().replace('"x"', '"y"').replace('"y"', '"x"', 1))
     (tmp_path / "dead").write_text("a")
     run = interrupted(lab, 1)
-    assert suite_status(record=lab.record).made.failed == 1
+    assert suite_status(record=lab.record).failed == 1
     known.write_text(known.read_text().replace('"y"', '"x"', 1))
     found = run_suite(lab, measure)
-    assert found.made.run == run and found.whole
+    assert found.run == run and found.whole
 
 
 def old_id(cell: Cell, number: int = 0) -> str:
@@ -257,11 +257,11 @@ def test_a_run_of_before_ids_told_all_is_read_and_gone_on_with(
                 device=device,
             )
             note(store, campaign.id, "suite-cell", {"cell": codec.to_json(part)})
-    status = suite_status(record=lab.record).made
+    status = suite_status(record=lab.record)
     assert (status.done, status.waiting) == (2, 14)
     found = run_suite(lab, measure)
-    assert found.made.run == campaign.id and found.whole and len(calls(tmp_path)) == 14
-    assert {part.id for part in found.made.cells} == {cell.id for cell in old}
+    assert found.run == campaign.id and found.whole and len(calls(tmp_path)) == 14
+    assert {part.id for part in found.cells} == {cell.id for cell in old}
 
 
 REAL = """name = "real"
@@ -292,19 +292,19 @@ def test_real_cells_survive_kill_9_and_are_compared(tmp_path: Path, monkeypatch:
     finally:
         started.send_signal(signal.SIGKILL)
         started.communicate()
-    assert 0 < suite_status().made.waiting < 2
+    assert 0 < suite_status().waiting < 2
     ended = subprocess.run(command("run", str(path)), capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert b"2 of 2 cells done" in ended.stdout
-    found = suite_status().made
+    found = suite_status()
     with SqliteStore.read(record) as store:
         cells = [last_note(store, c.id, CELL)["cell"] for c in store.query(CampaignQuery(kind="profile"))]
         assert sorted(cells) == sorted(part.id for part in found.cells)  # one campaign a cell
-    other: SuiteRun = gnomon.run_suite(path)
+    other: SuiteDocument = gnomon.run_suite(path)
     assert other.whole
     compared = compare_suites(changed=())
-    assert len(compared.made.cells) == 2 and all(cell.comparison for cell in compared.made.cells)
-    assert gnomon.read_document(compared.document()) == compared.made
+    assert len(compared.cells) == 2 and all(cell.comparison for cell in compared.cells)
+    assert gnomon.read_document(compared.document()) == compared
     told = subprocess.run(command("compare"), capture_output=True, check=False)
     assert told.returncode == 0 and b"in 2 cells" in told.stdout
 
@@ -318,7 +318,7 @@ def test_a_device_that_fails_again_and_again_is_in_quarantine(tmp_path: Path, mo
         REAL.replace('"local"', '"dead"').replace("= 2", "= 4").replace("processes", "wait_s = 0.01, processes")
     )
     found = gnomon.run_suite(path)
-    assert (found.made.done, found.made.failed, found.made.out) == (0, 4, ("dead",))
+    assert (found.done, found.failed, found.out) == (0, 4, ("dead",))
     quarantine = health_of("dead").quarantine
     assert quarantine is not None and quarantine.kind == "transport" and "3 times in a row" in quarantine.reason
 
@@ -343,8 +343,8 @@ def test_notes_that_cannot_be_kept_cost_no_cell(tmp_path: Path, monkeypatch: pyt
             .replace("processes", "wait_s = 0.01, processes")
         )
         found = gnomon.run_suite(path, out=tmp_path / device)
-        (cell,) = found.made.cells
-        assert found.made.done == done and told in str(cell.answer or cell.error)
+        (cell,) = found.cells
+        assert found.done == done and told in str(cell.answer or cell.error)
 
 
 def test_a_device_that_nobody_knows_is_refused_before_anything(lab: SuiteRequest, tmp_path: Path) -> None:

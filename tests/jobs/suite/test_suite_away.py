@@ -41,4 +41,4 @@ def test_a_board_that_comes_late_is_measured(tmp_path: Path, monkeypatch: pytest
         late.start()
         found = gnomon.run_suite(tmp_path / "suite.toml")
         late.join()
-    assert found.whole, found.made.cells
+    assert found.whole, found.cells

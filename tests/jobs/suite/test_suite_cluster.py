@@ -67,10 +67,10 @@ def test_a_worker_that_dies_is_replaced_and_all_cells_end_once(lab: SuiteRequest
     with dask_cluster(tmp_path, workers=2, options=resources) as address:
         threading.Thread(target=kill_one, daemon=True).start()
         found = run_suite(SuiteRequest(path=lab.path, record=lab.record, out=tmp_path, cluster=address), measure)
-    assert not [(part.device, part.error) for part in found.made.cells if part.error]
-    assert found.whole and found.made.done == 20 and "d" not in {part.device for part in found.made.cells}
+    assert not [(part.device, part.error) for part in found.cells if part.error]
+    assert found.whole and found.done == 20 and "d" not in {part.device for part in found.cells}
     ended = (tmp_path / "ended").read_text().split()
-    assert set(ended) == {part.id for part in found.made.cells}
+    assert set(ended) == {part.id for part in found.cells}
     assert len({pid for _, _, pid in calls(tmp_path)}) == 3  # one has died, and another one came
     at_once = Counter(device for _, device, _ in calls(tmp_path))
     assert set(at_once) == set("abcd")
@@ -80,7 +80,7 @@ def test_a_device_that_no_worker_offers_gets_no_cells(lab: SuiteRequest, tmp_pat
     with dask_cluster(tmp_path, workers=1, options=resources) as address:
         asked = SuiteRequest(path=lab.path, record=lab.record, out=tmp_path, cluster=address, wait_s=1.0)
         found = run_suite(asked, measure)
-    assert found.whole and {part.device for part in found.made.cells} == {"a", "b"}
+    assert found.whole and {part.device for part in found.cells} == {"a", "b"}
 
 
 def test_real_jobs_are_measured_by_a_worker_and_compared_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,13 +102,13 @@ def test_real_jobs_are_measured_by_a_worker_and_compared_here(tmp_path: Path, mo
             found = gnomon.run_suite(
                 path, cluster=address, on_message=lambda name, sentence: told.append(f"{name}: {sentence}")
             )
-            assert found.whole and found.made.done == 2, found.made.cells
+            assert found.whole and found.done == 2, found.cells
     with read_store(there / "record.sqlite") as store:
         cells = [last_note(store, c.id, CELL)["cell"] for c in store.query(CampaignQuery(kind="profile"))]
-    assert Counter(cells) == {part.id: 2 for part in found.made.cells}  # once in each run
+    assert Counter(cells) == {part.id: 2 for part in found.cells}  # once in each run
     assert any(line.startswith("cluster: Dask looks at 9 threads of a worker") for line in told)
     compared = gnomon.compare_suites()
-    assert len(compared.made.cells) == 2 and all(cell.comparison for cell in compared.made.cells)
+    assert len(compared.cells) == 2 and all(cell.comparison for cell in compared.cells)
 
 
 def test_an_address_that_is_none_is_refused(lab: SuiteRequest, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def compared(tmp_path: Path, before: str, after: str, *, folder: str = "one") ->
     """The comparisons of two runs by their labels; the second is in another folder where one is named."""
     measured(tmp_path / "one", before)
     measured(tmp_path / folder, after)
-    found = compare_suites(record=tmp_path / "record.sqlite").made.cells
+    found = compare_suites(record=tmp_path / "record.sqlite").cells
     by_label = {cell.label: cell for cell in found}
     assert len(by_label) == len(found)
     return by_label
@@ -109,13 +109,13 @@ def test_what_was_done_before_and_is_not_after_is_missing_and_what_was_taken_out
     measured(tmp_path / "one", A + B + C)
     measured(tmp_path / "one", A + B, failed="a")
     found = compare_suites(record=tmp_path / "record.sqlite")
-    cells = {cell.label[:9]: cell for cell in found.made.cells}
+    cells = {cell.label[:9]: cell for cell in found.cells}
     assert [label for label, cell in cells.items() if cell.lost] == ["profile a"]
     assert cells["profile b"].comparison is not None
     assert cells["profile c"].comparison is None and "only last~1 has it" in str(cells["profile c"].why)
     assert found.missing() and not found.nothing() and "are missing" in found.headline()[1]
     file = io.StringIO()
-    suite_compare_report(found.document(), Page(file))
+    suite_compare_report(found, Page(file))
     assert "Done before and not after: profile a/net.onnx on local 1, 1." in " ".join(file.getvalue().split())
     measured(tmp_path / "one", A + B, failed="a")
     assert not compare_suites(record=tmp_path / "record.sqlite").missing()  # it was not done before either

@@ -38,12 +38,12 @@ def test_a_suite_and_its_answers_are_in_the_database(
     with running_server() as server:
         url = server.url(server.database())
         first, second = (gnomon.run_suite(path, record=url) for _ in range(2))
-        assert first.whole and second.whole and first.made.run != second.made.run
-        assert {part.record for part in second.made.cells} == {url}
+        assert first.whole and second.whole and first.run != second.run
+        assert {part.record for part in second.cells} == {url}
         with read_store(record_address(url)) as store:
             profiles = list(store.query(CampaignQuery(kind="profile")))
             assert len(profiles) == 2
-            assert last_note(store, profiles[0].id, CELL)["suite"] == second.made.run
+            assert last_note(store, profiles[0].id, CELL)["suite"] == second.run
         monkeypatch.setenv("GNOMON_RECORD", url)
         capsys.readouterr()
         assert run(["suite", "status"]) == 0
@@ -55,6 +55,6 @@ def test_a_suite_and_its_answers_are_in_the_database(
         assert profiles[0].id in (tmp_path / "page.html").read_text()
         assert gnomon.answer_of_run(profiles[0].id) is not None
         assert run(["runs", "merge", url, "--out", "all.sqlite"]) == 0
-        both = [[row.campaign for row in gnomon.runs(record=record)] for record in ("all.sqlite", url)]
+        both = [[row.campaign for row in gnomon.runs(record=record).campaigns] for record in ("all.sqlite", url)]
         assert both[0] == both[1] and len(both[0]) == 5  # two suites, two profiles, a probe
     assert not (tmp_path / "home" / "record.sqlite").exists()

@@ -17,6 +17,7 @@ from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401
 
 from gnomon.api import tune as api
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, ProblemError, UsageError
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.runs.answers import answer_of
 from gnomon.jobs.tune import execute as job
 from gnomon.jobs.tune.folder import companions
@@ -36,9 +37,14 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, children: None) -> Iterator[
     model.write_bytes(tiny_net(4, 4))
     with pooling() as patch:
         patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
-        search = {"strategy": "replay-trace", "per_round": 2, "plateau": 0}
-        document = api.tune(model, trials=4, search=search, out=out, target="x86-64", compare=False, **QUICK).document()
+        how: dict[str, Any] = {"strategy": "replay-trace", "per_round": 2, "plateau": 0, "compare": False, **QUICK}
+        document = api.tune(model, trials=4, out=out, target="x86-64", **how).document()
     yield document | {"out": out}
+
+
+def execute(source: str | Path, **options: Any) -> dict[str, Any]:
+    """The JSON values of what was executed."""
+    return api.execute(source, **options).document()
 
 
 def copied(library: str | Path, folder: Path) -> Path:
@@ -52,13 +58,13 @@ def copied(library: str | Path, folder: Path) -> Path:
 
 def report(document: dict[str, Any]) -> str:
     file = io.StringIO()
-    exec_report(document, Page(file))
+    exec_report(read_document(document), Page(file))
     return " ".join(file.getvalue().split())
 
 
 @pytest.mark.usefixtures("pooled")
 def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Path, own_home: Path) -> None:
-    found = api.execute(copied(tuned["library"], tmp_path / "other"), **QUICK | {"processes": 2})
+    found = execute(copied(tuned["library"], tmp_path / "other"), **QUICK | {"processes": 2})
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["failure"], found["device"]["key"]) == (None, "local")
     assert found["max_error"] <= 1e-3
@@ -73,7 +79,7 @@ def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Pat
         (campaign,) = store.query(CampaignQuery(kind="exec", finished=True))
         assert len(list(store.query(RunQuery(campaign=campaign.id)))) == 2 * (1 + len(found["layers"]))
         assert answer_of(store, campaign) == found
-    bare = api.execute(tuned["library"], layers=False, **QUICK)
+    bare = execute(tuned["library"], layers=False, **QUICK)
     assert (bare["layers"], bare["layers_sum_s"], bare["unaccounted_s"]) == ([], None, None)
 
 
@@ -82,7 +88,7 @@ def test_a_busy_machine_is_told(tuned: dict[str, Any], monkeypatch: pytest.Monke
     base = {"pid": 1, "cores": 2, "cpu_busy_s": 10.0, "cpu_total_s": 100.0, "own_cpu_s": 5.0}
     states = iter([base, base | {"cpu_busy_s": 19.0, "cpu_total_s": 110.0, "own_cpu_s": 7.0}])
     monkeypatch.setattr("gnomon.tuning.bench.snapshot", lambda: next(states))
-    found = api.execute(tuned["library"], layers=False, **QUICK)
+    found = execute(tuned["library"], layers=False, **QUICK)
     assert [row["kind"] for row in found["doubts"]] == ["busy"]
     assert "Other processes used 70% of the machine. -> Stop them" in report(found)
     assert "Other processes" not in report(found | {"doubts": []})
@@ -92,22 +98,22 @@ def test_a_busy_machine_is_told(tuned: dict[str, Any], monkeypatch: pytest.Monke
 def test_a_relative_path_is_of_this_folder(tuned: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(tuned["library"]).parent.parent
     monkeypatch.chdir(folder)
-    found = api.execute(Path(tuned["library"]).relative_to(folder), layers=False, **QUICK)
+    found = execute(Path(tuned["library"]).relative_to(folder), layers=False, **QUICK)
     assert found["failure"] is None and found["network"]["median_s"] > 0
 
 
 def test_a_library_runs_on_another_device(tuned: dict[str, Any], rpc_devices: Tracked) -> None:  # noqa: F811
-    found = api.execute(tuned["library"], device=rpc_devices.address("narrow"), **QUICK)
+    found = execute(tuned["library"], device=rpc_devices.address("narrow"), **QUICK)
     assert (found["failure"], found["device"]["key"]) == (None, "narrow")
     assert found["max_error"] <= 1e-3
     assert all(row["time"] for row in found["layers"])
     with pytest.raises(DeviceError, match="narow"):
-        api.execute(tuned["library"], device=rpc_devices.address("narow"), wait_s=0.2)
+        execute(tuned["library"], device=rpc_devices.address("narow"), wait_s=0.2)
 
 
 @pytest.mark.usefixtures("pooled")
 def test_records_are_compiled_again_for_another_target(tuned: dict[str, Any]) -> None:
-    found = api.execute(tuned["records"], out=tuned["out"], target="native", layers=False, **QUICK)
+    found = execute(tuned["records"], out=tuned["out"], target="native", layers=False, **QUICK)
     assert found["failure"] is None
     assert found["max_error"] <= 1e-3
     assert found["built_for"]["mcpu"] != "x86-64"
@@ -115,8 +121,8 @@ def test_records_are_compiled_again_for_another_target(tuned: dict[str, Any]) ->
     assert Path(found["library"]).is_file()
     # The network itself may be given where no copy was kept.
     with pytest.raises(UsageError, match="records hold layers only"):
-        api.execute(tuned["records"], out=tuned["out"] / "none")
-    given_ = api.execute(
+        execute(tuned["records"], out=tuned["out"] / "none")
+    given_ = execute(
         tuned["records"], model=tuned["out"] / "tiny.onnx", out=tuned["out"] / "none", layers=False, **QUICK
     )
     assert given_["failure"] is None
@@ -130,7 +136,7 @@ def test_only_configurations_faster_than_none_are_compiled(tuned: dict[str, Any]
             line["times_s"] = [1e-12]
     path = tmp_path / "slow.json"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = api.execute(path, model=tuned["out"] / "tiny.onnx", out=tmp_path, layers=False, **QUICK)
+    found = execute(path, model=tuned["out"] / "tiny.onnx", out=tmp_path, layers=False, **QUICK)
     assert json.loads((companions(Path(found["library"]))["description"]).read_text())["scheduled"] == 0
 
 
@@ -145,11 +151,11 @@ def test_records_of_another_network_do_not_fit(tuned: dict[str, Any], tmp_path: 
             line["times_s"] = [1e-9]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(UsageError, match="not the network that these records are of"):
-        api.execute(path, model=other, out=tmp_path, **QUICK)
+        execute(path, model=other, out=tmp_path, **QUICK)
     lines[0]["model"]["sha256"] = ""  # records that do not say of which file they are
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(MeasurementError, match="cannot be compiled for local") as raised:
-        api.execute(path, model=other, out=tmp_path, **QUICK)
+        execute(path, model=other, out=tmp_path, **QUICK)
     assert "another model" in raised.value.hint
 
 
@@ -160,7 +166,7 @@ def test_code_that_is_none_and_code_of_another_processor_are_failures(tuned: dic
     code[18:20] = (183).to_bytes(2, "little")  # the ELF header says: AArch64
     for content in (bytes(code), b"", b"no library at all"):
         library.write_bytes(content)
-        found = api.execute(library, layers=False, **QUICK)
+        found = execute(library, layers=False, **QUICK)
         assert found["network"] is None
         assert found["failure"]["stage"] in ("run", "load")
         assert found["failure"]["message"]
@@ -172,35 +178,35 @@ def test_outputs_that_are_wrong_are_told(tuned: dict[str, Any], tmp_path: Path) 
     library = copied(tuned["library"], tmp_path)
     beside = companions(library)
     shutil.copyfile(beside["inputs"], beside["outputs"])  # of another name, and other values
-    found = api.execute(library, layers=False, **QUICK)
+    found = execute(library, layers=False, **QUICK)
     assert found["failure"] is not None
     beside["outputs"].unlink()
-    found = api.execute(library, layers=False, **QUICK)
+    found = execute(library, layers=False, **QUICK)
     assert (found["failure"], found["max_error"], found["compared_with"]) == (None, None, None)
     assert "was not checked" in found["notes"][0]
 
 
 def test_what_is_missing_is_told_before_anything_is_run(tuned: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no") as none:
-        api.execute(tmp_path / "none.so")
+        execute(tmp_path / "none.so")
     assert "gnomon tune list" in none.value.hint
     library = copied(tuned["library"], tmp_path)
     beside = companions(library)
     beside["inputs"].unlink()
     with pytest.raises(UsageError, match="inputs") as inputs:
-        api.execute(library)
+        execute(library)
     assert beside["inputs"].name in inputs.value.hint
     beside["description"].unlink()
     with pytest.raises(UsageError, match="nothing beside") as nothing:
-        api.execute(library)
+        execute(library)
     assert beside["description"].name in nothing.value.hint
     with pytest.raises(UsageError, match=r"none\.json"):
-        api.execute(tmp_path / "none.json")
+        execute(tmp_path / "none.json")
     (tmp_path / "image.json").write_text("{}")
     with pytest.raises(ProblemError, match="no tuning records"):
-        api.execute(tmp_path / "image.json")
+        execute(tmp_path / "image.json")
     with pytest.raises(UsageError, match="processes"):
-        api.execute(library, processes=0)
+        execute(library, processes=0)
 
 
 LAYER = {"name": "conv", "layer": "7", "weight": 1, "arguments": [["float32", [1, 2]]]}

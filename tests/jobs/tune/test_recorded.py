@@ -14,7 +14,7 @@ from gnomon.core.sample import Failure, Run
 from gnomon.jobs.tune.networks import CallTimes, measure_calls
 from gnomon.jobs.tune.recorded import Recorded, RecordedCalls
 from gnomon.jobs.tune.records import RecordFile
-from gnomon.measure.progress import Meter
+from gnomon.jobs.tune.request import Care
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 from gnomon.tuning.bench import Loop, NetworkCall, Timed
@@ -50,8 +50,8 @@ class FakeBench:
 
 
 def measured(bench: FakeBench, record: Any) -> dict[str, CallTimes]:
-    meter = Meter("calls", len(CALLS) * PROCESSES, None)
-    return measure_calls(bench, CALLS, Loop(), processes=PROCESSES, seed=1, meter=meter, record=record)  # type: ignore[arg-type]
+    care, how = Care(processes=PROCESSES, seed=1), {"dtype": "float32", "stage": "calls", "watch": None}
+    return measure_calls(bench, CALLS, care, **how, record=record)  # type: ignore[arg-type]
 
 
 def calls(**details: Any) -> RecordedCalls:

@@ -13,6 +13,7 @@ from tests.jobs.tune.tunekit import hand_made
 
 from gnomon.core.overlay.records import TunedDevice, TunedModel
 from gnomon.errors import ModelError, ProblemError, RecordError, UsageError
+from gnomon.jobs.tune.document import RecordFile
 from gnomon.jobs.tune.folder import (
     companions,
     given_model,
@@ -66,7 +67,7 @@ def test_a_network_is_kept_with_the_weights_that_lie_beside_it(tmp_path: Path) -
     place = folder.find_model(model)
     assert place is not None and (place.parent / "net.data").read_bytes() == (path.parent / "net.data").read_bytes()
     assert np.array_equal(onnx.numpy_helper.to_array(onnx.load(str(place)).graph.initializer[0]), np.ones((64, 64)))
-    assert [row["path"] for row in view(folder.root)["models"]] == [str(place)]
+    assert [file.path for file in view(folder.root).models] == [str(place)]
     # Other weights are another network, though its own file is the same.
     (path.parent / "net.data").write_bytes(bytes(64 * 64 * 4))
     assert given_model(path, "float32").sha256 != model.sha256
@@ -157,7 +158,7 @@ def test_descriptions(tmp_path: Path) -> None:
 def test_view_lists_what_there_is_and_what_cannot_be_read(tmp_path: Path) -> None:
     folder = tune_folder(tmp_path)
     empty = view(tmp_path)
-    assert (empty["models"], empty["records"], empty["libraries"]) == ([], [], [])
+    assert (empty.models, empty.records, empty.libraries) == ((), (), ())
     write_records(folder.record(PHONE, NET), hand_made("phone", {"conv": {None: (1.0,), 1: (0.5,)}}))
     write_records(folder.overlay(PHONE, NET), hand_made("phone", {"conv": {1: (0.5,)}}, found_on="overlay"))
     (folder.records / "broken.json").write_text("{")
@@ -179,23 +180,16 @@ def test_view_lists_what_there_is_and_what_cannot_be_read(tmp_path: Path) -> Non
     (folder.models / "1.onnx").write_bytes(b"12")
     (folder.models / ".2.onnx.77.part").write_bytes(b"12")
     found = view(tmp_path)
-    assert [row["name"] for row in found["models"]] == ["1.onnx"]
-    rows = {Path(row["path"]).parent.name + "/" + Path(row["path"]).name: row for row in found["records"]}
+    assert [file.name for file in found.models] == ["1.onnx"]
+    rows = {Path(file.path).parent.name + "/" + Path(file.path).name: file for file in found.records}
     assert set(rows) == {"records/phone.net.float32.json", "records/broken.json", "overlay/phone.net.float32.json"}
-    assert rows["records/phone.net.float32.json"] | {"path": ""} == {
-        "path": "",
-        "device": "phone",
-        "found_on": "phone",
-        "model": "net",
-        "dtype": "float32",
-        "layers": 1,
-        "trials": 2,
-        "problem": None,
-    }
-    assert rows["overlay/phone.net.float32.json"]["found_on"] == "overlay"
-    assert "malformed" in rows["records/broken.json"]["problem"]
-    libraries = {Path(row["path"]).stem: row for row in found["libraries"]}
+    assert replace(rows["records/phone.net.float32.json"], path="") == RecordFile(
+        path="", device="phone", found_on="phone", model="net", dtype="float32", layers=1, trials=2
+    )
+    assert rows["overlay/phone.net.float32.json"].found_on == "overlay"
+    assert "malformed" in (rows["records/broken.json"].problem or "")
+    libraries = {Path(file.path).stem: file for file in found.libraries}
     assert set(libraries) == {"good", "odd", "bare", "bad"}
-    assert (libraries["good"]["device"], libraries["good"]["model"], libraries["good"]["bytes"]) == ("phone", "net", 4)
-    assert all(libraries[name]["device"] == "unknown" for name in ("odd", "bare", "bad"))
-    assert [name for name, row in libraries.items() if row["problem"] is not None] == ["bad"]
+    assert (libraries["good"].device, libraries["good"].model, libraries["good"].bytes) == ("phone", "net", 4)
+    assert all(libraries[name].device == "unknown" for name in ("odd", "bare", "bad"))
+    assert [name for name, file in libraries.items() if file.problem is not None] == ["bad"]

@@ -29,6 +29,7 @@ from gnomon.core.overlay.records import UNTUNED
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import DeviceError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.tune.records import RecordFile
 from gnomon.jobs.tune.report import tune_report, view_report
 from gnomon.measure.progress import Progress
@@ -62,19 +63,19 @@ def first(larger: Path, tmp_path_factory: pytest.TempPathFactory, children: None
     out = tmp_path_factory.mktemp("first")
     with pooling() as patch:
         patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
-        document = api.tune(larger, trials=5, search={"per_round": 2}, out=out, compare=False, **QUICK).document()
+        document = api.tune(larger, trials=5, per_round=2, out=out, compare=False, **QUICK).document()
     return document | {"out": out}
 
 
 def text_of(document: dict[str, Any]) -> str:
     file = StringIO()
-    tune_report(document, Page(file))
+    tune_report(read_document({key: value for key, value in document.items() if key != "out"}), Page(file))
     return file.getvalue()
 
 
 def tune(model: Path, out: Path, trials: int = 4, **options: Any) -> dict[str, Any]:
-    search = REPLAY | options.pop("search", {})
-    return api.tune(model, trials=trials, search=search, out=out, **{"compare": False, **QUICK, **options}).document()
+    how: dict[str, Any] = {"compare": False, **REPLAY, **QUICK, **options}
+    return api.tune(model, trials=trials, out=out, **how).document()
 
 
 def seem_faster(records: Path) -> None:
@@ -125,8 +126,8 @@ def test_the_document_says_what_was_done(first: dict[str, Any]) -> None:
 
 def test_what_it_made_is_listed(first: dict[str, Any]) -> None:
     found = api.tuned_files(first["out"])
-    assert [row["trials"] for row in found["records"]] == [7]
-    assert [(row["model"], row["device"]) for row in found["libraries"]] == [("tiny", "local")]
+    assert [row.trials for row in found.records] == [7]
+    assert [(row.model, row.device) for row in found.libraries] == [("tiny", "local")]
     file = StringIO()
     view_report(found, Page(file))
     assert "1 compiled network" in file.getvalue()
@@ -137,7 +138,7 @@ def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any]
     said: list[str] = []
     path = Path(first["records"])
     before = path.read_bytes()
-    api.tune(larger, trials=5, search=REPLAY, out=first["out"], compare=False, on_message=said.append, **QUICK)
+    tune(larger, first["out"], 5, on_message=said.append)
     assert path.read_bytes() == before
     assert len(said) == 1 and said[0].startswith("5 trials of these layers are in")
     stages: list[Progress] = []
@@ -151,10 +152,10 @@ def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any]
 
 @pytest.mark.usefixtures("pooled")
 def test_what_was_tuned_before_is_compiled_though_other_layers_are_asked_for(larger: Path, tmp_path: Path) -> None:
-    whole = tune(larger, tmp_path, 4, search={"plateau": 0, "per_round": 2})
+    whole = tune(larger, tmp_path, 4, plateau=0, per_round=2)
     names = [layer["name"] for layer in whole["layers"]]
     tuned = {layer["name"] for layer in whole["layers"] if (layer["speedup"] or 0) > 1}
-    again = tune(larger, tmp_path, 3, search={"layers": [names[0]]})
+    again = tune(larger, tmp_path, 3, layers=[names[0]])
     assert [layer["name"] for layer in again["layers"]] == [name for name in names if names[0] in name]
     now = {layer["name"] for layer in again["layers"] if (layer["speedup"] or 0) > 1}
     assert again["network"]["scheduled"] >= len(tuned | now)
@@ -165,7 +166,7 @@ def test_what_other_logs_found_best_is_tried_first(first: dict[str, Any], larger
     known = read_tuning_records(Path(first["records"]).read_bytes()).trials
     timed = sorted((t for t in known if t.time_s and t.trace is not None), key=lambda t: t.time_s or 0)
     best = {layer: next(t.configuration for t in timed if t.layer == layer) for layer in {t.layer for t in timed}}
-    tune(larger, tmp_path, len(best), logs=[first["records"]], search={"first_round": 1})
+    tune(larger, tmp_path, len(best), logs=[first["records"]], first_round=1)
     (record,) = (tmp_path / "records").glob("*.json")
     tried = [t for t in read_tuning_records(record.read_bytes()).trials if t.trace is not None]
     assert {t.layer: t.configuration for t in tried} == best
@@ -206,23 +207,23 @@ def test_fewer_trials_than_layers_and_a_filter(model: Path, tmp_path: Path) -> N
     assert found["network"]["failure"] is None
     assert "1 of 1 trial" in text_of(found)
     with pytest.raises(UsageError, match="no layer's name holds 'softmax'") as raised:
-        tune(model, tmp_path / "one", 1, search={"layers": ["softmax"]})
+        tune(model, tmp_path / "one", 1, layers=["softmax"])
     assert "conv2d" in raised.value.hint
-    only = tune(model, tmp_path / "only", 2, search={"layers": "conv2d1"})
+    only = tune(model, tmp_path / "only", 2, layers="conv2d1")
     assert [(layer["name"], layer["trials"]) for layer in only["layers"]] == [("fused_conv2d1_add_relu", 2)]
     assert only["network"]["functions"] == 2
 
 
 @pytest.mark.usefixtures("pooled")
 def test_the_budget_and_the_plateau_end_it(model: Path, tmp_path: Path) -> None:
-    found = tune(model, tmp_path, 1000, search={"budget_s": 0.001})
+    found = tune(model, tmp_path, 1000, budget_s=0.001)
     assert (found["stopped"], found["trials"]["measured"]) == ("budget", 0)
     assert found["network"]["failure"] is None
     assert {layer["stopped"] for layer in found["layers"]} == {"budget"}
     with pytest.raises(UsageError, match=r"0\.001 s leave no time for a trial.* took [0-9]+ s before") as raised:
-        tune(model, tmp_path, 1000, search={"budget_s": 0.001})
+        tune(model, tmp_path, 1000, budget_s=0.001)
     assert re.fullmatch(r"Give a --budget of [0-9]+ or more\.", raised.value.hint)
-    found = tune(model, tmp_path, 60, search={"plateau": 1, "per_round": 2})
+    found = tune(model, tmp_path, 60, plateau=1, per_round=2)
     assert found["stopped"] == "plateau"
     assert found["trials"]["measured"] < 60
     assert {layer["stopped"] for layer in found["layers"]} == {"plateau"}
@@ -255,7 +256,7 @@ def test_layers_whose_every_candidate_fails_end_and_the_network_is_compiled_untu
         '*.so) echo "no such luck" >&2; exit 7;; esac; done\nexec g++ "$@"\n'
     )
     linker.chmod(linker.stat().st_mode | stat.S_IXUSR)
-    found = tune(model, tmp_path / "out", 40, linker=str(linker), search={"plateau": 1, "per_round": 2})
+    found = tune(model, tmp_path / "out", 40, linker=str(linker), plateau=1, per_round=2)
     assert found["trials"]["failed"] == found["trials"]["measured"] > 0
     assert found["stopped"] == "plateau"
     assert found["network"]["failure"] is None
@@ -305,7 +306,7 @@ def test_open_shapes_are_told_and_can_be_given(tmp_path: Path) -> None:
     found = tune(path, out, 1, shapes={"x": (1, 3, 6, 6)})
     assert found["network"]["failure"] is None
     document = api.execute(found["records"], out=out, shapes={"x": (1, 3, 6, 6)}, layers=False, **QUICK)
-    assert document["max_error"] <= 1e-3
+    assert document.max_error is not None and document.max_error <= 1e-3
 
 
 @pytest.mark.usefixtures("pooled")
@@ -323,11 +324,11 @@ def test_a_network_without_layers(tmp_path: Path) -> None:
     [
         ({"dtype": "int8"}, "int8"),
         ({"trials": 0}, "trials"),
-        ({"search": {"per_round": 0}}, "per_round"),
-        ({"search": {"plateau": -1}}, "plateau"),
-        ({"search": {"strategy": "prayer"}}, "prayer"),
-        ({"search": {"budget_s": float("nan")}}, "budget"),
-        ({"search": {"patience": 3}}, "patience"),
+        ({"per_round": 0}, "per_round"),
+        ({"plateau": -1}, "plateau"),
+        ({"strategy": "prayer"}, "prayer"),
+        ({"budget_s": float("nan")}, "budget"),
+        ({"patience": 3}, "patience"),
         ({"processes": 0}, "processes"),
         ({"repeat": 0}, "repeat"),
         ({"device": "phone"}, "there is no device named phone"),
@@ -450,7 +451,7 @@ def test_cut_off_at_any_line_it_ends_with_as_many_trials(first: dict[str, Any], 
     for share in (0.02, 0.97):
         path.write_bytes(whole[: int(len(whole) * share)])
         before = len(trials_of(path))
-        found = api.tune(larger, trials=4, search=REPLAY, out=tmp_path, compare=False, **QUICK).document()
+        found = tune(larger, tmp_path)
         assert found["trials"]["before"] == before
         assert len(trials_of(path)) == max(4, before)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gnomon.cli.help import command
-from gnomon.cli.main import write_json, write_lines
+from gnomon.cli.output import write_json, write_lines
 
 
 @command(short_help="Print the JSON Schema of a job's document, or the names of all.")

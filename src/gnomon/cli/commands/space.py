@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import answering, showing, write_answer
 from gnomon.cli.options import (
     KNOWN,
     TRAINING,
@@ -23,6 +22,7 @@ from gnomon.cli.options import (
     settings_by_toolchain,
     training_options,
 )
+from gnomon.cli.output import answering, showing, write_answer
 from gnomon.cli.values import latency, toolchain_setting
 
 _PATH = click.Path(path_type=Path)
@@ -183,8 +183,7 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, html: Path | 
     if picture is not None:
         from gnomon.jobs.space.picture import selection_picture
 
-        shown = api.show_space(profile_dir, method=document["method"], blocks=values["blocks"])
-        selection_picture(shown, document, picture)
+        selection_picture(document, picture)
 
 
 _PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")

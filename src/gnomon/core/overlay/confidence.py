@@ -55,18 +55,6 @@ class ChoiceConfidence:
     one_block: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spread:
-    """Ends of the intervals that hold 95 % of what resamplings give, the lower ones first.
-
-    `times_s` and `regrets` (2, configurations, devices), `metric` (2, configurations); NaN where a time is missing.
-    """
-
-    times_s: Floats
-    regrets: Floats
-    metric: Floats
-
-
 def choice_confidence(
     times: LayerTimes,
     choice: LayerChoice,
@@ -95,31 +83,6 @@ def choice_confidence(
         for place, row in enumerate(contenders):
             metric[place] += regrets_of(drawn[row], theta)
     return _summary(times, choice, choice.chosen, contenders, metric, one_block)
-
-
-def spread(times: LayerTimes, samples: Samples, rows: Sequence[int], *, resamples: int = 1000, seed: int = 0) -> Spread:
-    """The intervals of some configurations' times, regrets and M, from the same draws as `choice_confidence`.
-
-    A time of a single sample has an interval without width, since nothing is known of its spread. Raises UsageError
-    where a time has no samples or they are not finite and above 0.
-    """
-    low, high = _ranges(times, samples)
-    count = len(times.devices)
-    times_s, regrets = (np.full((2, len(rows), count), np.nan) for _ in range(2))
-    metric = np.zeros((len(rows), resamples))
-    draw = _Draw(samples=samples, resamples=resamples, seed=seed)
-    for device in range(count):
-        timed = [row for row in rows if not np.isnan(low[row, device])]
-        drawn = draw.medians({*timed, *_may_be_theta(low, high, device)}, device)
-        theta = np.min(list(drawn.values()), axis=0, initial=np.inf)
-        for place, row in enumerate(rows):
-            if row not in drawn:
-                metric[place] = np.nan
-                continue
-            lost = regrets_of(drawn[row], theta)
-            times_s[:, place, device], regrets[:, place, device] = _ends(drawn[row]), _ends(lost)
-            metric[place] += lost
-    return Spread(times_s=times_s, regrets=regrets, metric=_ends(metric))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,26 @@
-"""The JSON document of `gnomon compare`, from which its report and its other forms are made."""
+"""The JSON document of `gnomon compare`, which is what its function returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
 
-from gnomon.core import codec
+from gnomon.errors import GATE_FAILED, NOTHING_COMPARED
+from gnomon.report import units
+from gnomon.report.answer import Answer
+from gnomon.report.parts import listed
 from gnomon.session.document import ConditionsPart
+
+ORDER = ("slower", "faster", "unknown", "same")
+"""Verdicts in the order in which they are reported."""
+
+
+def word(verdict: str) -> str:
+    """A verdict as people read it: what documents call unknown is undecided."""
+    return "undecided" if verdict == "unknown" else verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +107,12 @@ class PairPart:
     lost: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareDocument:
-    """All that `gnomon compare` found: the sides, and each later one against the first."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CompareDocument(Answer):
+    """All that `gnomon compare` found: the sides, and each later one against the first.
+
+    `fail_slower` is the share by which nothing may have become slower; null: no gate.
+    """
 
     format: Literal["gnomon-compare"]
     version: Literal[1]
@@ -104,19 +120,70 @@ class CompareDocument:
     relevant: float
     sides: tuple[SidePart, ...]
     pairs: tuple[PairPart, ...]
+    fail_slower: float | None = None
+
+    main = "pairs"
+
+    def headline(self) -> tuple[str, str]:
+        """How many runs are compared, and the answer in one sentence."""
+        return f"{len(self.sides)} runs compared", self._answer()
+
+    def _answer(self) -> str:
+        unlike = [told for pair in self.pairs for told in pair.unlike]
+        rows = [row for pair in self.pairs for row in pair.configurations]
+        if unlike and not rows:
+            return f"These runs cannot be compared: {unlike[0]}."
+        lost = tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
+        missing = f" Not measured after: {listed(lost)}." if lost else ""
+        if not rows:
+            return f"Nothing to compare: no configuration was measured on both sides.{missing}"
+        told = []
+        for verdict in ORDER:
+            found = [row for row in rows if row.verdict == verdict]
+            if found and verdict in ("slower", "faster"):
+                most = max(found, key=lambda row: abs(row.ratio - 1))
+                by = f"{most.label} {units.percent(most.ratio - 1)}"
+                told.append(f"{len(found)} {verdict} ({by}{' and others' if len(found) > 1 else ''})")
+            elif found:
+                told.append(f"{len(found)} {word(verdict)}")
+        return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
+
+    @property
+    def exit_code(self) -> int:
+        """That of the gate, where `fail_slower` makes one."""
+        return self.gate(self.fail_slower)
+
+    def write(self, files: Mapping[str, Path | None]) -> None:
+        """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.
+
+        A configuration that is slower by more than `fail_slower`, or is `missing`, is a failure in JUnit's where that
+        is given. RecordError where a file cannot be written.
+        """
+        import_module("gnomon.jobs.compare.exchange").write(self, files, self.fail_slower)
+
+    def missing(self) -> tuple[str, ...]:
+        """The configurations that were measured before and should have been after, and were not."""
+        return tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
+
+    def nothing(self) -> bool:
+        """Whether there is a later side of which nothing could be compared."""
+        return not all(pair.configurations for pair in self.pairs)
+
+    def slowest(self) -> VerdictPart | None:
+        """The configuration that surely became slower by the most; None where none did."""
+        slower = [row for pair in self.pairs for row in pair.configurations if row.verdict == "slower"]
+        return max(slower, key=lambda row: row.ratio, default=None)
+
+    def gate(self, fail_slower: float | None) -> int:
+        """The exit code where nothing may be slower by more than that share; None: no gate."""
+        slowest = self.slowest()
+        return gate_code(fail_slower, slowest.ratio if slowest else 1.0, missing=self.missing(), nothing=self.nothing())
 
 
-def compare_document(
-    *, alpha: float, relevant: float, sides: tuple[SidePart, ...], pairs: tuple[PairPart, ...]
-) -> dict[str, Any]:
-    """All that `compare` found, in JSON values."""
-    return codec.document(
-        CompareDocument(
-            format="gnomon-compare",
-            version=1,
-            alpha=alpha,
-            relevant=relevant,
-            sides=sides,
-            pairs=pairs,
-        )
-    )
+def gate_code(fail_slower: float | None, slowest: float, *, missing: object, nothing: bool) -> int:
+    """The exit code of a gate, by the largest ratio of what surely became slower."""
+    if fail_slower is None:
+        return 0
+    if missing or slowest - 1 > fail_slower:
+        return GATE_FAILED
+    return NOTHING_COMPARED if nothing else 0

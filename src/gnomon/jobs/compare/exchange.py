@@ -8,79 +8,86 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from gnomon.jobs.compare.report import verdict_words
+from gnomon.errors import RecordError
+from gnomon.jobs.compare.document import CompareDocument, VerdictPart
+from gnomon.jobs.compare.report import markdown, verdict_words
 from gnomon.report import units
-from gnomon.report.parts import bounds
-from gnomon.report.plain import clean
+from gnomon.report.parts import ratio_interval
+from gnomon.report.plain import clean, json_text
+from gnomon.system.files import write_whole
 
 
-def junit(document: Mapping[str, Any], fail_slower: float | None) -> str:
+def write(document: CompareDocument, files: Mapping[str, Path | None], fail_slower: float | None) -> None:
+    """Write the comparison in the forms that are named; see `CompareDocument.write`."""
+    made = {
+        "junit": lambda: junit(document, fail_slower),
+        "markdown": lambda: markdown(document),
+        "action_benchmark": lambda: json_text(action_benchmark(document)),
+        "bencher": lambda: json_text(bencher(document)),
+    }
+    for name, path in files.items():
+        if path is not None:
+            try:
+                write_whole(made[name]().encode(), path)
+            except OSError as error:
+                raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Name another file.") from error
+
+
+def junit(document: CompareDocument, fail_slower: float | None) -> str:
     """A test case a configuration: what is surely slower by more than `fail_slower` fails, an open one is skipped.
 
     So do one that was lost, and a pair of which nothing could be compared, where that is given; what else only one side
     has is skipped.
     """
     suite = ElementTree.Element("testsuite", name="gnomon compare")
-    counts = {"failures": 0, "skipped": 0, "tests": 0}
-    for pair in document["pairs"]:
-        side = document["sides"][pair["side"]]["name"]
-        for told in pair["unlike"]:
-            counts["tests"] += 1
-            counts["skipped"] += 1
-            case = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(told))
-            ElementTree.SubElement(case, "skipped", message="cannot be compared")
-        for when, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):
+
+    def case(name: str, outcome: str = "", message: str = "", took: str = "") -> None:
+        one = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(name))
+        if took:
+            one.set("time", took)
+        if outcome:
+            ElementTree.SubElement(one, outcome, message=message)
+
+    for pair in document.pairs:
+        side = document.sides[pair.side].name
+        for told in pair.unlike:
+            case(told, "skipped", "cannot be compared")
+        for when, labels in (("before", pair.only_before), ("after", pair.only_after)):
             for label in labels:
-                lost = fail_slower is not None and label in pair["lost"]
-                counts["tests"] += 1
-                counts["failures" if lost else "skipped"] += 1
-                case = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(label))
-                ElementTree.SubElement(case, "failure" if lost else "skipped", message=f"measured only {when}")
-        if fail_slower is not None and not pair["configurations"] and not pair["lost"]:
-            counts["tests"] += 1
-            counts["failures"] += 1
-            case = ElementTree.SubElement(suite, "testcase", classname=clean(side), name="anything")
-            ElementTree.SubElement(case, "failure", message="nothing could be compared")
-        for row in pair["configurations"]:
-            counts["tests"] += 1
-            case = ElementTree.SubElement(
-                suite, "testcase", classname=clean(side), name=clean(row["label"]), time=f"{row['after_s']:.9f}"
-            )
-            told = f"{units.digits(row['ratio'])} {bounds(row)}: {verdict_words(row)}"
-            if fails(row, fail_slower):
-                counts["failures"] += 1
-                ElementTree.SubElement(case, "failure", message=told)
-            elif row["verdict"] == "unknown":
-                counts["skipped"] += 1
-                ElementTree.SubElement(case, "skipped", message=told)
-    for name, count in counts.items():
-        suite.set(name, str(count))
+                lost = fail_slower is not None and label in pair.lost
+                case(label, "failure" if lost else "skipped", f"measured only {when}")
+        if fail_slower is not None and not pair.configurations and not pair.lost:
+            case("anything", "failure", "nothing could be compared")
+        for row in pair.configurations:
+            outcome = "failure" if fails(row, fail_slower) else "skipped" if row.verdict == "unknown" else ""
+            told = f"{units.digits(row.ratio)} {ratio_interval(row.low, row.high)}: {verdict_words(row)}"
+            case(row.label, outcome, told, f"{row.after_s:.9f}")
+    for name, tag in (("failures", "failure"), ("skipped", "skipped"), ("tests", "testcase")):
+        suite.set(name, str(len(list(suite.iter(tag)))))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def fails(row: Mapping[str, Any], fail_slower: float | None) -> bool:
+def fails(row: VerdictPart, fail_slower: float | None) -> bool:
     """Whether a configuration is surely slower, and by more than a share (0.03: 3 %); None: nothing fails."""
-    return bool(fail_slower is not None and row["verdict"] == "slower" and row["ratio"] - 1 > fail_slower)
+    return bool(fail_slower is not None and row.verdict == "slower" and row.ratio - 1 > fail_slower)
 
 
-def action_benchmark(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def action_benchmark(document: CompareDocument) -> list[dict[str, Any]]:
     """The last side's times as github-action-benchmark's customSmallerIsBetter reads them."""
     return [
         {
-            "name": row["label"],
+            "name": row.label,
             "unit": "us",
-            "value": round(row["after_s"] * 1e6, 4),
-            "extra": f"ratio {units.digits(row['ratio'])} {bounds(row)}: {row['verdict']}",
+            "value": round(row.after_s * 1e6, 4),
+            "extra": f"ratio {units.digits(row.ratio)} {ratio_interval(row.low, row.high)}: {row.verdict}",
         }
-        for row in document["pairs"][-1]["configurations"]
+        for row in document.pairs[-1].configurations
     ]
 
 
-def bencher(document: Mapping[str, Any]) -> dict[str, Any]:
+def bencher(document: CompareDocument) -> dict[str, Any]:
     """The last side's times in the Bencher Metric Format: nanoseconds."""
-    return {
-        row["label"]: {"latency": {"value": round(row["after_s"] * 1e9, 1)}}
-        for row in document["pairs"][-1]["configurations"]
-    }
+    return {row.label: {"latency": {"value": round(row.after_s * 1e9, 1)}} for row in document.pairs[-1].configurations}

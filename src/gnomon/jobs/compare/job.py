@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from gnomon.core import codec
 from gnomon.core.stats import (
@@ -27,23 +27,20 @@ from gnomon.core.stats import (
     quantile,
     sessions_of,
 )
-from gnomon.errors import GATE_FAILED, NOTHING_COMPARED, RecordError, UsageError
+from gnomon.errors import UsageError
 from gnomon.jobs.compare.document import (
+    CompareDocument,
     OperatorsPart,
     PairPart,
     SessionsPart,
     SidePart,
     VerdictPart,
-    compare_document,
 )
 from gnomon.jobs.compare.sides import CONFIGURATIONS, earlier_runs, machine_runs, read_side
 from gnomon.jobs.compare.sides import Side as Named
 from gnomon.measure.effort import QUANTILE, Clock
-from gnomon.report.answer import Answer
-from gnomon.report.plain import json_text
 from gnomon.session.document import ConditionsPart
 from gnomon.store.address import RecordAddress
-from gnomon.system.files import write_whole
 
 CHANGES = ("machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options")
 """What may differ between two sides only where the user says that this is what was changed."""
@@ -67,82 +64,6 @@ of equal runs different on one whose sessions differ by 2 %, and one session a s
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared(Answer):
-    """The verdicts of each later side against the first."""
-
-    main: ClassVar[str] = "pairs"
-
-    alpha: float
-    relevant: float
-    sides: tuple[SidePart, ...]
-    pairs: tuple[PairPart, ...]
-
-    __repr__ = Answer.__repr__
-
-    def document(self) -> dict[str, Any]:
-        """All of it, in JSON values."""
-        return compare_document(alpha=self.alpha, relevant=self.relevant, sides=self.sides, pairs=self.pairs)
-
-    def headline(self) -> tuple[str, str]:
-        """How many configurations are slower, faster, the same or unknown, or why nothing is compared."""
-        from gnomon.jobs.compare.report import headline
-
-        return f"{len(self.sides)} runs compared", headline(self.document())
-
-    def write(self, files: Mapping[str, Path | None], *, fail_slower: float | None = None) -> None:
-        """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.
-
-        A configuration that is slower by more than `fail_slower`, or is `missing`, is a failure in JUnit's where that
-        is given. RecordError where a file cannot be written.
-        """
-        from gnomon.jobs.compare import exchange
-        from gnomon.jobs.compare.report import markdown
-
-        document = self.document()
-        made = {
-            "junit": lambda: exchange.junit(document, fail_slower),
-            "markdown": lambda: markdown(document),
-            "action_benchmark": lambda: json_text(exchange.action_benchmark(document)),
-            "bencher": lambda: json_text(exchange.bencher(document)),
-        }
-        for name, path in files.items():
-            if path is not None:
-                try:
-                    write_whole(made[name]().encode(), path)
-                except OSError as error:
-                    raise RecordError(
-                        f"{path} cannot be written: {error.strerror}", hint="Name another file."
-                    ) from error
-
-    def missing(self) -> tuple[str, ...]:
-        """The configurations that were measured before and should have been after, and were not."""
-        return tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
-
-    def nothing(self) -> bool:
-        """Whether there is a later side of which nothing could be compared."""
-        return not all(pair.configurations for pair in self.pairs)
-
-    def slowest(self) -> VerdictPart | None:
-        """The configuration that surely became slower by the most; None where none did."""
-        slower = [row for pair in self.pairs for row in pair.configurations if row.verdict == "slower"]
-        return max(slower, key=lambda row: row.ratio, default=None)
-
-    def gate(self, fail_slower: float | None) -> int:
-        """The exit code where nothing may be slower by more than that share; None: no gate."""
-        slowest = self.slowest()
-        return gate_code(fail_slower, slowest.ratio if slowest else 1.0, missing=self.missing(), nothing=self.nothing())
-
-
-def gate_code(fail_slower: float | None, slowest: float, *, missing: object, nothing: bool) -> int:
-    """The exit code of a gate, by the largest ratio of what surely became slower."""
-    if fail_slower is None:
-        return 0
-    if missing or slowest - 1 > fail_slower:
-        return GATE_FAILED
-    return NOTHING_COMPARED if nothing else 0
-
-
 def compare(
     names: Sequence[str],
     *,
@@ -151,7 +72,7 @@ def compare(
     relevant: float = 0.01,
     changed: Iterable[str] = (),
     sessions: float = SESSIONS,
-) -> Compared:
+) -> CompareDocument:
     """Compare later runs with the first one; see `read_side` for how they are named.
 
     Every verdict of a pair holds with probability 1 - `alpha` together with all others of its kind. What lies within
@@ -173,7 +94,7 @@ def compare_sides(
     relevant: float = 0.01,
     changed: Iterable[str] = (),
     sessions: float = SESSIONS,
-) -> Compared:
+) -> CompareDocument:
     """As `compare`, of sides that were read."""
     if not 0 < alpha < 1:
         raise UsageError(f"alpha cannot be {alpha}", hint="Give a probability between 0 and 1, such as 0.01.")
@@ -192,7 +113,14 @@ def compare_sides(
         _pair(number, sides[0], side, known, alpha=alpha, relevant=relevant, changed=frozenset(changed))
         for number, side in enumerate(sides[1:], 1)
     )
-    return Compared(alpha=alpha, relevant=relevant, sides=tuple(map(_side, sides)), pairs=pairs)
+    return CompareDocument(
+        format="gnomon-compare",
+        version=1,
+        alpha=alpha,
+        relevant=relevant,
+        sides=tuple(map(_side, sides)),
+        pairs=pairs,
+    )
 
 
 def _side(side: Named) -> SidePart:
@@ -460,7 +388,7 @@ def _verdict(label: str, found: _Found, *, alpha: float, relevant: float, told: 
         after_s=apart.after_s,
         ratio=apart.ratio,
         low=low if low > 0 else None,
-        high=high,
+        high=high if math.isfinite(high) else None,
         p=apart.p,
         verdict=verdict,
         processes=processes,

@@ -1,92 +1,58 @@
-"""The report of `gnomon compare`, and its forms for a pull request: each made from its JSON document alone."""
+"""The report of `gnomon compare`, and its forms for a pull request: each made from its document alone."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from gnomon.core import codec
+from gnomon.jobs.compare.document import ORDER, CompareDocument, OperatorsPart, PairPart, SidePart, VerdictPart, word
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import CLOCKS, bounds, held_for, listed
+from gnomon.report.parts import held_for, listed, ratio_interval
 from gnomon.report.plain import clean
 
 _FEW, _MOST = 5, 40
-_ORDER = ("slower", "faster", "unknown", "same")
 
 
-def compare_report(document: Mapping[str, Any], page: Page) -> None:
+def compare_report(document: CompareDocument, page: Page) -> None:
     """Write the report: what changed, each configuration, the operators that changed first, what cannot be compared."""
-    page.headline(headline(document))
-    sides = document["sides"]
-    for pair in document["pairs"]:
-        _pair(sides[0], sides[pair["side"]], pair, document, page)
+    page.headline(document.headline()[1])
+    sides = document.sides
+    for pair in document.pairs:
+        _pair(sides[0], sides[pair.side], pair, document, page)
 
 
-def headline(document: Mapping[str, Any]) -> str:
-    """The answer in one sentence."""
-    unlike = [told for pair in document["pairs"] for told in pair["unlike"]]
-    rows = [row for pair in document["pairs"] for row in pair["configurations"]]
-    if unlike and not rows:
-        return f"These runs cannot be compared: {unlike[0]}."
-    lost = tuple(dict.fromkeys(label for pair in document["pairs"] for label in pair.get("lost", ())))
-    missing = f" Not measured after: {listed(lost)}." if lost else ""
-    if not rows:
-        return f"Nothing to compare: no configuration was measured on both sides.{missing}"
-    told = []
-    for verdict in _ORDER:
-        found = [row for row in rows if row["verdict"] == verdict]
-        if found and verdict in ("slower", "faster"):
-            most = max(found, key=lambda row: abs(row["ratio"] - 1))
-            by = f"{most['label']} {units.percent(most['ratio'] - 1)}"
-            told.append(f"{len(found)} {verdict} ({by}{' and others' if len(found) > 1 else ''})")
-        elif found:
-            told.append(f"{len(found)} {word(verdict)}")
-    return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
-
-
-def verdict_words(row: Mapping[str, Any]) -> str:
+def verdict_words(row: VerdictPart) -> str:
     """The verdict, and what it would take where it is open."""
-    if row["verdict"] == "unknown" and (needed := _needed(row)):
+    if row.verdict == "unknown" and (needed := _needed(row)):
         return f"undecided: {needed} earlier run{'' if needed == 1 else 's'} would decide"
-    if row["verdict"] == "unknown" and row["more"]:
-        return f"undecided: --processes {row['more']} would decide"
-    return word(row["verdict"])
+    if row.verdict == "unknown" and row.more:
+        return f"undecided: --processes {row.more} would decide"
+    return word(row.verdict)
 
 
-def word(verdict: str) -> str:
-    """A verdict as people read it: what documents call unknown is undecided."""
-    return "undecided" if verdict == "unknown" else verdict
-
-
-def _needed(row: Mapping[str, Any]) -> int | None:
+def _needed(row: VerdictPart) -> int | None:
     """How many earlier runs would show how far runs differ, where that is what is in the way."""
-    sessions = row.get("sessions")
-    if not sessions or sessions["known_by"] != "assumed" or not sessions["spread"]:
-        return None
-    found: int = sessions["needed"]
-    return found
+    sessions = row.sessions
+    return sessions.needed if sessions and sessions.known_by == "assumed" and sessions.spread else None
 
 
-def _pair(
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    pair: Mapping[str, Any],
-    document: Mapping[str, Any],
-    page: Page,
-) -> None:
+def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDocument, page: Page) -> None:
     page.line(f"Before: {_who(before)}.")
     page.line(f"After: {_who(after)}.")
-    if before["model_sha256"] != after["model_sha256"]:
+    if before.model_sha256 != after.model_sha256:
         page.line("The models differ, and are compared as two versions of one.")
-    for told in pair["changed"]:
+    for told in pair.changed:
         page.line(f"Changed on purpose: {told}.")
-    for told in pair["unlike"]:
+    for told in pair.unlike:
         page.item(f"Not compared: {told}.", _CHANGED)
-    rows = sorted(pair["configurations"], key=lambda row: (_ORDER.index(row["verdict"]), -abs(row["ratio"] - 1)))
+    rows = sorted(pair.configurations, key=lambda row: (ORDER.index(row.verdict), -abs(row.ratio - 1)))
     if rows:
-        sure = units.share(1 - document["alpha"])
-        page.heading(f"One inference by {CLOCKS[pair['clock']]} (ratio: after over before, [{sure} for all together])")
+        sure = units.share(1 - document.alpha)
+        page.heading(
+            f"One inference by {units.CLOCKS[pair.clock]} (ratio: after over before, [{sure} for all together])"
+        )
         page.table(
             [
                 Column(title="configuration", number=False, least=20),
@@ -99,40 +65,40 @@ def _pair(
             ],
             [
                 [
-                    row["label"],
-                    units.time(row["before_s"]),
-                    units.time(row["after_s"]),
-                    units.digits(row["ratio"]),
-                    bounds(row),
+                    row.label,
+                    units.time(row.before_s),
+                    units.time(row.after_s),
+                    units.digits(row.ratio),
+                    ratio_interval(row.low, row.high),
                     verdict_words(row),
-                    " + ".join(map(str, row["processes"])),
+                    " + ".join(map(str, row.processes)),
                 ]
                 for row in rows
             ],
             split=6,
         )
         page.line(
-            f"same: within {units.percent(document['relevant']).lstrip('+')}; a run's fresh processes are what counts.",
+            f"same: within {units.percent(document.relevant).lstrip('+')}; a run's fresh processes are what counts.",
             indent=1,
             style="dim",
         )
-    if any((row.get("sessions") or {}).get("known_by") == "turns" for row in rows):
+    if any(row.sessions and row.sessions.known_by == "turns" for row in rows):
         page.line("Measured by turns: each process is compared with the one beside it.", indent=1, style="dim")
     for told, advice in doubts(rows):
         page.item(told, advice)
-    for name, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):
+    for name, labels in (("before", pair.only_before), ("after", pair.only_after)):
         if labels:
             page.line(f"Measured only {name}: {listed(labels)}.")
-    _operators(pair["operators"], page)
+    _operators(pair.operators, page)
 
 
-def doubts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
     """Why verdicts of configurations are less sure than they could be, each with what to do about it."""
     found = [
         (f"Warning: {told}: intervals are wider for it.", "Measure both at a quiet time.")
-        for told in dict.fromkeys(told for row in rows for told in row["differs"])
+        for told in dict.fromkeys(told for row in rows for told in row.differs)
     ]
-    moved = [row["label"] for row in rows if row["moved"] > 0]
+    moved = [row.label for row in rows if row.moved > 0]
     if moved:
         told = f"the machine's speed moves within runs, or from one to the next ({listed(moved)})"
         found.append(
@@ -142,14 +108,14 @@ def doubts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
                 "differ.",
             )
         )
-    open_ = [row for row in rows if row["verdict"] == "unknown" and _needed(row)]
-    if open_:
-        spread = units.percent(open_[0]["sessions"]["spread"]).lstrip("+")
+    undecided = [row for row in rows if row.verdict == "unknown" and _needed(row)]
+    if undecided and (sessions := undecided[0].sessions):
+        spread = units.percent(sessions.spread).lstrip("+")
         found.append(
             (
                 f"How much runs of the same model differ on this machine is not known: {spread} is assumed (standard "
                 "deviation).",
-                f"Measure it {_needed(open_[0])} times more with this results database, or say what is so: "
+                f"Measure it {_needed(undecided[0])} times more with this results database, or say what is so: "
                 "--sessions 1%.",
             )
         )
@@ -159,18 +125,18 @@ def doubts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 _CHANGED = "If that is the change to be judged, say so with --changed: machine, governor, version, threads, shapes, .."
 
 
-def _who(side: Mapping[str, Any]) -> str:
-    told = side["conditions"]
-    where = held_for(side["model"], side["device"], told) if told else f"{side['model']} on {side['device']}"
-    return f"{where}; run {side['campaign'][:8]}"
+def _who(side: SidePart) -> str:
+    told = side.conditions
+    where = held_for(side.model, side.device, codec.document(told)) if told else f"{side.model} on {side.device}"
+    return f"{where}; run {side.campaign[:8]}"
 
 
-def _operators(parts: Sequence[Mapping[str, Any]], page: Page) -> None:
+def _operators(parts: Sequence[OperatorsPart], page: Page) -> None:
     for part in parts:
-        changed = part["changed"]
+        changed = part.changed
         if not changed:
             continue
-        page.heading(f"{part['label']}: kernels that changed, the first first ({len(changed)} of {part['compared']})")
+        page.heading(f"{part.label}: kernels that changed, the first first ({len(changed)} of {part.compared})")
         shown = changed[: _FEW if page.brief else _MOST]
         page.table(
             [
@@ -183,12 +149,12 @@ def _operators(parts: Sequence[Mapping[str, Any]], page: Page) -> None:
             ],
             [
                 [
-                    row["label"],
-                    units.time(row["before_s"]),
-                    units.time(row["after_s"]),
-                    units.digits(row["ratio"]),
-                    bounds(row),
-                    word(row["verdict"]),
+                    row.label,
+                    units.time(row.before_s),
+                    units.time(row.after_s),
+                    units.digits(row.ratio),
+                    ratio_interval(row.low, row.high),
+                    word(row.verdict),
                 ]
                 for row in shown
             ],
@@ -197,25 +163,27 @@ def _operators(parts: Sequence[Mapping[str, Any]], page: Page) -> None:
             page.line(f"and {len(changed) - len(shown)} more: --json has all", indent=1, style="dim")
 
 
-def markdown(document: Mapping[str, Any]) -> str:
+def markdown(document: CompareDocument) -> str:
     """The comparison as Markdown, for a pull request."""
-    lines = [f"**gnomon**: {_cell(headline(document))}", ""]
-    for pair in document["pairs"]:
-        lines += [f"- not compared: {_cell(told)}" for told in pair["unlike"]]
-        lines += [f"- measured only before: {_cell(label)}" for label in pair["only_before"]]
-        lines += [f"- measured only after: {_cell(label)}" for label in pair["only_after"]]
-        if not pair["configurations"]:
+    lines = [f"**gnomon**: {_cell(document.headline()[1])}", ""]
+    for pair in document.pairs:
+        lines += [f"- not compared: {_cell(told)}" for told in pair.unlike]
+        lines += [f"- measured only before: {_cell(label)}" for label in pair.only_before]
+        lines += [f"- measured only after: {_cell(label)}" for label in pair.only_after]
+        if not pair.configurations:
             continue
         lines += ["", "| configuration | before | after | ratio | interval | verdict |", "|---|--:|--:|--:|---|---|"]
-        for row in pair["configurations"]:
-            cells = [row["label"], units.time(row["before_s"]), units.time(row["after_s"]), units.digits(row["ratio"])]
-            lines.append("| " + " | ".join(map(_cell, [*cells, bounds(row), verdict_words(row)])) + " |")
-        for part in pair["operators"]:
-            if part["changed"]:
-                first = part["changed"][0]
-                told = f"In {part['label']} {len(part['changed'])} of {part['compared']} kernels changed, first"
-                kernel = clean(first["label"]).replace("`", "")
-                lines += ["", f"{_cell(told)} `{kernel}` ({units.digits(first['ratio'])})."]
+        for row in pair.configurations:
+            cells = [row.label, units.time(row.before_s), units.time(row.after_s), units.digits(row.ratio)]
+            lines.append(
+                "| " + " | ".join(map(_cell, [*cells, ratio_interval(row.low, row.high), verdict_words(row)])) + " |"
+            )
+        for part in pair.operators:
+            if part.changed:
+                first = part.changed[0]
+                told = f"In {part.label} {len(part.changed)} of {part.compared} kernels changed, first"
+                kernel = clean(first.label).replace("`", "")
+                lines += ["", f"{_cell(told)} `{kernel}` ({units.digits(first.ratio)})."]
     return "\n".join(lines) + "\n"
 
 

@@ -7,11 +7,57 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gnomon.devices.health import Health, Quarantine
-from gnomon.jobs.devices.visit import CloseLook, RuntimeRow
+from gnomon.errors import DeviceError
+from gnomon.report.answer import Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePart:
+class RuntimeRow:
+    """A runtime on a device. `version` is None where it is missing, for `reason`.
+
+    `brought` are the packages that gnomon has for the device and brings when it is needed; its own come first.
+    """
+
+    name: str
+    version: str | None = None
+    backends: tuple[str, ...] = ()
+    reason: str = ""
+    hint: str = ""
+    brought: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyRow:
+    """The energy counters of a device; or the reason why `pareto --objective energy` cannot be had there.
+
+    `counters` are their names and what they count; the slowest moves every `period_s`, and together they told
+    `power_w` while they were looked at. `others` are there beside them.
+    """
+
+    counters: Mapping[str, str] = field(default_factory=dict)
+    period_s: float | None = None
+    power_w: float | None = None
+    others: tuple[str, ...] = ()
+    reason: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseLook:
+    """What a close look at a device found.
+
+    `overhead_s` is the median time of a command that does nothing, as gnomon sees it. The private folder of a visit
+    is in `temporary`, with `temporary_free_bytes` of room.
+    """
+
+    overhead_s: float
+    temporary: str
+    temporary_free_bytes: int
+    energy: EnergyRow = field(default_factory=EnergyRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeviceRow(Answer):
     """A device as it was found: "ready", "in use" by another gnomon, or "failed" for a reason.
 
     `settings` are those of the file of devices; `check` is what a close look found, `health` how it has been.
@@ -31,8 +77,8 @@ class DevicePart:
     health: Health = field(default_factory=Health)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DevicesDocument(Answer):
     """Devices: `gnomon devices`, `list` and `check`. `file` is the file of devices, `named`: some were asked for."""
 
     format: Literal["gnomon-devices"]
@@ -40,22 +86,28 @@ class DevicesDocument:
     file: str
     file_exists: bool
     named: bool
-    devices: tuple[DevicePart, ...]
+    devices: tuple[DeviceRow, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """6 where one that was asked for is not ready."""
+        is_ready = all(row.state == "ready" for row in self.devices)
+        return 0 if is_ready or not self.named else DeviceError.exit_code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceAddedDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeviceAddedDocument(Answer):
     """A device that was given a name: `gnomon devices add`; null where it was not looked at."""
 
     format: Literal["gnomon-device-added"]
     version: Literal[1]
     file: str
     added: str
-    device: DevicePart | None
+    device: DeviceRow | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRemovedDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeviceRemovedDocument(Answer):
     """A name that was taken out of the file of devices: `gnomon devices remove`."""
 
     format: Literal["gnomon-device-removed"]
@@ -64,8 +116,8 @@ class DeviceRemovedDocument:
     removed: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceCleanedDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeviceCleanedDocument(Answer):
     """What was removed from a device: `gnomon devices clean`."""
 
     format: Literal["gnomon-device-cleaned"]
@@ -76,8 +128,8 @@ class DeviceCleanedDocument:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceHealthDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeviceHealthDocument(Answer):
     """How a device is: `gnomon devices probe` and `release`. `was` is the quarantine that was ended by hand."""
 
     format: Literal["gnomon-device-health"]
@@ -118,8 +170,8 @@ class BrokenAdapter:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimesDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RuntimesDocument(Answer):
     """The runtimes that gnomon knows, those that are installed first: `gnomon runtimes`. `gnomon` is its version."""
 
     format: Literal["gnomon-runtimes"]

@@ -6,9 +6,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any, Literal
 
 from gnomon.devices.address import LOCAL, TVM
 from gnomon.devices.base import Device
@@ -17,15 +18,8 @@ from gnomon.devices.health import health_of, release
 from gnomon.devices.lease import Waiting
 from gnomon.devices.opening import load_factory, opened, resolve
 from gnomon.errors import DeviceError, GnomonError, UsageError
-from gnomon.jobs.devices.visit import (
-    Cleaned,
-    DeviceHealth,
-    DeviceRow,
-    RuntimeRow,
-    clean_cache,
-    look_closely,
-    look_for_energy,
-)
+from gnomon.jobs.devices.document import DeviceCleanedDocument, DeviceHealthDocument, DeviceRow, RuntimeRow
+from gnomon.jobs.devices.visit import clean_cache, cleaned, look_closely, look_for_energy
 from gnomon.runtimes.base import Probe, Runtime
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session.bench.probe import probe_now
@@ -90,14 +84,16 @@ def add_and_check(
     return row
 
 
-def clean_device(name: str, path: Path | None = None, *, on_wait: Callable[[str], None] | None = None) -> Cleaned:
+def clean_device(
+    name: str, path: Path | None = None, *, on_wait: Callable[[str], None] | None = None
+) -> DeviceCleanedDocument:
     """Remove what gnomon keeps on a device from visit to visit; it is sent again when it is needed.
 
     UsageError if the name is not known; DeviceError if the device cannot be reached.
     """
     config = resolve(name, path)
     if config.address.kind == LOCAL:
-        return Cleaned(name=config.name, folder=None, entries=0, size_bytes=0)
+        return cleaned(config.name)
     # With `keep` the device says where its cache is, also where the user has since switched it off.
     with opened(replace(config, keep=True), on_wait=on_wait) as device:
         return clean_cache(device, config.name)
@@ -105,22 +101,23 @@ def clean_device(name: str, path: Path | None = None, *, on_wait: Callable[[str]
 
 def probe_device(
     name: str, record: RecordAddress | None, path: Path | None = None, *, tell: Callable[[str], None] | None = None
-) -> DeviceHealth:
+) -> DeviceHealthDocument:
     """Probe a device, which ends its quarantine if it is in order.
 
     UsageError if the name is not known; DeviceError if the device fails, or is not as it was: then it is in quarantine.
     """
     health = probe_now(resolve(name, path), record, tell=tell)
-    return DeviceHealth(name=name, health=health, was=None)
+    return DeviceHealthDocument(format="gnomon-device-health", version=1, name=name, health=health, was=None)
 
 
-def release_device(name: str, path: Path | None = None) -> DeviceHealth:
+def release_device(name: str, path: Path | None = None) -> DeviceHealthDocument:
     """End the quarantine of a device. UsageError if the name is not known, or it is in none."""
     config = resolve(name, path)
     was = release(config.name)
     if was is None:
         raise UsageError(f"{name} is not in quarantine", hint="`gnomon devices` lists the devices that are.")
-    return DeviceHealth(name=name, health=health_of(config.name), was=was)
+    health = health_of(config.name)
+    return DeviceHealthDocument(format="gnomon-device-health", version=1, name=name, health=health, was=was)
 
 
 def examine(
@@ -161,13 +158,22 @@ def examine(
     return tuple(replace(row, health=health) for row, health in zip(found, known, strict=True))
 
 
-def _late(config: DeviceConfig, deadline_s: float) -> DeviceRow:
+def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **found: Any) -> DeviceRow:
+    """A device as it was found, with the settings that it has in the file of devices."""
+    settings = {key: value for key, value in asdict(config).items() if key not in {"name", "address"}}
+    nothing = dict.fromkeys(("reason", "hint", "fingerprint", "interpreter", "check"))
     return DeviceRow(
-        config=config,
-        state="failed",
-        reason=f"it did not answer within {deadline_s:g} s",
-        hint="Look whether it is overloaded, or try again.",
+        **{"runtimes": (), "seconds": 0.0, **nothing, **found},
+        name=config.name,
+        address=str(config.address),
+        state=state,
+        settings=settings,
     )
+
+
+def _late(config: DeviceConfig, deadline_s: float) -> DeviceRow:
+    hint = "Look whether it is overloaded, or try again."
+    return _row(config, "failed", reason=f"it did not answer within {deadline_s:g} s", hint=hint)
 
 
 def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:
@@ -179,14 +185,14 @@ def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:
     try:
         if config.address.kind == TVM:
             tracked_device(config.address).require(0.0)
-            row = DeviceRow(config=config, state="ready")
+            row = _row(config, "ready")
         else:
             with opened(config, on_wait=in_use) as device:
                 row = _seen(config, device, deep=deep)
     except _InUse as error:
-        row = DeviceRow(config=config, state="in use", reason=error.message, hint=error.hint)
+        row = _row(config, "in use", reason=error.message, hint=error.hint or None)
     except GnomonError as error:
-        row = DeviceRow(config=config, state="failed", reason=error.message, hint=error.hint)
+        row = _row(config, "failed", reason=error.message, hint=error.hint or None)
     return replace(row, seconds=time.monotonic() - begin)
 
 
@@ -201,14 +207,8 @@ def _seen(config: DeviceConfig, device: Device, *, deep: bool) -> DeviceRow:
         closely = replace(look_closely(device), energy=look_for_energy(link)) if deep else None
     lacking = {m.name: m for m in missing}
     rows = [_runtime(r, probes.get(r.name), lacking.get(r.name), config, info.fingerprint) for r in wanted]
-    return DeviceRow(
-        config=config,
-        state="ready",
-        fingerprint=dict(info.fingerprint),
-        python=info.python,
-        runtimes=tuple(rows),
-        check=closely,
-    )
+    known = {"fingerprint": dict(info.fingerprint) or None, "interpreter": info.python}
+    return _row(config, "ready", **known, runtimes=tuple(rows), check=closely)
 
 
 def _runtime(

@@ -1,83 +1,88 @@
-"""The reports of `gnomon devices` and `gnomon runtimes`, made from their JSON documents alone."""
+"""The reports of `gnomon devices` and `gnomon runtimes`."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from gnomon.jobs.devices.document import (
+    CloseLook,
+    DeviceAddedDocument,
+    DeviceCleanedDocument,
+    DeviceHealthDocument,
+    DeviceRemovedDocument,
+    DeviceRow,
+    DevicesDocument,
+    EnergyRow,
+    RuntimesDocument,
+)
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 
 _STATES = {"ready": "ready", "in use": "in use", "failed": "cannot be used"}
 
 
-def devices_report(document: dict[str, Any], page: Page) -> None:
+def devices_report(document: DevicesDocument, page: Page) -> None:
     """Each device: what it is and has, or why it cannot be used."""
-    rows = document["devices"]
+    rows = document.devices
     ready = sum(_state(row) == "ready" for row in rows)
     if len(rows) == 1:
-        page.headline(f"{rows[0]['name']} is {'ready' if ready else 'not ready'}.")
+        page.headline(f"{rows[0].name} is {'ready' if ready else 'not ready'}.")
     else:
         page.headline(f"{ready} of {len(rows)} devices {'is' if ready == 1 else 'are'} ready.")
     for row in rows:
         _device(row, page)
-    if len(rows) == 1 and rows[0]["name"] == "local" and not document["named"]:
+    if len(rows) == 1 and rows[0].name == "local" and not document.named:
         page.line("")
         page.line("To add another machine: gnomon devices add NAME ssh://user@host")
     page.line("")
-    page.path("file", document["file"] + ("" if document["file_exists"] else " (not there yet)"))
+    page.path("file", document.file + ("" if document.file_exists else " (not there yet)"))
 
 
-def _state(row: dict[str, Any]) -> str:
+def _state(row: DeviceRow) -> str:
     """How a device stands, as it is shown. One behind a tracker has no runtimes, and is asked for none."""
-    nothing = row["runtimes"] and not any(r["version"] or r["brought"] for r in row["runtimes"])
-    if row["state"] == "ready" and nothing and not row["settings"]["fetch"]:
+    nothing = row.runtimes and not any(r.version or r.brought for r in row.runtimes)
+    if row.state == "ready" and nothing and not row.settings["fetch"]:
         return "reachable, nothing to run"
-    return _STATES[str(row["state"])]
+    return _STATES[row.state]
 
 
-def device_report(row: dict[str, Any], page: Page) -> None:
-    """One device."""
-    _device(row, page)
-
-
-def _device(row: dict[str, Any], page: Page) -> None:
-    where = f" ({row['address']})" if row["name"] != row["address"] else ""
-    page.heading(f"{row['name']}{where}: {_state(row)}")
-    if quarantine := row["health"]["quarantine"]:
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine["since_s"]))
+def _device(row: DeviceRow, page: Page) -> None:
+    where = f" ({row.address})" if row.name != row.address else ""
+    page.heading(f"{row.name}{where}: {_state(row)}")
+    if quarantine := row.health.quarantine:
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
         page.item(
-            f"in quarantine since {since}: {quarantine['reason']}",
-            f"gnomon devices probe {row['name']}, or gnomon devices release {row['name']}",
+            f"in quarantine since {since}: {quarantine.reason}",
+            f"gnomon devices probe {row.name}, or gnomon devices release {row.name}",
         )
-    if row["state"] != "ready":
-        page.item(row["reason"], row["hint"] or "")
+    if row.state != "ready":
+        page.item(row.reason or "", row.hint or "")
         return
-    for line in (
-        _machine(row["fingerprint"]) if row["fingerprint"] else ["Its tracker has it, for tune, exec and overlay."]
-    ):
+    for line in _machine(row.fingerprint) if row.fingerprint else ["Its tracker has it, for tune, exec and overlay."]:
         page.line(line, indent=3)
-    if settings := _settings(row["settings"]):
+    if settings := _settings(row.settings):
         page.line(f"Set here: {settings}", indent=3)
-    if row["check"]:
-        page.line(_check(row["check"]), indent=3)
-        _energy(row["check"]["energy"], page)
-    here = [r for r in row["runtimes"] if r["version"]]
-    brought = [r for r in row["runtimes"] if not r["version"] and r["brought"]]
-    gone = [r for r in row["runtimes"] if not r["version"] and not r["brought"]]
+    if row.check:
+        page.line(_check(row.check), indent=3)
+        _energy(row.check.energy, page)
+    here = [r for r in row.runtimes if r.version]
+    brought = [r for r in row.runtimes if not r.version and r.brought]
+    gone = [r for r in row.runtimes if not r.version and not r.brought]
     for runtime in here:
-        page.item(f"{runtime['name']} {runtime['version']}: {', '.join(runtime['backends'])}")
+        page.item(f"{runtime.name} {runtime.version}: {', '.join(runtime.backends)}")
     for runtime in brought:
-        first, *others = runtime["brought"]
+        first, *others = runtime.brought
         more = f" and {len(others)} package{'' if len(others) == 1 else 's'} that it needs" if others else ""
-        page.item(f"{runtime['name']}: installed when it is needed ({first}{more})")
-    for reason, hint in dict.fromkeys((r["reason"], r["hint"]) for r in gone):
-        names = [r["name"] for r in gone if (r["reason"], r["hint"]) == (reason, hint)]
+        page.item(f"{runtime.name}: installed when it is needed ({first}{more})")
+    for reason, hint in dict.fromkeys((r.reason, r.hint) for r in gone):
+        names = [r.name for r in gone if (r.reason, r.hint) == (reason, hint)]
         page.item(f"{', '.join(names)}: {reason}", hint)
 
 
-def _machine(found: dict[str, Any]) -> list[str]:
+def _machine(found: Mapping[str, Any]) -> list[str]:
     memory = found.get("memory_bytes")
     cores = found.get("cores")
     first = [
@@ -90,7 +95,7 @@ def _machine(found: dict[str, Any]) -> list[str]:
     return [", ".join(first), ", ".join([*second, f"Python {found['python']}" if found.get("python") else "no Python"])]
 
 
-def _settings(found: dict[str, Any]) -> str:
+def _settings(found: Mapping[str, Any]) -> str:
     told = []
     for key in ("python", "folder", "threads", "governor", "target", "linker"):
         if found[key] is not None:
@@ -108,86 +113,87 @@ def _settings(found: dict[str, Any]) -> str:
     return "; ".join(told)
 
 
-def _check(found: dict[str, Any]) -> str:
+def _check(found: CloseLook) -> str:
     return (
-        f"A command costs {units.time(found['overhead_s'])}; {units.digits(found['temporary_free_bytes'] / 2**30)} GiB "
-        f"are free in {found['temporary']}, where a file was written and read back."
+        f"A command costs {units.time(found.overhead_s)}; {units.digits(found.temporary_free_bytes / 2**30)} GiB "
+        f"are free in {found.temporary}, where a file was written and read back."
     )
 
 
-def _energy(found: dict[str, Any], page: Page) -> None:
-    if not found["counters"]:
-        page.line(f"Energy is not reported: {found['reason']}.", indent=3)
-        if found["hint"]:
-            page.line(found["hint"], indent=3)
+def _energy(found: EnergyRow, page: Page) -> None:
+    if not found.counters:
+        page.line(f"Energy is not reported: {found.reason}.", indent=3)
+        if found.hint:
+            page.line(found.hint, indent=3)
         return
-    names = ", ".join(f"{domain} ({name})" for name, domain in found["counters"].items())
-    others = f" Beside them: {', '.join(found['others'])}." if found["others"] else ""
-    every = units.time(found["period_s"])
-    page.line(f"Energy: {names}, moving every {every}; {units.digits(found['power_w'])} W just then.{others}", indent=3)
+    names = ", ".join(f"{domain} ({name})" for name, domain in found.counters.items())
+    others = f" Beside them: {', '.join(found.others)}." if found.others else ""
+    every = units.time(found.period_s)
+    page.line(f"Energy: {names}, moving every {every}; {units.digits(found.power_w)} W just then.{others}", indent=3)
 
 
-def added_report(document: dict[str, Any], page: Page) -> None:
-    """Write that a device has a name now, and how it was found."""
-    name = document["added"]
-    page.headline(f"Added {name}. To measure there: gnomon place MODEL --device {name}")
-    if document["device"] is not None:
-        device_report(document["device"], page)
+def added_report(document: DeviceAddedDocument, page: Page) -> None:
+    """That a device has a name now, and how it was found."""
+    page.headline(f"Added {document.added}. To measure there: gnomon place MODEL --device {document.added}")
+    if document.device is not None:
+        _device(document.device, page)
     page.line("")
-    page.path("file", document["file"])
+    page.path("file", document.file)
 
 
-def removed_report(document: dict[str, Any], page: Page) -> None:
-    """Write that a device's name is out of the file."""
-    page.headline(f"Removed {document['removed']}.")
-    page.path("file", document["file"])
+def removed_report(document: DeviceRemovedDocument, page: Page) -> None:
+    """That a device's name is out of the file."""
+    page.headline(f"Removed {document.removed}.")
+    page.path("file", document.file)
 
 
-def cleaned_report(document: dict[str, Any], page: Page) -> None:
+def cleaned_report(document: DeviceCleanedDocument, page: Page) -> None:
     """What was removed from a device."""
-    if document["folder"] is None:
-        page.headline(f"Nothing is kept on {document['name']}.")
+    if document.folder is None:
+        page.headline(f"Nothing is kept on {document.name}.")
         return
-    count = document["entries"]
+    count = document.entries
     what = f"{count} pushed file{'' if count == 1 else 's'} or folder{'' if count == 1 else 's'}"
-    page.headline(f"Removed {what} ({units.mebibytes(document['size_bytes'])}) from {document['name']}.")
-    page.path("folder", document["folder"])
+    page.headline(f"Removed {what} ({units.mebibytes(document.size_bytes)}) from {document.name}.")
+    page.path("folder", document.folder)
 
 
-def health_report(document: dict[str, Any], page: Page) -> None:
+def health_report(document: DeviceHealthDocument, page: Page) -> None:
     """How a device was found to be, or that its quarantine is over."""
-    if document["was"]:
-        page.headline(f"{document['name']} is in quarantine no more: {document['was']['reason']}.")
-        if document["was"]["kind"] != "transport":
+    if document.was:
+        page.headline(f"{document.name} is in quarantine no more: {document.was.reason}.")
+        if document.was.kind != "transport":
             page.line("What the next probe takes is its new baseline.")
         return
-    baseline = document["health"]["baseline"]
-    now, then = (units.time(took) for took in (document["health"]["call_s"], statistics.median(baseline["calls_s"])))
-    day = time.strftime("%Y-%m-%d", time.localtime(baseline["at_s"]))
-    page.headline(f"{document['name']} is in order.")
-    page.line(f"The probe takes {now}; its baseline of {day} is {then}, by {baseline['runtime']}.")
+    baseline = document.health.baseline
+    if baseline is None:  # nothing was probed
+        return
+    now, then = (units.time(took) for took in (document.health.call_s, statistics.median(baseline.calls_s)))
+    day = time.strftime("%Y-%m-%d", time.localtime(baseline.at_s))
+    page.headline(f"{document.name} is in order.")
+    page.line(f"The probe takes {now}; its baseline of {day} is {then}, by {baseline.runtime}.")
 
 
-def runtimes_report(document: dict[str, Any], page: Page) -> None:
+def runtimes_report(document: RuntimesDocument, page: Page) -> None:
     """What is installed, then what is not."""
-    here = [row for row in document["runtimes"] if row["installed"]]
-    page.headline(f"{len(here)} of {len(document['runtimes'])} known runtimes are installed here.")
+    here = [row for row in document.runtimes if row.installed]
+    page.headline(f"{len(here)} of {len(document.runtimes)} known runtimes are installed here.")
     heads = [
         Column(title="runtime", number=False),
         Column(title="version", number=False),
         Column(title="models", number=False),
         Column(title="backends", number=False),
     ]
-    rows = [[r["name"], r["version"], ", ".join(r["formats"]), ", ".join(r["backends"])] for r in here]
+    rows = [[r.name, r.version or "-", ", ".join(r.formats), ", ".join(r.backends)] for r in here]
     if rows:
         page.table(heads, rows)
-    gone = [row for row in document["runtimes"] if not row["installed"]]
-    if gone or document["broken"]:
+    gone = [row for row in document.runtimes if not row.installed]
+    if gone or document.broken:
         page.heading("Missing")
     for row in gone:
-        page.item(f"{row['name']} ({', '.join(row['formats'])} models): {row['reason']}", row["install"])
-    for row in document["broken"]:
-        page.item(f"{row['name']}: its adapter cannot be loaded: {row['reason']}")
-    found = document["device"]["fingerprint"]
+        page.item(f"{row.name} ({', '.join(row.formats)} models): {row.reason}", row.install or "")
+    for adapter in document.broken:
+        page.item(f"{adapter.name}: its adapter cannot be loaded: {adapter.reason}")
+    found = document.device.fingerprint
     machine = found.get("cpu_model") or found.get("machine")
-    page.line(f"Asked with {document['device']['interpreter']} on {machine}, {found.get('cores')} cores.")
+    page.line(f"Asked with {document.device.interpreter} on {machine}, {found.get('cores')} cores.")

@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gnomon import __version__
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
+from gnomon.jobs.devices.document import BrokenAdapter, HerePart, KnownRuntime, RuntimesDocument
 from gnomon.measure.link import AgentLink
+from gnomon.runtimes.base import Runtime
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session.targets import pip_requirements_line, probe_commands, reason_of
 
 
-def runtimes_document() -> dict[str, Any]:
+def known_runtimes() -> RuntimesDocument:
     """The runtimes that gnomon knows, those that are installed first; docs/commands.md describes each key."""
     good, broken = all_runtimes()
     with LocalDevice() as device, AgentLink(device) as link:
         answers = link.ask(probe_commands(good))
         fingerprint, name, python = link.info.fingerprint, link.info.name, link.info.python
-    rows: list[dict[str, Any]] = []
-    for runtime in good:
-        answer = answers[runtime.name]
-        row: dict[str, Any] = {
-            "name": runtime.name,
-            "installed": not isinstance(answer, Failure),
-            "version": None,
-            "backends": [],
-            "formats": sorted(runtime.formats),
-            "details": {},
-            "reason": None,
-            "install": None,
-        }
-        if isinstance(answer, Failure):
-            row["reason"] = reason_of(answer, runtime)
-            row["install"] = pip_requirements_line(runtime.wheels, python or "python")
-        else:
-            row["version"], row["backends"] = answer["version"], list(answer["backends"])
-            row["details"] = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
-        rows.append(row)
-    return {
-        "format": "gnomon-runtimes",
-        "version": 1,
-        "gnomon": __version__,
-        "device": {"name": name, "interpreter": python, "fingerprint": dict(fingerprint)},
-        "runtimes": sorted(rows, key=lambda row: (not row["installed"], row["name"])),
-        "broken": [{"name": item.name, "reason": item.reason} for item in broken],
-    }
+    rows = [_row(runtime, answers[runtime.name], python or "python") for runtime in good]
+    return RuntimesDocument(
+        format="gnomon-runtimes",
+        version=1,
+        gnomon=__version__,
+        device=HerePart(name=name, interpreter=python, fingerprint=dict(fingerprint)),
+        runtimes=tuple(sorted(rows, key=lambda row: (not row.installed, row.name))),
+        broken=tuple(BrokenAdapter(name=item.name, reason=item.reason) for item in broken),
+    )
+
+
+def _row(runtime: Runtime, answer: Failure | Mapping[str, Any], python: str) -> KnownRuntime:
+    found: Mapping[str, Any] = {} if isinstance(answer, Failure) else answer
+    missing = answer if isinstance(answer, Failure) else None
+    return KnownRuntime(
+        name=runtime.name,
+        installed=missing is None,
+        version=found.get("version"),
+        backends=tuple(found.get("backends", ())),
+        formats=tuple(sorted(runtime.formats)),
+        details={key: value for key, value in found.items() if key not in {"version", "backends"}},
+        reason=None if missing is None else reason_of(missing, runtime),
+        install=None if missing is None else pip_requirements_line(runtime.wheels, python),
+    )

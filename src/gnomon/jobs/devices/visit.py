@@ -1,139 +1,20 @@
-"""What is done on an open device to look at it closely, and to clean it.
-
-What is told of a device, as records and as JSON.
-
-What is done on an open device without Python to look at it closely, and to clean it: by its shell.
-"""
+"""What is done on an open device to look at it closely, and to clean it: by its shell, as it may have no Python."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import statistics
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
 from gnomon.devices.base import Device
-from gnomon.devices.config import DeviceConfig
-from gnomon.devices.health import Health, Quarantine
 from gnomon.devices.shell.scripts import OWN_FOLDER, UPLOADED
 from gnomon.errors import DeviceError
+from gnomon.jobs.devices.document import CloseLook, DeviceCleanedDocument, EnergyRow
 from gnomon.measure.energy import LEAVE, find_counters
 from gnomon.measure.link import AgentLink
-from gnomon.report.answer import Answer
 from gnomon.system.process import guarded_folder
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeRow:
-    """A runtime on a device. `version` is None where it is missing, for `reason`.
-
-    `brought` are the packages that gnomon has for the device and brings when it is needed; its own come first.
-    """
-
-    name: str
-    version: str | None = None
-    backends: tuple[str, ...] = ()
-    reason: str = ""
-    hint: str = ""
-    brought: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnergyRow:
-    """The energy counters of a device; or the reason why `pareto --objective energy` cannot be had there.
-
-    `counters` are their names and what they count; the slowest moves every `period_s`, and together they told
-    `power_w` while they were looked at. `others` are there beside them.
-    """
-
-    counters: Mapping[str, str] = field(default_factory=dict)
-    period_s: float | None = None
-    power_w: float | None = None
-    others: tuple[str, ...] = ()
-    reason: str = ""
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloseLook:
-    """What a close look at a device found.
-
-    `overhead_s` is the median time of a command that does nothing, as gnomon sees it. The private folder of a visit
-    is in `temporary`, with `temporary_free_bytes` of room.
-    """
-
-    overhead_s: float
-    temporary: str
-    temporary_free_bytes: int
-    energy: EnergyRow = field(default_factory=EnergyRow)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRow(Answer):
-    """A device as it was found: "ready", "in use" by another gnomon, or "failed" for a reason."""
-
-    config: DeviceConfig
-    state: Literal["ready", "in use", "failed"]
-    reason: str = ""
-    hint: str = ""
-    fingerprint: Mapping[str, Any] = field(default_factory=dict)
-    python: str | None = None
-    runtimes: tuple[RuntimeRow, ...] = ()
-    check: CloseLook | None = None
-    seconds: float = 0.0
-    health: Health = field(default_factory=Health)
-
-    __repr__ = Answer.__repr__
-
-    def document(self) -> dict[str, Any]:
-        """The row as a JSON object."""
-        config = self.config
-        settings = {k: v for k, v in asdict(config).items() if k not in {"name", "address"}}
-        return {
-            "name": config.name,
-            "address": str(config.address),
-            "state": self.state,
-            "reason": self.reason or None,
-            "hint": self.hint or None,
-            "fingerprint": dict(self.fingerprint) or None,
-            "interpreter": self.python,
-            "runtimes": [asdict(row) for row in self.runtimes],
-            "check": asdict(self.check) if self.check else None,
-            "settings": settings,
-            "seconds": self.seconds,
-            "health": asdict(self.health),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceHealth:
-    """How a device is known to be now; `was` is the quarantine that was ended by hand."""
-
-    name: str
-    health: Health
-    was: Quarantine | None
-
-    def document(self) -> dict[str, Any]:
-        """It in JSON values."""
-        return {"format": "gnomon-device-health", "version": 1, **asdict(self)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
-    """What was removed from a device; `folder` is None where nothing is kept, as on this machine."""
-
-    name: str
-    folder: str | None
-    entries: int
-    size_bytes: int
-
-    def document(self) -> dict[str, Any]:
-        """It in JSON values."""
-        return {"format": "gnomon-device-cleaned", "version": 2, **asdict(self)}
-
 
 PUSHED = "pushed"
 """The folder of pushed files on such a device."""
@@ -227,7 +108,7 @@ def look_for_energy(link: AgentLink) -> EnergyRow:
     )
 
 
-def clean_cache(device: Device, name: str) -> Cleaned:
+def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
     """Remove everything that gnomon put into the device's cache of pushed files."""
     with guarded_folder("gnomon-clean-") as folder:
         probe = Path(folder) / "probe"
@@ -235,12 +116,14 @@ def clean_cache(device: Device, name: str) -> Cleaned:
         placed = PurePosixPath(device.push(probe, probe.name))
     cache = placed.parent.parent  # pushed/<digest>/<name>
     if cache.name != PUSHED or not cache.is_absolute():
-        return Cleaned(name=name, folder=None, entries=0, size_bytes=0)
+        return cleaned(name)
     found = _emptied(device, cache)
     # The file that showed where the cache is does not count.
-    return Cleaned(
-        name=name,
-        folder=str(cache),
-        entries=max(0, int(found["entries"]) - 1),
-        size_bytes=int(found["size"]),
+    return cleaned(name, str(cache), max(0, int(found["entries"]) - 1), int(found["size"]))
+
+
+def cleaned(name: str, folder: str | None = None, entries: int = 0, size_bytes: int = 0) -> DeviceCleanedDocument:
+    """What was removed from a device; nothing where no folder is kept, as on this machine."""
+    return DeviceCleanedDocument(
+        format="gnomon-device-cleaned", version=2, name=name, folder=folder, entries=entries, size_bytes=size_bytes
     )

@@ -36,7 +36,7 @@ def write_report(
     compared = None
     if len(documents) > 1 and all(document["format"] in CONFIGURATIONS for document in documents):
         sides = [Side(name=name, document=document) for name, document in zip(names, documents, strict=True)]
-        compared = compare_sides(sides, record=record, changed=changed, sessions=sessions).document()
+        compared = compare_sides(sides, record=record, changed=changed, sessions=sessions)
     return _write(page(documents, names, compared), out)
 
 

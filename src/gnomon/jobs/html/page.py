@@ -14,11 +14,12 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from gnomon.jobs.compare.report import headline
+from gnomon.jobs.compare.document import CompareDocument
 from gnomon.jobs.compare.sides import embedded
 from gnomon.jobs.html.views import comparison, view
 from gnomon.report.layers import layered
 from gnomon.report.plain import clean
+from gnomon.report.svg import inline
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 
-def page(documents: Sequence[Document], names: Sequence[str], compared: Document | None = None) -> str:
-    """The page of one run or several, of which `compared` is the document of their comparison.
+def page(documents: Sequence[Document], names: Sequence[str], compared: CompareDocument | None = None) -> str:
+    """The page of one run or several, of which `compared` is the comparison.
 
     The first document is embedded as `embedded` does it, others with the ids that follow.
     """
@@ -35,21 +36,22 @@ def page(documents: Sequence[Document], names: Sequence[str], compared: Document
 
     style, script = (_data(name) for name in ("page.css", "page.js"))
     views = [view(document) for document in documents]
-    drawn = {"layouts": [_layout(document) for document in documents], "names": list(names)}
-    # These four are gnomon's own text, or JSON in which no "<" is left.
+    shown = {"layouts": [_layout(document) for document in documents], "names": list(names)}
+    # These five are gnomon's own text, SVG in which names are escaped, or JSON in which no "<" is left.
     return (
         _environment()
         .get_template("page.html")
         .render(
             views=views,
+            drawing=lambda chart, key: Markup(inline(chart, key)),  # noqa: S704
             names=names,
             compared=None if compared is None else comparison(compared),
-            answer="" if compared is None else headline(compared),
+            answer="" if compared is None else compared.headline()[1],
             policy=_policy(style, script),
             style=Markup(style),  # noqa: S704
             script=Markup(script),  # noqa: S704
             embedded=[Markup(embedded(document, number)) for number, document in enumerate(documents, 1)],  # noqa: S704
-            drawn=Markup(json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
+            shown=Markup(json.dumps(shown, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
         )
     )
 

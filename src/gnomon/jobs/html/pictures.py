@@ -1,45 +1,53 @@
-"""What a page draws of the documents of each job, beside its report: charts, heat maps, and tables with every row."""
+"""What a page draws of the documents of each job, beside its report: charts, and tables with every row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gnomon.jobs.html.blocks import (
-    Chart,
-    Column,
-    Part,
-    Point,
-    Section,
-    Table,
-    in_rows,
-    scattered,
-    shade,
-    table,
-    timed,
-    told_time,
-)
+from gnomon.jobs.documents import read_document
+from gnomon.jobs.estimator.picture import evaluation_charts
+from gnomon.jobs.html.blocks import Part, Section, Table, table
+from gnomon.jobs.overlay.document import AnalyzeDocument
+from gnomon.jobs.overlay.picture import overlay_charts
+from gnomon.jobs.space.picture import choice_charts, networks_charts, space_front_charts
+from gnomon.jobs.tune.document import ExecDocument, TuneDocument
+from gnomon.jobs.tune.report import MOST_LAYERS, Times, largest_first, tuned_layers
 from gnomon.report import units
-from gnomon.report.charts import Value, finite
+from gnomon.report.chart import (
+    BEHIND,
+    CHOSEN,
+    LOOKS,
+    Axis,
+    Chart,
+    Group,
+    Look,
+    Mark,
+    Row,
+    Value,
+    finite,
+    in_rows,
+    line,
+    shares,
+    time_words,
+    timed,
+)
+from gnomon.report.page import Column
 
 Document = Mapping[str, Any]
 Parts = Iterable[tuple[str, Sequence[Part]]]
 """Titles of sections, and what is in each; one that is empty is left out."""
 
-_MOST_LAYERS = 24
-"""Layers whose configurations are shown one by one, and cell groups, and rankings: the largest or first."""
+_MOST_RANKINGS = 24
+"""Rankings that are shown: the first."""
 _SHORT_S = 120.0
 """A run that is shorter is drawn over seconds."""
-_IN_REPORT = 40
-"""Layers that the report of `gnomon tune` has at most."""
-_FULL_SHADE = 0.2
-"""A regret from which a heat map is darkest."""
 
 
 def pictures(document: Document) -> tuple[Section, ...]:
     """The sections that stand before the report of a document; none of one that is told by its report alone."""
-    made = _PICTURES.get(document["format"])
-    found = [] if made is None else [(title, tuple(parts)) for title, parts in made(document) if parts]
+    drawing = _PICTURES.get(document["format"])
+    found = [] if drawing is None else [(title, tuple(parts)) for title, parts in drawing(document) if parts]
     return tuple(Section(id=f"drawn-{k}", title=title, parts=parts) for k, (title, parts) in enumerate(found))
 
 
@@ -53,31 +61,30 @@ def sustained(document: Document) -> tuple[Section, ...]:
         unit_s, across = (60.0, "minutes of calling") if blocks["at_s"][-1] >= _SHORT_S else (1.0, "seconds of calling")
         at = [seconds / unit_s for seconds in blocks["at_s"]]
         changes = [
-            Point(
-                told=f"after {units.duration(change['since_s'])}: {units.time(change['before_s'])}, "
-                f"then {units.time(change['after_s'])}",
+            Mark(
                 x=Value(value=change["since_s"] / unit_s),
                 y=timed(change["after_s"]),
-                kind="chosen",
                 label="slower" if change["after_s"] > change["before_s"] else "faster",
+                tip=f"after {units.duration(change['since_s'])}: {units.time(change['before_s'])}, "
+                f"then {units.time(change['after_s'])}",
             )
             for change in one["changes"]
         ]
+        quantiles = (("p99_us", "99th percentile", LOOKS[5]), ("p50_us", "median", LOOKS[0]))
+        lines = [_over(at, blocks[key], 1e-3, name, look) for key, name, look in quantiles]
         parts.append(
-            scattered(
-                f"{one['label']}: {one['calls']} calls in {units.duration(one['ran_s'])}",
-                (across, "time of a call, ms"),
-                changes,
-                lines=[
-                    (kind, [(a, None if us is None else us / 1e3) for a, us in zip(at, blocks[key], strict=True)])
-                    for key, kind in (("p99_us", "faint"), ("p50_us", "main"))
-                ],
-                height=280,
-                even=True,
-                note="The strong line is the median of each block of calls, the weak one the 99th percentile.",
+            Chart(
+                title=f"{one['label']}: {one['calls']} calls in {units.duration(one['ran_s'])}",
+                x=Axis(title=across, linear=True),
+                y=Axis(title="time of a call, ms"),
+                groups=(*lines, Group(name="a change", marks=changes, look=CHOSEN)),
+                height=220,
             )
         )
-        parts += [made for key, title, scale in _AROUND if (made := _around(at, across, blocks[key], title, scale))]
+        for key, title, factor in _AROUND:
+            if sum(value is not None for value in blocks[key]) > 1:
+                x, y = Axis(title=across, linear=True), Axis(title=title.rpartition(", ")[2])
+                parts.append(Chart(title=title, x=x, y=y, groups=(_over(at, blocks[key], factor),), height=120))
     return (Section(id="sustained", title="Called for long", parts=tuple(parts)),) if parts else ()
 
 
@@ -88,19 +95,26 @@ _AROUND = (
 )
 
 
-def _around(at: Sequence[float], across: str, values: Sequence[float | None], title: str, scale: float) -> Chart | None:
-    known = [(a, value * scale) for a, value in zip(at, values, strict=True) if value is not None]
-    if len(known) < 2:
-        return None
-    return scattered(title, (across, title.rpartition(", ")[2]), (), lines=[("main", known)], height=170, even=True)
+def _over(
+    at: Sequence[float], values: Sequence[float | None], factor: float, name: str = "", look: Look = LOOKS[0]
+) -> Group:
+    """A line through values at moments."""
+    places = line((a, None if value is None else value * factor) for a, value in zip(at, values, strict=True))
+    return Group(name=name, marks=places, look=look, kind="none", line="straight")
 
 
 def _stab(document: Document) -> Parts:
     exact, published = document["exact"], document["published"]
-    sums = [(f"{backend} alone", us, "other") for backend, us in document["singles"].items()]
-    sums += [("as ONE's stab decides", published["predicted_us"], "other"), ("exact", exact["predicted_us"], "chosen")]
-    rows = [(name, timed(us * 1e-6), units.time(us * 1e-6), kind) for name, us, kind in sums if us is not None]
-    yield "Predictions", [in_rows("Sums of the operators' average times in the traces", "ms", rows)] if rows else []
+    sums = [(f"{backend} alone", us, LOOKS[0]) for backend, us in document["singles"].items()]
+    sums += [("as ONE's stab decides", published["predicted_us"], LOOKS[0]), ("exact", exact["predicted_us"], CHOSEN)]
+    yield (
+        "Predictions",
+        _rows(
+            "Sums of the operators' average times in the traces",
+            "ms",
+            [_row(name, us * 1e-6, look=look) for name, us, look in sums if us is not None],
+        ),
+    )
 
 
 def _table(document: Document) -> Parts:
@@ -108,72 +122,61 @@ def _table(document: Document) -> Parts:
     yield (
         "Units",
         [
-            _times("A call of each unit, with its 95 % interval", [(row["label"], row, "call_s") for row in rows]),
-            table(
+            *_times(
+                "A call of each unit, with its 95 % interval", [(row["label"], row, LOOKS[0]) for row in rows], "call_s"
+            ),
+            *_every(
                 "Every unit",
-                ("unit", "net", "gross", "95 % interval", "known within", "processes", "", ""),
-                (
-                    (
-                        row["label"],
-                        units.time(row["time_s"]),
-                        units.time(row["call_s"]),
-                        _interval(row, "call_s"),
-                        _percent(row["relative_half_width"]),
-                        str(row["processes"]),
-                        "" if row["status"] == "ok" else row["status"],
-                        row["reason"],
-                    )
-                    for row in rows
-                ),
+                rows,
+                {
+                    "unit": lambda row: row["label"],
+                    "net": lambda row: units.time(row["time_s"]),
+                    "gross": lambda row: units.time(row["call_s"]),
+                    "95 % interval": lambda row: _interval(row, "call_s"),
+                    "known within": lambda row: _percent(row["relative_half_width"]),
+                    "processes": lambda row: str(row["processes"]),
+                    "status": lambda row: "" if row["status"] == "ok" else row["status"],
+                    "reason": lambda row: row["reason"],
+                },
                 words=(0, 6, 7),
                 note="Net is without what a call of nothing takes.",
             ),
-        ]
-        if rows
-        else [],
+        ],
     )
 
 
 def _difference(document: Document) -> Parts:
     rows = document["units"]
-    points = [
-        Point(
-            told=f"{row['label']}: {units.time(row['times_s'][0])}, then {units.time(row['times_s'][1])}",
-            x=timed(row["times_s"][0]),
-            y=timed(row["times_s"][1]),
-            kind="chosen" if row["apart"] else "behind",
-        )
-        for row in rows
-    ]
-    yield (
-        "Both tables",
-        [
-            scattered(
-                "Each unit in both tables: on the line they are equal",
-                ("first, ms", "second, ms"),
-                points,
-                equal=True,
-                width=640,
-                note="Filled: apart by more than noise.",
-            ),
-            table(
-                "Every unit",
-                ("unit", "first", "second", "ratio", ""),
-                (
-                    (
-                        row["label"],
-                        *(units.time(one) for one in row["times_s"]),
-                        units.digits(row["ratio"]),
-                        "" if row["apart"] else "within noise",
-                    )
-                    for row in rows
-                ),
-                words=(0, 4),
-            ),
+    marks = {
+        apart: [
+            Mark(
+                x=timed(row["times_s"][0]),
+                y=timed(row["times_s"][1]),
+                tip=f"{row['label']}: {units.time(row['times_s'][0])}, then {units.time(row['times_s'][1])}",
+            )
+            for row in rows
+            if bool(row["apart"]) == apart
         ]
-        if rows
-        else [],
+        for apart in (False, True)
+    }
+    chart = Chart(
+        title="Each unit in both tables: on the line they are equal",
+        x=Axis(title="first, ms"),
+        y=Axis(title="second, ms"),
+        groups=(
+            Group(name="within noise", marks=marks[False], look=BEHIND),
+            Group(name="apart by more than noise", marks=marks[True], look=LOOKS[1]),
+        ),
+        equal=True,
     )
+    columns: Columns = {
+        "unit": lambda row: row["label"],
+        "first": lambda row: units.time(row["times_s"][0]),
+        "second": lambda row: units.time(row["times_s"][1]),
+        "ratio": lambda row: units.digits(row["ratio"]),
+        "verdict": lambda row: "" if row["apart"] else "within noise",
+    }
+    yield "Both tables", [chart, *_every("Every unit", rows, columns, words=(0, 4))] if rows else []
 
 
 def _evaluation(document: Document) -> Parts:
@@ -181,370 +184,154 @@ def _evaluation(document: Document) -> Parts:
     if found is None:
         return
     nets = [net for net in found["nets"] if net["measured_s"] and net["mean_s"]]
-    points = [
-        Point(
-            told=f"net {k + 1}: measured {units.time(net['measured_s'])}, predicted "
-            f"{told_time(net['mean_s'], net['low_s'], net['high_s'])}",
-            x=timed(net["measured_s"]),
-            y=timed(net["mean_s"], net["low_s"], net["high_s"]),
-            kind="other" if _inside(net) else "behind",
-        )
-        for k, net in enumerate(nets)
-    ]
-    out = sum(not _inside(net) for net in nets)
-    nominal = units.share(found["scores"]["nominal"])
-    yield (
-        "Predicted against measured",
-        [
-            scattered(
-                f"{len(nets)} nets that it was not fitted to: on the line they are equal",
-                ("measured, ms", "predicted, ms"),
-                points,
-                equal=True,
-                width=640,
-                note=f"Bars are the {nominal} intervals of predictions; hollow: outside of it ({out}).",
-            ),
-            table(
-                "Every net",
-                ("net", "measured", "predicted", f"{nominal} interval", "off by"),
-                (
-                    (
-                        str(k + 1),
-                        units.time(net["measured_s"]),
-                        units.time(net["mean_s"]),
-                        _interval(net, "mean_s"),
-                        units.percent(net["mean_s"] / net["measured_s"] - 1),
-                    )
-                    for k, net in enumerate(nets)
-                ),
-                words=(),
-            ),
-        ]
-        if nets
-        else [],
-    )
-    residuals = [
-        (
-            f"{one['unit']} ({one['nets']})",
-            _shares(one["mean"], one["low"], one["high"]),
-            f"{units.percent(one['mean'])}, {one['nets']} nets",
-            "other" if (one["low"] or 0.0) <= 0 <= (one["high"] or 0.0) else "chosen",
-        )
-        for one in found["units"]
-    ]
-    yield (
-        "Residuals by unit",
-        [in_rows("Nets with a unit are predicted too long by", "%, 95 % interval", residuals, name="units")]
-        if residuals
-        else [],
-    )
-    curve = [(float(spent["samples"]), _shares(spent["mean_error"])) for spent in found["curve"]]
-    marks = [
-        Point(
-            told=f"fitted to {spent['samples']} nets: mean error {_percent(spent['mean_error'])} "
-            f"of {spent['nets']} others",
-            x=Value(value=a),
-            y=b,
-        )
-        for spent, (a, b) in zip(found["curve"], curve, strict=True)
-    ]
-    yield (
-        "What more samples brought",
-        [
-            scattered(
-                "Mean error on the nets held out",
-                ("nets fitted to", "mean error, %"),
-                marks,
-                lines=[("main", [(a, b.value) for a, b in curve])],
-                height=280,
-            )
-        ]
-        if len(curve) > 1
-        else [],
-    )
-
-
-def _inside(net: Document) -> bool:
-    low, high = net["low_s"], net["high_s"]
-    return low is not None and high is not None and bool(low <= net["measured_s"] <= high)
+    columns: Columns = {
+        "measured": lambda net: units.time(net["measured_s"]),
+        "predicted": lambda net: units.time(net["mean_s"]),
+        f"{units.share(found['scores']['nominal'])} interval": lambda net: _interval(net, "mean_s"),
+        "off by": lambda net: units.percent(net["mean_s"] / net["measured_s"] - 1),
+    }
+    yield "Evaluation", [*evaluation_charts(found), *_every("Every net", nets, columns, words=(), number="net")]
 
 
 def _nets(document: Document) -> Parts:
-    key = "latency_s"
-    rows = [(f"net {k + 1}", net, key) for k, net in enumerate(document["nets"]) if net[key] is not None]
-    yield "Nets", [_times("Each net with its interval", rows)] if rows else []
+    rows = [(f"net {k + 1}", net, LOOKS[0]) for k, net in enumerate(document["nets"])]
+    yield "Nets", _times("Each net with its interval", rows, "latency_s")
 
 
 def _parts(document: Document) -> Parts:
-    rows = [(p["unit"], timed(p["time_s"]), units.time(p["time_s"]), "other") for p in document["parts"]]
-    yield "Units", [in_rows("What each unit adds", "ms", rows, name="units")] if rows else []
+    yield (
+        "Units",
+        _rows("What each unit adds", "ms", [_row(p["unit"], p["time_s"]) for p in document["parts"]], "units"),
+    )
 
 
 def _model(document: Document) -> Parts:
-    took_s = [None if one["time_s"] is None else one["count"] * one["time_s"] for one in document["units"]]
     rows = [
-        (
+        _row(
             f"{one['label']} ({one['count']})",
-            timed(took),
-            f"{units.time(took)}, {one['source']}",
-            "other" if one["source"] == "measured" else "behind",
+            None if one["time_s"] is None else one["count"] * one["time_s"],
+            look=LOOKS[0] if one["source"] == "measured" else BEHIND,
         )
-        for one, took in zip(document["units"], took_s, strict=True)
+        for one in document["units"]
     ]
-    yield "Units", [in_rows("What each unit adds; hollow: never measured", "ms", rows, name="units")] if rows else []
+    yield "Units", _rows("What each unit adds; hollow: never measured", "ms", rows, "units")
 
 
 def _space(document: Document) -> Parts:
-    accuracy, latency = document["accuracy"], document["latency"]
-    for one in (accuracy["rankings"] if accuracy else ())[:_MOST_LAYERS]:
+    accuracy = document["accuracy"]
+    for one in (accuracy["rankings"] if accuracy else ())[:_MOST_RANKINGS]:
         nets = one["networks"]
+        title = f"One-change variants of {one['family']}: accuracy with its 95 % interval"
         rows = [
-            (
-                net["id"],
-                _shares(net["accuracy"], net["low"], net["high"]),
-                f"{_percent(net['accuracy'])} {_ends(net['low'], net['high'])}",
-                "chosen" if not k else "behind" if _below(net["high"], nets[0]["low"]) else "other",
+            Row(
+                name=net["id"],
+                value=shares(net["accuracy"], net["low"], net["high"]),
+                text=f"{_percent(net['accuracy'])} {_ends(net['low'], net['high'])}",
+                look=CHOSEN if not k else BEHIND if _below(net["high"], nets[0]["low"]) else LOOKS[0],
             )
             for k, net in enumerate(nets)
         ]
-        title = f"One-change variants of {one['family']}: accuracy with its 95 % interval"
-        beyond = "Hollow: surely below the first. Two such rankings would agree with a Kendall's tau of "
-        chart = in_rows(title, "% of images", rows, name="networks") if rows else None
-        told = f"{beyond}{_shown(one['repeatability'], '{:.2f}')}."
-        more = table(
-            title,
-            ("network", "rank", "accuracy", "95 % interval", "primitives"),
-            (
-                (
-                    net["id"],
-                    str(k + 1),
-                    _percent(net["accuracy"]),
-                    _ends(net["low"], net["high"]),
-                    ", ".join(net["primitives"]),
-                )
-                for k, net in enumerate(nets)
-            ),
-            words=(0, 4),
-            note=told,
+        legend = {BEHIND: "surely below the first"}
+        columns: Columns = {
+            "network": lambda net: net["id"],
+            "accuracy": lambda net: _percent(net["accuracy"]),
+            "95 % interval": lambda net: _ends(net["low"], net["high"]),
+            "primitives": lambda net: ", ".join(net["primitives"]),
+        }
+        told = f"Two such rankings would agree with a Kendall's tau of {_shown(one['repeatability'], '{:.2f}')}."
+        charts = [in_rows(title, "% of images", rows, legend=legend, noun="networks")] if rows else []
+        yield (
+            f"Ranking of {one['family']}",
+            [*charts, *_every(title, nets, columns, words=(1, 4), note=told, number="rank")],
         )
-        yield f"Ranking of {one['family']}", [chart, more] if chart else []
-    right = {net["id"]: net for net in accuracy["trained"]} if accuracy else {}
-    for one in latency:
-        timed_nets = [net for net in one["networks"] if net["latency_s"] is not None]
-        both = [
-            Point(
-                told=f"{net['id']}: {_percent(right[net['id']]['accuracy'])}, {_told(net, 'latency_s')}",
-                x=timed(net["latency_s"], net["low_s"], net["high_s"]),
-                y=_shares(right[net["id"]]["accuracy"]),
-            )
-            for net in timed_nets
-            if net["id"] in right
-        ]
-        every = table(
-            f"Every network by {one['toolchain']}",
-            ("network", "latency", "95 % interval", "accuracy", "reason"),
-            (
-                (
-                    net["id"],
-                    units.time(net["latency_s"]),
-                    _interval(net, "latency_s"),
-                    _percent(right[net["id"]]["accuracy"]) if net["id"] in right else "-",
-                    net["reason"],
-                )
-                for net in one["networks"]
-            ),
-            words=(0, 4),
-        )
-        chart = scattered(
-            f"Trained networks: accuracy and latency by {one['toolchain']}",
-            ("latency, ms", "accuracy, % of images"),
-            both,
-        )
-        yield f"Networks by {one['toolchain']}", [chart, every] if both else [every]
+    right = {net["id"]: net["accuracy"] for net in accuracy["trained"]} if accuracy else {}
+    for one in document["latency"]:
+        columns = {
+            "network": lambda net: net["id"],
+            "latency": lambda net: units.time(net["latency_s"]),
+            "95 % interval": lambda net: _interval(net, "latency_s"),
+            "accuracy": lambda net: _percent(right.get(net["id"])),
+            "reason": lambda net: net["reason"],
+        }
+        every = _every(f"Every network by {one['toolchain']}", one["networks"], columns, words=(0, 4))
+        yield f"Networks by {one['toolchain']}", [*networks_charts(document, one), *every]
 
 
 def _selection(document: Document) -> Parts:
-    for number, group in enumerate((document["primitives"] or ())[:_MOST_LAYERS]):
-        rows = [
-            (
-                one["name"],
-                _shares(one["frequency"], one["low"], one["high"]),
-                f"{units.share(one['frequency'])} {_ends(one['low'], one['high'], '{:.0f}')}",
-                "chosen" if one["stays"] else "behind",
-            )
-            for one in sorted(group, key=lambda one: -(one["frequency"] or 0.0))
-        ]
-        title = f"Cell group {number}: how often each primitive is on the front; hollow ones are dropped"
-        yield f"Cell group {number}, drawn", [in_rows(title, "%, 95 % interval", rows)] if rows else []
+    yield "The choice", choice_charts(document)
 
 
 def _space_front(document: Document) -> Parts:
+    columns: Columns = {
+        "network": lambda one: one["id"],
+        "accuracy": lambda one: _three_shares((one["measured"] or {}).get("accuracy")),
+        "predicted": lambda one: _three_shares(one["predicted"]["accuracy"]),
+        "latency": lambda one: time_words(*((one["measured"] or {}).get("latency_s") or (None,))),
+        "predicted latency": lambda one: time_words(*one["predicted"]["latency_s"]),
+        "on the front by chance of": lambda one: units.share(one["chance"]),
+        "primitives": lambda one: ", ".join(one["primitives"]),
+    }
     rows = document["networks"]
-    points = []
-    for one in rows:
-        found = one["measured"] or {"accuracy": None, "latency_s": None}
-        whole = found["accuracy"] is not None and found["latency_s"] is not None
-        shown = found if whole else one["predicted"]
-        accuracy, latency = shown["accuracy"], shown["latency_s"]
-        points.append(
-            Point(
-                told=f"{one['id']}: {_percent(accuracy[0])}, {units.time(latency[0])}{'' if whole else ' (predicted)'}",
-                x=timed(*latency),
-                y=_shares(*accuracy),
-                kind="chosen" if one["best"] else "other" if whole else "behind",
-            )
-        )
-    note = "Hollow: predicted; filled: measured; strongest: of those measured no other is better in both."
-    chart = scattered("Accuracy and latency", ("latency, ms", "accuracy, % of images"), points, note=note)
-    titles = ("network", "accuracy", "predicted", "latency", "predicted", "on the front by chance of", "primitives")
-    every = table(
-        "Every network",
-        titles,
-        (
-            (
-                one["id"],
-                "-" if not (found := one["measured"]) else _three_shares(found["accuracy"]),
-                _three_shares(one["predicted"]["accuracy"]),
-                "-" if not found or found["latency_s"] is None else told_time(*found["latency_s"]),
-                told_time(*one["predicted"]["latency_s"]),
-                units.share(one["chance"]),
-                ", ".join(one["primitives"]),
-            )
-            for one in rows
-        ),
-        words=(0, 6),
-        chosen=frozenset(k for k, one in enumerate(rows) if one["best"]),
-    )
-    yield "Networks", [chart, every] if rows else []
-    held = [one for one in rows if one["measured"] and one["measured"]["latency_s"] is not None]
-    against = [
-        Point(
-            told=f"{one['id']}: measured {told_time(*one['measured']['latency_s'])}, predicted "
-            f"{told_time(*one['predicted']['latency_s'])}",
-            x=timed(*one["measured"]["latency_s"]),
-            y=timed(*one["predicted"]["latency_s"]),
-        )
-        for one in held
-    ]
+    best = frozenset(k for k, one in enumerate(rows) if one["best"])
     yield (
-        "Predicted against measured",
-        [
-            scattered(
-                "Latency: on the line they are equal", ("measured, ms", "predicted, ms"), against, equal=True, width=640
-            )
-        ]
-        if held
-        else [],
+        "Networks",
+        [*space_front_charts(document), *_every("Every network", rows, columns, words=(0, 6), chosen=best)],
     )
 
 
 def _tune(document: Document) -> Parts:
-    network = document["network"] or {}
-    whole = [(name, network.get(name), kind) for name, kind in (("untuned", "other"), ("tuned", "chosen"))]
-    rows = [(name, one, "median_s", kind) for name, one, kind in whole if one]
-    yield "The network", [_kinds("The whole network, with its 95 % interval", rows)] if rows else []
-    beside = (document["beside"] or {}).get("columns") or ()
-    rows = [
-        ("tuned" if one["tuned"] else one["label"], one["time"], "median_s", "chosen" if one["tuned"] else "other")
-        for one in beside
+    tuned: TuneDocument = read_document(document)
+    network = tuned.network
+    whole = [("untuned", network.untuned, LOOKS[0]), ("tuned", network.tuned, CHOSEN)]
+    yield "The network", _medians("The whole network, with its 95 % interval", whole)
+    beside = [
+        ("tuned" if row.tuned else row.label, row.time, CHOSEN if row.tuned else LOOKS[0])
+        for row in (tuned.beside.columns if tuned.beside else ())
     ]
-    yield "Beside other runtimes", [_kinds("Each runtime, side by side in fresh processes", rows)] if rows else []
-    layers = sorted(document["layers"], key=lambda one: -(one["share"] or 0.0))
-    found = [(one["name"], one["best"], "median_s", "chosen") for one in layers if one["best"]]
-    titles = ("layer", "times", "share", "untuned", "best", "95 % interval", "faster", "trials", "failed", "ended by")
-    every = table(
-        "Every layer",
-        titles,
-        (
-            (
-                one["name"],
-                str(one["weight"]),
-                units.share(one["share"]),
-                units.time((one["untuned"] or {}).get("median_s")),
-                units.time((one["best"] or {}).get("median_s")),
-                _interval(one["best"], "median_s") if one["best"] else "-",
-                "-" if one["speedup"] is None else f"{units.digits(one['speedup'])} times",
-                str(one["trials"]),
-                str(one["failed"]),
-                one["stopped"],
-            )
-            for one in layers
-        ),
-        words=(0, 9),
-    )
-    chart = _kinds("The best time of each layer, the largest share of the network first", found)
+    yield "Beside other runtimes", _medians("Each runtime, side by side in fresh processes", beside)
+    layers = largest_first(tuned.layers)
+    best = [(layer.name, layer.best, LOOKS[0]) for layer in layers]
+    charts = _medians("The best time of each layer, the largest share of the network first", best)
     # The report has a table of layers too, of as many as a terminal has room for.
-    yield "Layers drawn", [*([chart] if found else []), *([every] if len(layers) > _IN_REPORT else [])]
+    every = [_whole_table("Every layer", tuned_layers(layers))] if len(layers) > MOST_LAYERS else []
+    yield "Layers drawn", [*charts, *every]
 
 
 def _exec(document: Document) -> Parts:
-    rows = [(one["name"], one["time"], "median_s", "other") for one in document["layers"] if one["time"]]
-    yield "Layers", [_kinds("Each layer by itself, with its 95 % interval", rows)] if rows else []
+    ran: ExecDocument = read_document(document)
+    rows = [(layer.name, layer.time, LOOKS[0]) for layer in ran.layers]
+    yield "Layers", _medians("Each layer by itself, with its 95 % interval", rows)
 
 
 def _overlay(document: Document) -> Parts:
-    layers, devices = document["layers"], document["devices"]
-    largest = sorted(layers, key=lambda one: -(one["share"] or 0.0))
-    shades = f"The darkest is a loss of {_FULL_SHADE:.0%} or more.".replace("%", " %")
-    yield (
-        "Loss by layer and device",
-        [
-            _heat(
-                "What the choice loses against each device's own best, the largest share of the network first",
-                ("layer", "share", "M"),
-                devices,
-                [((one["name"], units.share(one["share"]), _metric(one["M"])), one["regret"]) for one in largest],
-                note=shades,
-            )
+    overlay: AnalyzeDocument = read_document(document)
+    losses, network, layers = overlay_charts(overlay)
+    yield "Loss by layer and device", losses
+    yield "The whole network", network
+    yield "Devices and configurations", layers
+    if portfolio := overlay.portfolio:
+        heads = ["layer", "M", *overlay.devices]
+        cells = [
+            (one.name, _shown(one.M, "{:.3g}"), *(one.serves.get(device, "-") for device in overlay.devices))
+            for one in portfolio.layers
         ]
-        if layers
-        else [],
-    )
-    found = document["network"]
-    rows = [
-        (
-            f"{one['device']}: {one['choice']}",
-            one["time"],
-            "median_s",
-            "chosen" if one["choice"] == "overlay" else "other",
-        )
-        for one in found
-        if one["time"]
-    ]
-    yield "The whole network", [_kinds("Each choice on each device, with its 95 % interval", rows)] if rows else []
-    wide = [one for one in largest if len(one["options"]) > 1]
-    yield (
-        "Devices and configurations",
-        [
-            _heat(
-                f"{one['name']}: the configurations of least M, of {one['configurations']}",
-                ("configuration", "found on", "M"),
-                devices,
-                [((o["configuration"], o["host"] or "-", _metric(o["M"])), o["regret"]) for o in one["options"]],
-                chosen=[k for k, o in enumerate(one["options"]) if o["configuration"] == one["configuration"]],
-                note=shades,
-            )
-            for one in wide[:_MOST_LAYERS]
-        ],
-    )
-    portfolio = document["portfolio"]
-    served = portfolio["layers"] if portfolio else ()
-    yield (
-        "Which configuration serves which device",
-        [
-            table(
-                f"The best {portfolio['size']} configurations of each layer" if portfolio else "",
-                ("layer", "M", *devices),
-                (
-                    (one["name"], _metric(one["M"]), *(one["serves"].get(name, "-") for name in devices))
-                    for one in served
-                ),
-                words=(0, *range(2, 2 + len(devices))),
-            )
-        ]
-        if served
-        else [],
-    )
+        title, words = f"The best {portfolio.size} configurations of each layer", (0, *range(2, len(heads)))
+        parts = [table(title, heads, cells, words=words)] if cells else []
+        yield "Which configuration serves which device", parts
+
+
+def _medians(title: str, rows: Iterable[tuple[str, Times, Look]]) -> list[Chart]:
+    """Medians with intervals in rows, of what has one."""
+    known = [_row(name, times.median_s, times.low_s, times.high_s, look) for name, times, look in rows if times]
+    return _rows(title, "ms", known)
+
+
+def _whole_table(title: str, content: tuple[Sequence[str | Column], Sequence[Sequence[str]]]) -> Table:
+    """A table of a report with all its rows."""
+    heads, rows = content
+    titles = [head.title if isinstance(head, Column) else head for head in heads]
+    words = [k for k, head in enumerate(heads) if isinstance(head, Column) and not head.number]
+    return table(title, titles, map(tuple, rows), words=words)
 
 
 def _solved_front(document: Document) -> Parts:
@@ -552,79 +339,74 @@ def _solved_front(document: Document) -> Parts:
     if len(objectives) < 2 or not points:
         return
     names = [f"{one['name']}{one['unit'] and ', ' + one['unit']}" for one in objectives]
-    made = [
-        Point(
-            told=", ".join(f"{name} {_shown(cost, '{:g}')}" for name, cost in zip(names, one["cost"], strict=True)),
+    marks = [
+        Mark(
             x=Value(value=one["cost"][0]),
             y=Value(value=one["cost"][1]),
+            tip=", ".join(f"{name} {_shown(cost, '{:g}')}" for name, cost in zip(names, one["cost"], strict=True)),
         )
         for one in points
     ]
-    every = table(
-        "Every trade-off",
-        ("point", *names),
-        ((str(k + 1), *(_shown(cost, "{:g}") for cost in one["cost"])) for k, one in enumerate(points)),
-        words=(),
+    chart = Chart(
+        title="Lower and further left is better",
+        x=Axis(title=names[0]),
+        y=Axis(title=names[1]),
+        groups=(Group(marks=marks),),
     )
-    yield "Trade-offs", [scattered("Lower and further left is better", (names[0], names[1]), made), every]
+    columns: Columns = {name: _cost(k) for k, name in enumerate(names)}
+    yield "Trade-offs", [chart, *_every("Every trade-off", points, columns, words=(), number="point")]
 
 
-def _heat(
+def _cost(objective: int) -> Callable[[Document], str]:
+    return lambda point: _shown(point["cost"][objective], "{:g}")
+
+
+def _rows(title: str, x_title: str, rows: Sequence[Row], noun: str = "") -> list[Chart]:
+    return [in_rows(title, x_title, rows, noun=noun)] if rows else []
+
+
+def _row(
+    name: str, seconds: float | None, low_s: float | None = None, high_s: float | None = None, look: Look = LOOKS[0]
+) -> Row:
+    return Row(name=name, value=timed(seconds, low_s, high_s), text=time_words(seconds, low_s, high_s), look=look)
+
+
+def _times(title: str, rows: Iterable[tuple[str, Document | None, Look]], key: str = "median_s") -> list[Chart]:
+    """Times with intervals in rows, of what has one: a name, the object with its time, and the look."""
+    known = [
+        _row(name, one[key], one["low_s"], one["high_s"], look)
+        for name, one, look in rows
+        if one and one[key] is not None
+    ]
+    return _rows(title, "ms", known)
+
+
+Columns = dict[str, Callable[[Document], str]]
+"""The cells of each column, by its title."""
+
+
+def _every(
     title: str,
-    heads: Sequence[str],
-    devices: Sequence[str],
-    rows: Sequence[tuple[Sequence[str], Mapping[str, float | None]]],
+    rows: Sequence[Document],
+    columns: Columns,
     *,
-    chosen: Iterable[int] = (),
+    words: Sequence[int] = (0,),
     note: str = "",
-) -> Table:
-    """A heat map: columns of words, then a column a device with a loss in each cell."""
-    losses = [[row.get(name) for name in devices] for _, row in rows]
-    return Table(
-        title=title,
-        columns=(
-            *(Column(title=name, number=k > 0 and name != "found on") for k, name in enumerate(heads)),
-            *(Column(title=name) for name in devices),
-        ),
-        rows=tuple(
-            (*words, *("-" if finite(one) is None else units.percent(one) if one else "0" for one in own))
-            for (words, _), own in zip(rows, losses, strict=True)
-        ),
-        shades=tuple(
-            (*(None for _ in heads), *(None if one is None else shade(one / _FULL_SHADE) for one in own))
-            for own in losses
-        ),
-        chosen=frozenset(chosen),
-        note=note,
+    chosen: frozenset[int] = frozenset(),
+    number: str = "",
+) -> list[Table]:
+    """A table of all rows, which are numbered where `number` says as what; none of no rows."""
+    heads = [*([number] if number else []), *columns]
+    cells = (
+        (*([str(k)] if number else []), *(cell(row) for cell in columns.values())) for k, row in enumerate(rows, 1)
     )
-
-
-def _times(title: str, rows: Sequence[tuple[str, Document, str]]) -> Chart:
-    return _kinds(title, [(name, row, key, "other") for name, row, key in rows if row[key] is not None])
-
-
-def _kinds(title: str, rows: Sequence[tuple[str, Document, str, str]]) -> Chart:
-    """Times with intervals in rows: a name, the object that has them, the key of the middle, and the kind."""
-    return in_rows(
-        title,
-        "ms",
-        [(name, timed(row[key], row["low_s"], row["high_s"]), _told(row, key), kind) for name, row, key, kind in rows],
-    )
-
-
-def _told(row: Document, key: str) -> str:
-    return told_time(row[key], row["low_s"], row["high_s"])
+    return [table(title, heads, cells, words=words, note=note, chosen=chosen)] if rows else []
 
 
 def _interval(row: Document, key: str) -> str:
     if row[key] is None or row["low_s"] is None or row["high_s"] is None:
         return "-"
     return units.interval(row["low_s"], row["high_s"], row[key])
-
-
-def _shares(value: float | None, low: float | None = None, high: float | None = None) -> Value:
-    """A share of 1 with its interval, in percent."""
-    return Value(value=value, low=low, high=high).times(100)
 
 
 def _three_shares(found: Sequence[float] | None) -> str:
@@ -639,20 +421,16 @@ def _hundredths(share: float | None, form: str = "{:.1f}") -> str:
     return _shown(None if share is None else 100 * share, form)
 
 
-def _ends(low: float | None, high: float | None, form: str = "{:.1f}") -> str:
+def _ends(low: float | None, high: float | None) -> str:
     """An interval of shares of 1, in percent: "[78.1, 80.4]"."""
     if finite(low) is None or finite(high) is None:
         return "[unknown]"
-    return f"[{_hundredths(low, form)}, {_hundredths(high, form)}]"
+    return f"[{_hundredths(low)}, {_hundredths(high)}]"
 
 
 def _below(high: float | None, low: float | None) -> bool:
     """Whether what ends there is surely below what begins here."""
     return high is not None and low is not None and high < low
-
-
-def _metric(value: float | None) -> str:
-    return _shown(value, "{:.3g}")
 
 
 def _shown(value: float | None, form: str) -> str:

@@ -6,36 +6,34 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnomon.errors import RecordError
+from gnomon.jobs.compare.document import CompareDocument, VerdictPart
 from gnomon.jobs.compare.report import doubts, verdict_words
-from gnomon.jobs.compare.report import headline as compare_headline
-from gnomon.jobs.documents import report_of
-from gnomon.jobs.html.blocks import (
-    MOST_ROWS,
-    Chart,
-    Column,
-    Point,
-    Section,
-    Table,
-    View,
-    Warned,
-    in_rows,
-    scattered,
-    table,
-    timed,
-    told_time,
-)
+from gnomon.jobs.documents import read_document, report_of
+from gnomon.jobs.html.blocks import MOST_ROWS, Column, Section, Table, View, Warned, table
+from gnomon.jobs.html.measured import measured_sections
 from gnomon.jobs.html.pictures import pictures, sustained
 from gnomon.jobs.html.recorded import recorded
+from gnomon.jobs.pareto.picture import front_charts
 from gnomon.jobs.pareto.report import headline as pareto_headline
 from gnomon.jobs.pareto.report import interval as estimate_interval
 from gnomon.jobs.pareto.report import note as dominance
 from gnomon.jobs.pareto.report import value as estimate_value
+from gnomon.jobs.place.picture import times_chart
 from gnomon.jobs.place.report import profile_headline
 from gnomon.report import units
 from gnomon.report.answer import plain_cell
-from gnomon.report.charts import Value, finite
+from gnomon.report.chart import CHOSEN, Axis, Chart, Group, Mark, Value, finite, timed
 from gnomon.report.frame import tables_of
-from gnomon.report.parts import CLOCKS, bounds, conditions_line, failure_text, model_line, outcome, unproved
+from gnomon.report.parts import (
+    bounds,
+    conditions_line,
+    failure_text,
+    model_line,
+    outcome,
+    ratio_interval,
+    unproved,
+)
 
 Document = Mapping[str, Any]
 
@@ -48,7 +46,12 @@ def view(document: Document) -> View:
     if made is not None:
         return made(document)
     report = report_of(document)
-    return _others(document) if report is None else _told(document, report)
+    if report is None:
+        return _others(document)
+    try:
+        return _told(document, report)
+    except RecordError:  # it does not fit its record, so that its report cannot be trusted: what it holds is shown
+        return _others(document)
 
 
 def _warnings(document: Document) -> tuple[Warned, ...]:
@@ -111,7 +114,7 @@ def _placed(document: Document) -> View:
         subject=f"{conditions_line(document)} {model_line(document)}",
         warnings=_warnings(document),
         sections=(*sections, *_predicted(document)),
-        after=_environment(document),
+        after=(*measured_sections(document["contenders"], clock), *_environment(document)),
         facts=_facts(document),
     )
 
@@ -159,24 +162,7 @@ def _configurations(
     )
     marked = frozenset(k for k, row in enumerate(rows) if row[0] == chosen)
     listed = Table(title="Configurations", columns=columns, rows=tuple(rows), chosen=marked, note=_ABOUT)
-    return _intervals(measured, chosen, clock), listed
-
-
-def _intervals(rows: Sequence[tuple[str, Document]], chosen: str, clock: str) -> Chart:
-    return in_rows(
-        "Median time of one inference, with its 95 % interval",
-        f"{CLOCKS[clock]}, ms",
-        [
-            (
-                label,
-                timed(found["median_s"], found["low_s"], found["high_s"]),
-                f"{told_time(found['median_s'], found['low_s'], found['high_s'])}, p10 {units.time(found['p10_s'])}, "
-                f"p90 {units.time(found['p90_s'])}",
-                "chosen" if label == chosen else "other",
-            )
-            for label, found in rows
-        ],
-    )
+    return times_chart(measured, chosen, clock), listed
 
 
 def _profiled(document: Document) -> View:
@@ -192,7 +178,7 @@ def _profiled(document: Document) -> View:
         subject=f"{conditions_line(document)} {model_line(document)}",
         warnings=_warnings(document),
         sections=(Section(id="configurations", title="Configurations", parts=parts), *sustained(document)),
-        after=_environment(document),
+        after=(*measured_sections(columns, clock), *_environment(document)),
         facts=_facts(document),
     )
 
@@ -203,21 +189,26 @@ def _predicted(document: Document) -> list[Section]:
     if not rows:
         return []
     main = "cpu" if document["clock"] == "cpu" else "measured"
-    chart = scattered(
-        "Predicted against measured: on the line they are equal",
-        ("predicted, ms", "measured, ms"),
-        [
-            Point(
-                label=str(k + 1),
-                told=f"{c['label']}: predicted {units.time(c['predicted_s'])}, took {units.time(c['level_s'])}",
+    chosen = document["decision"]["chosen"]
+    marks = {
+        is_chosen: [
+            Mark(
                 x=timed(c["predicted_s"]),
                 y=_level(c, main),
-                kind="chosen" if c["label"] == document["decision"]["chosen"] else "other",
+                label=str(k),
+                tip=f"{c['label']}: predicted {units.time(c['predicted_s'])}, took {units.time(c['level_s'])}",
             )
-            for k, c in enumerate(rows)
-        ],
+            for k, c in enumerate(rows, 1)
+            if (c["label"] == chosen) == is_chosen
+        ]
+        for is_chosen in (False, True)
+    }
+    chart = Chart(
+        title="Predicted against measured: on the line they are equal",
+        x=Axis(title="predicted, ms"),
+        y=Axis(title="measured, ms"),
+        groups=(Group(marks=marks[False]), Group(name="the choice", marks=marks[True], look=CHOSEN)),
         equal=True,
-        width=640,
     )
     side = table(
         "Predicted and measured",
@@ -315,7 +306,6 @@ def _front(document: Document) -> View:
         chosen=chosen,
         note="dominated by N: N is surely better by more than 1 % in an objective, and surely worse in none.",
     )
-    parts: list[Chart | Table] = [_scatter(document, ordered)] if len(objectives) > 1 and ordered else []
     space, search = document["space"], document["search"]
     failed = f", of which {search['failed']} failed" if search["failed"] else ""
     lines = [
@@ -329,8 +319,8 @@ def _front(document: Document) -> View:
         answer=pareto_headline(dict(document)),
         subject=subject,
         warnings=_warnings(document),
-        sections=(Section(id="front", title="The front", parts=(*parts, listed), lines=tuple(lines)),),
-        after=_environment(document),
+        sections=(Section(id="front", title="The front", parts=(*front_charts(document), listed), lines=tuple(lines)),),
+        after=(*measured_sections(ordered, document["clock"]), *_environment(document)),
         facts=_facts(document),
     )
 
@@ -340,78 +330,44 @@ def _called(document: Document, index: int) -> str:
     return point["label"] if point["number"] is None else str(point["number"])
 
 
-_SCALES: Mapping[str, tuple[float, str]] = {"s": (1e3, "ms"), "B": (2.0**-20, "MiB"), "J": (1e3, "mJ")}
-
-
-def _scatter(document: Document, points: Sequence[Document]) -> Chart:
-    first, second = document["objectives"][:2]
-    made = [
-        Point(
-            label="" if p["number"] is None else str(p["number"]),
-            told=f"{p['label']}: {estimate_value(p['estimates'][0]['value'], first)}, "
-            f"{estimate_value(p['estimates'][1]['value'], second)}"
-            f"{f'; {told}' if (told := dominance(document, p)) else ''}",
-            x=_scaled(p["estimates"][0], first["unit"]),
-            y=_scaled(p["estimates"][1], second["unit"]),
-            kind="behind" if p["number"] is None else "chosen" if p["number"] == document["chosen"] else "other",
-        )
-        for p in points
-    ]
-    titles = [
-        f"{o['name'].replace('-', ' ')}, {_SCALES.get(o['unit'], (1.0, o['unit'] or 'relative'))[1]}"
-        for o in (first, second)
-    ]
-    return scattered(
-        f"{titles[0]} and {titles[1]}: lower and further left is better",
-        (titles[0], titles[1]),
-        made,
-        note="Filled circles are on the front, with the number of the table; hollow squares are dominated.",
-    )
-
-
-def _scaled(found: Document, unit: str) -> Value:
-    factor = _SCALES.get(unit, (1.0, ""))[0]
-    return Value(value=found["value"], low=found["low"], high=found["high"]).times(factor)
-
-
-def comparison(document: Document) -> Section:
+def comparison(document: CompareDocument) -> Section:
     """The section of a comparison: per later run what cannot be compared, the verdicts, and what changed first."""
     parts: list[Table] = []
     lines: list[str] = []
-    sides = document["sides"]
-    for pair in document["pairs"]:
-        after = sides[pair["side"]]
-        lines += [f"Not compared with {after['name']}: {told}." for told in pair["unlike"]]
-        named = f"{after['name']} (run {after['campaign'][:8]}) after {sides[0]['name']} ({sides[0]['campaign'][:8]})"
-        if pair["configurations"]:
-            sure = units.share(1 - document["alpha"])
+    sides = document.sides
+    for pair in document.pairs:
+        after = sides[pair.side]
+        lines += [f"Not compared with {after.name}: {told}." for told in pair.unlike]
+        named = f"{after.name} (run {after.campaign[:8]}) after {sides[0].name} ({sides[0].campaign[:8]})"
+        if pair.configurations:
+            sure = units.share(1 - document.alpha)
             parts.append(
                 _verdicts(
-                    f"{named}, {CLOCKS[pair['clock']]}", "configuration", pair["configurations"], f"{sure} interval"
+                    f"{named}, {units.CLOCKS[pair.clock]}", "configuration", pair.configurations, f"{sure} interval"
                 )
             )
-        lines += [f"{told} {advice}" for told, advice in doubts(pair["configurations"])]
-        for part in pair["operators"]:
-            if part["changed"]:
-                told = f"{part['label']}: kernels that changed, the first first ({len(part['changed'])} of"
-                parts.append(_verdicts(f"{told} {part['compared']})", "kernel", part["changed"], "interval"))
-        for when, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):
+        lines += [f"{told} {advice}" for told, advice in doubts(pair.configurations)]
+        for part in pair.operators:
+            if part.changed:
+                told = f"{part.label}: kernels that changed, the first first ({len(part.changed)} of"
+                parts.append(_verdicts(f"{told} {part.compared})", "kernel", part.changed, "interval"))
+        for when, labels in (("before", pair.only_before), ("after", pair.only_after)):
             if labels:
                 lines.append(f"Measured only {when}: {', '.join(labels)}.")
     return Section(id="comparison", title="What changed", parts=tuple(parts), lines=tuple(dict.fromkeys(lines)))
 
 
-def _verdicts(title: str, what: str, rows: Sequence[Document], interval: str) -> Table:
+def _verdicts(title: str, what: str, rows: Sequence[VerdictPart], interval: str) -> Table:
     return table(
         title,
         (what, "before", "after", "ratio", interval, "verdict"),
         (
             (
-                row["label"],
-                units.time(row["before_s"]),
-                units.time(row["after_s"]),
-                units.digits(row["ratio"]),
-                bounds(row),
+                row.label,
+                units.time(row.before_s),
+                units.time(row.after_s),
+                units.digits(row.ratio),
+                ratio_interval(row.low, row.high),
                 verdict_words(row),
             )
             for row in rows
@@ -421,12 +377,13 @@ def _verdicts(title: str, what: str, rows: Sequence[Document], interval: str) ->
 
 
 def _compared(document: Document) -> View:
+    found: CompareDocument = read_document(document)
     return View(
         title="Runs compared",
-        answer=compare_headline(document),
-        subject=", ".join(side["name"] for side in document["sides"]),
+        answer=found.headline()[1],
+        subject=", ".join(side.name for side in found.sides),
         warnings=(),
-        sections=(comparison(document),),
+        sections=(comparison(found),),
     )
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gnomon.core import codec
 from gnomon.core.overlay.records import (
     UNTUNED,
     TunedDevice,
@@ -24,7 +23,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.jobs.overlay.document import CollectDocument, CollectedLayer
 from gnomon.jobs.runs.answers import keep_in
-from gnomon.jobs.tune.document import device_part, failures_of, model_part
+from gnomon.jobs.tune.document import device_part, failures_of
 from gnomon.jobs.tune.folder import (
     TuneFolder,
     best_of,
@@ -36,7 +35,7 @@ from gnomon.jobs.tune.folder import (
     tuner_versions,
 )
 from gnomon.jobs.tune.recorded import Recorded
-from gnomon.jobs.tune.records import RecordFile, check_record, made_trial, pooled_trials
+from gnomon.jobs.tune.records import RecordFile, check_record, measured_trial, pooled_trials
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Order, Timed, discard, once
@@ -80,7 +79,7 @@ class _Candidate:
 
 def collect(
     request: CollectRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None
-) -> list[dict[str, Any]]:
+) -> list[CollectDocument]:
     """Measure configurations on a device, all of a layer side by side; a document for each log.
 
     Each configuration is measured in so many fresh processes as the care says, in random order, its outputs compared
@@ -114,7 +113,7 @@ def collect(
             log.host: _document(request, device, log, path, files[log.host], seconds) for path, log in logs.items()
         }
     for host, document in documents.items():
-        keep_in(None, recorded[host].campaign, document, tell)
+        keep_in(None, recorded[host].campaign, document.document(), tell)
     return list(documents.values())
 
 
@@ -283,11 +282,7 @@ class _Run:
 
     @staticmethod
     def _write(one: _Candidate, said: Timed | Failure) -> None:
-        if isinstance(said, Failure):
-            trial = made_trial(one.layer.layer, one.trace, failure=said)
-        else:
-            facts = {"times_s": said.times_s, "error": said.error, "server": said.server}
-            trial = made_trial(one.layer.layer, one.trace, **facts)
+        trial = measured_trial(one.layer, one.trace, said)
         for file in one.files:
             file.add([trial])
 
@@ -306,39 +301,41 @@ def _parts(candidates: list[_Candidate]) -> Iterator[list[_Candidate]]:
 
 def _document(
     request: CollectRequest, device: TunedDevice, log: TuningRecords, source: Path, file: RecordFile, seconds: float
-) -> dict[str, Any]:
-    rows, failures, trials, asked = [], [], by_layer(log.trials), request.close
-    for layer in log.layers:
-        pooled = {n: t for n, t in pooled_trials(file.trials(layer.layer)).items() if n != UNTUNED}
-        times = {name: t.time_s for name, t in pooled.items() if t.time_s is not None}
-        meant = {trial.configuration for trial in _meant(request, layer, trials)}
-        first = best_of(trials.get(layer.layer, ()), 1)
-        failures += [t.failure for t in file.trials(layer.layer)]
-        rows.append(
-            CollectedLayer(
-                name=layer.name,
-                layer=layer.layer,
-                configurations=len(meant),
-                measured=sum(1 for name in times if asked is None or name in meant),
-                failed=sum(
-                    1 for name, t in pooled.items() if t.failure is not None and (asked is None or name in meant)
-                ),
-                best_s=min(times.values(), default=None),
-                host_best_here_s=times.get(first[0].configuration) if first else None,
-            )
-        )
-    return codec.document(
-        CollectDocument(
-            format="gnomon-overlay-collect",
-            version=1,
-            model=model_part(log.model),
-            device=device_part(device),
-            host=log.host,
-            records=str(file.path),
-            source=str(source),
-            layers=tuple(rows),
-            failures=failures_of(failures),
-            seconds=seconds,
-            notes=(),
-        )
+) -> CollectDocument:
+    trials = by_layer(log.trials)
+    return CollectDocument(
+        format="gnomon-overlay-collect",
+        version=1,
+        model=log.model,
+        device=device_part(device),
+        host=log.host,
+        records=str(file.path),
+        source=str(source),
+        layers=tuple(_layer(request, layer, trials, file.trials(layer.layer)) for layer in log.layers),
+        failures=failures_of(t.failure for layer in log.layers for t in file.trials(layer.layer)),
+        seconds=seconds,
+        notes=(),
+    )
+
+
+def _layer(
+    request: CollectRequest,
+    layer: TuningLayer,
+    logged: Mapping[str, Sequence[TuningTrial]],
+    collected: Sequence[TuningTrial],
+) -> CollectedLayer:
+    """What became of a layer's configurations that a log has, by the trials that were collected of them."""
+    pooled = {name: trial for name, trial in pooled_trials(collected).items() if name != UNTUNED}
+    times = {name: trial.time_s for name, trial in pooled.items() if trial.time_s is not None}
+    meant = {trial.configuration for trial in _meant(request, layer, logged)}
+    counted = pooled.keys() if request.close is None else meant
+    first = best_of(logged.get(layer.layer, ()), 1)
+    return CollectedLayer(
+        name=layer.name,
+        layer=layer.layer,
+        configurations=len(meant),
+        measured=len(times.keys() & counted),
+        failed=sum(trial.failure is not None for name, trial in pooled.items() if name in counted),
+        best_s=min(times.values(), default=None),
+        host_best_here_s=times.get(first[0].configuration) if first else None,
     )

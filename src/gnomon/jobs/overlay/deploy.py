@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from gnomon.core import codec
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TuningRecords
 from gnomon.core.overlay.trials import by_layer, traces_of
 from gnomon.core.sample import Failure
@@ -16,15 +14,16 @@ from gnomon.devices.opening import resolve
 from gnomon.errors import RecordError, UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES, replay_problem
 from gnomon.formats.tuning.metaschedule import write_metaschedule_database
+from gnomon.jobs.overlay.document import AnalyzeDocument, MeasuredChoice, WrittenPart
 from gnomon.jobs.overlay.job import Analysis
-from gnomon.jobs.tune.document import failure_part
+from gnomon.jobs.tune.document import RatioPart, failure_part
 from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder, tuner_versions
 from gnomon.jobs.tune.networks import CallTimes, Choice, compile_network, measure_calls, ratio_of
 from gnomon.jobs.tune.recorded import RecordedCalls
 from gnomon.jobs.tune.records import pooled_trials, write_records
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
-from gnomon.measure.environment import worst
-from gnomon.measure.progress import Meter, Watch
+from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.progress import Watch
 from gnomon.system.files import save_text
 from gnomon.tuning.bench import Bench, NetworkCall, once
 from gnomon.tuning.networks import Network, Source
@@ -59,78 +58,71 @@ def deploy(
     *,
     watch: Watch | None = None,
     tell: Tell = lambda sentence: None,
-) -> dict[str, Any]:
-    """Write, compile and measure; the parts `written`, `network`, `doubts` and `notes` of the document.
-
-    Raises GnomonError.
-    """
+) -> AnalyzeDocument:
+    """Write, compile and measure; the document of the analysis with what that came to. Raises GnomonError."""
     request.care.check()
-    folder = tune_folder(request.out)
+    folder, document = tune_folder(request.out), analysis.document
     problems = [problem for one in analysis.records if (problem := replay_problem(one)) is not None]
     if problems:
         if request.prove:
             raise UsageError(f"the choice cannot be compiled: {problems[0]}", hint="Leave out --prove.")
-        written: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
-        return {
-            "written": written,
-            "network": [],
-            "doubts": [],
-            "notes": [f"Nothing was written or compiled: {problems[0]}."],
-        }
+        note = f"Nothing was written or compiled: {problems[0]}."
+        return replace(document, notes=(*document.notes, note))
     wishes = _wishes(analysis, request) if request.prove else {}
-    document: dict[str, Any] = {"written": {}, "network": [], "doubts": [], "notes": []}
-    path = None
+    notes, path = list(document.notes), None
     if request.compile or request.prove:
         try:
             path = model_file(folder, analysis.model, request.model)
         except UsageError as error:
             if request.prove:
                 raise
-            document["notes"].append(f"No network was compiled: {error.message}. {error.hint}")
+            notes.append(f"No network was compiled: {error.message}. {error.hint}")
     source = None if path is None else Source(path=path, dtype=analysis.model.dtype, shapes=request.shapes)
     if source is not None:
         source.check()
     for key, wish in wishes.items():
         check_device(wish, _devices(analysis)[key])
-    written = document["written"] = _write(analysis, folder)
+    written = _write(analysis, folder)
     if source is None:
-        return document
+        return replace(document, written=written, notes=tuple(notes))
+    rows: list[MeasuredChoice] = []
+    doubts: list[Doubt] = []
+    libraries: dict[str, str] = {}
     with Workshop() as shop:
         network = Network(shop, source)
         for device in _devices(analysis).values():
             if request.prove:
                 with open_device(shop, wishes[device.key], device, tell) as (_, bench):
-                    document["network"] += _proved(shop, bench, network, analysis, device, request, watch)
-                    document["doubts"] += codec.document({"doubts": worst(bench.environments)})["doubts"]
+                    rows += _proved(shop, bench, network, analysis, device, request, watch)
+                    doubts += worst(bench.environments)
             library = _compiled(network, analysis, device, folder, request)
             if isinstance(library, Failure):
-                document["notes"].append(f"The network could not be compiled for {device.key}: {library.message}")
+                notes.append(f"The network could not be compiled for {device.key}: {library.message}")
             else:
-                written["libraries"][device.key] = str(library)
-    return document
+                libraries[device.key] = str(library)
+    written = replace(written, libraries=libraries)
+    return replace(document, written=written, network=tuple(rows), doubts=tuple(doubts), notes=tuple(notes))
 
 
-def _write(analysis: Analysis, folder: TuneFolder) -> dict[str, Any]:
+def _write(analysis: Analysis, folder: TuneFolder) -> WrittenPart:
     """The chosen configurations with their times: a record file and a database of MetaSchedule for each device."""
-    made: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
+    paths: dict[str, str] = {}
+    databases: dict[str, str] = {}
     chosen = analysis.chosen()
     for device in _devices(analysis).values():
         trials = []
         mine = by_layer([t for one in analysis.records if one.device.key == device.key for t in one.trials])
         for layer in analysis.described:
-            pooled = pooled_trials(mine.get(layer.layer, ()))
-            trial = pooled.get(chosen.get(layer.layer, UNTUNED))
+            trial = pooled_trials(mine.get(layer.layer, ())).get(chosen.get(layer.layer, UNTUNED))
             if trial is not None and trial.failure is None:
                 trials.append(trial)
         first = analysis.records[0]
-        records = replace(
-            first, device=device, found_on=_OVERLAY, layers=tuple(analysis.described), trials=tuple(trials)
-        )
+        records = replace(first, device=device, found_on=_OVERLAY, layers=analysis.described, trials=tuple(trials))
         path = folder.overlay(device, analysis.model)
         write_records(path, records)
-        made["records"][device.key] = str(path)
-        made["databases"][device.key] = str(_database(path.with_suffix(".metaschedule"), records))
-    return made
+        paths[device.key] = str(path)
+        databases[device.key] = str(_database(path.with_suffix(".metaschedule"), records))
+    return WrittenPart(records=paths, databases=databases, libraries={})
 
 
 def _database(folder: Path, records: TuningRecords) -> Path:
@@ -179,16 +171,17 @@ def _proved(
     known: TunedDevice,
     request: DeployRequest,
     watch: Watch | None,
-) -> list[dict[str, Any]]:
+) -> list[MeasuredChoice]:
     """The whole network on a device under each choice, interleaved: a row each."""
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
-    choices |= {f"own:{host}": own for host in analysis.document()["hosts"] if (own := analysis.own(host))}
+    choices |= {f"own:{host}": own for host in analysis.document.hosts if (own := analysis.own(host))}
+    care, model = request.care, analysis.model
     network.layers(known.target)
     inputs, outputs = shop.folder / "in.npz", shop.folder / "out.npz"
     calls, rows = {}, {}
     for number, (name, choice) in enumerate(choices.items()):
         library = shop.folder / f"{safe(known.key)}-{number}.so"
-        made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=request.care.seed)
+        made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=care.seed)
         if isinstance(made, Failure):
             rows[name] = _network_row(known.key, name, {name: CallTimes(failure=made)})
         else:
@@ -197,48 +190,36 @@ def _proved(
     if isinstance(network.reference(inputs, outputs), Failure) and "untuned" in calls:
         # Without other software the untuned network's own outputs are what the others are compared with.
         keep = NetworkCall(library=calls["untuned"], inputs=inputs, keep=outputs)
-        bench.call(keep, once(request.care.loop(analysis.model.dtype)))
+        bench.call(keep, once(care.loop(model.dtype)))
     reference = outputs if outputs.exists() else None
-    meter = Meter(f"networks on {known.key}", len(calls) * request.care.processes, watch)
-    care = request.care
-    asked = {
-        "configurations": {name: dict(choice) for name, choice in choices.items()},
-        "repeat": care.repeat,
-        "min_repeat_ms": care.min_repeat_ms,
-        "processes": care.processes,
+    networks = {
+        name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()
     }
-    with RecordedCalls("overlay-proof", (known, analysis.model), tuner_versions(), asked, seed=care.seed) as recorded:
-        found = measure_calls(
-            bench,
-            {name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()},
-            care.loop(analysis.model.dtype),
-            processes=care.processes,
-            seed=care.seed,
-            meter=meter,
-            record=recorded,
-        )
-        recorded.finish(f"{len(calls)} choices of {analysis.model.name} on {known.key}", _OVERLAY)
-    rows |= {name: _network_row(known.key, name, found) for name in found}
+    stage = f"networks on {known.key}"
+    asked = {"configurations": {name: dict(choice) for name, choice in choices.items()}, **care.details()}
+    with RecordedCalls("overlay-proof", (known, model), tuner_versions(), asked, seed=care.seed) as recorded:
+        times = measure_calls(bench, networks, care, dtype=model.dtype, stage=stage, watch=watch, record=recorded)
+        recorded.finish(f"{len(calls)} choices of {model.name} on {known.key}", _OVERLAY)
+    rows |= {name: _network_row(known.key, name, times) for name in times}
     return [rows[name] for name in choices]
 
 
-def _network_row(device: str, choice: str, found: Mapping[str, CallTimes]) -> dict[str, Any]:
+def _network_row(device: str, choice: str, times: Mapping[str, CallTimes]) -> MeasuredChoice:
     """What was measured of a choice: its time, and that over the times of the device's own best and of the overlay,
     paired by process; None for itself and where one of the two has no time.
     """
-    mine = found[choice]
-    ratios = {}
-    for name, other in (("to_own", f"own:{device}"), ("to_overlay", _OVERLAY)):
-        ratios[name] = ratio_of(mine, found[other]) if other in found and other != choice else None
-    return codec.document(
-        {
-            "device": device,
-            "choice": choice,
-            "time": mine.summary(),
-            **ratios,
-            "max_error": mine.error,
-            "failure": failure_part(mine.failure),
-        }
+
+    def over(other: str) -> RatioPart | None:
+        return ratio_of(times[choice], times[other]) if other in times and other != choice else None
+
+    return MeasuredChoice(
+        device=device,
+        choice=choice,
+        time=times[choice].summary(),
+        to_own=over(f"own:{device}"),
+        to_overlay=over(_OVERLAY),
+        max_error=times[choice].error,
+        failure=failure_part(times[choice].failure),
     )
 
 
@@ -254,7 +235,7 @@ def _choice(analysis: Analysis, chosen: Mapping[str, str]) -> Choice:
 
 
 def _devices(analysis: Analysis) -> dict[str, TunedDevice]:
-    made: dict[str, TunedDevice] = {}
+    devices: dict[str, TunedDevice] = {}
     for one in analysis.records:
-        made.setdefault(one.device.key, one.device)
-    return made
+        devices.setdefault(one.device.key, one.device)
+    return devices

@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon overlay collect` and `analyze`.
+"""The JSON documents of `gnomon overlay collect` and `analyze`, which are what the functions return.
 
 Regrets are shares: what is lost against the fastest configuration of a device. M is their sum over the devices.
 """
@@ -9,15 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from gnomon.core.overlay.records import TunedModel
+from gnomon.errors import InfeasibleError
 from gnomon.jobs.tune.document import (
     FailureCount,
+    FailureKind,
     FailurePart,
     RatioPart,
     TimesPart,
     TunedDevicePart,
-    TunedModelPart,
 )
 from gnomon.measure.environment import Doubt
+from gnomon.report.answer import Answer
 
 ByDevice = Mapping[str, float | None]
 
@@ -38,13 +41,13 @@ class CollectedLayer:
     host_best_here_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CollectDocument(Answer):
     """What `gnomon overlay collect` measured of one log on one device. `host` is the device that the log is of."""
 
     format: Literal["gnomon-overlay-collect"]
     version: Literal[1]
-    model: TunedModelPart
+    model: TunedModel
     device: TunedDevicePart
     host: str
     records: str
@@ -55,13 +58,18 @@ class CollectDocument:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectedDocument:
-    """What `gnomon overlay collect` measured of all logs on all devices."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CollectedDocument(Answer):
+    """What `gnomon overlay collect` measured of all `logs` on all devices: a document a log and device."""
 
     format: Literal["gnomon-overlay-collected"]
     version: Literal[1]
+    logs: tuple[str, ...] = ()
     collected: tuple[CollectDocument, ...]
+
+    def headline(self) -> tuple[str, str]:
+        """The logs, and the files of what was measured."""
+        return ", ".join(self.logs), ", ".join(part.records for part in self.collected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +91,10 @@ class LayerOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeastWorst:
-    """The configuration that loses least on its worst device, where that is not the choice."""
+class ChoicePart(LayerOption):
+    """A choice for a layer: what it loses on average, and on its worst device."""
 
-    configuration: str
-    host: str
-    M: float | None
     mean_regret: float | None
-    regret: ByDevice
     worst_regret: float | None
     worst_device: str
 
@@ -105,14 +109,11 @@ class IncompletePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedTrialPart:
+class FailedTrialPart(FailureKind):
     """A configuration that failed on a device, and how."""
 
     configuration: str
     device: str
-    stage: str
-    kind: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,8 @@ class ChosenLayer:
 
     `estimate` is where the choice lies on a device between its best and the others' (0 and 1); `confidence` how often
     it is chosen again from resampled times, with bounds of M; `close` are configurations that it is not sure against.
-    `options` are the 12 of least M, the choice among them.
+    `options` are the 12 of least M, the choice among them. `minimax` loses least on its worst device, where that is
+    another configuration.
     """
 
     name: str
@@ -147,7 +149,7 @@ class ChosenLayer:
     options: tuple[LayerOption, ...]
     incomplete: tuple[IncompletePart, ...]
     failed: tuple[FailedTrialPart, ...]
-    minimax: LeastWorst | None
+    minimax: ChoicePart | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +174,9 @@ class LossPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TotalPart:
+class TotalPart(LossPart):
     """What the network loses under the choice, and under what loses least at worst; `layers` are those decided."""
 
-    M: float | None
-    mean_regret: float | None
-    worst_regret: float | None
-    regret: ByDevice
     minimax: LossPart
     layers: int
 
@@ -236,8 +234,8 @@ class MeasuredChoice:
     failure: FailurePart | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzeDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AnalyzeDocument(Answer):
     """One configuration a layer that is good on all devices: `gnomon overlay analyze`.
 
     `doubts` are about this machine while the whole network was measured on it.
@@ -245,7 +243,7 @@ class AnalyzeDocument:
 
     format: Literal["gnomon-overlay-analyze"]
     version: Literal[1]
-    model: TunedModelPart
+    model: TunedModel
     devices: tuple[str, ...]
     hosts: tuple[str, ...]
     replayable: bool
@@ -259,3 +257,17 @@ class AnalyzeDocument:
     network: tuple[MeasuredChoice, ...]
     doubts: tuple[Doubt, ...] = ()
     pictures: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with: 4 where no layer could be decided."""
+        return 0 if self.layers else InfeasibleError.exit_code
+
+    def headline(self) -> tuple[str, str]:
+        """The network and the devices, and what the network loses on average."""
+        lost = "-" if self.total.mean_regret is None else f"{100 * self.total.mean_regret:.1f} %"
+        return f"{self.model.name} on {', '.join(self.devices)}", f"It loses {lost} on average."
+
+    def close(self) -> dict[str, tuple[str, ...]]:
+        """The configurations, by the layer's digest, between which the choice is not sure."""
+        return {layer.layer: layer.close for layer in self.layers if layer.close}

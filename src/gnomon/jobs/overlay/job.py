@@ -7,12 +7,12 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import (
     LayerChoice,
     LayerTimes,
@@ -22,8 +22,8 @@ from gnomon.core.overlay.choice import (
     regrets_of,
     weigh_layers,
 )
-from gnomon.core.overlay.confidence import choice_confidence, spread
-from gnomon.core.overlay.pool import FailedTrial, Pooled, pool, side_by_side
+from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
+from gnomon.core.overlay.pool import Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords
 from gnomon.core.overlay.samples import SampleTable
@@ -31,31 +31,31 @@ from gnomon.devices.opening import is_place, resolve
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.tuning.keys import NOTHING, Told
 from gnomon.formats.tuning.logs import replay_problem
+from gnomon.jobs.overlay.document import (
+    AnalyzeDocument,
+    ChoicePart,
+    ChosenLayer,
+    FailedTrialPart,
+    IncompletePart,
+    LayerOption,
+    LossPart,
+    OwnPart,
+    PortfolioLayer,
+    PortfolioPart,
+    RunnerUp,
+    TotalPart,
+    UndecidedLayer,
+    WrittenPart,
+)
+from gnomon.jobs.tune.document import known
 from gnomon.jobs.tune.folder import chosen_layers, read_logs
 from gnomon.jobs.tune.request import DeviceWish
 from gnomon.measure.progress import Meter, Watch
-from gnomon.report.answer import Answer
 
 _PORTFOLIO_S = 60.0
 _FEW = 2  # times that may be equal by chance
 _COLLECT = "gnomon overlay collect"
 _MOST_OPTIONS = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzeRequest:
-    """Records of several devices to choose from.
-
-    `layers` are names or numbers (none: all). `portfolio` is how many configurations a layer may have (0: no
-    portfolio). `resamples` and `seed` are of the confidence.
-    """
-
-    logs: tuple[Path, ...]
-    layers: tuple[str, ...] = ()
-    portfolio: int = 0
-    resamples: int = 1000
-    seed: int = 0
-    told: Told = NOTHING
 
 
 def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
@@ -81,29 +81,19 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis(Answer):
+class Analysis:
     """What was chosen, and what it was chosen from.
 
-    `described` are the layers in order; `network` has their choices in the same order, as `times` and `samples` have
-    what each was chosen from. `resamples` and `seed` are of the confidence. `told` is what
-    `document` tells.
+    `described` are the layers in order; `network` has their choices in the same order, as `times` have what each was
+    chosen from.
     """
 
     records: tuple[TuningRecords, ...]
     model: TunedModel
     described: tuple[TuningLayer, ...]
     times: tuple[LayerTimes, ...]
-    samples: tuple[SampleTable, ...]
     network: NetworkChoice
-    resamples: int
-    seed: int
-    told: dict[str, Any]
-
-    __repr__ = Answer.__repr__
-
-    def document(self) -> dict[str, Any]:
-        """What `gnomon overlay analyze --json` prints; nothing is written, measured and drawn yet."""
-        return self.told
+    document: AnalyzeDocument
 
     def chosen(self) -> dict[str, str]:
         """The configuration of each layer that has one, by the layer's digest; the untuned ones among them."""
@@ -111,89 +101,79 @@ class Analysis(Answer):
 
     def own(self, host: str) -> dict[str, str]:
         """The configuration of each layer that is fastest on a device among those that were found on it, and none."""
-        made = {}
-        for times in self.times:
-            if host in times.devices:
-                column = times.times_s[:, times.devices.index(host)]
-                rows = [i for i, hosts in enumerate(times.hosts) if (host in hosts or not hosts) and column[i] > 0]
-                if rows:
-                    made[times.layer] = times.configurations[min(rows, key=lambda i: column[i])]
-        return made
-
-    def close(self) -> dict[str, list[str]]:
-        """The configurations, by the layer's digest, between which the choice is not sure."""
-        return {row["layer"]: row["close"] for row in self.told["layers"] if row["close"]}
-
-    def series(self) -> dict[str, Any]:
-        """What pictures are drawn from, by the name of each layer that is told of; see `layer_pictures`."""
-        told = {row["name"] for row in (*self.told["layers"], *self.told["undecided"])}
-        return {
-            times.name: {
-                "configurations": list(times.configurations),
-                "hosts": [", ".join(hosts) for hosts in times.hosts],
-                "devices": list(times.devices),
-                "times_s": [[_number(t) for t in row] for row in np.asarray(times.times_s).tolist()],
-                "chosen": choice.configuration or None,
-                "spread": partial(spread, times, samples, resamples=self.resamples, seed=self.seed),
-            }
-            for times, samples, choice in zip(self.times, self.samples, self.network.layers, strict=True)
-            if times.name in told
-        }
+        best = ((times, _own_best(times, host)) for times in self.times)
+        return {times.layer: times.configurations[row] for times, row in best if row is not None}
 
 
-def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
-    """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError."""
-    given = tuple(read_logs(request.logs, request.told))
+def analyze(
+    logs: Sequence[Path],
+    *,
+    layers: Sequence[str] = (),
+    portfolio: int = 0,
+    resamples: int = 1000,
+    seed: int = 0,
+    told: Told = NOTHING,
+    watch: Watch | None = None,
+) -> Analysis:
+    """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError.
+
+    `layers` are names or numbers (none: all), `portfolio` is how many configurations a layer may have (0: no
+    portfolio), `resamples` and `seed` are of the confidence; `told` is what the user says of the logs.
+    """
+    given = tuple(read_logs(logs, told))
     if not given:
         raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
     records = side_by_side(given)
-    pooled = pool(records, [str(path) for path in request.logs])
+    pooled = pool(records, [str(path) for path in logs])
     described = {layer.layer: layer for one in records for layer in one.layers}
-    wanted = {layer.layer for layer in chosen_layers(list(described.values()), request.layers)}
-    layers, samples = [], []
-    for times, own in zip(pooled.layers, pooled.samples, strict=True):
-        whole, more = _with_untuned(times, own, pooled)
-        layers.append(whole)
-        samples.append(more)
-    choices = [choose(times) for times in layers]
-    others = [least_worst(times, choice) for times, choice in zip(layers, choices, strict=True)]
-    network, minimax = weigh_layers(choices), weigh_layers(others)
-    meter = Meter("layers", len(layers), watch)
-    rows = []
-    for times, choice, other, share, own in zip(layers, choices, others, network.shares, samples, strict=True):
-        if choice.chosen is not None and times.layer in wanted:
-            row = _row(times, choice, share, own, pooled, request)
-            rows.append({**row, "minimax": None if other is choice else _minimax(other)})
+    wanted = {layer.layer for layer in chosen_layers(list(described.values()), layers)}
+    tables = [
+        _with_untuned(times, samples, pooled) for times, samples in zip(pooled.layers, pooled.samples, strict=True)
+    ]
+    every = tuple(times for times, _ in tables)
+    choices = [choose(times) for times in every]
+    others = [least_worst(times, choice) for times, choice in zip(every, choices, strict=True)]
+    network = weigh_layers(choices)
+    meter = Meter("layers", len(every), watch)
+    rows: list[ChosenLayer] = []
+    undecided: list[UndecidedLayer] = []
+    for (times, samples), choice, other, share in zip(tables, choices, others, network.shares, strict=True):
+        if times.layer in wanted and choice.chosen is None:
+            undecided.append(_undecided(times, choice, pooled, records))
+        elif times.layer in wanted:
+            sure = choice_confidence(times, choice, samples, resamples=resamples, seed=seed)
+            # A single sample has no spread: resampled it would be sure of anything.
+            has_spread = len(samples.samples_s) > len(samples)
+            rows.append(_row(times, choice, other, share, pooled, sure, has_spread=has_spread))
         meter.step()
-    decided = [choice for choice in choices if choice.chosen is not None]
-    document = {
-        "format": "gnomon-overlay-analyze",
-        "version": 1,
-        "model": {"name": records[0].model.name, "sha256": records[0].model.sha256, "dtype": records[0].model.dtype},
-        "devices": list(pooled.devices),
-        "hosts": sorted({one.host for one in records}),
-        "replayable": not _gone(records),
-        "layers": rows,
-        "undecided": [row for row in _undecided(layers, choices, pooled, records) if row["layer"] in wanted],
-        "total": {**_total(network), "minimax": _total(minimax), "layers": len(decided)},
-        "own": _own_totals(layers, network),
-        "portfolio": _portfolio(layers, choices, network.shares, request) if request.portfolio else None,
-        "notes": _notes(records, pooled),
-        "written": {"records": {}, "databases": {}, "libraries": {}},
-        "network": [],
-        "doubts": [],
-        "pictures": [],
-    }
+    document = AnalyzeDocument(
+        format="gnomon-overlay-analyze",
+        version=1,
+        model=records[0].model,
+        devices=tuple(pooled.devices),
+        hosts=tuple(sorted({one.host for one in records})),
+        replayable=not _gone(records),
+        layers=tuple(rows),
+        undecided=tuple(undecided),
+        total=TotalPart(
+            **_network_losses(network),
+            minimax=LossPart(**_network_losses(weigh_layers(others))),
+            layers=sum(choice.chosen is not None for choice in choices),
+        ),
+        own=_own_totals(every, network),
+        portfolio=_portfolio(every, choices, network.shares, portfolio) if portfolio else None,
+        notes=tuple(_notes(records, pooled)),
+        written=WrittenPart(records={}, databases={}, libraries={}),
+        network=(),
+        pictures=(),
+    )
     return Analysis(
         records=records,
         model=records[0].model,
-        described=tuple(described[times.layer] for times in layers),
-        times=tuple(layers),
-        samples=tuple(samples),
+        described=tuple(described[times.layer] for times in every),
+        times=every,
         network=network,
-        resamples=request.resamples,
-        seed=request.seed,
-        told=document,
+        document=document,
     )
 
 
@@ -216,204 +196,194 @@ def _with_untuned(times: LayerTimes, samples: SampleTable, pooled: Pooled) -> tu
 def _row(
     times: LayerTimes,
     choice: LayerChoice,
+    other: LayerChoice,
     share: float,
-    samples: SampleTable,
     pooled: Pooled,
-    request: AnalyzeRequest,
-) -> dict[str, Any]:
-    sure = choice_confidence(times, choice, samples, resamples=request.resamples, seed=request.seed)
-    chosen, devices = choice.chosen, times.devices
-    # A single sample has no spread: resampled it would be sure of anything.
-    spread = sure if len(samples.samples_s) > len(samples) else None
-    own = np.asarray(times.times_s)[chosen].tolist()
-    metric = dict(zip(times.configurations, choice.metric.tolist(), strict=True))
+    sure: ChoiceConfidence | None,
+    *,
+    has_spread: bool,
+) -> ChosenLayer:
+    spread = sure if has_spread else None
     second = sure.runner_up if sure is not None else ""
-    regrets = choice.regrets.tolist()
+    return ChosenLayer(
+        **_losses(choice),
+        name=times.name,
+        layer=times.layer,
+        weight=times.weight,
+        share=share,
+        times=_by_device(times.devices, np.asarray(times.times_s)[choice.chosen]),
+        theta=_by_device(times.devices, choice.theta_s),
+        estimate=_by_device(times.devices, choice.estimates),
+        confidence=spread.share if spread else None,
+        M_low=known(spread.low) if spread else None,
+        M_high=known(spread.high) if spread else None,
+        runner_up=RunnerUp(configuration=second, M=known(choice.metric[times.configurations.index(second)]))
+        if second
+        else None,
+        close=tuple(sure.close) if sure else (),
+        configurations=choice.complete,
+        options=_options(times, choice),
+        incomplete=_incomplete(times, choice),
+        failed=_failed(times, pooled),
+        minimax=None if other is choice else ChoicePart(**_losses(other)),
+    )
+
+
+def _losses(choice: LayerChoice) -> dict[str, Any]:
+    """The fields of a `ChoicePart`."""
     return {
-        "name": times.name,
-        "layer": times.layer,
-        "weight": times.weight,
-        "share": share,
-        "M": _number(choice.value),
-        "mean_regret": _number(choice.mean),
-        "host": ", ".join(choice.hosts),
         "configuration": choice.configuration,
-        "times": _by_device(devices, own),
-        "theta": _by_device(devices, choice.theta_s.tolist()),
-        "regret": _by_device(devices, regrets),
-        "estimate": _by_device(devices, choice.estimates.tolist()),
-        "worst_regret": _number(choice.worst),
-        "worst_device": devices[int(np.argmax(regrets))],
-        "confidence": spread.share if spread else None,
-        "M_low": _number(spread.low) if spread else None,
-        "M_high": _number(spread.high) if spread else None,
-        "runner_up": {"configuration": second, "M": _number(metric[second])} if second else None,
-        "close": list(sure.close) if sure else [],
-        "configurations": choice.complete,
-        "options": _options(times, choice),
-        "incomplete": _incomplete(times, choice),
-        "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
+        "host": ", ".join(choice.hosts),
+        "M": known(choice.value),
+        "mean_regret": known(choice.mean),
+        "regret": _by_device(choice.devices, choice.regrets),
+        "worst_regret": known(choice.worst),
+        "worst_device": choice.devices[int(np.argmax(choice.regrets))],
     }
 
 
-def _options(times: LayerTimes, choice: LayerChoice) -> list[dict[str, Any]]:
+def _network_losses(network: NetworkChoice) -> dict[str, Any]:
+    """The fields of a `LossPart`: by M, the largest regret of a layer, and that of each device's sum."""
+    worst = [known(choice.worst) for choice in network.layers if choice.chosen is not None]
+    return {
+        "M": known(network.value),
+        "mean_regret": known(network.mean),
+        "worst_regret": max((value for value in worst if value is not None), default=None),
+        "regret": _by_device(network.layers[0].devices, network.regrets),
+    }
+
+
+def _options(times: LayerTimes, choice: LayerChoice) -> tuple[LayerOption, ...]:
     """The configurations of least M, the chosen one among them, with what each loses on each device."""
     regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
-    known = np.flatnonzero(np.isfinite(choice.metric))
-    best = known[np.argsort(choice.metric[known], kind="stable")][:_MOST_OPTIONS].tolist()
-    kept = best if choice.chosen in best else [*best[:-1], choice.chosen]
-    return [
-        {
-            "configuration": times.configurations[k],
-            "host": ", ".join(times.hosts[k]),
-            "M": _number(choice.metric[k]),
-            "regret": _by_device(times.devices, regrets[k].tolist()),
-        }
-        for k in kept
-    ]
+    ranked = np.flatnonzero(np.isfinite(choice.metric))
+    best = ranked[np.argsort(choice.metric[ranked], kind="stable")][:_MOST_OPTIONS].tolist()
+    return tuple(
+        LayerOption(
+            configuration=times.configurations[row],
+            host=", ".join(times.hosts[row]),
+            M=known(choice.metric[row]),
+            regret=_by_device(times.devices, regrets[row]),
+        )
+        for row in (best if choice.chosen in best else [*best[:-1], choice.chosen])
+    )
 
 
-def _minimax(other: LayerChoice) -> dict[str, Any]:
-    """The configuration that loses least on its worst device, where that is not the choice."""
-    return {
-        "configuration": other.configuration,
-        "host": ", ".join(other.hosts),
-        "M": _number(other.value),
-        "mean_regret": _number(other.mean),
-        "regret": _by_device(other.devices, other.regrets.tolist()),
-        "worst_regret": _number(other.worst),
-        "worst_device": other.devices[int(np.argmax(other.regrets))],
-    }
-
-
-def _total(network: NetworkChoice) -> dict[str, Any]:
-    """What the network loses: by M, the largest regret of a layer, and that of each device's sum."""
-    worst = [_number(one.worst) for one in network.layers if one.chosen is not None]
-    return {
-        "M": _number(network.value),
-        "mean_regret": _number(network.mean),
-        "worst_regret": max((one for one in worst if one is not None), default=None),
-        "regret": _by_device(network.layers[0].devices, network.regrets.tolist()),
-    }
-
-
-def _incomplete(times: LayerTimes, choice: LayerChoice) -> list[dict[str, Any]]:
+def _incomplete(times: LayerTimes, choice: LayerChoice) -> tuple[IncompletePart, ...]:
     table = np.asarray(times.times_s)
-    made = []
-    for place in np.flatnonzero(np.isnan(choice.metric)).tolist():
-        missing = [device for device, t in zip(times.devices, table[place], strict=True) if not t > 0]
-        hosts = ", ".join(times.hosts[place])
-        made.append({"configuration": times.configurations[place], "host": hosts, "missing": missing})
-    return made
+    return tuple(
+        IncompletePart(
+            configuration=times.configurations[row],
+            host=", ".join(times.hosts[row]),
+            missing=tuple(device for device, t in zip(times.devices, table[row], strict=True) if not t > 0),
+        )
+        for row in np.flatnonzero(np.isnan(choice.metric)).tolist()
+    )
 
 
-def _failed(one: FailedTrial) -> dict[str, Any]:
-    return {
-        "configuration": one.configuration,
-        "device": one.device,
-        "stage": one.failure.stage,
-        "kind": one.failure.kind,
-        "message": one.failure.message,
-    }
+def _failed(times: LayerTimes, pooled: Pooled) -> tuple[FailedTrialPart, ...]:
+    return tuple(
+        FailedTrialPart(
+            configuration=trial.configuration,
+            device=trial.device,
+            stage=trial.failure.stage,
+            kind=trial.failure.kind,
+            message=trial.failure.message,
+        )
+        for trial in pooled.failures
+        if trial.layer == times.layer
+    )
 
 
 def _undecided(
-    layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], pooled: Pooled, records: Sequence[TuningRecords]
-) -> list[dict[str, Any]]:
-    made = []
+    times: LayerTimes, choice: LayerChoice, pooled: Pooled, records: Sequence[TuningRecords]
+) -> UndecidedLayer:
+    missing = pooled.missing.get(times.layer, ())
+    why = f"nothing of it was timed on {', '.join(missing)}" if missing else "no configuration was timed on all"
     advice = "what is missing can no longer be measured" if _gone(records) else f"{_COLLECT} measures what is missing"
-    for times, choice in zip(layers, choices, strict=True):
-        if choice.chosen is None:
-            missing = pooled.missing.get(choice.layer, ())
-            why = f"nothing of it was timed on {', '.join(missing)}" if missing else "no configuration was timed on all"
-            made.append(
-                {
-                    "name": choice.name,
-                    "layer": choice.layer,
-                    "reason": f"{why}: {advice}; it stays untuned",
-                    "incomplete": _incomplete(times, choice),
-                    "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
-                }
-            )
-    return made
+    return UndecidedLayer(
+        name=times.name,
+        layer=times.layer,
+        reason=f"{why}: {advice}; it stays untuned",
+        incomplete=_incomplete(times, choice),
+        failed=_failed(times, pooled),
+    )
 
 
-def _own_totals(layers: Sequence[LayerTimes], network: NetworkChoice) -> dict[str, Any]:
+def _own_best(times: LayerTimes, host: str) -> int | None:
+    """The row of the configuration that is fastest on a device, of those found on it and none; None where none ran."""
+    if host not in times.devices:
+        return None
+    column = np.asarray(times.times_s)[:, times.devices.index(host)]
+    rows = [row for row, hosts in enumerate(times.hosts) if (host in hosts or not hosts) and column[row] > 0]
+    return min(rows, key=lambda row: column[row], default=None)
+
+
+def _own_totals(layers: Sequence[LayerTimes], network: NetworkChoice) -> dict[str, OwnPart]:
     """What it costs to use each host's own best everywhere instead."""
-    made: dict[str, Any] = {}
-    for host in dict.fromkeys(h for times in layers for hosts in times.hosts for h in hosts):
-        value, worst, known = 0.0, 0.0, 0.0
+    totals: dict[str, OwnPart] = {}
+    for host in dict.fromkeys(host for times in layers for hosts in times.hosts for host in hosts):
+        value, worst, timed = 0.0, 0.0, 0.0
         for times, choice, share in zip(layers, network.layers, network.shares, strict=True):
-            if host not in times.devices:
+            best = _own_best(times, host)
+            if choice.chosen is None or best is None:
                 continue
-            column = np.asarray(times.times_s)[:, times.devices.index(host)]
-            own = np.array([host in hosts or not hosts for hosts in times.hosts], dtype=np.bool_) & (column > 0)
-            if choice.chosen is None or not own.any():
-                continue
-            best = int(np.argmin(np.where(own, column, np.inf)))
             regrets = regrets_of(times.times_s[best], choice.theta_s)
             if np.isfinite(regrets).all():
-                known += share
+                timed += share
                 value += share * float(regrets.sum())
                 worst = max(worst, float(regrets.max()))
-        if known > 0:
-            whole = known >= sum(network.shares) - 1e-9
-            made[host] = {"M": value if whole else None, "worst_regret": worst if whole else None}
-    return made
+        if timed > 0:
+            is_whole = timed >= sum(network.shares) - 1e-9
+            totals[host] = OwnPart(M=value if is_whole else None, worst_regret=worst if is_whole else None)
+    return totals
 
 
 def _portfolio(
-    layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], shares: Sequence[float], request: AnalyzeRequest
-) -> dict[str, Any]:
+    layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], shares: Sequence[float], size: int
+) -> PortfolioPart:
     until_s = time.monotonic() + _PORTFOLIO_S
     rows, total = [], 0.0
     for times, choice, share in zip(layers, choices, shares, strict=True):
-        regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
+        regrets = np.maximum(regrets_of(np.asarray(times.times_s), choice.theta_s), 0.0)
         try:
-            found = best_portfolio(
-                np.maximum(regrets, 0.0),
-                request.portfolio,
-                devices=times.devices,
-                out_of_time=lambda: time.monotonic() > until_s,
-            )
+            best = best_portfolio(regrets, size, devices=times.devices, out_of_time=lambda: time.monotonic() > until_s)
         except InfeasibleError:
             continue
         names = times.configurations
-        total += share * found.value
+        total += share * best.value
         rows.append(
-            {
-                "name": times.name,
-                "configurations": [names[i] for i in found.chosen],
-                "M": _number(found.value),
-                "proven": found.proven,
-                "serves": {device: names[i] for device, i in zip(times.devices, found.serves, strict=True)},
-            }
+            PortfolioLayer(
+                name=times.name,
+                configurations=tuple(names[row] for row in best.chosen),
+                M=known(best.value),
+                proven=best.proven,
+                serves={device: names[row] for device, row in zip(times.devices, best.serves, strict=True)},
+            )
         )
-    return {"size": request.portfolio, "layers": rows, "M": _number(total)}
+    return PortfolioPart(size=size, layers=tuple(rows), M=known(total))
 
 
-def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> list[str]:
-    made = []
+def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
     if len(pooled.devices) < 2:
-        made.append("All records are of one device: the choice is simply its fastest.")
-    made += [f"The times of {a} and {b} are the same to the last digit: is one log a copy?" for a, b in _copies(pooled)]
+        yield "All records are of one device: the choice is simply its fastest."
+    for a, b in _copies(pooled):
+        yield f"The times of {a} and {b} are the same to the last digit: is one log a copy?"
     pairs = {(one.host, one.device.key) for one in records}
     measured = {(one.found_on, one.device.key) for one in records}
     searched = [
         one.device.key for one in records if not one.found_on and (one.device.key, one.device.key) not in measured
     ]
     if searched and len(pooled.devices) > 1 and not _gone(records):
-        keys = ", ".join(dict.fromkeys(searched))
-        made.append(
-            f"What {keys} found itself has the times of the search, which were not taken beside the others': "
-            f"{_COLLECT} of the device's own log on itself measures them again."
+        yield (
+            f"What {', '.join(dict.fromkeys(searched))} found itself has the times of the search, which were not taken "
+            f"beside the others': {_COLLECT} of the device's own log on itself measures them again."
         )
     for host in sorted({one.host for one in records}):
         absent = [device for device in pooled.devices if (host, device) not in pairs]
         if absent:
-            told = "its tuner is gone from today's TVM" if _gone(records) else f"{_COLLECT} does that"
-            made.append(f"What {host} found was not measured on {', '.join(absent)}: {told}.")
-    return made
+            advice = "its tuner is gone from today's TVM" if _gone(records) else f"{_COLLECT} does that"
+            yield f"What {host} found was not measured on {', '.join(absent)}: {advice}."
 
 
 def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
@@ -430,9 +400,5 @@ def _gone(records: Sequence[TuningRecords]) -> bool:
     return all(replay_problem(one) is not None for one in records)
 
 
-def _by_device(devices: Sequence[str], values: Sequence[float]) -> dict[str, float | None]:
-    return {device: _number(value) for device, value in zip(devices, values, strict=True)}
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _by_device(devices: Sequence[str], values: Floats) -> dict[str, float | None]:
+    return {device: known(value) for device, value in zip(devices, values, strict=True)}

@@ -136,7 +136,7 @@ class Pareto(Answer):
     pictures: tuple[str, ...] = ()
 
     document_by = "gnomon.jobs.pareto.document:pareto_document"
-    chart_by = "gnomon.jobs.pareto.picture:front_spec"
+    charts_by = "gnomon.jobs.pareto.picture:front_charts"
     main = "points"
 
     __repr__ = Answer.__repr__

@@ -21,7 +21,7 @@ from gnomon.core.brief import brief
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import GnomonError, PackageError, UsageError
 from gnomon.jobs.place.job import Placement
-from gnomon.measure.progress import Watch
+from gnomon.measure.progress import TellOf, Watch, WatchOf
 from gnomon.report.answer import Answer
 from gnomon.session.request import ModelRequest
 from gnomon.store.address import RecordAddress
@@ -144,13 +144,6 @@ def _by_machine(devices: Mapping[str, DeviceConfig]) -> list[list[str]]:
     for name, config in devices.items():
         machines.setdefault(config.address.machine, []).append(name)
     return list(machines.values())
-
-
-WatchOf = Callable[[str], Watch]
-"""The watch of a device, by its name; each is called from that device's lane."""
-
-TellOf = Callable[[str, str], None]
-"""Gets the name of a device and a sentence, from that device's lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

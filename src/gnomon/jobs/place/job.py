@@ -125,7 +125,7 @@ class Profile(Answer):
     turns: tuple[str, ...] = ()
 
     document_by = "gnomon.jobs.place.document:profile_document"
-    chart_by = "gnomon.jobs.place.picture:profile_spec"
+    charts_by = "gnomon.jobs.place.picture:profile_charts"
     main = "columns"
     columns_shown: ClassVar[Mapping[str, str]] = {
         "configuration": "label",
@@ -496,7 +496,7 @@ class Placement(Answer):
     pictures: tuple[str, ...] = ()
 
     document_by = "gnomon.jobs.place.document:place_document"
-    chart_by = "gnomon.jobs.place.picture:placement_spec"
+    charts_by = "gnomon.jobs.place.picture:placement_charts"
     main = "contenders"
     columns_shown: ClassVar[Mapping[str, str]] = {
         "configuration": "label",

@@ -28,7 +28,7 @@ class KeptPlacement(Answer):
 
     kept: PlaceDocument
 
-    chart_by = Placement.chart_by
+    charts_by = Placement.charts_by
     main = Placement.main
     columns_shown = Placement.columns_shown
 

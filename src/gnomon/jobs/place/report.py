@@ -17,7 +17,6 @@ from gnomon.jobs.place.sustained_report import sustained_text
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import (
-    CLOCKS,
     assignment_text,
     bounds,
     certainty,
@@ -68,7 +67,7 @@ def place_report(document: dict[str, Any], page: Page) -> None:
 def _contenders(document: dict[str, Any], page: Page) -> None:
     clock = document["clock"]
     if not page.brief:
-        page.heading(f"One inference, decided by {CLOCKS[clock]} (median, [95 % interval])")
+        page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
     main = "cpu" if clock == "cpu" else "measured"
     columns = [
         Column(title="configuration", number=False, least=20),
@@ -225,7 +224,7 @@ def _plan(document: dict[str, Any], page: Page) -> None:
     whole_s = chosen["level_s"]
     share = f", {units.share(sum(row[1] for row in top) / whole_s)} of the whole" if whole_s else ""
     kind = "operators and kernels" if any(row[2][1] == "(no operator)" for row in top) else "operators"
-    page.heading(f"The {len(top)} most expensive {kind}{share} ({CLOCKS[document['clock']]})")
+    page.heading(f"The {len(top)} most expensive {kind}{share} ({units.CLOCKS[document['clock']]})")
     heads = [
         Column(title="operator", number=False, least=16),
         Column(title="type", number=False, most=20),
@@ -298,7 +297,7 @@ def _unattributed(document: dict[str, Any], page: Page) -> None:
     found = [c for c in document["contenders"] if c["unattributed_s"] is not None]
     if not found:
         return
-    page.heading(f"Unattributed time ({CLOCKS[document['clock']]} outside of operators and kernels)")
+    page.heading(f"Unattributed time ({units.CLOCKS[document['clock']]} outside of operators and kernels)")
     heads = [Column(title="configuration", number=False), Column(title="time"), Column(title="profiler overhead")]
     rows = [[c["label"], units.time(c["unattributed_s"]), units.time(c["profiler_overhead_s"] or None)] for c in found]
     overhead = any(c["profiler_overhead_s"] for c in found)
@@ -382,7 +381,7 @@ def profile_report(document: dict[str, Any], page: Page) -> None:
 def profile_headline(columns: list[dict[str, Any]], clock: str) -> str:
     """The winner with its interval, or that there is none. `columns` are sorted, the fastest first."""
     fastest, *others = columns
-    took = f"{units.time(fastest['level_s'])} of {CLOCKS[clock]}"
+    took = f"{units.time(fastest['level_s'])} of {units.CLOCKS[clock]}"
     if _on_software(fastest):
         return f"{fastest['label']} takes {took}, on a software device: no ratio is reported."
     others = [c for c in others if not _on_software(c)]
@@ -392,7 +391,7 @@ def profile_headline(columns: list[dict[str, Any]], clock: str) -> str:
     if ties:
         names = " and ".join(f"{c['label']} ({units.time(c['level_s'])})" for c in [fastest, *ties])
         only = f", ratio {_ratio(ties[0]['against_fastest'])}" if len(ties) == 1 else ""
-        return f"No clear winner by {CLOCKS[clock]}: {names} are within the noise{only}."
+        return f"No clear winner by {units.CLOCKS[clock]}: {names} are within the noise{only}."
     nearest = min(others, key=lambda c: c["against_fastest"]["ratio"])
     found = nearest["against_fastest"]
     if found["verdict"] == "tie" or found["unit"] != "process":
@@ -415,7 +414,7 @@ def _ratio(found: dict[str, Any]) -> str:
 def _compared(columns: list[dict[str, Any]], clock: str, page: Page) -> None:
     fastest, *others = columns
     if others:
-        page.heading(f"Against {fastest['label']}, by {CLOCKS[clock]} (a ratio above 1 is slower)")
+        page.heading(f"Against {fastest['label']}, by {units.CLOCKS[clock]} (a ratio above 1 is slower)")
         heads = [
             Column(title="configuration", number=False, least=20),
             Column(title="ratio"),
@@ -485,7 +484,7 @@ def _inside(column: dict[str, Any], document: dict[str, Any], page: Page) -> Non
     whole = [part for part in column.get("inside", ()) if part["why"]]
     types = {row["index"]: row["type"] for row in document["operators"]}
     if taken:
-        page.heading(f"{column['label']}: inside its kernels, derived (~) by {CLOCKS[document['clock']]}")
+        page.heading(f"{column['label']}: inside its kernels, derived (~) by {units.CLOCKS[document['clock']]}")
         heads = [
             Column(title="kernel", number=False, least=16),
             Column(title="operators", number=False),

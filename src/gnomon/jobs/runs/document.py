@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gnomon.core import codec
 from gnomon.core.sample import Campaign, Event, Failure
 from gnomon.report.answer import Answer
 from gnomon.session.document import SummaryPart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CampaignRow(Answer):
     """One line of the list: a campaign, how much it holds, and what was decided last (None if nothing yet).
 
@@ -29,17 +28,11 @@ class CampaignRow(Answer):
     failures: int
     decision: Mapping[str, Any] | None
 
-    __repr__ = Answer.__repr__
-
     def headline(self) -> tuple[str, str]:
         """Which it is, and what was decided last."""
         told = (self.decision or {}).get("reason")
         own = self.campaign
         return f"{own.kind} of {own.context.model_name} ({own.id[:12]})", str(told or f"{self.runs} runs.")
-
-    def document(self) -> dict[str, Any]:
-        """It as JSON values."""
-        return codec.document(self)
 
     @property
     def device(self) -> str:
@@ -59,8 +52,8 @@ class CandidatePart:
     last_failure: Failure | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunsDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunsDocument(Answer):
     """The newest campaigns of a record, and whether it has `more`: `gnomon runs` and `runs list`."""
 
     format: Literal["gnomon-runs"]
@@ -70,9 +63,12 @@ class RunsDocument:
     more: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunDocument:
-    """What `gnomon runs show` prints of a campaign: docs/record.md describes its fields."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunDocument(Answer):
+    """What `gnomon runs show` prints of a campaign: docs/record.md describes its fields.
+
+    The fastest candidate by the clock comes first, the failed ones last.
+    """
 
     format: Literal["gnomon-run"]
     version: Literal[1]
@@ -80,6 +76,12 @@ class RunDocument:
     row: CampaignRow
     candidates: tuple[CandidatePart, ...]
     events: tuple[Event, ...]
+
+    main = "candidates"
+
+    def headline(self) -> tuple[str, str]:
+        """As of its row."""
+        return self.row.headline()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +94,16 @@ class BroughtPart:
     events: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BroughtDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BroughtDocument(Answer):
     """What `gnomon runs import` and `merge` did, by their files."""
 
     format: Literal["gnomon-brought"]
     version: Literal[1]
     record: str
     files: tuple[BroughtPart, ...]
+
+    def headline(self) -> tuple[str, str]:
+        """Where to, and how many."""
+        campaigns, runs = (sum(getattr(file, name) for file in self.files) for name in ("campaigns", "runs"))
+        return self.record, f"{campaigns} campaigns and {runs} runs were not there before."

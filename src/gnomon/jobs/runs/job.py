@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import hashlib
 import io
 import json
@@ -14,13 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from gnomon.core import codec
-from gnomon.core.sample import Campaign, Event, Failure, Run
-from gnomon.core.stats import Block, Summary, blocks_of, summarise
+from gnomon.core.sample import Campaign, Failure, Run
+from gnomon.core.stats import Block, blocks_of, summarise
 from gnomon.errors import RecordError
 from gnomon.jobs.runs.document import CampaignRow, CandidatePart, RunDocument
 from gnomon.jobs.runs.exports import chrome_trace, node_data, node_notes, operator_times
-from gnomon.report.answer import Answer
 from gnomon.report.frame import write_parquet
 from gnomon.report.plain import clean
 from gnomon.session.document import summary_part
@@ -54,57 +51,6 @@ COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("failure_stage", "failure_kind", "failure_message"), "string"),
 }
 """The columns of the tables of samples, with the names of Arrow's types."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateRow:
-    """One candidate of a campaign. `summary` is None where no end-to-end run of it succeeded."""
-
-    candidate: str
-    runs: int
-    failures: int
-    profiled_runs: int
-    summary: Summary | None
-    last_failure: Failure | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignDetail(Answer):
-    """A campaign with its candidates, the fastest first by a clock and the failed ones last, and its events."""
-
-    row: CampaignRow
-    candidates: tuple[CandidateRow, ...]
-    events: tuple[Event, ...]
-    clock: Literal["wall", "cpu"]
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """As of its row."""
-        return self.row.headline()
-
-    def document(self) -> dict[str, Any]:
-        """It as JSON values; bounds that are not known are null."""
-        return codec.document(
-            RunDocument(
-                format="gnomon-run",
-                version=1,
-                clock=self.clock,
-                row=self.row,
-                candidates=tuple(
-                    CandidatePart(
-                        candidate=one.candidate,
-                        runs=one.runs,
-                        failures=one.failures,
-                        profiled_runs=one.profiled_runs,
-                        summary=summary_part(one.summary),
-                        last_failure=one.last_failure,
-                    )
-                    for one in self.candidates
-                ),
-                events=self.events,
-            )
-        )
 
 
 @contextmanager
@@ -148,18 +94,20 @@ def find_campaign(store: Store, prefix: str) -> Campaign:
     )
 
 
-def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "cpu"] = "wall") -> CampaignDetail:
+def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "cpu"] = "wall") -> RunDocument:
     """The campaign with a summary of each of its candidates, by wall or by CPU time."""
     found = [
         _candidate(tally.candidate, store.query(RunQuery(campaign=campaign.id, candidate=tally.candidate)), clock)
         for tally in store.query(TallyQuery(campaign=campaign.id))
     ]
     found.sort(key=lambda c: (c.summary.median_s if c.summary else math.inf, c.candidate))
-    return CampaignDetail(
+    return RunDocument(
+        format="gnomon-run",
+        version=1,
+        clock=clock,
         row=_row(store, campaign),
         candidates=tuple(found),
         events=tuple(store.query(EventQuery(campaign=campaign.id))),
-        clock=clock,
     )
 
 
@@ -336,7 +284,7 @@ def _row(store: Store, campaign: Campaign) -> CampaignRow:
     )
 
 
-def _candidate(name: str, runs: Iterable[Run], clock: Literal["wall", "cpu"]) -> CandidateRow:
+def _candidate(name: str, runs: Iterable[Run], clock: Literal["wall", "cpu"]) -> CandidatePart:
     blocks: list[Block] = []
     count = failures = profiled = 0
     last: Failure | None = None
@@ -346,12 +294,12 @@ def _candidate(name: str, runs: Iterable[Run], clock: Literal["wall", "cpu"]) ->
         failures += run.failure is not None
         last = run.failure or last
         blocks.extend(blocks_of([run], clock=clock))
-    return CandidateRow(
+    return CandidatePart(
         candidate=name,
         runs=count,
         failures=failures,
         profiled_runs=profiled,
-        summary=summarise(blocks) if any(b.values_s for b in blocks) else None,
+        summary=summary_part(summarise(blocks) if any(b.values_s for b in blocks) else None),
         last_failure=last,
     )
 

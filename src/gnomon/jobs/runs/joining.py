@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from gnomon.core import codec
 from gnomon.core.sample import Event
 from gnomon.errors import RecordError
 from gnomon.jobs.runs.document import BroughtDocument, BroughtPart
-from gnomon.report.answer import Answer
 from gnomon.store.address import PostgresAddress, RecordAddress, whole
 from gnomon.store.base import COMMAND, FILES
 from gnomon.store.join import Told, join_records, opened
@@ -19,28 +15,7 @@ from gnomon.store.opening import default_record, is_missing, open_store
 from gnomon.system.files import staged
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Brought(Answer):
-    """What came of each file into the record at `record`."""
-
-    record: RecordAddress
-    files: tuple[BroughtPart, ...]
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """Where to, and how many."""
-        campaigns, runs = (sum(getattr(file, name) for file in self.files) for name in ("campaigns", "runs"))
-        return str(self.record), f"{campaigns} campaigns and {runs} runs were not there before."
-
-    def document(self) -> dict[str, Any]:
-        """It as JSON values."""
-        return codec.document(
-            BroughtDocument(format="gnomon-brought", version=1, record=str(self.record), files=self.files)
-        )
-
-
-def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) -> Brought:
+def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) -> BroughtDocument:
     """Add what a record lacks of others: records, or JSON lines of `gnomon runs export`; None: the user's own.
 
     Each comes whole, or not at all. How its campaigns were asked for and which files they wrote stays behind: it
@@ -48,10 +23,10 @@ def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) 
     that is damaged or not there; those before it stay.
     """
     into = default_record() if record is None else record
-    return Brought(record=into, files=tuple(_brought(source, into, _without_commands) for source in sources))
+    return _document(into, tuple(_brought(source, into, _without_commands) for source in sources))
 
 
-def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> Brought:
+def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtDocument:
     """Write a new record, a file, of all that several hold, in their order; they are as for `import_runs`.
 
     RecordError where it is there already or cannot be written: then there is none.
@@ -65,7 +40,11 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> Brought:
             files = tuple(_brought(source, made, lambda event: event) for source in sources)
     except OSError as error:
         raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another file.") from error
-    return Brought(record=out, files=files)
+    return _document(out, files)
+
+
+def _document(record: RecordAddress, files: tuple[BroughtPart, ...]) -> BroughtDocument:
+    return BroughtDocument(format="gnomon-brought", version=1, record=str(record), files=files)
 
 
 def _brought(source: RecordAddress, into: RecordAddress, told: Told) -> BroughtPart:

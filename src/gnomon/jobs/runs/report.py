@@ -1,18 +1,21 @@
-"""The reports of `gnomon runs`, made from their JSON documents alone."""
+"""The reports of `gnomon runs`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from gnomon.core import codec
+from gnomon.jobs.runs.document import BroughtDocument, CampaignRow, CandidatePart, RunDocument, RunsDocument
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import failure_text
 
 
-def runs_report(document: dict[str, Any], page: Page) -> None:
+def runs_report(document: RunsDocument, page: Page) -> None:
     """The campaigns, the newest first."""
-    campaigns = document["campaigns"]
+    campaigns = document.campaigns
     if not campaigns:
         page.line("The results database is empty. Measure something: gnomon place MODEL")
     else:
@@ -26,16 +29,16 @@ def runs_report(document: dict[str, Any], page: Page) -> None:
             Column(title="decided", number=False),
         ]
         page.table(heads, [_campaign(row) for row in campaigns])
-        if document["more"]:
+        if document.more:
             page.line("There are more: raise --limit.", indent=1)
         page.line("gnomon runs show ID has the details of one.", indent=1, style="dim")
-    page.path("record", document["record"])
+    page.path("record", document.record)
 
 
-def brought_report(document: dict[str, Any], page: Page) -> None:
+def brought_report(document: BroughtDocument, page: Page) -> None:
     """What came of each file."""
-    files = document["files"]
-    campaigns, runs = (sum(file[name] for file in files) for name in ("campaigns", "runs"))
+    files = document.files
+    campaigns, runs = (sum(getattr(file, name) for file in files) for name in ("campaigns", "runs"))
     page.headline(f"{campaigns} campaigns and {runs} runs were not there before." if runs else "Nothing new.")
     heads = [
         Column(title="file", number=False, most=64),
@@ -43,26 +46,26 @@ def brought_report(document: dict[str, Any], page: Page) -> None:
         Column(title="runs"),
         Column(title="events"),
     ]
-    page.table(heads, [[f["path"], str(f["campaigns"]), str(f["runs"]), str(f["events"])] for f in files])
-    page.path("record", document["record"])
+    page.table(heads, [[f.path, str(f.campaigns), str(f.runs), str(f.events)] for f in files])
+    page.path("record", document.record)
 
 
-def _campaign(row: dict[str, Any]) -> list[str]:
-    campaign = row["campaign"]
-    left = "running" if row["running"] else "failed" if row["failed"] else "interrupted"
-    decided = _decision(row["decision"]) if row["finished"] else left
+def _campaign(row: CampaignRow) -> list[str]:
+    campaign = row.campaign
+    left = "running" if row.running else "failed" if row.failed else "interrupted"
+    decided = _decision(row.decision) if row.finished else left
     return [
-        campaign["id"][:8],
-        _when(campaign["started_at_s"]),
-        campaign["kind"],
-        campaign["context"]["model_name"],
-        str(row["runs"]),
-        str(row["failures"]) if row["failures"] else "-",
+        campaign.id[:8],
+        _when(campaign.started_at_s),
+        campaign.kind,
+        campaign.context.model_name,
+        str(row.runs),
+        str(row.failures) if row.failures else "-",
         decided,
     ]
 
 
-def _decision(decision: dict[str, Any] | None) -> str:
+def _decision(decision: Mapping[str, Any] | None) -> str:
     found = decision or {}
     front = found.get("front")
     many = "" if not front else "a front of 1 point" if front == 1 else f"a front of {front} points"
@@ -73,23 +76,23 @@ def _when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def run_report(document: dict[str, Any], page: Page) -> None:
+def run_report(document: RunDocument, page: Page) -> None:
     """One campaign, with a line for each candidate."""
-    row = document["row"]
-    campaign, context = row["campaign"], row["campaign"]["context"]
-    decision = row["decision"] or {}
+    row = document.row
+    campaign, context = row.campaign, row.campaign.context
+    decision = row.decision or {}
     gone_on = "interrupted: the same command goes on from there"
-    if row["failed"]:
-        gone_on = f"failed: {row['failed'].get('message', '')}".rstrip(".")
-    state = "finished" if row["finished"] else "running" if row["running"] else gone_on
+    if row.failed:
+        gone_on = f"failed: {row.failed.get('message', '')}".rstrip(".")
+    state = "finished" if row.finished else "running" if row.running else gone_on
     fastest = f"{_decision(decision)} is the fastest." if _decision(decision) else ""
     page.headline(str(decision.get("reason") or fastest or f"{state[:1].upper()}{state[1:]}."))
-    page.line(f"{campaign['kind']} of {context['model_name']}, {_when(campaign['started_at_s'])}, {state}.")
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(context["versions"].items()))
-    page.line(f"gnomon {context['gnomon_version']}, {versions}; {row['runs']} runs, {row['failures']} failed.")
+    page.line(f"{campaign.kind} of {context.model_name}, {_when(campaign.started_at_s)}, {state}.")
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(context.versions.items()))
+    page.line(f"gnomon {context.gnomon_version}, {versions}; {row.runs} runs, {row.failures} failed.")
     page.line(_where(document))
-    page.line(f"id {campaign['id']}")
-    page.heading(f"Configurations ({'CPU' if document['clock'] == 'cpu' else 'wall'} time: median, [95 % interval])")
+    page.line(f"id {campaign.id}")
+    page.heading(f"Configurations ({'CPU' if document.clock == 'cpu' else 'wall'} time: median, [95 % interval])")
     heads = [
         Column(title="configuration", number=False, most=64),
         Column(title="time"),
@@ -98,34 +101,34 @@ def run_report(document: dict[str, Any], page: Page) -> None:
         Column(title="runs"),
         Column(title="failed"),
     ]
-    page.table(heads, [_candidate(candidate) for candidate in document["candidates"]])
-    failed = [c for c in document["candidates"] if c["last_failure"]]
+    page.table(heads, [_candidate(candidate) for candidate in document.candidates])
+    failed = [c for c in document.candidates if c.last_failure]
     if failed:
         page.heading("Failures")
         for candidate in failed:
-            page.item(f"{candidate['candidate']}: {failure_text(candidate['last_failure'])}")
+            page.item(f"{candidate.candidate}: {failure_text(codec.document(candidate.last_failure))}")
 
 
-def _where(document: dict[str, Any]) -> str:
+def _where(document: RunDocument) -> str:
     """The device, by its name where the campaign noted one, and the threads: what --no-profile goes by."""
-    context = document["row"]["campaign"]["context"]
-    machine = context["device"].get("cpu_model") or context["device"].get("machine") or "an unknown processor"
-    noted: dict[str, Any] = next((event["data"] for event in document["events"] if event["name"] == "lab"), {})
+    context = document.row.campaign.context
+    machine = context.device.get("cpu_model") or context.device.get("machine") or "an unknown processor"
+    noted: Mapping[str, Any] = next((event.data for event in document.events if event.name == "lab"), {})
     name, address = noted.get("device"), noted.get("address")
     place = "" if not name else f"{name}, " if name == address else f"{name} ({address}), "
-    threads = context["options"].get("threads")
+    threads = context.options.get("threads")
     counts = ", ".join(map(str, threads)) if isinstance(threads, list) else str(threads)
     told = "" if threads is None else f"; {counts} {'thread' if threads == 1 else 'threads'}"
     return f"On {place}{machine}{told}."
 
 
-def _candidate(candidate: dict[str, Any]) -> list[str]:
-    found = candidate["summary"]
+def _candidate(candidate: CandidatePart) -> list[str]:
+    found = candidate.summary
     return [
-        candidate["candidate"],
-        units.time(found["median_s"]) if found else "profiled" if candidate["profiled_runs"] else "-",
-        units.interval(found["low_s"], found["high_s"], found["median_s"]) if found else "",
-        str(found["processes"]) if found else "-",
-        str(candidate["runs"]),
-        str(candidate["failures"]) if candidate["failures"] else "-",
+        candidate.candidate,
+        units.time(found.median_s) if found else "profiled" if candidate.profiled_runs else "-",
+        units.interval(found.low_s, found.high_s, found.median_s) if found else "",
+        str(found.processes) if found else "-",
+        str(candidate.runs),
+        str(candidate.failures) if candidate.failures else "-",
     ]

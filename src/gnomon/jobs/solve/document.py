@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon solve` and `gnomon front`."""
+"""The JSON documents of `gnomon solve` and `gnomon front`, which are what the functions return."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from gnomon.report.answer import Answer
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolveDocument:
-    """What `gnomon solve` found: choices by slot, their code as a text, the cost in each objective, and a proof."""
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SolveDocument(Answer):
+    """What `gnomon solve` found: choices by slot, their code as a text, the cost in each objective, and a proof.
+
+    `bound` is in weighted units, null where none is proved; `seconds` is what reading and solving took.
+    """
 
     format: Literal["gnomon-solve"]
     version: Literal[1]
@@ -21,6 +26,11 @@ class SolveDocument:
     bound: float | None
     width: int
     seconds: float
+
+    def headline(self) -> tuple[str, str]:
+        """How many slots were decided, and what is proved."""
+        proof = "the least there is" if self.optimal else "not proved the least"
+        return f"{len(self.assignment)} slots", f"A cost of {', '.join(f'{cost:.6g}' for cost in self.cost)}, {proof}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +50,8 @@ class FrontPointPart:
     cost: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FrontDocument(Answer):
     """What `gnomon front` found, and what is proved of it."""
 
     format: Literal["gnomon-front"]
@@ -50,3 +60,9 @@ class FrontDocument:
     objectives: tuple[ObjectivePart, ...]
     points: tuple[FrontPointPart, ...]
     seconds: float
+
+    main = "points"
+
+    def headline(self) -> tuple[str, str]:
+        """The objectives, and how many points."""
+        return ", ".join(objective.name for objective in self.objectives), f"{len(self.points)} points."

@@ -1,8 +1,7 @@
-"""What the pictures of a search space show, taken from its documents: points, pairs, and the cells of a choice."""
+"""What the charts of a search space show, taken from its documents: networks, and pairs of one by two toolchains."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,20 +40,6 @@ class Pair:
     plain: tuple[float, float] | None
     quantised_s: float
     quantised: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceRow:
-    """A primitive in a picture of a choice: for each cell group how often it is on the front, and whether it is kept.
-
-    A frequency is None where the rule knows none.
-    """
-
-    name: str
-    family: str
-    meaning: str
-    frequencies: tuple[float | None, ...]
-    kept: tuple[bool, ...]
 
 
 def points_of(
@@ -106,25 +91,6 @@ def pairs_of(document: Mapping[str, Any], toolchain: Mapping[str, Any]) -> list[
     ]
 
 
-def choice_of(document: Mapping[str, Any], selection: Mapping[str, Any]) -> list[ChoiceRow]:
-    """A row for each primitive of a profile, by family; those of families that the choice leaves out too."""
-    groups = [set(names) for names in selection["groups"]]
-    known: list[dict[str, float]] = [
-        {one["name"]: float(one["frequency"]) for one in group} for group in selection.get("primitives") or ()
-    ]
-    return [
-        ChoiceRow(
-            name=one["name"],
-            family=family,
-            meaning=one["meaning"],
-            frequencies=tuple(known[g].get(one["name"]) if g < len(known) else None for g in range(len(groups))),
-            kept=tuple(one["name"] in group for group in groups),
-        )
-        for family, told in document["families"].items()
-        for one in told["primitives"]
-    ]
-
-
 def _accuracies(accuracy: Mapping[str, Any] | None) -> dict[str, tuple[float, float, float, bool]]:
     """Accuracy, the ends of its 95 % interval, and whether it was trained, by network."""
     found: dict[str, tuple[float, float, float, bool]] = {}
@@ -132,10 +98,11 @@ def _accuracies(accuracy: Mapping[str, Any] | None) -> dict[str, tuple[float, fl
         for one in ranking["networks"]:
             found[one["id"]] = one["accuracy"], one["low"], one["high"], False
     for one in (accuracy or {}).get("trained", ()):
-        half = 1.959964 * one["error"]
-        ends = max(0.0, one["accuracy"] - half), min(1.0, one["accuracy"] + half)
-        found[one["id"]] = one["accuracy"], *ends, True
-    return {name: told for name, told in found.items() if all(map(math.isfinite, told[:3]))}
+        if one["accuracy"] is not None:
+            half = 1.959964 * (one["error"] or 0.0)
+            ends = max(0.0, one["accuracy"] - half), min(1.0, one["accuracy"] + half)
+            found[one["id"]] = one["accuracy"], *ends, True
+    return {name: told for name, told in found.items() if None not in told}
 
 
 def _with_front(points: Sequence[Point]) -> list[Point]:

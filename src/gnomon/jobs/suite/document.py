@@ -1,12 +1,12 @@
-"""The JSON documents of suites, from which their reports are made."""
+"""The JSON documents of suites, which are what their functions return."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from gnomon.core import codec
-from gnomon.jobs.compare.document import CompareDocument
+from gnomon.jobs.compare.document import CompareDocument, PairPart, VerdictPart, gate_code, word
+from gnomon.report.answer import Answer
 
 State = Literal["waiting", "done", "failed"]
 
@@ -44,8 +44,8 @@ class CellPart:
     error: ErrorPart | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SuiteDocument(Answer):
     """What `gnomon suite run` and `status` print: the run of a suite, and each cell in the order of the file."""
 
     format: Literal["gnomon-suite"]
@@ -59,6 +59,18 @@ class SuiteDocument:
     waiting: int
     out: tuple[str, ...]
     cells: tuple[CellPart, ...]
+
+    main = "cells"
+
+    def headline(self) -> tuple[str, str]:
+        """The suite, and how many of its cells are done."""
+        counts = f"{self.done} of {len(self.cells)} cells done, {self.failed} failed, {self.waiting} waiting"
+        return self.suite, f"{counts}."
+
+    @property
+    def whole(self) -> bool:
+        """Whether every cell is done."""
+        return self.done == len(self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +87,8 @@ class ComparedCell:
     lost: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteCompareDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SuiteCompareDocument(Answer):
     """What `gnomon suite compare` prints; all verdicts of all cells together hold with probability 1 - `alpha`."""
 
     format: Literal["gnomon-suite-compare"]
@@ -86,8 +98,45 @@ class SuiteCompareDocument:
     after: str
     alpha: float
     cells: tuple[ComparedCell, ...]
+    fail_slower: float | None = None
 
+    main = "cells"
 
-def suite_document(made: SuiteDocument | SuiteCompareDocument) -> dict[str, Any]:
-    """It in JSON values."""
-    return codec.document(made)
+    @property
+    def exit_code(self) -> int:
+        """That of the gate, where `fail_slower` makes one."""
+        return self.gate(self.fail_slower)
+
+    def headline(self) -> tuple[str, str]:
+        """The suite, and how many configurations became slower or faster."""
+        missing = " Some that were measured before are missing." if self.missing() else ""
+        return self.suite, f"Of {len(self.verdicts())} configurations {self.counts()}.{missing}"
+
+    def counts(self) -> str:
+        """How many configurations are slower, faster, the same and undecided."""
+        verdicts = [row.verdict for row in self.verdicts()]
+        return ", ".join(f"{verdicts.count(kind)} {word(kind)}" for kind in ("slower", "faster", "same", "unknown"))
+
+    def slowest(self) -> float:
+        """The largest ratio of a configuration that surely became slower; 1 where none did."""
+        return max((row.ratio for row in self.verdicts() if row.verdict == "slower"), default=1.0)
+
+    def missing(self) -> bool:
+        """Whether a cell that was done before is not done after, or lacks a configuration that it had."""
+        return any(cell.lost for cell in self.cells) or any(pair.lost for pair in self.pairs())
+
+    def nothing(self) -> bool:
+        """Whether nothing of any cell could be compared."""
+        return not self.verdicts()
+
+    def gate(self, fail_slower: float | None) -> int:
+        """The exit code where nothing may be slower by more than that share; None: no gate."""
+        return gate_code(fail_slower, self.slowest(), missing=self.missing(), nothing=self.nothing())
+
+    def verdicts(self) -> list[VerdictPart]:
+        """The configurations of all cells that were compared."""
+        return [row for pair in self.pairs() for row in pair.configurations]
+
+    def pairs(self) -> list[PairPart]:
+        """Both runs of each cell that was compared."""
+        return [pair for cell in self.cells if cell.comparison for pair in cell.comparison.pairs]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, ClassVar
+from typing import Any
 
 import gnomon
 from gnomon.core import codec
@@ -24,9 +24,8 @@ from gnomon.core.sample import FINISHED, Campaign, Context
 from gnomon.devices.config import load_devices
 from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, RecordError, UsageError
-from gnomon.jobs.compare.document import CompareDocument, PairPart
-from gnomon.jobs.compare.job import SESSIONS, compare, gate_code
-from gnomon.jobs.place.fleet import TellOf, run_lanes
+from gnomon.jobs.compare.job import SESSIONS, compare
+from gnomon.jobs.place.fleet import run_lanes
 from gnomon.jobs.runs.answers import packed, unpacked
 from gnomon.jobs.runs.job import open_record
 from gnomon.jobs.suite.document import (
@@ -35,7 +34,6 @@ from gnomon.jobs.suite.document import (
     ErrorPart,
     SuiteCompareDocument,
     SuiteDocument,
-    suite_document,
 )
 from gnomon.jobs.suite.plan import (
     LIKENESSES,
@@ -50,7 +48,7 @@ from gnomon.jobs.suite.plan import (
 )
 from gnomon.jobs.suite.waiting import Waiting
 from gnomon.measure.campaign import Question, open_campaign
-from gnomon.report.answer import Answer
+from gnomon.measure.progress import TellOf
 from gnomon.report.plain import json_text
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, EventQuery, Store, last_note, note
@@ -89,32 +87,7 @@ class SuiteRequest:
     wait_s: float = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteRun(Answer):
-    """The run of a suite, as far as it is."""
-
-    main: ClassVar[str] = "cells"
-
-    made: SuiteDocument
-
-    __repr__ = Answer.__repr__
-
-    def document(self) -> dict[str, Any]:
-        """It in JSON values."""
-        return suite_document(self.made)
-
-    def headline(self) -> tuple[str, str]:
-        """The suite, and how many of its cells are done."""
-        made = self.made
-        return made.suite, f"{made.done} of {len(made.cells)} cells done, {made.failed} failed, {made.waiting} waiting."
-
-    @property
-    def whole(self) -> bool:
-        """Whether every cell is done."""
-        return self.made.done == len(self.made.cells)
-
-
-def run_suite(asked: SuiteRequest, measure: Measure, *, tell: TellOf | None = None) -> SuiteRun:
+def run_suite(asked: SuiteRequest, measure: Measure, *, tell: TellOf | None = None) -> SuiteDocument:
     """Measure what no earlier call of the same suite has; `tell` gets a device's name and a sentence.
 
     The failure of a cell is in what is returned. UsageError for what is wrong with the file, RecordError where another
@@ -137,7 +110,7 @@ def measure_cells(
     store: Store,
     *,
     tell: TellOf | None = None,
-) -> SuiteRun:
+) -> SuiteDocument:
     """As `run_suite`, of cells that are known; the store is that of `asked.record`."""
     tell = tell or (lambda name, sentence: None)
     before = None if asked.fresh else _interrupted(store, suite.name, cells, tell)
@@ -418,7 +391,9 @@ def _ended(store: Store, campaign: str) -> dict[str, CellPart]:
     return {part.id: part for part in parts}
 
 
-def _shown(store: Store, campaign: Campaign, record: RecordAddress | None, *, out: set[str] | None = None) -> SuiteRun:
+def _shown(
+    store: Store, campaign: Campaign, record: RecordAddress | None, *, out: set[str] | None = None
+) -> SuiteDocument:
     ended = _ended(store, campaign.id)
     *_, last = _Cells(), *_lists(store, campaign.id)
     parts = tuple(
@@ -429,20 +404,18 @@ def _shown(store: Store, campaign: Campaign, record: RecordAddress | None, *, ou
         for c in last.cells
     )
     states = [part.state for part in parts]
-    return SuiteRun(
-        made=SuiteDocument(
-            format="gnomon-suite",
-            version=1,
-            suite=campaign.context.model_name,
-            run=campaign.id,
-            record=str(record or default_record()),
-            finished=next(store.query(CampaignQuery(id=campaign.id, finished=True)), None) is not None,
-            done=states.count("done"),
-            failed=states.count("failed"),
-            waiting=states.count("waiting"),
-            out=tuple(sorted(out or ())),
-            cells=parts,
-        )
+    return SuiteDocument(
+        format="gnomon-suite",
+        version=1,
+        suite=campaign.context.model_name,
+        run=campaign.id,
+        record=str(record or default_record()),
+        finished=next(store.query(CampaignQuery(id=campaign.id, finished=True)), None) is not None,
+        done=states.count("done"),
+        failed=states.count("failed"),
+        waiting=states.count("waiting"),
+        out=tuple(sorted(out or ())),
+        cells=parts,
     )
 
 
@@ -465,60 +438,10 @@ def _find(store: Store, named: str) -> Campaign:
     )
 
 
-def suite_status(named: str = "last", *, record: RecordAddress | None = None) -> SuiteRun:
+def suite_status(named: str = "last", *, record: RecordAddress | None = None) -> SuiteDocument:
     """How far a run is, from the record alone; also while it runs. RecordError where there is no such run."""
     with open_record(record) as store:
         return _shown(store, _find(store, named), record)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteCompared(Answer):
-    """Two runs of a suite, cell by cell."""
-
-    main: ClassVar[str] = "cells"
-
-    made: SuiteCompareDocument
-
-    __repr__ = Answer.__repr__
-
-    def document(self) -> dict[str, Any]:
-        """It in JSON values."""
-        return suite_document(self.made)
-
-    def headline(self) -> tuple[str, str]:
-        """The suite, and how many configurations became slower or faster."""
-        from gnomon.jobs.compare.report import word
-
-        rows = [
-            row
-            for cell in self.made.cells
-            if cell.comparison
-            for p in cell.comparison.pairs
-            for row in p.configurations
-        ]
-        told = [f"{sum(row.verdict == v for row in rows)} {word(v)}" for v in ("slower", "faster", "same", "unknown")]
-        missing = " Some that were measured before are missing." if self.missing() else ""
-        return self.made.suite, f"Of {len(rows)} configurations {', '.join(told)}.{missing}"
-
-    def slowest(self) -> float:
-        """The largest ratio of a configuration that surely became slower; 1 where none did."""
-        rows = [row for pair in self._pairs() for row in pair.configurations]
-        return max((row.ratio for row in rows if row.verdict == "slower"), default=1.0)
-
-    def missing(self) -> bool:
-        """Whether a cell that was done before is not done after, or lacks a configuration that it had."""
-        return any(cell.lost for cell in self.made.cells) or any(pair.lost for pair in self._pairs())
-
-    def nothing(self) -> bool:
-        """Whether nothing of any cell could be compared."""
-        return not any(pair.configurations for pair in self._pairs())
-
-    def gate(self, fail_slower: float | None) -> int:
-        """The exit code where nothing may be slower by more than that share; None: no gate."""
-        return gate_code(fail_slower, self.slowest(), missing=self.missing(), nothing=self.nothing())
-
-    def _pairs(self) -> list[PairPart]:
-        return [pair for cell in self.made.cells if cell.comparison for pair in cell.comparison.pairs]
 
 
 def compare_suites(
@@ -530,7 +453,7 @@ def compare_suites(
     relevant: float = 0.01,
     changed: tuple[str, ...] = (),
     sessions: float = SESSIONS,
-) -> SuiteCompared:
+) -> SuiteCompareDocument:
     """Compare the cells that two runs have in common, by `gnomon.jobs.compare`.
 
     All verdicts of all cells together hold with probability 1 - `alpha`; `sessions` as there. RecordError where there
@@ -558,15 +481,14 @@ def compare_suites(
                     if absent:
                         raise RecordError(f"it is not done in {' and '.join(absent)}")
                     names = [_side(store, r.id, p, folder) for r, p in zip(runs, parts, strict=True)]
-                    found = compare(
+                    comparison = compare(
                         names,
                         record=record,
                         alpha=alpha / len(both),
                         relevant=relevant,
                         changed=changed,
                         sessions=sessions,
-                    ).document()
-                    comparison = codec.from_json(CompareDocument, found)
+                    )
                 except GnomonError as error:
                     why = error.message
                 label = side.label if labels[side.label] == 1 else f"{side.label}, {side.settings}"
@@ -578,16 +500,14 @@ def compare_suites(
             ComparedCell(cell=side.part.id, label=side.label, comparison=None, why=f"only {before} has it")
             for side in gone
         ]
-    return SuiteCompared(
-        made=SuiteCompareDocument(
-            format="gnomon-suite-compare",
-            version=1,
-            suite=runs[1].context.model_name,
-            before=runs[0].id,
-            after=runs[1].id,
-            alpha=alpha,
-            cells=tuple(cells),
-        )
+    return SuiteCompareDocument(
+        format="gnomon-suite-compare",
+        version=1,
+        suite=runs[1].context.model_name,
+        before=runs[0].id,
+        after=runs[1].id,
+        alpha=alpha,
+        cells=tuple(cells),
     )
 
 
@@ -605,7 +525,7 @@ class _Side:
 def _repeated(store: Store, run: Campaign, record: RecordAddress | None) -> dict[str, _Side]:
     """The cells of a run that another run measures again, by their ids."""
     *_, last = _Cells(), *_lists(store, run.id)
-    parts = {part.id: part for part in _shown(store, run, record).made.cells}
+    parts = {part.id: part for part in _shown(store, run, record).cells}
 
     def side(cell: Cell) -> _Side:
         path = path_within(cell, last.folder)

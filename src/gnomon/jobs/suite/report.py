@@ -1,12 +1,11 @@
-"""The reports of suites, each made from its JSON document alone."""
+"""The reports of suites, each made from its document alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from gnomon.jobs.compare.report import compare_report, word
+from gnomon.jobs.compare.report import compare_report
+from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import listed
@@ -15,20 +14,17 @@ _FEW, _MOST = 20, 200
 _ORDER = {"failed": 0, "waiting": 1, "done": 2}
 
 
-def suite_report(document: Mapping[str, Any], page: Page) -> None:
+def suite_report(document: SuiteDocument, page: Page) -> None:
     """Write the report: how many cells are done, each cell, and why cells failed."""
-    cells = document["cells"]
-    page.headline(
-        f"Suite {document['suite']}: {document['done']} of {len(cells)} cells done, {document['failed']} failed, "
-        f"{document['waiting']} waiting."
-    )
-    page.line(f"Run {document['run'][:12]} in {document['record']}.")
-    if document["out"]:
+    cells = document.cells
+    page.headline(f"Suite {': '.join(document.headline())}")
+    page.line(f"Run {document.run[:12]} in {document.record}.")
+    if document.out:
         page.item(
-            f"Warning: {', '.join(document['out'])} failed again and again and got no more cells.",
+            f"Warning: {', '.join(document.out)} failed again and again and got no more cells.",
             "See gnomon devices check.",
         )
-    rows = sorted(cells, key=lambda cell: _ORDER[cell["state"]])
+    rows = sorted(cells, key=lambda cell: _ORDER[cell.state])
     shown = rows[: _FEW if page.brief else _MOST]
     page.table(
         [
@@ -42,47 +38,41 @@ def suite_report(document: Mapping[str, Any], page: Page) -> None:
         ],
         [
             [
-                cell["job"],
-                Path(cell["model"]).name,
-                cell["device"] or cell["selector"],
-                str(cell["repeat"]),
-                cell["state"],
-                "" if cell["seconds"] is None else units.time(cell["seconds"]),
-                cell["error"]["message"] if cell["error"] else cell["answer"] or "",
+                cell.job,
+                Path(cell.model).name,
+                cell.device or cell.selector,
+                str(cell.repeat),
+                cell.state,
+                "" if cell.seconds is None else units.time(cell.seconds),
+                cell.error.message if cell.error else cell.answer or "",
             ]
             for cell in shown
         ],
     )
     if len(rows) > len(shown):
         page.line(f"and {len(rows) - len(shown)} more: --json has all", indent=1, style="dim")
-    hints = dict.fromkeys((c["error"]["message"], c["error"]["hint"]) for c in cells if c["error"])
+    hints = dict.fromkeys((c.error.message, c.error.hint) for c in cells if c.error)
     for message, hint in list(hints)[:_FEW]:
         page.item(message, hint)
-    if document["waiting"]:
+    if document.waiting:
         page.line("The same command goes on from there.")
 
 
-def suite_compare_report(document: Mapping[str, Any], page: Page) -> None:
+def suite_compare_report(document: SuiteCompareDocument, page: Page) -> None:
     """Write the report: how many configurations changed, then each cell in which one did."""
-    compared = [cell for cell in document["cells"] if cell["comparison"]]
-    rows = [row for cell in compared for pair in cell["comparison"]["pairs"] for row in pair["configurations"]]
-    told = ", ".join(
-        f"{sum(row['verdict'] == v for row in rows)} {word(v)}" for v in ("slower", "faster", "same", "unknown")
-    )
-    page.headline(f"Suite {document['suite']}: of {len(rows)} configurations in {len(compared)} cells {told}.")
-    page.line(f"Before: run {document['before'][:12]}. After: run {document['after'][:12]}.")
-    lost = [cell["label"] for cell in document["cells"] if cell.get("lost")]
+    rows, compared = document.verdicts(), sum(cell.comparison is not None for cell in document.cells)
+    page.headline(f"Suite {document.suite}: of {len(rows)} configurations in {compared} cells {document.counts()}.")
+    page.line(f"Before: run {document.before[:12]}. After: run {document.after[:12]}.")
+    lost = [cell.label for cell in document.cells if cell.lost]
     if lost:
         page.line(f"Done before and not after: {listed(lost)}.")
-    for cell in compared:
-        if any(
-            pair["unlike"]
-            or pair.get("lost")
-            or any(row["verdict"] in ("slower", "faster") for row in pair["configurations"])
-            for pair in cell["comparison"]["pairs"]
+    for cell in document.cells:
+        if cell.comparison and any(
+            pair.unlike or pair.lost or any(row.verdict in ("slower", "faster") for row in pair.configurations)
+            for pair in cell.comparison.pairs
         ):
-            page.heading(cell["label"])
-            compare_report(cell["comparison"], page)
-    for cell in document["cells"]:
-        if cell["why"]:
-            page.item(f"{cell['label']}: not compared", cell["why"])
+            page.heading(cell.label)
+            compare_report(cell.comparison, page)
+    for cell in document.cells:
+        if cell.why:
+            page.item(f"{cell.label}: not compared", cell.why)

@@ -6,13 +6,13 @@ records for the device's own processor there, whatever target they were tuned fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from gnomon.devices.address import TVM
 from gnomon.errors import GnomonError
 from gnomon.jobs.place.job import Column, Profile, profile
+from gnomon.jobs.tune.document import BesidePart, FasterOperator, OverFastest, RuntimePart, RuntimeTimes, known
 from gnomon.jobs.tune.request import TuneRequest
 from gnomon.measure.effort import Effort
 from gnomon.measure.progress import Watch
@@ -25,22 +25,18 @@ _RECORDS = "GNOMON_TVM_RECORDS"
 _TVM = "tvm"
 
 
-def nothing_beside(failure: str) -> dict[str, Any]:
-    """The document of a comparison that was not made, and why."""
-    return {"clock": None, "columns": [], "wins": [], "failure": failure}
-
-
 def beside(
     request: TuneRequest, records: Path, threads: int, *, watch: Watch | None, tell: Callable[[str], None]
-) -> dict[str, Any]:
-    """The document of the comparison: `columns` by time, the fastest first, and the `wins` of the tuned network.
+) -> BesidePart:
+    """The comparison: runtimes by time, the fastest first, and what the tuned network wins.
 
     Where it cannot be made, `failure` says why: what was tuned is not given up for it.
     """
     if request.device.config.address.kind == TVM:
-        return nothing_beside("behind a tracker there is TVM alone")
+        return BesidePart(failure="behind a tracker there is TVM alone")
     if request.dtype != "float32":
-        return nothing_beside(f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}")
+        reason = f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}"
+        return BesidePart(failure=reason)
     try:
         others = [r.name for r in chosen_runtimes((), load(request.model).graph.format)]
         asked = ModelRequest(
@@ -53,46 +49,48 @@ def beside(
             seed=request.care.seed,
             wait_s=request.device.wait_s,
         )
-        found = profile(asked, watch=watch, tell=tell)
+        return _compared(profile(asked, watch=watch, tell=tell))
     except GnomonError as error:
-        return nothing_beside(error.message)
-    return {**nothing_beside(""), "clock": found.clock, **_told(found)}
+        return BesidePart(failure=error.message)
 
 
-def _told(found: Profile) -> dict[str, Any]:
-    tuned = next((column for column in found.columns if column.label.startswith(f"{_TVM}[")), None)
+def _compared(measured: Profile) -> BesidePart:
+    """The columns of a profile, and the operators that TVM with the records is the fastest at."""
+    tuned = next((column for column in measured.columns if column.label.startswith(f"{_TVM}[")), None)
     if tuned is None:
-        return {"failure": "TVM did not run the records"}
-    others = [column for column in found.columns if not column.label.startswith(_TVM)]
+        return BesidePart(clock=measured.clock, failure="TVM did not run the records")
+    others = [column for column in measured.columns if not column.label.startswith(_TVM)]
     columns = sorted([tuned, *others], key=lambda column: column.level_s)
-    return {"columns": [_column(column, tuned, found) for column in columns], "wins": _wins(found, tuned, others)}
+    return BesidePart(
+        clock=measured.clock,
+        columns=tuple(_column(column, column is tuned, measured.clock) for column in columns),
+        wins=tuple(_wins(measured, tuned, others)),
+    )
 
 
-def _column(column: Column, tuned: Column, found: Profile) -> dict[str, Any]:
-    summary = column.wall if found.clock == "wall" or column.cpu is None else column.cpu
-    against = column.against_fastest
-    return {
-        "label": column.label,
-        "tuned": column is tuned,
-        "time": {
-            "median_s": summary.median_s,
-            "low_s": summary.low_s,
-            "high_s": summary.high_s,
-            "samples": summary.n,
-            "processes": summary.processes,
-        },
-        "over_fastest": None
-        if against is None
-        else {"ratio": against.ratio, "low": against.low, "high": against.high, "verdict": against.verdict},
-    }
+def _column(column: Column, tuned: bool, clock: str) -> RuntimePart:
+    summary = column.wall if clock == "wall" or column.cpu is None else column.cpu
+    over = column.against_fastest
+    return RuntimePart(
+        label=column.label,
+        tuned=tuned,
+        time=RuntimeTimes(
+            median_s=summary.median_s,
+            low_s=known(summary.low_s),
+            high_s=known(summary.high_s),
+            samples=summary.n,
+            processes=summary.processes,
+        ),
+        over_fastest=None
+        if over is None
+        else OverFastest(ratio=over.ratio, low=known(over.low), high=known(over.high), verdict=over.verdict),
+    )
 
 
-def _wins(found: Profile, tuned: Column, others: list[Column]) -> list[dict[str, Any]]:
+def _wins(measured: Profile, tuned: Column, others: list[Column]) -> Iterator[FasterOperator]:
     """The operators that the tuned network computes faster than every other runtime that has a time of them alone."""
-    made = []
-    for op in found.graph.operators:
+    for op in measured.graph.operators:
         mine = tuned.breakdown.times_s.get(op.index)
-        theirs = [t for column in others if (t := column.breakdown.times_s.get(op.index))]
+        theirs = [time_s for column in others if (time_s := column.breakdown.times_s.get(op.index))]
         if mine and theirs and mine < min(theirs):
-            made.append({"operator": op.name, "type": op.type, "tuned_s": mine, "other_s": min(theirs)})
-    return made
+            yield FasterOperator(operator=op.name, type=op.type, tuned_s=mine, other_s=min(theirs))

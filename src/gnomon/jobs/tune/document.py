@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon tune` and `gnomon exec`, and the parts that those of overlays have too."""
+"""The documents of `gnomon tune` and `gnomon exec`, which the functions return, and parts that overlays share."""
 
 from __future__ import annotations
 
@@ -11,27 +11,17 @@ from typing import Any, Literal
 from gnomon.core.overlay.records import TunedDevice, TunedModel
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block, Comparison, summarise
+from gnomon.errors import NOTHING_COMPARED
 from gnomon.measure.environment import Doubt
+from gnomon.report import units
+from gnomon.report.answer import Answer
 from gnomon.session.document import BlockColumns, block_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TunedModelPart:
-    """The network that was tuned, and the type that it computes in."""
+class TunedDevicePart(TunedDevice):
+    """The device by its key, and what is compiled for it; `name` is how the user called it."""
 
-    name: str
-    sha256: str
-    dtype: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedDevicePart:
-    """The device by its key, and what is compiled for it; `name` is how it was asked for."""
-
-    key: str
-    target: Mapping[str, Any]
-    threads: int
-    linker: str
     name: str | None = None
 
 
@@ -62,23 +52,26 @@ class RatioPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailurePart:
-    """How a call failed."""
+class FailureKind:
+    """Where and how something failed."""
 
     stage: str
     kind: str
-    transient: bool
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailureCount:
+class FailurePart(FailureKind):
+    """How a call failed; a `transient` failure may not come again."""
+
+    transient: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureCount(FailureKind):
     """Failures of one stage and kind, with the message of one of them."""
 
-    stage: str
-    kind: str
     count: int
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +86,19 @@ class TrialsPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TunedLayerPart:
-    """A layer: how often it occurs, its share of the network, its times untuned and at best, and why trials ended."""
+class LayerPart:
+    """A layer: how often the network calls it, and its share of the network's time (null: not known)."""
 
     name: str
-    layer: str
     weight: int
     share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedLayerPart(LayerPart):
+    """A layer that was tuned: its digest, its times untuned and at best, and why its trials ended."""
+
+    layer: str
     untuned: TimesPart | None
     best: TimesPart | None
     speedup: float | None
@@ -125,15 +124,64 @@ class TunedNetworkPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuneDocument:
+class RuntimeTimes:
+    """Seconds of one call of a runtime: the median with its 95 % interval (null: not known)."""
+
+    median_s: float
+    low_s: float | None
+    high_s: float | None
+    samples: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverFastest(RatioPart):
+    """A runtime's time over that of the fastest, and what the ratio means for it."""
+
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimePart:
+    """A runtime that computes the network, or TVM with what was tuned; `over_fastest` is null for the fastest."""
+
+    label: str
+    tuned: bool
+    time: RuntimeTimes
+    over_fastest: OverFastest | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FasterOperator:
+    """An operator that the tuned network computes faster than every other runtime, and the best time of those."""
+
+    operator: str
+    type: str
+    tuned_s: float
+    other_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesidePart:
+    """The tuned network beside other runtimes: `columns` by time, the fastest first; `failure`: why there are none."""
+
+    clock: str | None = None
+    columns: tuple[RuntimePart, ...] = ()
+    wins: tuple[FasterOperator, ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TuneDocument(Answer):
     """All that `gnomon tune` found. `beside` compares with other runtimes: docs/jobs/tune.md describes it.
 
-    `doubts` are about the machine while the whole network was measured.
+    `records` is the file of all trials, `library` the compiled network (null: it failed). `doubts` are about the
+    machine while the whole network was measured.
     """
 
     format: Literal["gnomon-tune"]
     version: Literal[1]
-    model: TunedModelPart
+    model: TunedModel
     device: TunedDevicePart
     records: str
     library: str | None
@@ -143,18 +191,37 @@ class TuneDocument:
     layers: tuple[TunedLayerPart, ...]
     failures: tuple[FailureCount, ...]
     network: TunedNetworkPart
-    beside: Mapping[str, Any] | None
+    beside: BesidePart | None
     doubts: tuple[Doubt, ...] = ()
     notes: tuple[str, ...]
 
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with: 7 where the network could not be measured."""
+        return 0 if self.network.failure is None else NOTHING_COMPARED
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedDocument:
+    def headline(self) -> tuple[str, str]:
+        """The file of all trials, and the compiled network."""
+        compiled = "The network could not be compiled." if self.library is None else f"Compiled network: {self.library}"
+        return self.records, compiled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TunedDocument(Answer):
     """What `gnomon tune` found on several devices, one after the other."""
 
     format: Literal["gnomon-tuned"]
     version: Literal[1]
     tuned: tuple[TuneDocument, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with: 7 where the network could not be measured on one of them."""
+        return max(document.exit_code for document in self.tuned)
+
+    def headline(self) -> tuple[str, str]:
+        """How many devices, and the files of their trials."""
+        return f"{len(self.tuned)} devices", ", ".join(document.records for document in self.tuned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,13 +238,13 @@ class RecordFile:
     """A record file: its device, and where its configurations were found. `problem`: why it cannot be read."""
 
     path: str
-    device: str
-    found_on: str
-    model: str
-    dtype: str
-    layers: int
-    trials: int
-    problem: str | None
+    device: str = "unknown"
+    found_on: str = "unknown"
+    model: str = "unknown"
+    dtype: str = "unknown"
+    layers: int = 0
+    trials: int = 0
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,13 +253,13 @@ class LibraryFile:
 
     path: str
     bytes: int
-    device: str
-    model: str
-    problem: str | None
+    device: str = "unknown"
+    model: str = "unknown"
+    problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedFilesDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TunedFilesDocument(Answer):
     """What tuning has made in a folder: `gnomon tune list`."""
 
     format: Literal["gnomon-tuned-files"]
@@ -202,27 +269,34 @@ class TunedFilesDocument:
     records: tuple[RecordFile, ...]
     libraries: tuple[LibraryFile, ...]
 
+    main = "records"
+
+    def headline(self) -> tuple[str, str]:
+        """The folder, and how much is in it."""
+        return self.folder, f"{len(self.records)} record files, {len(self.libraries)} compiled networks."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunLayerPart:
-    """A layer that was timed by itself, and its share of the network."""
+class RunLayerPart(LayerPart):
+    """A layer that was timed by itself."""
 
-    name: str
-    weight: int
     time: TimesPart | None
-    share: float | None
     failure: FailurePart | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecDocument:
-    """All that `gnomon exec` found: a compiled network on a device, whole and layer by layer."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExecDocument(Answer):
+    """All that `gnomon exec` found: a compiled network on a device, whole and layer by layer.
+
+    `library` is what was compiled of a `source` of records.
+    """
 
     format: Literal["gnomon-exec"]
     version: Literal[1]
-    model: TunedModelPart
+    model: TunedModel
     device: TunedDevicePart
     source: str
+    library: str | None = None
     built_for: Mapping[str, Any]
     network: TimesPart | None
     max_error: float | None
@@ -234,10 +308,16 @@ class ExecDocument:
     doubts: tuple[Doubt, ...] = ()
     notes: tuple[str, ...]
 
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with: 7 where the network could not be measured."""
+        return 0 if self.failure is None else NOTHING_COMPARED
 
-def model_part(model: TunedModel) -> TunedModelPart:
-    """A network."""
-    return TunedModelPart(name=model.name, sha256=model.sha256, dtype=model.dtype)
+    def headline(self) -> tuple[str, str]:
+        """The network and its device, and the median time of a call."""
+        if self.network is None:
+            return f"{self.model.name} on {self.device.key}", "It failed."
+        return f"{self.model.name} on {self.device.key}", f"{units.time(self.network.median_s)} a call."
 
 
 def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart:
@@ -247,26 +327,31 @@ def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart
     )
 
 
+def known(value: float) -> float | None:
+    """A value of a document: None where it is not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
 def times_part(blocks: Sequence[Block]) -> TimesPart:
     """What blocks of samples say; bounds that are unknown are null."""
-    found = summarise(blocks)
-    known = math.isfinite(found.high_s)
+    summary = summarise(blocks)
+    bounded = math.isfinite(summary.high_s)
     return TimesPart(
-        median_s=found.median_s,
-        low_s=found.low_s if known else None,
-        high_s=found.high_s if known else None,
-        p90_s=found.p90_s,
-        p99_s=found.p99_s,
-        samples=found.n,
-        processes=found.processes,
+        median_s=summary.median_s,
+        low_s=summary.low_s if bounded else None,
+        high_s=summary.high_s if bounded else None,
+        p90_s=summary.p90_s,
+        p99_s=summary.p99_s,
+        samples=summary.n,
+        processes=summary.processes,
         blocks=block_columns(blocks),
     )
 
 
-def ratio_part(found: Comparison) -> RatioPart:
+def ratio_part(ratio: Comparison) -> RatioPart:
     """A comparison; bounds that are unknown are null."""
-    bounded = math.isfinite(found.high) and found.low > 0
-    return RatioPart(ratio=found.ratio, low=found.low if bounded else None, high=found.high if bounded else None)
+    bounded = math.isfinite(ratio.high) and ratio.low > 0
+    return RatioPart(ratio=ratio.ratio, low=ratio.low if bounded else None, high=ratio.high if bounded else None)
 
 
 def failure_part(failure: Failure | None) -> FailurePart | None:
@@ -278,9 +363,9 @@ def failure_part(failure: Failure | None) -> FailurePart | None:
 
 def failures_of(failures: Iterable[Failure | None]) -> tuple[FailureCount, ...]:
     """Failures summed up by stage and kind, with the message of one of each."""
-    found = [failure for failure in failures if failure is not None]
-    counts = Counter((failure.stage, failure.kind) for failure in found)
-    first = {(failure.stage, failure.kind): failure.message for failure in reversed(found)}
+    rows = [failure for failure in failures if failure is not None]
+    counts = Counter((failure.stage, failure.kind) for failure in rows)
+    first = {(failure.stage, failure.kind): failure.message for failure in reversed(rows)}
     return tuple(
         FailureCount(stage=stage, kind=kind, count=count, message=first[stage, kind])
         for (stage, kind), count in counts.most_common()

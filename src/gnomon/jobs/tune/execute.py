@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from gnomon.core import codec
 from gnomon.core.codec import Must, decode
 from gnomon.core.overlay.records import LineOrNone, TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
@@ -16,7 +15,7 @@ from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.tuning.logs import kind_problem
 from gnomon.formats.tuning.records import MOST_LAYERS
 from gnomon.jobs.runs.answers import keep_in
-from gnomon.jobs.tune.document import ExecDocument, RunLayerPart, device_part, failure_part, model_part
+from gnomon.jobs.tune.document import ExecDocument, RunLayerPart, TimesPart, device_part, failure_part
 from gnomon.jobs.tune.folder import (
     best_choice,
     companions,
@@ -31,7 +30,7 @@ from gnomon.jobs.tune.networks import CallTimes, compile_network, measure_calls
 from gnomon.jobs.tune.recorded import RecordedCalls
 from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device
 from gnomon.measure.environment import Doubt, worst
-from gnomon.measure.progress import Meter, Watch
+from gnomon.measure.progress import Watch
 from gnomon.system.files import file_digest
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
 from gnomon.tuning.networks import Network, Source
@@ -63,8 +62,8 @@ class ExecRequest:
     out: Path | None = None
 
 
-def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> dict[str, Any]:
-    """Measure a compiled network on a device and compare its outputs; the document that `gnomon exec --json` prints.
+def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> ExecDocument:
+    """Measure a compiled network on a device and compare its outputs.
 
     Raises GnomonError; what fails on the device is in the document.
     """
@@ -76,11 +75,11 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
     described = _described(request.source)
     with Workshop() as shop, open_device(shop, request.device, described.device, tell) as on:
         campaign, document = _measured(request, described, request.source, on, watch)
-    keep_in(None, campaign, document, tell)
+    keep_in(None, campaign, document.document(), tell)
     return document
 
 
-def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> dict[str, Any]:
+def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocument:
     """Compile the best configuration of each layer for the device that is meant."""
     (records,) = read_logs([request.source])
     replayable([request.source], [records])
@@ -102,8 +101,8 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> dict[str
                 hint="Records of another model or another version of TVM do not fit; tune again with gnomon tune.",
             )
         campaign, document = _measured(request, _described(library), library, (device, bench), watch)
-    document |= {"source": str(request.source), "library": str(made.library)}
-    keep_in(None, campaign, document, tell)
+    document = replace(document, library=str(made.library))
+    keep_in(None, campaign, document.document(), tell)
     return document
 
 
@@ -113,7 +112,7 @@ def _measured(
     library: Path,
     on: tuple[TunedDevice, Bench],
     watch: Watch | None,
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[str, ExecDocument]:
     """The campaign, and its document."""
     model, (device, bench) = described.model, on
     beside = companions(library)
@@ -131,70 +130,61 @@ def _measured(
         )
         for layer in layers
     }
-    meter = Meter("calls", len(calls) * request.care.processes, watch)
-    loop, care = request.care.loop(model.dtype), request.care
+    care = request.care
     asked = {
         "library": str(library.resolve()),
         "sha256": file_digest(library),
         "calls": sorted(calls),
-        "repeat": care.repeat,
-        "min_repeat_ms": care.min_repeat_ms,
-        "processes": care.processes,
+        **care.details(),
     }
     with RecordedCalls("exec", (device, model), tuner_versions(), asked, seed=care.seed) as recorded:
-        found = measure_calls(
-            bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter, record=recorded
-        )
+        times = measure_calls(bench, calls, care, dtype=model.dtype, stage="calls", watch=watch, record=recorded)
         recorded.finish(f"{request.source.name} on {device.key}", str(request.source))
     doubts = worst(bench.environments)
-    return recorded.campaign, _document(request, described, device, found, layers, reference, doubts)
+    return recorded.campaign, _document(request, described, device, times, layers, reference, doubts)
 
 
 def _document(
     request: ExecRequest,
     described: Described,
     device: TunedDevice,
-    found: Mapping[str, CallTimes],
+    times: Mapping[str, CallTimes],
     layers: Sequence[TuningLayer],
     reference: Path | None,
     doubts: Sequence[Doubt],
-) -> dict[str, Any]:
-    whole = found[_NETWORK]
+) -> ExecDocument:
+    whole = times[_NETWORK]
     network = whole.summary()
-    rows, total = [], 0.0
-    for layer in layers:
-        times = found[layer.name]
-        summary = times.summary()
-        spent = layer.weight * summary.median_s if summary else None
-        total += spent or 0.0
-        rows.append(
-            RunLayerPart(
-                name=layer.name,
-                weight=layer.weight,
-                time=summary,
-                share=spent / network.median_s if spent and network else None,
-                failure=failure_part(times.failure),
-            )
-        )
-    complete = bool(rows) and all(row.time for row in rows)
-    return codec.document(
-        ExecDocument(
-            format="gnomon-exec",
-            version=1,
-            model=model_part(described.model),
-            device=device_part(device),
-            source=str(request.source),
-            built_for=described.device.target,
-            network=network,
-            max_error=whole.error,
-            compared_with=None if reference is None else described.reference_by or "the untuned network",
-            layers=tuple(sorted(rows, key=lambda row: -(row.share or 0.0))),
-            layers_sum_s=total if complete else None,
-            unaccounted_s=network.median_s - total if complete and network else None,
-            failure=failure_part(whole.failure),
-            doubts=tuple(doubts),
-            notes=_notes(layers, reference),
-        )
+    rows = [_layer(layer, times[layer.name], network) for layer in layers]
+    known = [row.weight * row.time.median_s for row in rows if row.time]
+    total = sum(known) if rows and len(known) == len(rows) else None
+    return ExecDocument(
+        format="gnomon-exec",
+        version=1,
+        model=described.model,
+        device=device_part(device),
+        source=str(request.source),
+        built_for=described.device.target,
+        network=network,
+        max_error=whole.error,
+        compared_with=None if reference is None else described.reference_by or "the untuned network",
+        layers=tuple(sorted(rows, key=lambda row: -(row.share or 0.0))),
+        layers_sum_s=total,
+        unaccounted_s=network.median_s - total if total is not None and network else None,
+        failure=failure_part(whole.failure),
+        doubts=tuple(doubts),
+        notes=_notes(layers, reference),
+    )
+
+
+def _layer(layer: TuningLayer, times: CallTimes, network: TimesPart | None) -> RunLayerPart:
+    summary = times.summary()
+    return RunLayerPart(
+        name=layer.name,
+        weight=layer.weight,
+        time=summary,
+        share=layer.weight * summary.median_s / network.median_s if summary and network else None,
+        failure=failure_part(times.failure),
     )
 
 

@@ -21,6 +21,7 @@ from gnomon.formats.tuning.keys import NOTHING, Told, name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.tuning.texts import Texts
+from gnomon.jobs.tune.document import LibraryFile, ModelFile, RecordFile, TunedFilesDocument
 from gnomon.jobs.tune.records import best_trial, pooled_trials
 from gnomon.models.model import Limits
 from gnomon.system.files import in_place_of, save_text
@@ -210,20 +211,20 @@ def known_besides_s(library: Path) -> float | None:
     return told if isinstance(told, float) and told > 0 else None
 
 
-def view(out: Path | None = None) -> dict[str, Any]:
-    """What there is: a document of `gnomon tune list`. Files that cannot be read are in it with the `problem`."""
+def view(out: Path | None = None) -> TunedFilesDocument:
+    """What there is: the document of `gnomon tune list`. Files that cannot be read are in it with the `problem`."""
     folder = tune_folder(out)
-    return {
-        "format": "gnomon-tuned-files",
-        "version": 1,
-        "folder": str(folder.root),
-        "models": [
-            {"name": str(path.relative_to(folder.models)), "path": str(path), "bytes": _size(path)}
-            for path in [*_files(folder.models, "*"), *_files(folder.models, "*/model.*")]
-        ],
-        "records": [_record(path) for place in (folder.records, folder.overlays) for path in _files(place, "*.json")],
-        "libraries": [_library(path) for path in _files(folder.libraries, "*.so") if not path.name.endswith(_PARTS)],
-    }
+    models = [*_files(folder.models, "*"), *_files(folder.models, "*/model.*")]
+    return TunedFilesDocument(
+        format="gnomon-tuned-files",
+        version=1,
+        folder=str(folder.root),
+        models=tuple(
+            ModelFile(name=str(path.relative_to(folder.models)), path=str(path), bytes=_size(path)) for path in models
+        ),
+        records=tuple(_record(path) for where in (folder.records, folder.overlays) for path in _files(where, "*.json")),
+        libraries=tuple(_library(path) for path in _files(folder.libraries, "*.so") if not path.name.endswith(_PARTS)),
+    )
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
@@ -237,35 +238,34 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _record(path: Path) -> dict[str, Any]:
+def _record(path: Path) -> RecordFile:
     try:
-        found = read_tuning_records(path.read_bytes())
+        records = read_tuning_records(path.read_bytes())
     except (GnomonError, OSError) as error:
-        nothing = dict.fromkeys(("device", "found_on", "model", "dtype"), "unknown")
-        return {"path": str(path), **nothing, "layers": 0, "trials": 0, "problem": str(error)}
-    return {
-        "path": str(path),
-        "device": found.device.key,
-        "found_on": found.host,
-        "model": found.model.name,
-        "dtype": found.model.dtype,
-        "layers": len(found.layers),
-        "trials": len(found.trials),
-        "problem": None,
-    }
+        return RecordFile(path=str(path), problem=str(error))
+    return RecordFile(
+        path=str(path),
+        device=records.device.key,
+        found_on=records.host,
+        model=records.model.name,
+        dtype=records.model.dtype,
+        layers=len(records.layers),
+        trials=len(records.trials),
+    )
 
 
-def _library(path: Path) -> dict[str, Any]:
-    made = {"path": str(path), "bytes": _size(path), "device": "unknown", "model": "unknown", "problem": None}
+def _library(path: Path) -> LibraryFile:
+    library = LibraryFile(path=str(path), bytes=_size(path))
     try:
-        told = read_description(path)
+        description = read_description(path)
     except GnomonError as error:
-        return {**made, "problem": str(error)}
+        return replace(library, problem=str(error))
+    names: dict[str, Any] = {}
     for part, field in (("device", "key"), ("model", "name")):
-        inner = told.get(part)
+        inner = description.get(part)
         if isinstance(inner, dict) and isinstance(inner.get(field), str) and inner[field]:
-            made[part] = inner[field]
-    return made
+            names[part] = inner[field]
+    return replace(library, **names)
 
 
 def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from gnomon.core import codec
 from gnomon.core.installing import install_line
 from gnomon.core.overlay.records import (
     UNTUNED,
@@ -25,15 +23,15 @@ from gnomon.core.overlay.records import (
 from gnomon.core.stats import Block
 from gnomon.errors import UsageError
 from gnomon.jobs.runs.answers import keep_in
-from gnomon.jobs.tune.beside import beside, nothing_beside
+from gnomon.jobs.tune.beside import beside
 from gnomon.jobs.tune.document import (
+    BesidePart,
     TimesPart,
     TrialsPart,
     TunedLayerPart,
     TuneDocument,
     device_part,
     failures_of,
-    model_part,
     times_part,
 )
 from gnomon.jobs.tune.folder import (
@@ -51,7 +49,6 @@ from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device
 from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Meter, Watch
-from gnomon.report.answer import Answer
 from gnomon.tuning.bench import Bench, Builders
 from gnomon.tuning.networks import Network, Searches, SearchSettings, Source
 from gnomon.tuning.tvm import Workshop
@@ -62,27 +59,7 @@ _BUDGET = 1.5
 """The least budget that is advised, over what all but the trials took."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned(Answer):
-    """What tuning came to. `records` is the file of all trials, `library` the compiled network (None: it failed)."""
-
-    records: Path
-    library: Path | None
-    told: TuneDocument
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """The file of all trials, and the compiled network."""
-        compiled = "The network could not be compiled." if self.library is None else f"Compiled network: {self.library}"
-        return str(self.records), compiled
-
-    def document(self) -> dict[str, Any]:
-        """What `gnomon tune --json` prints."""
-        return codec.document(self.told)
-
-
-def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> Tuned:
+def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> TuneDocument:
     """Tune a network's layers on a device, compile the network with the best of each, and prove it there.
 
     What was measured is in the record file at once; the same request goes on where it was interrupted. Raises
@@ -145,17 +122,21 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             taken_s = time.monotonic() - began_s
             if isinstance(compiled, Compiled):
                 write_besides_s(compiled.library, min(taken_s - rounds_s, before_s or taken_s))
+            parts = shares([progress[layer.layer] for layer in layers])
             document = TuneDocument(
                 format="gnomon-tune",
                 version=1,
-                model=model_part(model),
+                model=model,
                 device=device_part(device, request.device.config.name),
                 records=str(file.path),
                 library=str(compiled.library) if isinstance(compiled, Compiled) else None,
                 seconds=taken_s,
                 stopped=_stopped(progress),
                 trials=_trials(file, layers, request, before, len(relevant(progress.values()))),
-                layers=_layers(file, layers, progress),
+                layers=tuple(
+                    _layer(layer, file.trials(layer.layer), share, progress[layer.layer].ended)
+                    for layer, share in zip(layers, parts, strict=True)
+                ),
                 failures=failures_of(
                     [t.failure for layer in layers for t in file.trials(layer.layer)] + list(tools.failures)
                 ),
@@ -165,15 +146,15 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 notes=(*_too_short(request, progress, time_left), *_notes(tools, layers)),
             )
             recorded.finish(f"{file.count} trials of {len(layers)} layers of {model.name}")
-    made = compiled.library if isinstance(compiled, Compiled) else None
-    if made is not None and (request.budget_s is None if request.compare is None else request.compare):
+    if document.library and (request.budget_s is None if request.compare is None else request.compare):
         if proof.scheduled:
             compared = beside(request, folder.record(device, model), device.threads, watch=watch, tell=tell)
             document = replace(document, beside=compared)
         elif request.compare:
-            document = replace(document, beside=nothing_beside("no layer runs tuned, as none came out faster so"))
-    keep_in(None, recorded.campaign, codec.document(document), tell)
-    return Tuned(records=folder.record(device, model), library=made, told=document)
+            reason = "no layer runs tuned, as none came out faster so"
+            document = replace(document, beside=BesidePart(failure=reason))
+    keep_in(None, recorded.campaign, document.document(), tell)
+    return document
 
 
 def _tools(
@@ -306,31 +287,23 @@ def _trials(
     )
 
 
-def _layers(
-    file: RecordFile, layers: tuple[TuningLayer, ...], progress: dict[str, LayerProgress]
-) -> tuple[TunedLayerPart, ...]:
-    made = []
-    parts = shares([progress[layer.layer] for layer in layers])
-    for layer, share in zip(layers, parts, strict=True):
-        pooled = pooled_trials(file.trials(layer.layer))
-        best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
-        slow, fast = (None if t is None else t.time_s for t in (untuned, best))
-        made.append(
-            TunedLayerPart(
-                name=layer.name,
-                layer=layer.layer,
-                weight=layer.weight,
-                share=share,
-                untuned=_times(untuned),
-                best=_times(best),
-                speedup=slow / fast if slow and fast else None,
-                configuration=None if best is None else best.configuration,
-                trials=sum(1 for name in pooled if name != UNTUNED),
-                failed=sum(1 for trial in pooled.values() if trial.failure is not None),
-                stopped=progress[layer.layer].ended,
-            )
-        )
-    return tuple(made)
+def _layer(layer: TuningLayer, trials: Sequence[TuningTrial], share: float | None, stopped: str) -> TunedLayerPart:
+    pooled = pooled_trials(trials)
+    best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
+    slow, fast = (None if trial is None else trial.time_s for trial in (untuned, best))
+    return TunedLayerPart(
+        name=layer.name,
+        layer=layer.layer,
+        weight=layer.weight,
+        share=share,
+        untuned=_times(untuned),
+        best=_times(best),
+        speedup=slow / fast if slow and fast else None,
+        configuration=None if best is None else best.configuration,
+        trials=sum(name != UNTUNED for name in pooled),
+        failed=sum(trial.failure is not None for trial in pooled.values()),
+        stopped=stopped,
+    )
 
 
 def _times(trial: TuningTrial | None) -> TimesPart | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from gnomon.core import codec
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block, compare
@@ -16,7 +17,7 @@ from gnomon.jobs.tune.document import RatioPart, TimesPart, TunedNetworkPart, fa
 from gnomon.jobs.tune.folder import companions, write_description
 from gnomon.jobs.tune.request import Care
 from gnomon.measure.progress import Meter, Watch
-from gnomon.tuning.bench import Bench, LayerCall, Loop, NetworkCall, Timed
+from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, Timed
 from gnomon.tuning.networks import CompiledNetwork, Network
 
 Choice = Sequence[tuple[TuningLayer, Any]]
@@ -49,31 +50,32 @@ class CallRecord(Protocol):
 def measure_calls(
     bench: Bench,
     calls: Mapping[str, NetworkCall | LayerCall],
-    loop: Loop,
+    care: Care,
     *,
-    processes: int,
-    seed: int,
-    meter: Meter,
+    dtype: str,
+    stage: str,
+    watch: Watch | None,
     record: CallRecord,
 ) -> dict[str, CallTimes]:
     """Measure all calls in each of so many fresh processes of the device, in another order each time.
 
-    What failed once is not called again, and what the record knows is not measured again. Steps the meter once a call.
+    What failed once is not called again, and what the record knows is not measured again. `watch` sees a step a call.
     The bench has the machine's state meanwhile. DeviceError where the device cannot be had.
     """
-    made = {name: CallTimes() for name in calls}
-    rng = random.Random(seed)  # noqa: S311 - an order, no secret
+    times = {name: CallTimes() for name in calls}
+    meter = Meter(stage, len(calls) * care.processes, watch)
+    rng = random.Random(care.seed)  # noqa: S311 - an order, no secret
     with bench.watched():
-        for process in range(processes):
+        for process in range(care.processes):
             bench.fresh()
             names = list(calls)
             rng.shuffle(names)
             for name in names:
-                one = made[name]
+                one = times[name]
                 if one.failure is None:
                     said = record.known(name, process)
                     if said is None:
-                        said = bench.call(calls[name], loop)
+                        said = bench.call(calls[name], care.loop(dtype))
                         record.add_call(name, process, said)
                     if isinstance(said, Failure):
                         one.failure = said
@@ -81,7 +83,7 @@ def measure_calls(
                         one.blocks.append(Block(process=process, block=0, values_s=said.times_s))
                         one.error = _larger(one.error, said.error)
                 meter.step()
-    return made
+    return times
 
 
 def ratio_of(a: CallTimes, b: CallTimes) -> RatioPart | None:
@@ -174,35 +176,29 @@ def prove_network(
     """The compiled network beside the untuned one on the device, interleaved."""
     if isinstance(compiled, Failure):
         return TunedNetworkPart(failure=failure_part(compiled))
-    loop = care.loop(model.dtype)
     if not compiled.outputs.exists():
-        said = _own_reference(bench, compiled, loop)
+        # Without other software the untuned network's outputs are the reference.
+        call = NetworkCall(library=compiled.untuned, inputs=compiled.inputs, keep=compiled.outputs)
+        said = bench.call(call, care.loop(model.dtype))
         if isinstance(said, Failure):
             return TunedNetworkPart(failure=failure_part(said))
     calls = {
         name: NetworkCall(library=library, inputs=compiled.inputs, reference=compiled.outputs)
         for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
     }
-    meter = Meter("whole networks", len(calls) * care.processes, watch)
-    found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter, record=record)
+    times = measure_calls(bench, calls, care, dtype=model.dtype, stage="whole networks", watch=watch, record=record)
+    untuned, tuned = times["untuned"], times["tuned"]
     return TunedNetworkPart(
-        untuned=found["untuned"].summary(),
-        tuned=found["tuned"].summary(),
-        ratio=ratio_of(found["untuned"], found["tuned"]),
-        max_error=found["tuned"].error,
+        untuned=untuned.summary(),
+        tuned=tuned.summary(),
+        ratio=ratio_of(untuned, tuned),
+        max_error=tuned.error,
         compared_with=compiled.reference_by or "the untuned network on this device",
         scheduled=compiled.network.scheduled,
         functions=compiled.network.functions,
-        failure=failure_part(found["tuned"].failure),
-        untuned_failure=failure_part(found["untuned"].failure),
+        failure=failure_part(tuned.failure),
+        untuned_failure=failure_part(untuned.failure),
     )
-
-
-def _own_reference(bench: Bench, compiled: Compiled, loop: Loop) -> Failure | None:
-    """Without other software the untuned network's outputs are the reference."""
-    call = NetworkCall(library=compiled.untuned, inputs=compiled.inputs, keep=compiled.outputs)
-    said = bench.call(call, loop)
-    return said if isinstance(said, Failure) else None
 
 
 def _description(
@@ -212,26 +208,14 @@ def _description(
     layers: Sequence[TuningLayer],
     by: str | Failure,
 ) -> Mapping[str, Any]:
+    rows: list[dict[str, Any]] = codec.to_json(layers)
     return {
         "gnomon": "compiled network",
         "version": 1,
-        "device": {
-            "key": device.key,
-            "target": dict(device.target),
-            "linker": device.linker,
-            "threads": device.threads,
-        },
-        "model": {"name": model.name, "sha256": model.sha256, "dtype": model.dtype},
+        "device": codec.to_json(device),
+        "model": codec.to_json(model),
         "functions": made.functions,
         "scheduled": made.scheduled,
         "reference_by": None if isinstance(by, Failure) else by,
-        "layers": [
-            {
-                "name": layer.name,
-                "layer": layer.layer,
-                "weight": layer.weight,
-                "arguments": [[dtype, list(shape)] for dtype, shape in layer.arguments],
-            }
-            for layer in layers
-        ],
+        "layers": [{name: row[name] for name in ("name", "layer", "weight", "arguments")} for row in rows],
     }

@@ -13,10 +13,12 @@ from typing import Any
 
 from gnomon.core.overlay.records import TuningLayer, TuningRecords, TuningTrial, configuration_id
 from gnomon.core.overlay.trials import Name
+from gnomon.core.sample import Failure
 from gnomon.errors import RecordError, UsageError
 from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, record_lines, trial_line
 from gnomon.system.files import Journal, cut_off, save_text
 from gnomon.system.locks import lock_file
+from gnomon.tuning.bench import Timed
 
 
 class RecordFile:
@@ -174,6 +176,13 @@ def made_trial(layer: str, trace: Any, **facts: Any) -> TuningTrial:
     return TuningTrial(
         layer=layer, configuration=configuration_id(layer, trace), trace=trace, at_s=round(time.time(), 3), **facts
     )
+
+
+def measured_trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> TuningTrial:
+    """What a call of a layer came to, as a trial of this moment."""
+    if isinstance(said, Failure):
+        return made_trial(layer.layer, trace, failure=said)
+    return made_trial(layer.layer, trace, times_s=said.times_s, error=said.error, server=said.server)
 
 
 def _wrong(trial: TuningTrial) -> bool:

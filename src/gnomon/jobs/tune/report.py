@@ -5,12 +5,48 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Protocol, TypeVar
 
+from gnomon.core.overlay.records import TunedDevice
+from gnomon.jobs.tune.document import (
+    BesidePart,
+    ExecDocument,
+    FailureCount,
+    FailureKind,
+    LibraryFile,
+    RatioPart,
+    RecordFile,
+    RuntimeTimes,
+    TimesPart,
+    TrialsPart,
+    TunedDocument,
+    TunedFilesDocument,
+    TunedLayerPart,
+    TuneDocument,
+)
+from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import bounds, doubts, listed, percent, say, sentence
+from gnomon.report.parts import doubts, listed, percent, ratio_interval, say, sentence
 from gnomon.report.plain import shorten
+
+
+class Shared(Protocol):
+    """A layer that has a share of the network's time."""
+
+    @property
+    def share(self) -> float | None:
+        """The share; None where it is not known."""
+
+
+L = TypeVar("L", bound=Shared)
+Times = TimesPart | RuntimeTimes | None
+Table = tuple[Sequence[str | Column], Sequence[Sequence[str]]]
+"""The heads of a table, where a text is a column of numbers, and its rows."""
+
+LAYER = Column(title="layer", number=False, least=16, most=40)
+INTERVAL = Column(title="", number=False, least=14)
 
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
@@ -28,7 +64,7 @@ _PROPER = 16
 FEW = 5
 """Rows of a table in a brief report."""
 
-_MOST_LAYERS = 40
+MOST_LAYERS = 40
 _MOST_FILES = 100
 _STOPPED = {
     "trials": "all trials that were asked for are made",
@@ -39,14 +75,14 @@ _STOPPED = {
 _MOST_WINS = 6
 
 
-def named(text: Any, most: int = 48) -> str:
+def named(text: object, most: int = 48) -> str:
     """A name from outside, cleaned and short."""
     return shorten(str(text), most)
 
 
-def device_key(device: Any) -> str:
-    """The key of a device, given as its document or as its key."""
-    return named(device["key"] if isinstance(device, Mapping) else device, 40)
+def device_key(key: str) -> str:
+    """The key of a device, cleaned and short."""
+    return named(key, 40)
 
 
 def on_device(name: str) -> str:
@@ -57,15 +93,14 @@ def on_device(name: str) -> str:
 def target_words(target: Mapping[str, Any]) -> str:
     """What is compiled for: "llvm, cortex-a72"; an empty text where it is not known."""
     known = (target.get(name) for name in ("kind", "mcpu", "model", "tag"))
-    return ", ".join([named(one, 40) for one in known if one][:2])
+    return ", ".join([named(word, 40) for word in known if word][:2])
 
 
-def device_words(device: Mapping[str, Any]) -> str:
+def device_words(device: TunedDevice) -> str:
     """A device with what is compiled for it: "phone (llvm, cortex-a72, 4 threads)"."""
-    threads = device["threads"]
-    told = [words for words in (target_words(device["target"]),) if words]
-    told += [many(threads, "thread")] if threads else []
-    return f"{device_key(device)} ({', '.join(told)})" if told else device_key(device)
+    words = [target_words(device.target), many(device.threads, "thread") if device.threads else ""]
+    more = ", ".join(filter(None, words))
+    return f"{device_key(device.key)} ({more})" if more else device_key(device.key)
 
 
 def many(count: int, name: str, several: str = "") -> str:
@@ -83,16 +118,14 @@ def like(seconds: float | None, other_s: float | None) -> str:
     return f"{units.digits(seconds / _FACTORS[unit])} {unit}"
 
 
-def median_of(summary: Mapping[str, Any] | None) -> float | None:
-    """The median of a summary; None where there is none."""
-    return None if summary is None else summary["median_s"]
+def median_of(times: Times) -> float | None:
+    """The median of times; None where there are none."""
+    return None if times is None else times.median_s
 
 
-def interval_of(summary: Mapping[str, Any] | None) -> str:
-    """The interval of a summary in the unit of its median: "[590, 612]"; "-" without a summary."""
-    if summary is None or summary["median_s"] is None:
-        return "-"
-    return units.interval(summary["low_s"], summary["high_s"], summary["median_s"])
+def interval_of(times: Times) -> str:
+    """The interval of times in the unit of their median: "[590, 612]"; "-" without times."""
+    return "-" if times is None else units.interval(times.low_s, times.high_s, times.median_s)
 
 
 def outputs(max_error: float | None, dtype: str) -> str:
@@ -101,7 +134,7 @@ def outputs(max_error: float | None, dtype: str) -> str:
         return "outputs not compared"
     if max_error == 0:
         return "outputs equal"
-    if max_error <= _ROUNDING.get(dtype, _ROUNDING_OF_OTHERS):
+    if not wrong(max_error, dtype):
         return f"outputs equal within {units.small(max_error)}"
     return f"but its outputs are off by up to {units.small(max_error)}, more than rounding explains"
 
@@ -129,25 +162,30 @@ def loss(regret: float | None) -> str:
     return percent(regret) if regret < 0.9995 else f"{100 * regret:.0f} %"
 
 
-def failure_words(failure: Mapping[str, Any]) -> str:
+def share_of(value: float | None) -> str:
+    """A share: "82 %", "0.4 %"; "-" where unknown."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return units.share(value) if value >= 0.0995 else f"{100 * value:.1f} %"
+
+
+def failure_words(failure: FailureKind) -> str:
     """A failure in one line: "hang at build: took longer than 20 s"."""
-    told = f"{named(failure['kind'])} at {named(failure['stage'])}"
-    message = named(failure.get("message") or "", _MOST_MESSAGE)
-    return f"{told}: {message}" if message.strip() else told
+    where, message = f"{named(failure.kind)} at {named(failure.stage)}", named(failure.message, _MOST_MESSAGE)
+    return f"{where}: {message}" if message.strip() else where
 
 
-def failure_items(rows: Sequence[Mapping[str, Any]], title: str, page: Page) -> None:
+def failure_items(rows: Sequence[FailureCount], title: str, page: Page) -> None:
     """Failures that were counted, the most frequent first, under a title; nothing where there are none."""
     if not rows:
         return
     page.heading(title)
-    ordered = sorted(rows, key=lambda row: -row["count"])
+    ordered = sorted(rows, key=lambda row: -row.count)
     for row in ordered[:_MOST_FAILURES]:
-        page.item(f"{row['count']} times {sentence(failure_words(row))}")
-    more = ordered[_MOST_FAILURES:]
-    if more:
-        told = f"and {sum(row['count'] for row in more)} more of {many(len(more), 'other kind')}: --json has them"
-        page.line(told, indent=1, style="dim")
+        page.item(f"{row.count} times {sentence(failure_words(row))}")
+    if more := ordered[_MOST_FAILURES:]:
+        kinds = many(len(more), "other kind")
+        page.line(f"and {sum(row.count for row in more)} more of {kinds}: --json has them", indent=1, style="dim")
 
 
 def notes(rows: Sequence[str], page: Page) -> None:
@@ -159,306 +197,283 @@ def notes(rows: Sequence[str], page: Page) -> None:
         page.item(sentence(named(row, 2 * _MOST_MESSAGE)))
 
 
-def largest_first(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def warnings(rows: Sequence[Doubt], page: Page) -> None:
+    """The doubts about the machine."""
+    doubts([asdict(row) for row in rows], page)
+
+
+def compared_with(words: str | None, page: Page) -> None:
+    """What outputs were compared with; nothing where they were not."""
+    if words:
+        say(page, f"Outputs compared with: {named(words, 200).rstrip('.')}.")
+
+
+def table(
+    page: Page,
+    content: Table,
+    *,
+    most: int = MOST_LAYERS,
+    more: str = "more",
+    split: int = 0,
+    bold: frozenset[int] = frozenset(),
+) -> None:
+    """A table of so many rows at most, and a line on how many `more` there are."""
+    heads, rows = content
+    columns = [head if isinstance(head, Column) else Column(title=head) for head in heads]
+    page.table(columns, rows[:most], split=split, bold=bold)
+    if len(rows) > most:
+        page.line(f"and {len(rows) - most} {more}: --json has all", indent=1, style="dim")
+
+
+def largest_first(layers: Sequence[L]) -> list[L]:
     """Layers by their share of the time, the largest first; those without one last, in their order."""
-    return sorted(rows, key=lambda row: -1.0 if row["share"] is None else row["share"], reverse=True)
+    return sorted(layers, key=lambda layer: -1.0 if layer.share is None else layer.share, reverse=True)
 
 
-def share_of(value: float | None) -> str:
-    """A share: "82 %", "0.4 %"; "-" where unknown."""
-    if value is None or not math.isfinite(value):
-        return "-"
-    return units.share(value) if value >= 0.0995 else f"{100 * value:.1f} %"
+def left_out(layers: Sequence[Shared], most: int = MOST_LAYERS) -> str:
+    """How a line names the layers beyond so many: "more layers with 7 % of the time"."""
+    known = [layer.share for layer in layers[most:] if layer.share is not None]
+    share = f" with {share_of(sum(known))} of the time" if known else ""
+    return f"{'more layer' if len(layers) == most + 1 else 'more layers'}{share}"
 
 
-def rest(rows: Sequence[Mapping[str, Any]], page: Page) -> None:
-    """How many layers a table leaves out, and how much of the time they take; nothing where there are none."""
-    if rows:
-        known = [row["share"] for row in rows if row["share"] is not None]
-        told = f" with {share_of(sum(known))} of the time" if known else ""
-        page.line(f"and {many(len(rows), 'more layer', 'more layers')}{told}: --json has all", indent=1, style="dim")
-
-
-def tune_report(document: Mapping[str, Any], page: Page) -> None:
+def tune_report(document: TuneDocument, page: Page) -> None:
     """What tuning brought: the network's times first, then its layers, what failed, and where everything is.
 
     The network's `ratio` is the untuned time over the tuned one, so that above 1 tuning made it faster.
     """
     say(page, _tuned(document), answer=True)
     say(page, _spent(document))
-    if by := document["network"]["compared_with"]:
-        say(page, f"Outputs compared with: {named(by, 200).rstrip('.')}.")
-    _beside(document.get("beside"), page)
-    _tuned_layers(document["layers"], page)
-    failure_items(document["failures"], "Failed trials", page)
-    doubts(document.get("doubts") or [], page)
+    compared_with(document.network.compared_with, page)
+    _beside(document.beside, page)
+    _layers(document.layers, page)
+    failure_items(document.failures, "Failed trials", page)
+    warnings(document.doubts, page)
     with page.details("notes"):
-        notes(document["notes"], page)
-    _tuned_files(document, page)
+        notes(document.notes, page)
+    _written(document, page)
 
 
-def _beside(found: Mapping[str, Any] | None, page: Page) -> None:
+def tuned_report(document: TunedDocument, page: Page) -> None:
+    """What tuning brought on each of several devices, and the command that measures all of it on all of them."""
+    for part in document.tuned:
+        tune_report(part, page)
+    words = [part.records for part in document.tuned]
+    words += [word for part in document.tuned for word in ("--device", part.device.name or part.device.key)]
+    page.path("next", f"gnomon overlay collect {shlex.join(words)}")
+
+
+def _beside(beside: BesidePart | None, page: Page) -> None:
     """How the tuned network stands beside other runtimes, and which operators it is the fastest at."""
-    if not found:
+    if beside is None:
         return
-    if found["failure"]:
-        say(page, f"No other runtime was measured beside it: {named(found['failure'], 200).rstrip('.')}.")
+    if beside.failure:
+        say(page, f"No other runtime was measured beside it: {named(beside.failure, 200).rstrip('.')}.")
         return
-    fastest, tuned = found["columns"][0], next(row for row in found["columns"] if row["tuned"])
-    over = tuned["over_fastest"]
-    if len(found["columns"]) == 1:
+    if len(beside.columns) == 1:
         say(page, "No other runtime here runs this network.")
         return
-    if tuned is fastest:
-        told = "the tuned network is the fastest"
-    elif over is not None:
-        told = f"{named(fastest['label'])} is the fastest; the tuned network takes {units.digits(over['ratio'])} times "
-        told += f"{bounds(over)} as long"
-    else:
-        told = f"{named(fastest['label'])} is the fastest"
+    fastest, tuned = beside.columns[0], next(row for row in beside.columns if row.tuned)
+    answer = "the tuned network is the fastest" if tuned is fastest else f"{named(fastest.label)} is the fastest"
+    if tuned is not fastest and (over := tuned.over_fastest) is not None:
+        answer += f"; the tuned network takes {units.digits(over.ratio)} times {ratio_interval(over.low, over.high)} "
+        answer += "as long"
     where = "interleaved in fresh processes, TVM compiling for the device's own processor"
-    say(page, f"Of the runtimes here, {where}: {told}.")
+    say(page, f"Of the runtimes here, {where}: {answer}.")
+    text = Column(title="", number=False)
     rows = [
-        [
-            "tuned" if row["tuned"] else row["label"],
-            units.time(median_of(row["time"])),
-            interval_of(row["time"]),
-        ]
-        for row in found["columns"]
+        ["tuned" if row.tuned else row.label, units.time(row.time.median_s), interval_of(row.time)]
+        for row in beside.columns
     ]
-    page.table([Column(title="", number=False, least=12), Column(title="time"), Column(title="", number=False)], rows)
-    wins = sorted(found["wins"], key=lambda row: row["tuned_s"] - row["other_s"])
-    if tuned is not fastest and wins:
-        shown = [
-            f"{named(row['operator'], 32)} ({units.time(row['tuned_s'])} against {units.time(row['other_s'])})"
-            for row in wins
+    table(page, ([text, "time", text], rows))
+    if tuned is not fastest and beside.wins:
+        wins = [
+            f"{named(row.operator, 32)} ({units.time(row.tuned_s)} against {units.time(row.other_s)})"
+            for row in sorted(beside.wins, key=lambda row: row.tuned_s - row.other_s)[:_MOST_WINS]
         ]
-        page.item(
-            f"{many(len(wins), 'operator')} that it computes faster than all others: {listed(shown[:_MOST_WINS])}."
-        )
+        page.item(f"{many(len(beside.wins), 'operator')} that it computes faster than all others: {listed(wins)}.")
 
 
-def _tuned(document: Mapping[str, Any]) -> str:
+def _tuned(document: TuneDocument) -> str:
     """The answer in one sentence."""
-    where = f"{named(document['model']['name'])} on {device_key(document['device'])}"
-    network = document["network"]
-    if network["failure"] is not None:
-        return f"{where}: the tuned network failed, {failure_words(network['failure'])}."
-    tuned = network["tuned"]["median_s"]
-    error = outputs(network["max_error"], document["model"]["dtype"])
-    if not network["scheduled"]:
+    where = f"{named(document.model.name)} on {device_key(document.device.key)}"
+    network = document.network
+    if network.failure is not None or network.tuned is None:
+        return f"{where}: the tuned network failed{_why(network.failure)}."
+    tuned, error = network.tuned.median_s, outputs(network.max_error, document.model.dtype)
+    if not network.scheduled:
         return f"{where}: nothing is tuned yet, {units.time(tuned)}, {error}."
-    untuned = median_of(network["untuned"])
+    untuned = median_of(network.untuned)
     if untuned is None:
         return f"{where}: {units.time(tuned)} tuned, untuned not measured, {error}."
     times = f"{like(tuned, untuned)} tuned, {like(untuned, tuned)} untuned"
-    slower, words = _speed(network["ratio"], tuned, untuned)
+    slower, words = _speed(network.ratio, tuned, untuned)
     return f"{where}: {'tuning made it slower, ' if slower else ''}{times} ({words}), {error}."
 
 
-def _speed(ratio: Mapping[str, Any] | None, tuned_s: float, untuned_s: float) -> tuple[bool, str]:
+def _why(failure: FailureKind | None) -> str:
+    return "" if failure is None else f", {failure_words(failure)}"
+
+
+def _speed(ratio: RatioPart | None, tuned_s: float, untuned_s: float) -> tuple[bool, str]:
     """Whether tuning surely made it slower, and how many times as fast it is, in words that claim no more."""
-    if ratio is None or ratio["low"] is None or ratio["high"] is None:
-        value = untuned_s / tuned_s if ratio is None else ratio["ratio"]
+    if ratio is None or ratio.low is None or ratio.high is None:
+        value = untuned_s / tuned_s if ratio is None else ratio.ratio
         return False, f"{units.digits(value)} times as fast, how surely is unknown"
-    value, low, high = ratio["ratio"], ratio["low"], ratio["high"]
+    value, low, high = ratio.ratio, ratio.low, ratio.high
     if high < 1 and low > 0:
-        ends = f"[{units.digits(1 / high)}, {units.digits(1 / low)}]"
-        return True, f"{units.digits(1 / value)} times {ends} as long"
-    told = f"{units.digits(value)} times [{units.digits(low)}, {units.digits(high)}] as fast"
-    return False, told if low > 1 else f"{told}: no difference is proved"
+        return True, f"{units.digits(1 / value)} times {ratio_interval(1 / high, 1 / low)} as long"
+    words = f"{units.digits(value)} times {ratio_interval(low, high)} as fast"
+    return False, words if low > 1 else f"{words}: no difference is proved"
 
 
-def _spent(document: Mapping[str, Any]) -> str:
-    network = document["network"]
-    why = _STOPPED.get(document["stopped"], named(document["stopped"]))
-    told = f"{many(len(document['layers']), 'layer')} in {named(document['model']['dtype'])} for "
-    told += f"{device_words(document['device'])}: {_trials(document)}; the end: {why}."
-    if network["failure"] is None:
-        told += f" {network['scheduled']} of {many(network['functions'], 'function')} of the network run tuned."
-    return f"{told} {_enough(document['trials'])}".rstrip()
+def _spent(document: TuneDocument) -> str:
+    network = document.network
+    words = f"{many(len(document.layers), 'layer')} in {named(document.model.dtype)} for "
+    words += f"{device_words(document.device)}: {_trials(document.trials, document.seconds)}; "
+    words += f"the end: {_STOPPED.get(document.stopped, named(document.stopped))}."
+    if network.failure is None:
+        words += f" {network.scheduled} of {many(network.functions, 'function')} of the network run tuned."
+    return f"{words} {_enough(document.trials)}".rstrip()
 
 
-def _enough(trials: Mapping[str, Any]) -> str:
+def _enough(trials: TrialsPart) -> str:
     """How many trials a layer that matters has, where more are worth their time."""
-    relevant, asked = trials.get("relevant") or 0, trials["asked"]
-    if not relevant or asked >= _PROPER * relevant or trials["measured"] < asked:
+    relevant, asked = trials.relevant, trials.asked
+    if not relevant or asked >= _PROPER * relevant or trials.measured < asked:
         return ""
     each = f"{asked / relevant:.0f}" if asked >= relevant else "less than 1"
-    told = f"{asked} trials are {each} for each of the {many(relevant, 'layer')} that take 99 % of the untuned time"
-    return f"{told}; --trials {_PROPER * relevant} would be {_PROPER}."
+    words = f"{asked} trials are {each} for each of the {many(relevant, 'layer')} that take 99 % of the untuned time"
+    return f"{words}; --trials {_PROPER * relevant} would be {_PROPER}."
 
 
-def _trials(document: Mapping[str, Any]) -> str:
-    trials = document["trials"]
-    there, took = f"{trials['measured']} of {many(trials['asked'], 'trial')}", units.duration(document["seconds"])
-    failed = f"{trials['failed']} failed" if trials["failed"] else "none failed"
-    if not trials["before"]:
+def _trials(trials: TrialsPart, seconds: float) -> str:
+    there, took = f"{trials.measured} of {many(trials.asked, 'trial')}", units.duration(seconds)
+    failed = f"{trials.failed} failed" if trials.failed else "none failed"
+    if not trials.before:
         return f"{there} measured in {took}, {failed}"
-    return f"{there} are there, {trials['measured'] - trials['before']} of them measured now, in {took}; {failed}"
+    return f"{there} are there, {trials.measured - trials.before} of them measured now, in {took}; {failed}"
 
 
-def _tuned_layers(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
+def tuned_layers(layers: Sequence[TunedLayerPart]) -> Table:
+    """Tuned layers with their times and trials; a column that says nothing of any is left out."""
+    has_failed = any(layer.failed for layer in layers)
+    has_ends = len({layer.stopped for layer in layers}) > 1
+    heads: list[str | Column] = [LAYER, "calls", "share", "untuned", "tuned", INTERVAL, "times as fast", "trials"]
+    heads += ["failed"] * has_failed + [Column(title="ended by", number=False, least=8)] * has_ends
+    rows = []
+    for layer in layers:
+        row = [layer.name, str(layer.weight), share_of(layer.share), units.time(median_of(layer.untuned))]
+        row += [units.time(median_of(layer.best)), interval_of(layer.best)]
+        row += ["-" if layer.speedup is None else units.digits(layer.speedup), str(layer.trials)]
+        rows.append(row + [str(layer.failed)] * has_failed + [named(layer.stopped, 12)] * has_ends)
+    return heads, rows
+
+
+def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
     page.heading("Layers, the largest share of the untuned time first (median of one call, [95 % interval])")
     if not layers:
         page.line("There are none: nothing in this model can be tuned.", indent=1)
         return
-    failed, stopped = any(layer["failed"] for layer in layers), {layer["stopped"] for layer in layers}
-    columns = [
-        Column(title="layer", number=False, least=16, most=40),
-        Column(title="calls"),
-        Column(title="share"),
-        Column(title="untuned"),
-        Column(title="tuned"),
-        Column(title="", number=False, least=14),
-        Column(title="times as fast"),
-        Column(title="trials"),
-        *([Column(title="failed")] if failed else []),
-        *([Column(title="ended by", number=False, least=8)] if len(stopped) > 1 else []),
-    ]
     ordered = largest_first(layers)
-    tried = [layer for layer in ordered if layer["trials"]] or ordered
-    rows = []
-    most = FEW if page.brief else _MOST_LAYERS
-    for layer in tried[:most]:
-        row = [layer["name"], str(layer["weight"]), share_of(layer["share"])]
-        row += [units.time(median_of(layer["untuned"])), units.time(median_of(layer["best"]))]
-        row += [interval_of(layer["best"]), _times(layer["speedup"]), str(layer["trials"])]
-        row += [str(layer["failed"])] if failed else []
-        rows.append(row + ([named(layer["stopped"], 12)] if len(stopped) > 1 else []))
-    page.table(columns, rows, split=7)
-    rest(tried[most:], page)
+    tried = [layer for layer in ordered if layer.trials] or ordered
+    most = FEW if page.brief else MOST_LAYERS
+    table(page, tuned_layers(tried), most=most, more=left_out(tried, most), split=7)
+    behind = {
+        "came out no faster than untuned": [one for one in ordered if one.speedup is not None and one.speedup <= 1],
+        "not tried": [one for one in ordered if not one.trials],
+        "without any good trial": [one for one in ordered if one.best is None and one.trials],
+    }
     with page.details("layers that gained nothing, or were not tried"):
-        _behind(ordered, page)
+        for words, group in behind.items():
+            if group:
+                page.item(f"{many(len(group), 'layer')} {words}: {listed([named(one.name, 32) for one in group])}.")
 
 
-def _behind(ordered: Sequence[Mapping[str, Any]], page: Page) -> None:
-    """Which layers gained nothing, or were not tried."""
-    same = [named(layer["name"], 32) for layer in ordered if layer["speedup"] is not None and layer["speedup"] <= 1]
-    if same:
-        page.item(f"{many(len(same), 'layer')} came out no faster than untuned: {listed(same)}.")
-    untried = [named(layer["name"], 32) for layer in ordered if not layer["trials"]]
-    if untried:
-        page.item(f"{many(len(untried), 'layer')} not tried: {listed(untried)}.")
-    none = [named(layer["name"], 32) for layer in ordered if layer["best"] is None and layer["trials"]]
-    if none:
-        page.item(f"{many(len(none), 'layer')} without any good trial: {listed(none)}.")
-
-
-def _times(value: float | None) -> str:
-    return "-" if value is None or not math.isfinite(value) else units.digits(value)
-
-
-def _tuned_files(document: Mapping[str, Any], page: Page) -> None:
+def _written(document: TuneDocument, page: Page) -> None:
     page.heading("Written")
-    records, library, network = document["records"], document["library"], document["network"]
-    page.path("records", records)
-    if wrong(network["max_error"], document["model"]["dtype"]):
+    page.path("records", document.records)
+    if wrong(document.network.max_error, document.model.dtype):
         page.item("The outputs are wrong.", "Do not deploy the library; look at the layers' errors in the records.")
-    if library is not None:
-        page.path("library", library)
-        name = document["device"].get("name", document["device"]["key"])
-        page.path("run it", f"gnomon exec {shlex.quote(library)}{on_device(name)}")
-    page.path("overlay", f"gnomon overlay collect {shlex.quote(records)} --device ANOTHER-DEVICE")
+    if document.library is not None:
+        page.path("library", document.library)
+        name = document.device.name or document.device.key
+        page.path("run it", f"gnomon exec {shlex.quote(document.library)}{on_device(name)}")
+    page.path("overlay", f"gnomon overlay collect {shlex.quote(document.records)} --device ANOTHER-DEVICE")
 
 
-def tuned_next(documents: Sequence[Mapping[str, Any]], page: Page) -> None:
-    """The command that measures what was found on several devices on all of them; nothing for one device."""
-    if len(documents) > 1:
-        names = [str(one["device"].get("name", one["device"]["key"])) for one in documents]
-        words = [*(one["records"] for one in documents), *(word for name in names for word in ("--device", name))]
-        page.path("next", f"gnomon overlay collect {shlex.join(words)}")
-
-
-def exec_report(document: Mapping[str, Any], page: Page) -> None:
+def exec_report(document: ExecDocument, page: Page) -> None:
     """What one network takes on a device: its time first, then its layers and what they leave unexplained."""
-    network, failure = document["network"], document["failure"]
-    where = f"{named(document['model']['name'])} on {device_key(document['device'])}"
-    if failure is not None:
-        say(page, f"{where} failed, {failure_words(failure)}.", answer=True)
+    network = document.network
+    where = f"{named(document.model.name)} on {device_key(document.device.key)}"
+    if document.failure is not None or network is None:
+        say(page, f"{where} failed{_why(document.failure)}.", answer=True)
     else:
-        error = outputs(document["max_error"], document["model"]["dtype"])
-        time = f"{units.time(network['median_s'])} {interval_of(network)}"
-        say(page, f"{where}: {time}, {error}.", answer=True)
-        told = many(network["samples"], "sample")
-        say(page, f"Median and 95 % interval of {told} in {many(network['processes'], 'process', 'processes')}.")
-    if document["compared_with"]:
-        say(page, f"Outputs compared with: {named(document['compared_with'], 200).rstrip('.')}.")
-    built = target_words(document["built_for"])
-    say(page, f"Device: {device_words(document['device'])}.{f' Built for {built}.' if built else ''}")
-    _ran_layers(document, page)
-    doubts(document.get("doubts") or [], page)
-    notes(document["notes"], page)
+        error = outputs(document.max_error, document.model.dtype)
+        say(page, f"{where}: {units.time(network.median_s)} {interval_of(network)}, {error}.", answer=True)
+        samples = many(network.samples, "sample")
+        say(page, f"Median and 95 % interval of {samples} in {many(network.processes, 'process', 'processes')}.")
+    compared_with(document.compared_with, page)
+    built = target_words(document.built_for)
+    say(page, f"Device: {device_words(document.device)}.{f' Built for {built}.' if built else ''}")
+    if document.layers:
+        _ran_layers(document, page)
+    warnings(document.doubts, page)
+    notes(document.notes, page)
     page.line("")
-    page.path("source", document["source"])
+    page.path("source", document.source)
 
 
-def _ran_layers(document: Mapping[str, Any], page: Page) -> None:
-    layers, network = document["layers"], median_of(document["network"])
-    if not layers:
-        return
+def _ran_layers(document: ExecDocument, page: Page) -> None:
     page.heading("Layers, the largest share of the time first (median of one call, [95 % interval])")
-    columns = [
-        Column(title="layer", number=False, least=16, most=40),
-        Column(title="calls"),
-        Column(title="share"),
-        Column(title="time"),
-        Column(title="", number=False, least=14),
-    ]
-    ordered = largest_first(layers)
+    ordered = largest_first(document.layers)
     rows = [
-        [
-            row["name"],
-            str(row["weight"]),
-            share_of(row["share"]),
-            units.time(median_of(row["time"])),
-            interval_of(row["time"]),
-        ]
-        for row in ordered[:_MOST_LAYERS]
+        [row.name, str(row.weight), share_of(row.share), units.time(median_of(row.time)), interval_of(row.time)]
+        for row in ordered
     ]
-    page.table(columns, rows)
-    rest(ordered[_MOST_LAYERS:], page)
-    total, left = document["layers_sum_s"], document["unaccounted_s"]
-    if total is not None:
-        told = f"The layers take {units.time(total)} together"
-        if left is not None and network:
+    table(page, ([LAYER, "calls", "share", "time", INTERVAL], rows), more=left_out(ordered))
+    if document.layers_sum_s is not None:
+        words, left = f"The layers take {units.time(document.layers_sum_s)} together", document.unaccounted_s
+        if left is not None and document.network:
             kind = "are in no layer" if left >= 0 else "more than the whole: each is slower alone"
-            told += f"; {units.time(abs(left))} ({share_of(abs(left) / network)} of the network) {kind}"
-        say(page, f"{told}.", indent=1)
-    for row in layers:
-        if row["failure"] is not None:
-            page.item(f"{named(row['name'])} failed, {failure_words(row['failure'])}.")
+            share = share_of(abs(left) / document.network.median_s)
+            words += f"; {units.time(abs(left))} ({share} of the network) {kind}"
+        say(page, f"{words}.", indent=1)
+    for layer in document.layers:
+        if layer.failure is not None:
+            page.item(f"{named(layer.name)} failed, {failure_words(layer.failure)}.")
 
 
-def view_report(document: Mapping[str, Any], page: Page) -> None:
+def view_report(document: TunedFilesDocument, page: Page) -> None:
     """What a folder holds: models, records of tuning, and compiled networks."""
-    models, records, libraries = document["models"], document["records"], document["libraries"]
-    counts = [many(len(models), "model"), many(len(records), "record file")]
-    counts.append(many(len(libraries), "compiled network"))
-    page.headline(f"{', '.join(counts[:2])} and {counts[2]} in {named(document['folder'], 200)}.")
+    models, records, libraries = document.models, document.records, document.libraries
+    counts = f"{many(len(models), 'model')}, {many(len(records), 'record file')} and "
+    page.headline(f"{counts}{many(len(libraries), 'compiled network')} in {named(document.folder, 200)}.")
     if not (models or records or libraries):
         page.item("There is nothing yet.", "gnomon tune MODEL writes records and a compiled network.")
-    _files("Models", "model", [(row["path"], units.mebibytes(row["bytes"])) for row in models], page)
-    _files("Records", "records", [(row["path"], _record(row)) for row in records], page)
-    made = [(row["path"], f"{_of(row)}, {units.mebibytes(row['bytes'])}") for row in libraries]
-    _files("Compiled networks", "library", made, page)
+    _files("Models", "model", [(file.path, units.mebibytes(file.bytes)) for file in models], page)
+    _files("Records", "records", [(file.path, _record(file)) for file in records], page)
+    compiled = [(file.path, f"{_of(file)}, {units.mebibytes(file.bytes)}") for file in libraries]
+    _files("Compiled networks", "library", compiled, page)
     if libraries:
         page.line("")
-        page.path("run it", f"gnomon exec {shlex.quote(libraries[0]['path'])}")
-    for row in (*records, *libraries):
-        if row["problem"] is not None:
-            page.item(f"{row['path']}: {row['problem']}")
+        page.path("run it", f"gnomon exec {shlex.quote(libraries[0].path)}")
+    problems = [(file.path, file.problem) for file in records]
+    problems += [(file.path, file.problem) for file in libraries]
+    for path, problem in problems:
+        if problem is not None:
+            page.item(f"{path}: {problem}")
 
 
-def _of(row: Mapping[str, Any]) -> str:
-    return f"{named(row['model'])} on {device_key(row['device'])}"
+def _of(file: RecordFile | LibraryFile) -> str:
+    return f"{named(file.model)} on {device_key(file.device)}"
 
 
-def _record(row: Mapping[str, Any]) -> str:
+def _record(file: RecordFile) -> str:
     """A record file in a line: whose it is, found where, how many layers and trials."""
-    found = row["found_on"]
-    told = _of(row) if found in ("", None, row["device"]) else f"{_of(row)}, found on {device_key(found)}"
-    return f"{told}, {named(row['dtype'])}, {many(row['layers'], 'layer')}, {many(row['trials'], 'trial')}"
+    host = "" if file.found_on in ("", file.device) else f", found on {device_key(file.found_on)}"
+    counts = f"{many(file.layers, 'layer')}, {many(file.trials, 'trial')}"
+    return f"{_of(file)}{host}, {named(file.dtype)}, {counts}"
 
 
 def _files(title: str, label: str, rows: Sequence[tuple[str, str]], page: Page) -> None:
@@ -466,8 +481,8 @@ def _files(title: str, label: str, rows: Sequence[tuple[str, str]], page: Page) 
     if not rows:
         return
     page.heading(title)
-    for path, told in rows[:_MOST_FILES]:
+    for path, words in rows[:_MOST_FILES]:
         page.path(label, path)
-        page.line(told, indent=11, style="dim")
+        page.line(words, indent=11, style="dim")
     if len(rows) > _MOST_FILES:
         page.line(f"and {len(rows) - _MOST_FILES} more: --json has all", indent=1, style="dim")

@@ -71,6 +71,10 @@ class Care:
             timeout_s=self.timeout_s,
         )
 
+    def details(self) -> dict[str, int]:
+        """What of it makes one question to a network another."""
+        return {"repeat": self.repeat, "min_repeat_ms": self.min_repeat_ms, "processes": self.processes}
+
     def check(self) -> None:
         """UsageError for what is invalid."""
         for name, value in (("repeat", self.repeat), ("processes", self.processes), ("seed", self.seed + 1)):

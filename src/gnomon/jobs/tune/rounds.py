@@ -19,7 +19,7 @@ from gnomon.core.overlay.records import (
 )
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, MeasurementError
-from gnomon.jobs.tune.records import RecordFile, best_trial, made_trial, pooled_trials
+from gnomon.jobs.tune.records import RecordFile, best_trial, measured_trial, pooled_trials
 from gnomon.measure.progress import Meter
 from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Loop, Order, Timed, discard, once
 from gnomon.tuning.networks import Searches
@@ -103,7 +103,7 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limit
                 tools.references[layer.layer] = keep
                 said = said if known else tools.bench.call(replace(call, keep=None), tools.loop)
         if before is None or (not known and isinstance(said, Timed)):
-            tools.file.add([_trial(layer, None, said)])
+            tools.file.add([measured_trial(layer, None, said)])
         discard([built])
         crashed += isinstance(said, Failure) and said.kind == "crash"
         if not tools.references and crashed >= min(_CRASHES, len(layers)):
@@ -206,7 +206,7 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], limits: Li
     count = 0
     for order, built in zip(orders, tools.builders.build(orders), strict=True):
         if not limits.over:
-            tools.file.add([_trial(layer, order.trace, _measured(tools, layer, built))])
+            tools.file.add([measured_trial(layer, order.trace, _measured(tools, layer, built))])
             count += 1
             step()
         discard([built])
@@ -223,12 +223,6 @@ def _measured(tools: Tools, layer: TuningLayer, built: Built | Failure) -> Timed
         reference=tools.references.get(layer.layer),
     )
     return tools.bench.call(call, tools.loop)
-
-
-def _trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> TuningTrial:
-    if isinstance(said, Failure):
-        return made_trial(layer.layer, trace, failure=said)
-    return made_trial(layer.layer, trace, times_s=said.times_s, error=said.error, server=said.server)
 
 
 def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:

@@ -1,5 +1,5 @@
 "use strict";
-// What a page of gnomon shows of the documents in it: operators, graph, timeline, samples. Texts become text nodes only.
+// What a page of gnomon shows of the documents in it: operators and their graph. Texts become text nodes only.
 (() => {
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
@@ -46,12 +46,6 @@
     }
     return String(Math.round(number));
   };
-  const median = (values) => {
-    const known = values.filter((one) => one !== null).sort((a, b) => a - b);
-    const half = known.length >> 1;
-    return !known.length ? null : known.length % 2 ? known[half] : (known[half - 1] + known[half]) / 2;
-  };
-  const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const PALETTE = 8;
   const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
@@ -59,9 +53,8 @@
 
   const drawn = JSON.parse(byId("gnomon-drawn").textContent);
   // A schedule that nothing proved has a time of each operator on each backend, and no runs.
-  const NO_RUNS = { samples: { process: [], block: [], wall_us: [], cpu_us: null }, profile: null };
   const traced = (operators) => [...new Set(operators.flatMap((op) => Object.keys(op.times_us || {})))].map((label) => ({
-    label, runs: NO_RUNS, assignment: operators.map((op) => (op.times_us[label] === undefined ? null : op.exact)),
+    label, runs: { profile: null }, assignment: operators.map((op) => (op.times_us[label] === undefined ? null : op.exact)),
     operators_s: operators.map((op) => (op.times_us[label] === undefined ? null : op.times_us[label] * 1e-6)),
   }));
   const load = (number) => {
@@ -78,27 +71,17 @@
       const joined = times.some((one) => one !== null);
       const profile = row.runs.profile;
       const backends = operators.map((_, k) => (row.assignment && row.assignment[k]) || null);
-      const kernels = [];
-      let end = 0;
-      for (const [k, name] of (profile ? profile.name : []).entries()) {
-        const took = median(profile.wall_us[k]);
-        if (took === null) continue;
-        const members = joined ? profile.operators[k].map((one) => places.get(one)).filter((one) => one !== undefined) : [];
-        for (const one of members) backends[one] ??= profile.backend[k];
-        kernels.push({ name, backend: profile.backend[k], members, start: end, took });
-        end += took;
-      }
-      const call = profile ? median(profile.call_us) : null;
-      return { label: row.label, runs: row.runs, times, within, backends, kernels, end, call, joined };
+      const kernels = (profile && joined ? profile.operators : []).map((members) => members.map((one) => places.get(one)).filter((one) => one !== undefined));
+      kernels.forEach((members, k) => { for (const one of members) backends[one] ??= profile.backend[k]; });
+      return { label: row.label, times, within, backends, kernels, joined };
     });
-    return { whole, operators, configurations, layout: drawn.layouts[number], environments: whole.environments || [] };
+    return { whole, operators, configurations, layout: drawn.layouts[number] };
   };
 
   const live = byId("live");
-  const state = { run: null, configuration: 0, by: "time", selected: null, order: [], sort: null, down: true, shown: 0, clock: "wall" };
+  const state = { run: null, configuration: 0, by: "time", selected: null, order: [], sort: null, down: true, shown: 0 };
   const parts = [];
-  const backendsOf = (run) => [...new Set(run.configurations.flatMap((one) =>
-    [...one.backends, ...one.kernels.map((kernel) => kernel.backend)]))].filter(Boolean);
+  const backendsOf = (run) => [...new Set(run.configurations.flatMap((one) => one.backends))].filter(Boolean);
 
   const section = (id, title) => {
     const heading = make("h2", { id: id + "-h" }, title);
@@ -384,8 +367,8 @@
       const pairs = edges.producer.map((a, k) => [places.get(a), places.get(edges.consumer[k])]);
       const several = new Set(one.backends.filter(Boolean)).size > 1;
       const fused = new Array(state.run.operators.length).fill(null);
-      one.kernels.forEach((kernel, number) => {
-        if (kernel.members.length > 1) kernel.members.forEach((k) => { fused[k] = number; });
+      one.kernels.forEach((members, number) => {
+        if (members.length > 1) members.forEach((k) => { fused[k] = number; });
       });
       one.within.forEach((leader, k) => {
         if (leader !== null && fused[k] === null) fused[k] = fused[places.get(leader)] = "with " + leader;
@@ -506,334 +489,24 @@
     } });
   };
 
-  // ---- canvases: as sharp as the screen, drawn when they are near the view, again when size or theme change
-
-  let printing = false;
-  const canvas = (label, draws) => {
-    const made = make("canvas", { role: "img", tabindex: "0", "aria-label": label });
-    let near = false, due = false;
-    const redraw = () => {
-      const height = draws(null, made.clientWidth);
-      const sharp = devicePixelRatio || 1;
-      made.style.height = height + "px";
-      due = !near && !printing;
-      if (due) return;
-      made.width = Math.round(made.clientWidth * sharp);
-      made.height = Math.round(height * sharp);
-      const pen = made.getContext("2d");
-      pen.scale(sharp, sharp);
-      pen.font = "12px system-ui, sans-serif";
-      draws(pen, made.clientWidth);
-    };
-    new IntersectionObserver(([found]) => {
-      near = found.isIntersecting;
-      if (near && due) redraw();
-    }, { rootMargin: "300px" }).observe(made);
-    return [made, redraw];
-  };
-  const ticks = (low, high, most) => {
-    const raw = (high - low) / most;
-    if (!(raw > 0)) return [low];
-    const unit = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 2.5, 5, 10].map((k) => k * unit).find((k) => k >= raw * 0.999999);
-    const found = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high * (1 + 1e-12); k++) found.push(k * step);
-    return found;
-  };
-  const LEFT = 190;
-  const clip = (pen, text, width) => {
-    let told = clean(text);
-    for (let most = 60; pen.measureText(told).width > width && most > 4; most -= 3) told = shorten(text, most);
-    return told;
-  };
-
-  const buildTimeline = () => {
-    const [made, hide] = section("timeline", "Timeline of kernels");
-    const lane = 40;
-    let from = 0, to = 1, whole = 1, rows = [], held = null, moved = false;
-    const scale = (width) => (width - LEFT - 12) / (to - from);
-    const [view, redraw] = canvas("Kernels of each configuration in order of execution", (pen, width) => {
-      const height = rows.length * lane + 30;
-      if (!pen) return height;
-      const per = scale(width);
-      const kinds = new Map(backendsOf(state.run).map((one, k) => [one, k]));
-      const text = color("--text"), line = color("--line"), back = color("--back");
-      pen.fillStyle = back;
-      pen.fillRect(0, 0, width, height);
-      for (const tick of ticks(from, to, Math.max(2, Math.floor(width / 130)))) {
-        const x = LEFT + (tick - from) * per;
-        pen.fillStyle = color("--grid");
-        pen.fillRect(Math.round(x), 0, 1, height - 24);
-        pen.fillStyle = color("--dim");
-        pen.textAlign = "center";
-        pen.fillText(time(tick * 1e-6), Math.min(x, width - 26), height - 8);
-      }
-      rows.forEach((one, number) => {
-        const y = number * lane + 8;
-        pen.textAlign = "left";
-        pen.fillStyle = text;
-        pen.fillText(clip(pen, one.label, LEFT - 16), 6, y + 12);
-        pen.fillStyle = color("--dim");
-        pen.fillText(one.kernels.length + " kernels, " + time(one.end * 1e-6), 6, y + 26);
-        pen.save();
-        pen.beginPath();
-        pen.rect(LEFT, y, width - LEFT - 12, lane - 12);
-        pen.clip();
-        const fills = Array.from({ length: PALETTE }, (_, k) => color("--c" + k));
-        for (const kernel of one.kernels) {
-          const x = LEFT + (kernel.start - from) * per, wide = kernel.took * per;
-          if (x > width || x + wide < LEFT) continue;
-          const kind = kinds.get(kernel.backend) ?? 0;
-          pen.fillStyle = fills[kind % PALETTE];
-          pen.fillRect(x, y, Math.max(wide, 0.5), lane - 14);
-          if (wide > 3) {
-            pen.strokeStyle = line;
-            pen.strokeRect(x + 0.5, y + 0.5, wide - 1, lane - 15);
-          }
-          if (kernel.members.includes(state.selected)) {
-            pen.strokeStyle = text;
-            pen.lineWidth = 3;
-            pen.strokeRect(x + 1.5, y + 1.5, Math.max(wide - 3, 1), lane - 17);
-            pen.lineWidth = 1;
-          }
-          if (wide > 34) {
-            pen.fillStyle = text;
-            const told = clip(pen, LETTERS[kind % 26] + " " + kernel.name, wide - 8);
-            if (pen.measureText(told).width < wide - 6) pen.fillText(told, x + 4, y + 17);
-          }
-        }
-        if (one.call !== null && one.call > one.end) {
-          const x = LEFT + (one.end - from) * per, wide = (one.call - one.end) * per;
-          pen.strokeStyle = color("--dim");
-          pen.setLineDash([4, 3]);
-          pen.strokeRect(x + 0.5, y + 0.5, wide - 1, lane - 15);
-          pen.setLineDash([]);
-          pen.fillStyle = color("--dim");
-          if (wide > 100) pen.fillText("outside kernels", x + 5, y + 17);
-        }
-        pen.restore();
-      });
-      return height;
-    });
-    const told = make("p", { class: "told", role: "status" });
-    const legend = make("ul", { class: "legend" });
-    const limit = (a, b) => {
-      const span = Math.min(Math.max(b - a, whole / 5e4), whole);
-      from = Math.max(0, Math.min(a, whole - span));
-      to = from + span;
-      redraw();
-    };
-    const zoom = (factor, share = 0.5) => {
-      const middle = from + (to - from) * share, span = (to - from) / factor;
-      limit(middle - span * share, middle + span * (1 - share));
-    };
-    const kernelAt = (event) => {
-      const one = rows[Math.floor((event.offsetY - 2) / lane)];
-      const at = from + (event.offsetX - LEFT) / scale(view.clientWidth);
-      return [one, one?.kernels.find((kernel) => at >= kernel.start && at < kernel.start + kernel.took)];
-    };
-    view.addEventListener("pointerdown", (event) => { held = event.offsetX; moved = false; });
-    view.addEventListener("pointermove", (event) => {
-      if (held !== null && event.buttons) {
-        const by = (held - event.offsetX) / scale(view.clientWidth);
-        if (Math.abs(held - event.offsetX) < 3 && !moved) return;
-        moved = true;
-        held = event.offsetX;
-        limit(from + by, to + by);
-        return;
-      }
-      const [one, kernel] = kernelAt(event);
-      told.textContent = kernel ? clean(one.label + ": " + kernel.name + ", " + time(kernel.took * 1e-6) + ", " + kernel.backend
-        + (kernel.members.length ? ", operators " + kernel.members.map((k) => state.run.operators[k].index).slice(0, 12).join(", ") : "")) : "";
-    });
-    view.addEventListener("pointerup", () => { held = null; });
-    view.addEventListener("click", (event) => {
-      const [, kernel] = kernelAt(event);
-      if (kernel?.members.length && !moved) select(kernel.members[0], "timeline");
-    });
-    view.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && document.activeElement !== view) return;
-      event.preventDefault();
-      zoom(event.deltaY < 0 ? 1.25 : 0.8, Math.max(0, Math.min(1, (event.offsetX - LEFT) / (view.clientWidth - LEFT - 12))));
-    }, { passive: false });
-    view.addEventListener("keydown", (event) => {
-      const step = (to - from) / 8;
-      if (event.key === "ArrowLeft") limit(from - step, to - step);
-      else if (event.key === "ArrowRight") limit(from + step, to + step);
-      else if (event.key === "+") zoom(1.5);
-      else if (event.key === "-") zoom(1 / 1.5);
-      else if (event.key === "0") limit(0, whole);
-      else return;
-      event.preventDefault();
-    });
-    made.append(make("div", { class: "tools" }, button("+", () => zoom(1.6), "Zoom in"), button("\u2212", () => zoom(1 / 1.6), "Zoom out"),
-      button("Whole", () => limit(0, whole))), legend, view, told, make("p", { class: "note" },
-      "Each kernel by its median over the profiled processes, one after another: how long, not when. These calls are slower than the samples, which have no profiler on. Drag, Ctrl and the wheel, or arrows, + and -, 0."));
-    parts.push({ redraw, selected: redraw, change: () => {
-      rows = state.run.configurations.filter((one) => one.kernels.length);
-      hide(!rows.length);
-      whole = Math.max(1e-3, ...rows.map((one) => Math.max(one.end, one.call || 0)));
-      legend.replaceChildren(...backendsOf(state.run).slice(0, 16).map((kind, k) => {
-        const swatch = make("i");
-        swatch.style.background = "var(--c" + (k % PALETTE) + ")";
-        return make("li", {}, swatch, LETTERS[k % 26] + ": " + shorten(kind, 40));
-      }));
-      limit(0, whole);
-    } });
-  };
-
-  const buildSamples = () => {
-    const [made, hide] = section("samples", "Samples by process and block");
-    const lane = 92, low = 46;
-    let rows = [], slots = [], processes = [], lanes = [];
-    const values = (one) => (state.clock === "cpu" ? one.runs.samples.cpu_us : one.runs.samples.wall_us);
-    const mean = (list) => { const known = (list || []).filter((one) => one); return known.length ? known.reduce((a, b) => a + b) / known.length / 1000 : null; };
-    const hottest = (zones) => { const known = Object.values(zones || {}); return known.length ? Math.max(...known) : null; };
-    const AROUND = [
-      ["load average", (e) => [e.before.load_average_1m, e.after.load_average_1m], ""],
-      ["others' share", (e) => [e.others_share, e.others_share].map((v) => (v === null ? null : v * 100)), " %"],
-      ["stolen", (e) => [e.steal_share, e.steal_share].map((v) => (v === null ? null : v * 100)), " %"],
-      ["mean frequency", (e) => [mean(e.before.frequencies_khz), mean(e.after.frequencies_khz)], " MHz"],
-      ["hottest zone", (e) => [hottest(e.before.temperatures_c), hottest(e.after.temperatures_c)], " C"],
-    ];
-    const [view, redraw] = canvas("Every sample of each configuration, with the state of the device beneath", (pen, width) => {
-      const height = rows.length * lane + lanes.length * low + 24;
-      if (!pen) return height;
-      const text = color("--text"), dim = color("--dim"), grid = color("--grid"), accent = color("--accent");
-      pen.fillStyle = color("--back");
-      pen.fillRect(0, 0, width, height);
-      const wide = (width - LEFT - 10) / Math.max(1, slots.length);
-      const at = new Map(slots.map((slot, k) => [slot, LEFT + k * wide]));
-      const spans = processes.map((p) => {
-        const own = slots.map((slot, k) => [slot, k]).filter(([slot]) => slot.startsWith(p + ":")).map(([, k]) => k);
-        return [p, LEFT + own[0] * wide, LEFT + (own[own.length - 1] + 1) * wide];
-      });
-      for (const [p, start, end] of spans) {
-        pen.fillStyle = color("--line");
-        pen.fillRect(Math.round(start), 0, 1, height - 20);
-        pen.fillStyle = dim;
-        pen.textAlign = "center";
-        if (end - start > 16) pen.fillText(end - start > 76 ? "process " + p : String(p), (start + end) / 2, height - 6);
-      }
-      pen.textAlign = "left";
-      rows.forEach((one, number) => {
-        const y = number * lane + 6, tall = lane - 14;
-        const found = values(one);
-        const sorted = found.flat().sort((a, b) => a - b);
-        if (!sorted.length) return;
-        const least = sorted[0];
-        const most = Math.max(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.98))], least * 1.0001);
-        const up = (value) => y + tall - Math.min(1, (value - least) / (most - least)) * (tall - 6);
-        pen.fillStyle = text;
-        pen.fillText(clip(pen, one.label, LEFT - 16), 6, y + 12);
-        pen.fillStyle = dim;
-        pen.fillText(time(least * 1e-6) + " to " + time(most * 1e-6), 6, y + 28);
-        const beyond = sorted.filter((one) => one > most).length;
-        pen.fillText("median " + time(median(sorted) * 1e-6), 6, y + 43);
-        if (beyond) pen.fillText(beyond + " above (\u25b2), most " + time(sorted[sorted.length - 1] * 1e-6), 6, y + 58);
-        pen.fillStyle = grid;
-        pen.fillRect(LEFT, y + tall, width - LEFT - 10, 1);
-        pen.fillStyle = dim;
-        for (let x = LEFT; x < width - 10; x += 9) pen.fillRect(x, up(median(sorted)), 4, 1);
-        pen.fillStyle = accent;
-        found.forEach((block, k) => {
-          const x = at.get(one.runs.samples.process[k] + ":" + one.runs.samples.block[k]);
-          const step = (wide - Math.min(4, wide * 0.2)) / Math.max(1, block.length);
-          block.forEach((value, place) => {
-            const px = x + 1 + place * step;
-            if (value > most) {
-              pen.beginPath();
-              pen.moveTo(px - 2.5, y + 5);
-              pen.lineTo(px + 2.5, y + 5);
-              pen.lineTo(px, y);
-              pen.fill();
-            } else pen.fillRect(px - 0.9, up(value) - 0.9, 1.8, 1.8);
-          });
-        });
-      });
-      lanes.forEach(([title, of, unit], number) => {
-        const y = rows.length * lane + number * low + 4, tall = low - 12;
-        const known = state.run.environments.flatMap(of).filter((one) => one !== null && one !== undefined);
-        const [least, most] = [Math.min(...known), Math.max(...known)];
-        const up = (value) => y + tall - (most > least ? (value - least) / (most - least) : 0.5) * (tall - 4);
-        pen.fillStyle = grid;
-        pen.fillRect(0, y - 3, width, 1);
-        pen.fillStyle = text;
-        pen.fillText(title, 6, y + 13);
-        pen.fillStyle = dim;
-        pen.fillText(most > least ? digits(least) + " to " + digits(most) + unit : digits(least) + unit, 6, y + 28);
-        pen.strokeStyle = accent;
-        pen.lineWidth = 2;
-        state.run.environments.forEach((around) => {
-          const span = spans.find(([p]) => p === around.process);
-          const [before, after] = of(around);
-          if (!span || before === null || after === null || before === undefined) return;
-          pen.beginPath();
-          pen.moveTo(span[1] + 3, up(before));
-          pen.lineTo(span[2] - 3, up(after));
-          pen.stroke();
-          pen.fillStyle = accent;
-          for (const [x, value] of [[span[1] + 3, before], [span[2] - 3, after]]) pen.fillRect(x - 2, up(value) - 2, 4, 4);
-        });
-        pen.lineWidth = 1;
-      });
-      return height;
-    });
-    const [clock, clockSelect] = chooser("Clock", [["wall", "wall time"], ["cpu", "CPU time"]], (value) => {
-      state.clock = value;
-      change();
-    });
-    const change = () => {
-      const told = (one) => one.runs.samples.process.length && (state.clock === "wall" || one.runs.samples.cpu_us);
-      rows = state.run.configurations.filter(told);
-      const measured = state.run.configurations.filter((one) => one.runs.samples.process.length);
-      hide(!measured.length);
-      clock.hidden = !measured.some((one) => one.runs.samples.cpu_us);
-      clockSelect.value = state.clock;
-      const found = new Map();
-      for (const { runs: { samples } } of measured) {
-        samples.process.forEach((p, k) => found.set(p + ":" + samples.block[k], [p, samples.block[k]]));
-      }
-      slots = [...found].sort(([, a], [, b]) => a[0] - b[0] || a[1] - b[1]).map(([slot]) => slot);
-      processes = [...new Set([...found.values()].map(([p]) => p))].sort((a, b) => a - b);
-      lanes = AROUND.filter(([, of]) => state.run.environments.some((e) => e.process !== null && of(e).every((one) => one !== null && one !== undefined)));
-      redraw();
-    };
-    made.append(make("div", { class: "tools" }, clock), view, make("p", { class: "note" },
-      "A dot a sample, from left to right by process, block and turn; configurations above one another ran side by side. The dashed line is the median. Beneath: the device before and after each process; how it changed between is not known."));
-    parts.push({ redraw, change });
-  };
-
   // ---- the page
 
   const THEMES = [["", "as the system"], ["dark", "dark"], ["light", "light"]];
   let theme = 0;
-  const redraw = () => parts.forEach((part) => part.redraw?.());
   const paintTheme = (name) => {
     if (name) root.dataset.theme = name;
     else delete root.dataset.theme;
-    redraw();
   };
   byId("theme").addEventListener("click", () => {
     theme = (theme + 1) % THEMES.length;
     paintTheme(THEMES[theme][0]);
     byId("theme").textContent = "Theme: " + THEMES[theme][1];
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   addEventListener("beforeprint", () => {
     document.querySelectorAll("details").forEach((one) => { one.open = true; });
-    printing = true;
     paintTheme("light");
   });
-  addEventListener("afterprint", () => {
-    printing = false;
-    paintTheme(THEMES[theme][0]);
-  });
-  let width = 0;
-  addEventListener("resize", () => {
-    if (innerWidth !== width) redraw();
-    width = innerWidth;
-  });
+  addEventListener("afterprint", () => paintTheme(THEMES[theme][0]));
 
   const choose = (number) => {
     state.run = load(number);
@@ -860,13 +533,11 @@
   const useful = drawn.names.map((name, number) => [number, name]).filter(([number]) => drawn.layouts[number]);
   if (useful.length) {
     if (useful.length > 1) {
-      const [label] = chooser("Operators, graph, timeline and samples of run", useful.map(([number, name]) => [number, shorten(name, 60)]), (value) => choose(Number(value)));
+      const [label] = chooser("Operators and graph of run", useful.map(([number, name]) => [number, shorten(name, 60)]), (value) => choose(Number(value)));
       live.append(make("div", { class: "tools" }, label));
     }
     buildOperators();
     buildGraph();
-    buildTimeline();
-    buildSamples();
     choose(useful[0][0]);
   } else root.dataset.drawn = String(Math.round(performance.now()));
   root.dataset.ready = String(Math.round(performance.now()));

@@ -1,0 +1,49 @@
+"""What a shell completes values of options with."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+_MOST_RUNS = 50
+
+
+def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the file of devices that begin so; none where the file cannot be read."""
+    from gnomon.devices.config import load_devices
+    from gnomon.errors import GnomonError
+
+    try:
+        return [name for name in ("local", *load_devices()) if name.startswith(incomplete)]
+    except GnomonError:
+        return []
+
+
+def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of runtimes that begin so, installed or not."""
+    from gnomon.plugins import named
+
+    return [name for name in named("gnomon.runtimes") if name.startswith(incomplete)]
+
+
+def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The ids of the newest runs that begin so, each with what it is; none where the record cannot be read."""
+    from gnomon.api.runs import runs
+    from gnomon.errors import GnomonError
+
+    try:
+        found = [row.campaign for row in runs(record=ctx.params.get("record"), limit=_MOST_RUNS).campaigns]
+    except GnomonError:
+        return []
+    told = [(one.id[:8], f"{one.kind} of {one.context.model_name}") for one in found]
+    return [
+        CompletionItem(name, help=what) for name, what in [("last", "the newest"), *told] if name.startswith(incomplete)
+    ]
+
+
+def complete_space(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of search spaces that begin so, and files."""
+    from gnomon.spaces.loading import known_spaces
+
+    found = [CompletionItem(name) for name in known_spaces() if name.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]

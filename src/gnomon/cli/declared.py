@@ -1,0 +1,301 @@
+"""Commands that are made of functions: the options of their signatures, and their results as text, JSON or a page.
+
+See `gnomon.options` for how a signature declares an option.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import Parameter, signature
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import click
+
+from gnomon.cli import complete
+from gnomon.cli.help import Command, Group
+from gnomon.cli.output import answering, showing
+from gnomon.options import CommandRow, Option, option
+from gnomon.values import new_file
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A parameter that the command line knows. `kind` is its type; one that `has_place` is an argument."""
+
+    name: str
+    kind: Any
+    option: Option
+    default: Any = None
+    required: bool = False
+    has_place: bool = False
+
+
+_HTML = option(read=new_file, metavar="FILE", help="Write the whole report as one self-contained HTML page.")
+_JSON = option("--json", help="One JSON document on the standard output.")
+_QUIET = option(help="No progress.")
+HTML = Declared(name="html", kind=Path, option=_HTML)
+JSON = Declared(name="as_json", kind=bool, option=_JSON, default=False)
+QUIET = Declared(name="quiet", kind=bool, option=_QUIET, default=False)
+
+
+class DeclaredGroup(Group):
+    """A group of commands by their rows; the module of a command is imported when the command is asked for.
+
+    Without a subcommand the group is its `default` one, whose options it takes too: for that, and for the others.
+    """
+
+    def __init__(self, *args: Any, rows: Mapping[str, CommandRow], default: str | None = None, **settings: Any) -> None:
+        if default is not None:
+            settings |= {"invoke_without_command": True, "callback": click.pass_context(self._call)}
+        super().__init__(*args, **settings)
+        self.rows = rows
+        self._default = default
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """See `click.Command.get_params`."""
+        command = self.get_command(ctx, self._default) if self._default else None
+        own = [one for one in command.params if one.expose_value] if command else []
+        return [*own, *super().get_params(ctx)]
+
+    def _call(self, ctx: click.Context, /, **values: Any) -> Any:
+        """Do the default command where no other is given; else keep what is given for that."""
+        given = {name: value for name, value in values.items() if value is not None}
+        ctx.default_map = dict.fromkeys(self.list_commands(ctx), given)
+        command = self.get_command(ctx, self._default) if self._default and not ctx.invoked_subcommand else None
+        return None if command is None else ctx.invoke(command, **values)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names in the order of the rows."""
+        return [*self.rows, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        if cmd_name in self.rows and cmd_name not in self.commands:
+            self.add_command(command_of(cmd_name, self.rows[cmd_name]))
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with one line each, without importing any."""
+        lines = {name: row.short_help for name, row in self.rows.items()}
+        lines |= {name: command.get_short_help_str() for name, command in self.commands.items() if name not in lines}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lines[name]) for name in lines])
+
+
+def command_of(name: str, row: CommandRow) -> Command:
+    """The command that calls the function of a row with what its options say, and writes the document it returns.
+
+    The help is the function's docstring up to what it raises. A function that takes `on_progress` or `on_message`
+    reports while it works.
+    """
+    module, _, attribute = row.place.partition(":")
+    function = getattr(import_module(module), attribute)
+    parameters = signature(function).parameters
+    declared = list(declared_by(function))
+    places = [one.name for one in declared if one.has_place]
+    defaults = {one.name: one.default for one in declared if one.name not in parameters}
+
+    def call(**values: Any) -> Any:
+        # What nobody gave stays out of the keywords: only the function knows what that means.
+        given = {key: value for key, value in values.items() if value not in (defaults.get(key, key), None, (), {})}
+        given |= {key: values[key] for key in values if key in parameters}
+        arguments: list[Any] = []
+        for place in places:
+            value = given.pop(place)
+            arguments += value if parameters[place].kind is Parameter.VAR_POSITIONAL else [value]
+        return function(*arguments, **given)
+
+    shown = [*declared, *([HTML] if row.html else []), JSON]
+    work: Callable[..., Any] = call
+    if "on_progress" in parameters:
+        work, shown = showing(messages="on_message" in parameters)(call), [*shown, QUIET]
+    elif "on_message" in parameters:
+        work = _echoing(call)
+    text = (function.__doc__ or "").split("\n\n    Raises ")[0]
+    params = [parameter_of(one) for one in shown]
+    return Command(name, callback=answering(work), params=params, help=text, short_help=row.short_help)
+
+
+def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
+    """The parameters of a function that have an `Option`: its own, then those of the TypedDict of its keywords.
+
+    Of two with one name on the command line the function's own counts.
+    """
+    # Of a result only its name is known before the call: its module is imported by it.
+    hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    holder = type("Parameters", (), {"__annotations__": hints, "__module__": function.__module__})
+    kinds = get_type_hints(holder, include_extras=True)
+    taken: set[str] = set()
+    for parameter in signature(function).parameters.values():
+        kind, found = _split(kinds[parameter.name])
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            yield from (one for one in options_of(get_args(kind)[0]) if not taken & {one.name, long_name(one)})
+        elif found is not None:
+            has_place = parameter.kind is not Parameter.KEYWORD_ONLY and not found.names
+            many = parameter.kind is Parameter.VAR_POSITIONAL
+            is_empty = parameter.default is Parameter.empty
+            declared = Declared(
+                name=parameter.name,
+                kind=Sequence[kind] if many else kind,  # type: ignore[valid-type]
+                option=found,
+                default=None if is_empty else parameter.default,
+                required=bool(found.least) if many else is_empty,
+                has_place=has_place,
+            )
+            taken |= {declared.name, long_name(declared)}
+            yield declared
+
+
+def rows_of(place: str | CommandRow) -> list[CommandRow]:
+    """The rows of a command, or of a group that "module:attribute" names."""
+    if isinstance(place, CommandRow):
+        return [place]
+    module, _, attribute = place.partition(":")
+    group = getattr(import_module(module), attribute)
+    return list(group.rows.values()) if isinstance(group, DeclaredGroup) else []
+
+
+def options_of(record: Any) -> Iterator[Declared]:
+    """The options of the fields of a TypedDict."""
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        kind, found = _split(hint)
+        if found is not None:
+            yield Declared(name=name, kind=kind, option=found, default=found.default)
+
+
+def parameter_of(declared: Declared) -> click.Parameter:
+    """What click knows of a parameter."""
+    found = declared.option
+    members = _members(declared.kind)
+    repeated = next((one for one in members if get_origin(one) in (Sequence, tuple)), None)
+    settings: dict[str, Any] = {"type": _type_of(declared), "required": declared.required}
+    if not declared.required:  # to click a None is a value
+        settings["default"] = declared.default
+    if found.complete is not None:
+        settings["shell_complete"] = getattr(complete, f"complete_{found.complete}")
+    if declared.has_place:
+        many = repeated is not None
+        name = found.metavar or declared.name.upper()
+        metavar = (name if declared.required else f"[{name}]") + ("..." if many else "")
+        if many:
+            settings |= {"nargs": -1, "default": None}
+        return click.Argument([declared.name], metavar=metavar, **settings)
+    if found.repeat:
+        is_mapping = any(get_origin(one) is Mapping for one in members)
+        settings |= {"multiple": True, "default": None}
+        settings["callback"] = _by_name if is_mapping else None if repeated is not None else _only_one(declared.default)
+    if bool in members:
+        settings |= {"is_flag": True, "type": None} | ({"flag_value": False} if found.off else {})
+    text = found.help if isinstance(found.help, str) else ""
+    shown = declared.default not in (None, "", ()) and not isinstance(declared.default, bool) and not found.repeat
+    value_name = found.metavar or (found.read.__name__.upper() if found.read else None)
+    settings |= {"metavar": value_name, "help": text, "show_default": shown and "[default:" not in text}
+    return _Option([*(found.names or (f"--{declared.name.replace('_', '-')}",)), declared.name], declared, settings)
+
+
+class _Option(click.Option):
+    """An option whose help may be made when it is asked for."""
+
+    def __init__(self, names: Sequence[str], declared: Declared, settings: Mapping[str, Any]) -> None:
+        super().__init__(names, **settings)
+        self._declared = declared
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """See `click.Option.get_help_record`."""
+        if not isinstance(self._declared.option.help, str):
+            self.help = self._declared.option.help()
+        return super().get_help_record(ctx)
+
+
+class Value(click.ParamType[T]):
+    """The values of an option, by a function of their text that raises ValueError with what is wrong."""
+
+    def __init__(self, name: str, read: Callable[[str], T]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """What a text means; anything else is a default already."""
+        if not isinstance(value, str):
+            return cast(T, value)
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _split(kind: Any) -> tuple[Any, Option | None]:
+    """A type without its `Option`, and that; also where the type is one of a union, such as `Shapes | None`."""
+    for part in _members(kind):
+        if get_origin(part) is Annotated:
+            return get_args(part)[0], next((one for one in get_args(part)[1:] if isinstance(one, Option)), None)
+    return kind, None
+
+
+def _members(kind: Any) -> list[Any]:
+    """The types of a union without None; the type itself where it is none."""
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return [part for part in parts if part is not NoneType]
+
+
+def _type_of(declared: Declared) -> click.ParamType[Any] | None:
+    """Click's type of one value."""
+    found = declared.option
+    if found.read is not None:
+        return Value(found.metavar or declared.name, found.read)
+    members = _members(declared.kind)
+    items = [part for one in members if get_origin(one) in (Sequence, tuple) for part in _members(get_args(one)[0])]
+    for one in items or members:
+        if get_origin(one) is Literal:
+            return click.Choice(list(get_args(one)))
+        if isinstance(get_origin(one) or one, type) and issubclass(get_origin(one) or one, os.PathLike):
+            return click.Path(path_type=Path)
+        if one is int:
+            return click.IntRange(cast("int | None", found.least), cast("int | None", found.most))
+        if one is float:
+            return click.FloatRange(found.least, found.most)
+    if os.PathLike in {get_origin(one) or one for one in items or members}:
+        return click.Path(path_type=Path)
+    return click.STRING
+
+
+def long_name(declared: Declared) -> str:
+    """The first name of an option."""
+    return declared.option.names[0] if declared.option.names else f"--{declared.name.replace('_', '-')}"
+
+
+def _by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[Any, ...]) -> dict[str, Any]:
+    """The values by name, as the callback of an option. UsageError where it gives a name twice."""
+    values: dict[str, Any] = {}
+    for name, value in (item for pair in pairs for item in (pair.items() if isinstance(pair, Mapping) else [pair])):
+        if name in values:
+            raise click.UsageError(f"{parameter.opts[0]} gives {name!r} twice", context)
+        values[name] = value
+    return values
+
+
+def _only_one(default: Any) -> Callable[[click.Context, click.Parameter, tuple[Any, ...]], Any]:
+    """The callback of an option that may be given once: a second one would be left out in silence."""
+
+    def only(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Any:
+        if len(dict.fromkeys(values)) > 1:
+            raise click.UsageError(f"this command takes one {parameter.opts[0]}", context)
+        return values[0] if values else default
+
+    return only
+
+
+def _echoing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose messages go to the standard error."""
+
+    def echoing(**values: Any) -> Any:
+        return function(on_message=lambda sentence: click.echo(f"gnomon: {sentence}", err=True), **values)
+
+    return echoing

@@ -1,0 +1,159 @@
+"""What a command writes: its document as a report, as JSON, as a page; progress and messages beside it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnomon.cli.help import VERBOSE
+from gnomon.errors import GnomonError, RecordError
+from gnomon.report.plain import json_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gnomon.report.page import Page
+
+PRINTED: ContextVar[bool] = ContextVar("PRINTED", default=False)
+"""Whether the command has printed its document: there is one on the standard output, also where what follows fails."""
+
+
+def write_json(document: dict[str, Any] | list[Any]) -> None:
+    """The document on the standard output, indented; a number that is not finite becomes null."""
+    sys.stdout.write(json_text(document))
+    sys.stdout.flush()
+    PRINTED.set(True)
+
+
+def showing(*, first: str | None = None, messages: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Show the progress, and the `messages`, of a function that takes `on_progress` (and `on_message`), unless --quiet.
+
+    `first` is what is done until a first stage is reported. Of several `devices` each has progress of its own.
+    """
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def shown(*, quiet: bool, **values: Any) -> Any:
+            from gnomon.cli.progress import Show
+            from gnomon.devices.opening import resolve
+
+            devices = tuple(dict.fromkeys(values.get("devices", ())))
+            names = [resolve(name).name for name in devices] if len(devices) > 1 else ()
+            with Show(quiet=quiet, names=names, **({} if first is None else {"first": first})) as show:
+                reported = {"on_message": show.on_message} if messages else {}
+                return function(on_progress=show.on_progress, **reported, **values)
+
+        return shown
+
+    return decorated
+
+
+def answering(function: Callable[..., Any]) -> Callable[..., int]:
+    """Write what a function returns as --json and --html ask for it: a result of `gnomon.api`, or a document.
+
+    The exit code is the result's, or one that is returned beside it; else 0.
+    """
+
+    @functools.wraps(function)
+    def answer(*, as_json: bool, html: Path | None = None, **values: Any) -> int:
+        result = function(**values)
+        result, code = result if isinstance(result, tuple) else (result, getattr(result, "exit_code", 0))
+        write_answer(result if isinstance(result, dict) else result.document(), as_json=as_json, html=html)
+        return int(code)
+
+    return answer
+
+
+def write_answer(
+    document: dict[str, Any],
+    *,
+    as_json: bool,
+    html: Path | None = None,
+    report: Callable[[], None] | None = None,
+) -> None:
+    """Write a document as --json asks for it, or as its report; then its page where --html names a file.
+
+    `report` writes that report where it is not the one of the document's format. RecordError where the page fails, once
+    all else is written.
+    """
+    if as_json:
+        write_json(document)
+    elif report is not None:
+        report()
+    else:
+        _write_report_of(document)
+    if html is not None:
+        _write_html(document, html, as_json=as_json)
+
+
+def _write_report_of(document: dict[str, Any]) -> None:
+    """Write the report of a document's format; the document itself where that has none."""
+    from gnomon.api.document import report_of
+
+    report = report_of(document)
+    if report is None:
+        write_json(document)
+    else:
+        write_report(report, document)
+
+
+def _write_html(document: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
+    """Write the page of a document, and say so on the standard error."""
+    from gnomon.api.html import write_page
+
+    try:
+        size = write_page(document, out)
+    except Exception as error:  # whatever draws it: all else was written, and the page can be had without measuring
+        if os.environ.get("GNOMON_DEBUG") == "1":
+            traceback.print_exc()
+        told = f"the page {out} cannot be drawn: {type(error).__name__}: {error}"
+        run, record = document.get("campaign"), document.get("record")
+        if run and record:
+            again = f"gnomon report {run[:8]} --record {shlex.quote(str(record))} -o FILE.html"
+        elif as_json:
+            again = "gnomon report DOCUMENT.json -o FILE.html, of what was printed"
+        else:
+            again = "the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json -o FILE.html"
+        raise RecordError(
+            error.message if isinstance(error, GnomonError) else told, hint=f"It can be drawn again: {again}"
+        ) from error
+    click.echo(f"gnomon: the page is {out} ({size:,} bytes)", err=True)
+
+
+def report_page() -> Page:
+    """The page that a report is written on: a short one, but where -v asks for the whole."""
+    from gnomon.report.page import Page
+
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return Page()
+    return Page(brief=not context.meta.get(VERBOSE), own_record=context.params.get("record") is not None)
+
+
+def write_report(report: Callable[..., object], *what: object) -> None:
+    """Write a report of `what`, which takes its page last."""
+    page = report_page()
+    report(*what, page)
+    end_report(page)
+
+
+def end_report(page: Page) -> None:
+    """Name what a brief page left out."""
+    if page.omitted:
+        page.line(f"With -v also: {', '.join(page.omitted)}.", indent=2, style="dim")
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Lines on the standard output, one at a time, as UTF-8 whatever the locale."""
+    out = sys.stdout.buffer
+    for line in lines:
+        out.write(line.encode("utf-8", "backslashreplace") + b"\n")
+    out.flush()

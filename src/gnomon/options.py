@@ -1,0 +1,49 @@
+"""How the parameters of a function are given on the command line: declared once, in its signature.
+
+`count: Annotated[int | None, option("--k", least=1, help="How many nets.")] = None` is a parameter for Python, and the
+option --k of the command that `gnomon.cli.declared` makes of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """What the command line needs to know of a parameter, beside its type and its default.
+
+    `names` are the option's (none: --NAME of the parameter); a parameter that has a place is an argument unless it has
+    names. `help` is a sentence, or a function that makes it where that would load much. `read` makes a value of a text,
+    or raises ValueError with what is wrong. A number lies between `least` and `most`;
+    with a `least` at least one of several arguments is given. With `repeat` the option may be
+    given several times, for several values or items of a mapping. `off` makes a flag that turns a True into a False.
+    `default` stands for one that the signature does not have. `complete` is what a shell completes a value with.
+    """
+
+    names: tuple[str, ...] = ()
+    help: str | Callable[[], str] = ""
+    metavar: str | None = None
+    read: Callable[[str], Any] | None = None
+    least: float | None = None
+    most: float | None = None
+    repeat: bool = False
+    off: bool = False
+    default: Any = None
+    complete: Literal["device", "run", "runtime", "space"] | None = None
+
+
+def option(*names: str, **settings: Any) -> Option:
+    """An `Option` of these names, such as "--out" and "-o"."""
+    return Option(names=names, **settings)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRow:
+    """A command: the function that it calls, as "module:function", one line on it, and whether it can write a page."""
+
+    place: str
+    short_help: str
+    html: bool = True

@@ -1,0 +1,554 @@
+"""Draws charts as SVG: into pages, notebooks and files. Nothing depends on a colour alone.
+
+Colours are attributes, which the style sheet of a page overrides by the classes `ink`, `heat`, `hollow` and `grid`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from gnomon.report import units
+from gnomon.report.chart import CHOSEN, INK, PLAIN, Axis, Chart, Group, Look, Mark, finite
+from gnomon.report.plain import clean, shorten
+
+_PAGE, _PHONE, _FILE = 940, 340, 760
+"""How wide pictures are, in pixels: of a page in a wide and in a narrow window, and of a file."""
+
+_NAMES_ABOVE = 520
+"""In pictures that are narrower names stand above their rows."""
+
+_MOST_INTERVALS = 400
+"""Of more points the intervals would be a grey wall: the points alone are drawn."""
+
+_FAR = 20.0
+"""An axis is logarithmic where the largest value is so many times the least."""
+
+_RADIUS, _KEY, _LINE, _BAR, _ABOVE = 4.5, 26, 19, 15, 17
+
+_SIZE, _HEIGHT = 12.0, 14.0
+"""How high letters and lines of text are."""
+
+_REACH = 8.0
+"""Half of a mark with its surroundings."""
+
+_OFFSETS = (
+    *((9, -12), (9, 12), (-9, -12), (-9, 12)),
+    *((19, y) for y in (-28, 26, -44, 42)),
+    *((-19, y) for y in (-28, 26, -44, 42)),
+    *((19, y) for y in (-60, 58, -76, 74)),
+)
+"""Where the middle of a label may stand beside its point, the best first; to the left it ends there."""
+
+_NEAR = 9
+"""A label that is farther from its point than this has a line to it."""
+
+_NARROW = frozenset(" .,:;'|!()[]ijltfI/")
+_WIDE = frozenset("mwMW%@")
+
+Box = tuple[float, float, float, float]
+"""The left, the upper, the right and the lower end."""
+
+_SHAPES = {
+    "square": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+    "triangle": ((0, -1.1), (1.05, 0.8), (-1.05, 0.8)),
+    "turned": ((0, 1.1), (1.05, -0.8), (-1.05, -0.8)),
+    "diamond": ((0, -1.25), (1, 0), (0, 1.25), (-1, 0)),
+    "hexagon": ((0, -1.1), (0.95, -0.55), (0.95, 0.55), (0, 1.1), (-0.95, 0.55), (-0.95, -0.55)),
+    "upright": ((-0.1, -2.2), (0.1, -2.2), (0.1, 2.2), (-0.1, 2.2)),
+    "cross": (
+        *((-1, -0.6), (-0.6, -1), (0, -0.4), (0.6, -1), (1, -0.6), (0.4, 0)),
+        *((1, 0.6), (0.6, 1), (0, 0.4), (-0.6, 1), (-1, 0.6), (-0.4, 0)),
+    ),
+    "star": tuple(
+        (radius * math.sin(k * math.pi / 5), -radius * math.cos(k * math.pi / 5))
+        for k in range(10)
+        for radius in [0.6 if k % 2 else 1.4]
+    ),
+}
+
+_HATCHES = {
+    "": "",
+    "/": "M0 6L6 0",
+    "\\": "M0 0L6 6",
+    "x": "M0 6L6 0M0 0L6 6",
+    "-": "M0 3H6",
+    "+": "M0 3H6M3 0V6",
+    ".": "M2.3 3h1.4M3 2.3v1.4",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """From values to pixels, `start` to `end`; a value that lies outside is put at the end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def place(self, value: float) -> float:
+        """Where a finite value is."""
+        value, low, high = min(max(value, self.low), self.high), self.low, self.high
+        if self.logarithmic:
+            value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may be beyond a float
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+    def ticks(self, most: int, *, whole: bool = False) -> list[tuple[float, str]]:
+        """Round values with their texts, about so many."""
+        found = (units.log_ticks if self.logarithmic else units.steps)(self.low, self.high, most)
+        return [(one, _number(one)) for one in found if not whole or one == round(one)]
+
+
+def scale_of(axis: Axis, values: Sequence[float], start: float, end: float) -> Scale:
+    """The scale of an axis that holds all the finite values with some room."""
+    if axis.names:
+        return Scale(low=-0.5, high=len(axis.names) - 0.5, start=start, end=end)
+    known = [one for value in values if (one := finite(value)) is not None]
+    low, high = min(known, default=0.0), max(known, default=1.0)
+    if not axis.linear and axis.low is None and low > 0 and high / low > _FAR:
+        return Scale(low=low / 1.2, high=high * 1.2, start=start, end=end, logarithmic=True)
+    room = 0.06 * (high - low) or abs(high) * 0.1 or 1.0
+    low = max(0.0, low - room) if low >= 0 else low - room
+    low, high = low if axis.low is None else axis.low, high + room if axis.high is None else axis.high
+    return Scale(low=low, high=high, start=start, end=end)
+
+
+def picture(charts: Sequence[Chart]) -> str:
+    """A picture of its own: the charts one above the other, each under its title."""
+    parts, width, down = [], float(_FILE), 12.0
+    for number, chart in enumerate(charts):
+        size = 13 if number else 14
+        lines = textwrap.wrap(shorten(chart.title, 300), _FILE // (size // 2))
+        parts.append(_lines(lines, down, size))
+        down += 18 * len(lines) + 8
+        body, high, wide = _plot(chart, _FILE, f"c{number}")
+        parts.append(_tag("g", body, transform=f"translate(12 {_n(down)})"))
+        down, width = down + high, max(width, wide)
+        notes = textwrap.wrap(chart.notes, _FILE // 6)
+        parts.append(_lines(notes, down, 12))
+        down += 16 * len(notes) + 18
+    inside = f"{_tag('rect', width='100%', height='100%', fill='white')}{''.join(parts)}"
+    name = " ".join(chart.title for chart in charts)
+    return _svg(inside, name, width + 24, down, xmlns="http://www.w3.org/2000/svg", font_family="sans-serif") + "\n"
+
+
+def inline(chart: Chart, key: str) -> str:
+    """The chart for a page, for wide and for narrow windows, of which its style sheet shows one.
+
+    `key` is what the names of its parts begin with.
+    """
+    found = ((kind, _plot(chart, width, f"{key}-{kind}")) for kind, width in (("wide", _PAGE), ("narrow", _PHONE)))
+    wide, narrow = (_svg(body, chart.title, size, high, class_=f"chart {kind}") for kind, (body, high, size) in found)
+    return wide + re.sub("<title>[^<]*</title>", "", narrow)  # nothing points on a phone
+
+
+def _svg(inside: str, name: str, width: float, height: float, **more: str) -> str:
+    size = {"width": width, "height": height, "viewBox": f"0 0 {_n(width)} {_n(height)}", "font_size": 12}
+    return _tag("svg", inside, role="img", aria_label=clean(name), **size, **more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """Where a plot lies in its picture, its scales, and whether the names of its rows stand above them."""
+
+    chart: Chart
+    x: Scale
+    y: Scale
+    above: bool
+    key: str
+
+    def at(self, mark: Mark) -> tuple[float, float]:
+        """Where a mark is."""
+        return self.x.place(mark.x.ends[1]), self.up(mark.y.ends[1])
+
+    def up(self, value: float) -> float:
+        """Where a value of the axis that goes up, or a place in a row, is."""
+        if not self.chart.y.names:
+            return self.y.place(value)
+        row = round(value)
+        return self.y.place(row) + (value - row) * self.chart.y.room + (_ABOVE / 2 if self.above else 0)
+
+
+def _plot(chart: Chart, width: float, key: str) -> tuple[str, float, float]:
+    """A chart without its title, how high it is, and how wide."""
+    legend, top = _legend(chart, width, key)
+    rows, columns = chart.y.names, chart.x.names
+    above = bool(rows) and width < _NAMES_ABOVE
+    ends = _ends(chart)
+    xs, ys = _values(chart, "x"), _values(chart, "y")
+    if chart.equal:
+        xs = ys = [*xs, *ys]
+        width = min(width, chart.height + 180)
+    high = len(rows) * (chart.y.room + (_ABOVE if above else 0)) if rows else chart.height
+    left, right, pitch = 8.0, width - 14, 0.0
+    if rows and not above:
+        left = min(0.42 * width, 1.1 * max(map(text_width, rows)) + 34)
+        right -= 1.1 * max(map(text_width, ends.values()), default=0.0)  # one may be bold
+    if columns:
+        pitch = min(110.0, max(52.0, (right - left) / len(columns)))
+        right = left + pitch * len(columns)
+        head = max(map(text_width, columns))
+        top += 22 if head < pitch else min(head, 130.0) + 6
+    top += 6
+    y = scale_of(chart.y, ys, *((top, top + high) if rows else (top + high, top)))
+    steps = [] if rows else y.ticks(max(3, int(high // 50)), whole=chart.y.whole)
+    if not rows:
+        left = 30 + max((text_width(text) for _, text in steps), default=0.0)
+    frame = _Frame(chart=chart, x=scale_of(chart.x, xs, left, right), y=y, above=above, key=key)
+    axes, depth = _axes(frame, steps)
+    parts = [legend, axes, *_rules(frame)]
+    for number, group in enumerate(chart.groups):
+        parts += _group(group, frame, f"{key}-{number}")
+    parts += [*_names(frame, ends), *_heads(frame, pitch), *_labels(frame)]
+    return "".join(parts), top + high + depth, max(width, right + 14)
+
+
+def _values(chart: Chart, along: str) -> list[float]:
+    """All that lies on an axis."""
+    marks = [mark for group in chart.groups for mark in group.marks if mark.known]
+    found = [end for mark in marks for end in getattr(mark, along).ends]
+    return found + [rule.at for rule in chart.rules if rule.along == along]
+
+
+def _ends(chart: Chart) -> dict[int, str]:
+    """What stands at the ends of the rows."""
+    if not chart.y.names or chart.x.names:
+        return {}
+    marks = [mark for group in chart.groups for mark in group.marks if mark.label and mark.known]
+    return {round(mark.y.value or 0.0): mark.label for mark in marks}
+
+
+def _axes(frame: _Frame, steps: Sequence[tuple[float, str]]) -> tuple[str, float]:
+    """The axes with their ticks and titles, and how much room they take below the plot."""
+    chart, x, y = frame.chart, frame.x, frame.y
+    upper, lower = min(y.start, y.end), max(y.start, y.end)
+    parts = []
+    for value, text in steps:
+        at = y.place(value)
+        parts += [_grid(f"M{_n(x.start)} {_n(at)}H{_n(x.end)}"), _text(text, x.start - 6, at + 4, anchor="end")]
+    if not chart.y.names:
+        title = _fit(f"{chart.y.title}{_logarithmic(y)}", lower - upper + 40)
+        parts.append(_turned(title, 12, (upper + lower) / 2, anchor="middle"))
+    if chart.x.names:
+        return "".join(parts), 8.0
+    for value, text in x.ticks(max(3, int((x.end - x.start) // 90)), whole=chart.x.whole):
+        at = x.place(value)
+        parts += [_grid(f"M{_n(at)} {_n(upper)}V{_n(lower)}"), _text(text, at, lower + 15, anchor="middle")]
+    lines = textwrap.wrap(clean(f"{chart.x.title}{_logarithmic(x)}"), max(20, int((x.end - x.start) // 6.5)))
+    for number, text in enumerate(lines):
+        parts.append(_text(text, (x.start + x.end) / 2, lower + 33 + 15 * number, anchor="middle"))
+    return "".join(parts), 26.0 + 15 * len(lines)
+
+
+def _grid(d: str) -> str:
+    return _tag("path", class_="grid", stroke="#e4e4e4", d=d)
+
+
+def _logarithmic(scale: Scale) -> str:
+    return " (logarithmic)" if scale.logarithmic else ""
+
+
+def _rules(frame: _Frame) -> Iterator[str]:
+    """The line on which equal axes are alike, and lines across the plot."""
+    x, y = frame.x, frame.y
+    if frame.chart.equal:
+        yield _way(f"M{_n(x.start)} {_n(y.start)}L{_n(x.end)} {_n(y.end)}", PLAIN)
+    for rule in frame.chart.rules:
+        across = f"M{_n(x.start)} {_n(y.place(rule.at))}H{_n(x.end)}"
+        yield _way(f"M{_n(x.place(rule.at))} {_n(y.start)}V{_n(y.end)}" if rule.along == "x" else across, PLAIN)
+
+
+def _way(d: str, look: Look, width: float = 1.1) -> str:
+    return _tag("path", fill="none", stroke_width=width, stroke_dasharray=look.dash, d=d, **_coloured(look, "stroke"))
+
+
+def _coloured(look: Look, *attributes: str) -> dict[str, str]:
+    """A look's colour as attributes; that of text is one that a page may have otherwise."""
+    if look.colour != INK:
+        return dict.fromkeys(attributes, look.colour)
+    return {"class_": " ".join(f"ink-{name}" for name in attributes), **dict.fromkeys(attributes, "black")}
+
+
+def _group(group: Group, frame: _Frame, name: str) -> Iterator[str]:
+    """All marks of a group."""
+    known = [mark for mark in group.marks if mark.known]
+    if group.line:
+        yield _line(group, frame)
+    if not known or group.kind == "none":
+        return
+    if group.kind == "dots":
+        places = dict.fromkeys((round(x), round(y)) for x, y in map(frame.at, known))  # no more than can be seen
+        dots = "".join(f"M{x} {y}h0" for x, y in places)
+        yield _tag("path", stroke_linecap="round", stroke_width=3.4, d=dots, **_coloured(group.look, "stroke"))
+    elif group.kind == "bars":
+        bars = "".join(_bar(mark, frame) for mark in known)
+        yield f"<defs>{_pattern(group.look, name)}</defs>"
+        yield _tag("g", bars, fill=f"url(#{name})", stroke="#303030", stroke_opacity=".6", stroke_width=".6")
+    elif group.kind == "cells":
+        yield from (_cell(mark, frame, framed=group.look == CHOSEN) for mark in known)
+    else:
+        bare = len(known) > _MOST_INTERVALS
+        inside = "".join(_point(mark, group.look, frame, bare=bare) for mark in known)
+        yield _tag("g", inside, stroke_width=1.4, **_coloured(group.look, "stroke", "fill"))
+
+
+def _line(group: Group, frame: _Frame) -> str:
+    """A line through the marks, with gaps where one is not known."""
+    d, drawing = "", False
+    for mark in group.marks:
+        if mark.known:
+            x, y = map(_n, frame.at(mark))
+            d += f"M{x} {y}" if not drawing else f"H{x}V{y}" if group.line == "steps" else f"L{x} {y}"
+        drawing = mark.known
+    return _way(d, group.look, 1.8) if d else ""
+
+
+def _bar(mark: Mark, frame: _Frame) -> str:
+    left, _, right = map(frame.x.place, mark.x.ends)
+    top = frame.up(mark.y.ends[1]) - _BAR / 2
+    return _tag("rect", _tip(mark), x=left, y=top, width=right - left, height=_BAR)
+
+
+def _pattern(look: Look, name: str) -> str:
+    """What fills bars: a colour, with lines or dots on it."""
+    fill = _tag("rect", width=6, height=6, opacity=".55", **_coloured(look, "fill"))
+    lines = _tag("path", d=_HATCHES[look.hatch], stroke="#303030", stroke_width=".9") if look.hatch else ""
+    return _tag("pattern", fill + lines, id=name, width=6, height=6, patternUnits="userSpaceOnUse")
+
+
+def _cell(mark: Mark, frame: _Frame, *, framed: bool) -> str:
+    """A cell of a heat map, as dark as its share, with its text."""
+    left, right = (frame.x.place(mark.x.ends[1] + by) for by in (-0.5, 0.5))
+    middle = frame.up(mark.y.ends[1])
+    share = min(max(finite(mark.share) or 0.0, 0.0), 1.0)
+    box = {"x": left + 1.5, "y": middle - 11.5, "width": right - left - 3, "height": 23}
+    heat = _tag("rect", class_="heat", fill="#f0953a", fill_opacity=f"{0.7 * share:.2f}", **box)
+    edge = (
+        {"class_": "ink-stroke", "stroke": "black", "stroke_width": 2.2}
+        if framed
+        else {"class_": "grid", "stroke": "#e4e4e4"}
+    )
+    text = _text(mark.label, (left + right) / 2, middle + 4, anchor="middle", bold=framed)
+    return _tag("g", _tip(mark) + heat + _tag("rect", fill="none", **box, **edge) + text)
+
+
+def _point(mark: Mark, look: Look, frame: _Frame, *, bare: bool) -> str:
+    """A shape with its interval."""
+    return _tag("g", _tip(mark) + ("" if bare else _interval(mark, frame)) + _shape(look, *frame.at(mark)))
+
+
+def _interval(mark: Mark, frame: _Frame) -> str:
+    (left, _, right), (lower, _, upper) = map(frame.x.place, mark.x.ends), map(frame.up, mark.y.ends)
+    x, y = frame.at(mark)
+    d = f"M{_n(left)} {_n(y)}H{_n(right)}" + "".join(f"M{_n(a)} {_n(y - 4)}v8" for a in (left, right))
+    up = f"M{_n(x)} {_n(lower)}V{_n(upper)}" + "".join(f"M{_n(x - 4)} {_n(b)}h8" for b in (lower, upper))
+    both = d * (left != right) + up * (lower != upper)
+    return _tag("path", fill="none", d=both) if both else ""
+
+
+def _shape(look: Look, x: float, y: float) -> str:
+    if look.shape == "ring":
+        return _tag("path", d=f"M{_n(x - 8)} {_n(y)}a8 8 0 1 0 16 0a8 8 0 1 0 -16 0Z", fill="none", class_="ring")
+    if look.shape == "circle":
+        d = f"M{_n(x - _RADIUS)} {_n(y)}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0Z"
+    else:
+        d = f"M{'L'.join(f'{_n(x + _RADIUS * a)} {_n(y + _RADIUS * b)}' for a, b in _SHAPES[look.shape])}Z"
+    return _tag("path", d=d, **({"class_": "hollow", "fill": "white"} if look.hollow else {}))
+
+
+def _names(frame: _Frame, ends: dict[int, str]) -> Iterator[str]:
+    """What the rows are called, and what stands at their ends; those that are chosen stand out."""
+    x, axis = frame.x, frame.chart.y
+    for number, name in enumerate(axis.names):
+        bold, end = number in axis.chosen, ends.get(number, "")
+        text, at = f"{'> ' if bold else ''}{name}", frame.y.place(number)
+        if frame.above:
+            at -= axis.room / 2 - 4
+            yield _text(_fit(text, x.end - x.start - text_width(end) - 12), x.start, at, bold=bold)
+            yield _text(end, x.end, at, anchor="end", bold=bold)
+        else:
+            yield _text(_fit(text, x.start - 14), x.start - 12, at + 4, anchor="end", bold=bold)
+            yield _text(end, x.end + 10, at + 4, bold=bold)
+
+
+def _heads(frame: _Frame, pitch: float) -> Iterator[str]:
+    """What the columns are called."""
+    names, top = frame.chart.x.names, frame.y.start - 5
+    lying = all(text_width(name) < pitch for name in names)
+    for number, name in enumerate(names):
+        at = frame.x.place(number)
+        yield _text(name, at, top, anchor="middle") if lying else _turned(_fit(name, 130), at + 4, top)
+
+
+def _labels(frame: _Frame) -> Iterator[str]:
+    """What stands beside points, as far as there is room."""
+    x, y, groups = frame.x, frame.y, frame.chart.groups
+    marks = [mark for group in groups if group.kind == "points" for mark in group.marks if mark.known]
+    if frame.chart.y.names or not any(mark.label for mark in marks):
+        return
+    wanted = [
+        Label(at=(a - x.start, b - y.end), text=shorten(mark.label, 44))
+        for mark in sorted(marks, key=lambda mark: not mark.label)
+        for a, b in [frame.at(mark)]
+    ]
+    for one in place_labels(wanted, x.end - x.start, y.start - y.end):
+        at = one.x + x.start, one.y + y.end
+        if one.far:
+            d = f"M{_n(one.point[0] + x.start)} {_n(one.point[1] + y.end)}L{_n(at[0])} {_n(at[1])}"
+            yield _tag("path", class_="ink-stroke", stroke="black", stroke_width=".6", d=d)
+        halo: dict[str, Any] = {"class_": "halo", "stroke": "white", "stroke_width": 3, "paint_order": "stroke"}
+        yield _text(one.text, at[0], at[1] + 4, anchor="start" if one.left else "end", **halo)
+
+
+def _legend(chart: Chart, width: float, key: str) -> tuple[str, float]:
+    """What the marks mean, and how high that is."""
+    parts, x, y = [], 8.0, 12.0
+    groups = [(f"{key}-{k}", group) for k, group in enumerate(chart.groups) if any(mark.known for mark in group.marks)]
+    groups += [("", Group(name=rule.name, marks=(), look=PLAIN, kind="none", line="straight")) for rule in chart.rules]
+    for pattern, group in groups:
+        if not group.name:
+            continue
+        text = _fit(group.name, width - _KEY - 24)
+        wide = _KEY + 22 + text_width(text)
+        if x > 8 and x + wide > width:
+            x, y = 8.0, y + _LINE
+        parts += [_swatch(group, pattern, x, y), _text(text, x + _KEY + 5, y + 4)]
+        x += wide
+    return "".join(parts), y + 12 if parts else 4.0
+
+
+def _swatch(group: Group, pattern: str, x: float, y: float) -> str:
+    """What stands for a group in the legend."""
+    look = group.look
+    if group.kind in ("bars", "cells"):
+        fill = f"url(#{pattern})" if group.kind == "bars" else "none"
+        box = {"x": x, "y": y - 7, "width": _KEY - 2, "height": 14}
+        return _tag("rect", fill=fill, **box, **_coloured(look, "stroke"))
+    line = _way(f"M{_n(x)} {_n(y)}h{_KEY - 2}", look, 1.8) if group.line else ""
+    shape = "" if group.kind == "none" else _shape(look, x + _KEY / 2 - 1, y)
+    return line + _tag("g", shape, stroke_width=1.4, **_coloured(look, "stroke", "fill")) * bool(shape)
+
+
+def _text(text: str, x: float, y: float, *, anchor: str = "start", bold: bool = False, **more: Any) -> str:
+    how = {"text_anchor": "" if anchor == "start" else anchor, "font_weight": "bold" if bold else ""}
+    return _tag("text", escape(clean(text)), x=x, y=y, **how, **more) if text else ""
+
+
+def _turned(text: str, x: float, y: float, *, anchor: str = "start") -> str:
+    """A text that goes up."""
+    return _text(text, 0, 0, anchor=anchor, transform=f"translate({_n(x)} {_n(y)}) rotate(-90)")
+
+
+def _lines(lines: Sequence[str], y: float, size: float) -> str:
+    return "".join(_text(text, 12, y + 12 + (size + 4) * k, font_size=size) for k, text in enumerate(lines))
+
+
+def _tip(mark: Mark) -> str:
+    return _tag("title", escape(clean(mark.tip))) if mark.tip else ""
+
+
+def _tag(name: str, inside: str = "", /, **attributes: Any) -> str:
+    """An element; attributes that are "" are left out."""
+    named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value != ""}
+    told = "".join(
+        f" {key}={quoteattr(value if isinstance(value, str) else _n(value))}" for key, value in named.items()
+    )
+    return f"<{name}{told}>{inside}</{name}>" if inside else f"<{name}{told}/>"
+
+
+def _fit(text: str, room: float) -> str:
+    """The text, its middle left out where it is wider than there is room."""
+    wide = text_width(text)
+    return clean(text) if wide <= room else shorten(text, max(4, int(len(text) * room / wide)))
+
+
+def _number(value: float) -> str:
+    if not value:
+        return "0"
+    return f"{value:.1e}" if abs(value) < 1e-4 or abs(value) >= 1e6 else f"{float(units.digits(value)):g}"
+
+
+def _n(value: float) -> str:
+    """Pixels to a tenth."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def text_width(text: str, size: float = _SIZE) -> float:
+    """About how wide a text is drawn in a sans serif font: rather too wide than too narrow."""
+    return size * sum(map(_width, text))
+
+
+def _width(letter: str) -> float:
+    if letter in _NARROW:
+        return 0.33
+    if letter in _WIDE or ord(letter) > 0x2E80:  # from there on letters are as wide as high
+        return 1.0
+    return 0.74 if letter.isupper() else 0.58
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What a point is called, of which the first word alone may stand where there is no room for all."""
+
+    at: tuple[float, float]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A label that has a place: where it begins (`left`) or ends, and in what height its middle is."""
+
+    point: tuple[float, float]
+    text: str
+    x: float
+    y: float
+    left: bool
+
+    @property
+    def far(self) -> bool:
+        """Whether a line leads to it."""
+        return abs(self.x - self.point[0]) > _NEAR
+
+    @property
+    def box(self) -> Box:
+        """What it covers."""
+        wide, high = text_width(self.text), _HEIGHT / 2
+        return (self.x if self.left else self.x - wide, self.y - high, self.x + wide * self.left, self.y + high)
+
+
+def place_labels(labels: Sequence[Label], width: float, height: float) -> list[Placed]:
+    """Labels that stand in a rectangle from (0, 0) on and cover neither each other nor a point, the first ones first.
+
+    One for which there is no room is shortened to its first word; where there is none even for that, it is left out.
+    Points without a text are only not to be covered.
+    """
+    placed: list[Placed] = []
+    points: list[Box] = [(x - _REACH, y - _REACH, x + _REACH, y + _REACH) for x, y in (one.at for one in labels)]
+    for k, label in enumerate(labels):
+        others = [*points[:k], *points[k + 1 :], *(one.box for one in placed)] if label.text else []
+        for one in _choices(label):
+            left, upper, right, lower = one.box
+            inside = left >= 0 and upper >= 0 and right <= width and lower <= height
+            if inside and not any(_overlap(one.box, other) for other in others):
+                placed.append(one)
+                break
+    return placed
+
+
+def _choices(label: Label) -> Iterable[Placed]:
+    """What may be written at which places, the best first."""
+    x, y = label.at
+    for text in dict.fromkeys((label.text, label.text.partition(" ")[0])):
+        for across, down in _OFFSETS if text else ():
+            yield Placed(point=label.at, text=text, x=x + across, y=y + down, left=across > 0)
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

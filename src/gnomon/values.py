@@ -1,0 +1,166 @@
+"""Values that are written as text: NAME=1,3,224,224, KEY=VALUE, 2ms, 4-7. Each function raises ValueError with what is
+wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+
+_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TOOLCHAIN_KEY = re.compile(r"[A-Za-z0-9_+-]+\.[A-Za-z_][A-Za-z0-9_]*")
+
+
+def shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """An input's name and its dimensions, which may be 0: a decoder's first call has no past. The name may hold "="."""
+    name, sign, sizes = text.rpartition("=")
+    numbers = sizes.split(",") if sizes else []
+    if not sign or not name or not all(re.fullmatch(r" *[0-9]{1,9} *", n) for n in numbers):
+        raise ValueError(f"{text!r} is not a shape: give NAME=1,3,224,224, whole numbers and commas")
+    return name, tuple(int(n) for n in numbers)
+
+
+def dimension(text: str) -> tuple[str, tuple[int, ...]]:
+    """The name of a dimension and its sizes, each once; 0 is one, as in `shape`."""
+    name, _, sizes = text.rpartition("=")
+    if not name or not re.fullmatch(r" *[0-9]{1,9} *(, *[0-9]{1,9} *)*", sizes, re.ASCII):
+        raise ValueError(f"{text!r} is not a dimension: give NAME=64, or several sizes as NAME=16,64")
+    return name, tuple(dict.fromkeys(int(n) for n in sizes.split(",")))
+
+
+def input_files(text: str) -> tuple[str, tuple[Path, ...]]:
+    """An input's name and the .npy files that feed it: one where all of the text is a path, else those between its
+    commas.
+    """
+    name, _, files = text.partition("=")
+    if not name or not files:
+        raise ValueError(f"{text!r} names no file: give NAME=FILE.npy")
+    return name, (Path(files),) if Path(files).exists() else tuple(map(Path, files.split(",")))
+
+
+def environment(text: str) -> dict[str, str]:
+    """Environment variables of one variant. A comma that no KEY= follows belongs to the value."""
+    variables: dict[str, str] = {}
+    for part in re.split(r",(?=[A-Za-z_][A-Za-z0-9_]*=)", text):
+        key, sign, value = part.partition("=")
+        if not sign or not _KEY.fullmatch(key):
+            raise ValueError(f"{part!r} is not an environment variable: give KEY=VALUE[,KEY=VALUE]")
+        if "\0" in value:
+            raise ValueError(f"the value of {key} holds a NUL character")
+        if key in variables:
+            raise ValueError(f"{key} is given twice in {text!r}; another --env is another variant")
+        variables[key] = value
+    return variables
+
+
+def _setting(text: str, keys: re.Pattern[str], name: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not value or not keys.fullmatch(key):
+        raise ValueError(f"{text!r} is not a setting: give {name}")
+    return key, value
+
+
+def setting(text: str) -> tuple[str, str]:
+    """A setting of a tool: its name and its value."""
+    return _setting(text, _KEY, "KEY=VALUE")
+
+
+def toolchain_setting(text: str) -> tuple[str, str]:
+    """A setting of one of several toolchains: its name with the toolchain's before it, and its value."""
+    return _setting(text, _TOOLCHAIN_KEY, "TOOLCHAIN.KEY=VALUE")
+
+
+def _number(text: str) -> float:
+    """A number; NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def seconds(text: str) -> float:
+    """A time span: a finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number of seconds") from None
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{text!r} is not above 0 and finite")
+    return number
+
+
+def latency(text: str) -> float:
+    """A latency: a number above 0 with its unit. Without one it is an error: 2 would be seconds, and is meant as ms."""
+    match = re.fullmatch(r"\s*(?P<number>[^\sa-z]+|[^\sa-z]+e[^\sa-z]+)\s*(?P<unit>s|ms|us|ns)\s*", text)
+    number = _number(match["number"]) * _UNITS[match["unit"]] if match else math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{text!r} is not a latency above 0: give a number and s, ms, us or ns")
+    return number
+
+
+def span(text: str) -> float:
+    """A time span with its unit. Without one it is an error: 10 may be minutes or seconds."""
+    match = re.fullmatch(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>h|min|s|ms|us)\s*", text, re.ASCII)
+    number = float(match["number"]) * _SPANS[match["unit"]] if match else math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{text!r} is not a time above 0: give a number and h, min, s, ms or us")
+    return number
+
+
+def percent(text: str) -> float:
+    """A share, in per cent: 3% or 0.5%. Without the sign it is an error: 0.03 could be 3 %."""
+    number = _number(text.strip()[:-1]) / 100 if text.strip().endswith("%") else math.nan
+    if not 0 <= number <= 1:
+        raise ValueError(f"{text!r} is not a share from 0% to 100%: give a number and %")
+    return number
+
+
+def cores(text: str) -> tuple[int, ...]:
+    """Cores of a device: numbers and ranges."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip(), re.ASCII)
+        if not ends or int(ends[2] or ends[1]) < int(ends[1]):
+            raise ValueError(f"{part!r} names no cores: give numbers and ranges, such as 0,2 or 4-7")
+        numbers.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+    return tuple(sorted(numbers))
+
+
+def thread_counts(text: str) -> tuple[int, ...]:
+    """Numbers of threads in the order given, each once."""
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not re.fullmatch(r"[0-9]{1,4}", part, re.ASCII) or not 1 <= int(part) <= 1024:
+            raise ValueError(f"{part!r} is not a number of threads from 1 to 1024: give 1,2,4")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def folder(text: str) -> Path:
+    """A folder, or where one may be made."""
+    if Path(text).exists() and not Path(text).is_dir():
+        raise ValueError(f"{text!r} is a file, and no folder")
+    return Path(text)
+
+
+def file(text: str) -> Path:
+    """A file, or where one may be made."""
+    if Path(text).is_dir():
+        raise ValueError(f"{text!r} is a folder, and no file")
+    return Path(text)
+
+
+def new_file(text: str) -> Path:
+    """A file to write: refused before hours of measuring where it could not be written after them."""
+    path = file(text)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"{path.parent} is not a folder that can be written to")
+    return path
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names between commas; none where there is no text."""
+    return tuple(text.split(",")) if text else ()
