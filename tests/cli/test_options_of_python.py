@@ -21,8 +21,6 @@ SHOWN = {"as_json", "quiet", "html"}
 
 OF_ONE_MODEL = {"processes", "budget_s"}
 WHERE = {"devices": "device"}
-TRAINED = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")
-SERVER = ("dpu_url", "dpu_json", "dpu_token_file", "dpu_timeout")
 COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     # the function, options that it calls otherwise, and parameters that the command does not have
     "place": (gnomon.place, {}, {"device"}),
@@ -57,12 +55,13 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     "estimator fit": (gnomon.fit_estimator, {}, set()),
     "estimator eval": (gnomon.evaluate_estimator, {}, set()),
     "estimator explain": (gnomon.explain_net, {}, set()),
+    "space profile": (gnomon.profile_space, {}, OF_ONE_MODEL),
+    "space select": (gnomon.select_primitives, {}, set()),
+    "space front": (gnomon.find_front, {}, OF_ONE_MODEL),
+    "space validate": (gnomon.validate_selection, {}, OF_ONE_MODEL),
     "space show": (gnomon.show_space, {}, set()),
-    "space front": (
-        gnomon.find_front,
-        {**dict.fromkeys(TRAINED, "training"), **dict.fromkeys(SERVER, "hooks"), "picture": ""},
-        OF_ONE_MODEL,
-    ),
+    "space import": (gnomon.import_networks, {}, set()),
+    "space export": (gnomon.export_networks, {}, set()),
 }
 
 

@@ -141,122 +141,6 @@ def ferules(**others: str) -> Decorator:
     return together(*(gone(*names, hint=hint) for names, hint in reversed(rows)))
 
 
-_PATH = click.Path(path_type=Path)
-METHODS = ("balanced", "fair", "published")
-KNOWN = (*METHODS, "imported")
-"""Whose accuracies a profile may hold."""
-TRAINING = (
-    "data",
-    "method",
-    "epochs",
-    "networks",
-    "seeds",
-    "workers",
-    "cluster",
-    "training_device",
-    "download",
-)
-WORKERS = click.option(
-    "--workers",
-    type=click.IntRange(0, 1024),
-    default=0,
-    metavar="N",
-    help="Processes that train side by side.  [default: as many as processors]",
-)
-
-
-place_options = together(
-    WORKERS,
-    click.option("--cluster", metavar="ADDRESS", help="Train on a Dask cluster: its scheduler, tcp://HOST:PORT."),
-    click.option(
-        "--train-on",
-        "training_device",
-        type=click.Choice(["cpu", "cuda"]),
-        default="cpu",
-        show_default=True,
-        help="The device that trains.",
-    ),
-    click.option("--download", type=_PATH, metavar="DIR", help="Let torchvision fetch images into this folder."),
-)
-"""Where, and by how many, is trained."""
-
-training_options = together(
-    click.option(
-        "--data",
-        metavar="SOURCE",
-        help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR, torchvision:NAME, "
-        "huggingface:DIR or dataset:FILE.py:FUNCTION.  [default: gnomon_cfg.data of the config]",
-    ),
-    click.option(
-        "--accuracy",
-        "method",
-        type=click.Choice([*METHODS, "none"]),
-        default="balanced",
-        show_default=True,
-        help="How accuracies are obtained; none: train nothing.",
-    ),
-    click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]"),
-    click.option(
-        "--networks",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Networks of each family that 'balanced' trains.  [default: as many as one-change variants]",
-    ),
-    click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each."),
-    place_options,
-)
-"""How networks are trained."""
-
-
-http_options = together(
-    click.option("--dpu-url", metavar="URL", help="The server that measures what a toolchain compiles."),
-    click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve reports them."),
-    click.option("--dpu-token-file", type=_PATH, metavar="FILE", help="The token that the server wants."),
-    click.option("--dpu-timeout", type=seconds, default=300.0, show_default=True, help="Seconds for one model there."),
-)
-"""How models are measured over HTTP."""
-
-
-def chosen_toolchains(values: dict[str, Any]) -> tuple[str, ...]:
-    """What is measured: the named toolchains, or runtimes in float32, or ONNX Runtime."""
-    given, runtimes, none = values.pop("toolchains"), values["runtimes"], values.pop("no_latency")
-    if none and given:
-        raise click.UsageError("--no-latency and --toolchain contradict each other")
-    if none:
-        return ()
-    return tuple(dict.fromkeys(given or runtimes or ("onnxruntime",)))
-
-
-def settings_by_toolchain(pairs: tuple[tuple[str, str], ...]) -> dict[str, dict[str, str]]:
-    """The settings of each toolchain, of pairs such as ("vitis.arch", "arch.json"). UsageError for any other."""
-    made: dict[str, dict[str, str]] = {}
-    for name, value in pairs:
-        toolchain, dot, key = name.partition(".")
-        if not dot or not key:
-            raise click.UsageError(f"--set {name}=..: settings are TOOLCHAIN.KEY=VALUE")
-        if key in made.setdefault(toolchain, {}):
-            raise click.UsageError(f"--set gives {name} twice")
-        made[toolchain][key] = value
-    return made
-
-
-def server_of(values: dict[str, Any]) -> Any:
-    """The server of --dpu-url; None without one."""
-    names = ("dpu_url", "dpu_token_file", "dpu_timeout", "dpu_json")
-    url, token_file, timeout_s, as_json = (values.pop(name) for name in names)
-    if url is None:
-        if token_file is not None:
-            raise click.UsageError("--dpu-token-file needs --dpu-url")
-        return None
-    from gnomon.devices.http import DpuServer
-
-    try:
-        token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise click.UsageError(f"{token_file} cannot be read: {error.strerror}") from error
-    return DpuServer(url=url, token=token, timeout_s=timeout_s, accept_json=as_json)
-
-
 _DEVICES = click.option(
     "--device",
     "devices",
@@ -341,7 +225,10 @@ _CARE = together(
 )
 _COMMON = together(
     click.option(
-        "--out", type=_PATH, metavar="DIR", help="Models, records and libraries.  [default: the user's own folder]"
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Models, records and libraries.  [default: the user's own folder]",
     ),
     json_option,
     click.option("--quiet", is_flag=True, help="No progress."),

@@ -18,7 +18,6 @@ _MOST_BYTES = 1 << 30
 
 shape = Value("NAME=1,3,224,224", values.shape)
 setting = Value("KEY=VALUE", values.setting)
-toolchain_setting = Value("TOOLCHAIN.KEY=VALUE", values.toolchain_setting)
 seconds = Value("SECONDS", values.seconds)
 latency = Value("2ms", values.latency)
 span = Value("10min", values.span)

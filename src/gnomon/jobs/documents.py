@@ -72,6 +72,8 @@ by itself): "module:attribute", below `gnomon.jobs`.
 
 _OF_RECORDS = frozenset(
     {"solve", "front", "compare", "suite", "suite-compare", "runs", "brought"}
+    | {"space", "space-select", "space-front", "space-validate"}
+    | {"space-export", "space-primitives", "space-toolchains"}
     | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
 )
 """Documents whose reports take the record; others take its JSON values."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from gnomon.cli.commands.solve import _shown, front
 from tests.jobs.solve.test_front_job import PROBLEM
 
-from gnomon.cli.commands.solve import _shown, front
 from gnomon.core.front.front import Front
 from gnomon.errors import ProblemError
 from gnomon.jobs.solve.job import front_problem

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-
 from gnomon.cli.commands.pareto import oplist
+
 from gnomon.errors import GnomonError, ModelError
 from gnomon.formats.pareto.oplist import read_oplist
 

@@ -12,10 +12,10 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from gnomon.cli.commands.pareto import pareto
 from tests.report.picture_kit import needs_drawing, words_in, words_of
 
 from gnomon.api.pictures import draw
-from gnomon.cli.commands.pareto import pareto
 from gnomon.cli.main import run
 from gnomon.cli.values import bound, tuning
 from gnomon.errors import GnomonError, ProblemError, UsageError

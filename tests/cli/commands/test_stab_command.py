@@ -12,9 +12,9 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from gnomon.cli.commands.stab import stab
 from tests.cli.placement_kit import placement
 
-from gnomon.cli.commands.stab import stab
 from gnomon.core.pricing.stab import exact_decision
 from gnomon.core.sample import Origin, Spread, Trace, TraceOperator
 from gnomon.errors import GnomonError, ProblemError

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from gnomon.cli.commands.stab import stab
 from tests.devices.shell.sshkit import SshServer, server, user
 from tests.formats.onert.tracing_kit import skip_without_onert
 
-from gnomon.cli.commands.stab import stab
 from gnomon.formats.onert.trace import read_trace
 from gnomon.models.load import load
 from gnomon.models.nnpackage import write_nnpackage

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.estimator.picture import evaluation_charts
 from gnomon.jobs.html.blocks import Part, Section, Table, table
 from gnomon.jobs.overlay.picture import overlay_charts
+from gnomon.jobs.space.document import FrontNetwork, MeasuredNetwork, RankedPart, SpaceDocument, SpaceFrontDocument
 from gnomon.jobs.space.picture import choice_charts, networks_charts, space_front_charts
+from gnomon.jobs.space.report import ends_words, share_words
 from gnomon.report import units
 from gnomon.report.chart import (
     BEHIND,
@@ -28,6 +31,7 @@ from gnomon.report.chart import (
     time_words,
     timed,
 )
+from gnomon.report.parts import percent
 
 Document = Mapping[str, Any]
 Parts = Iterable[tuple[str, Sequence[Part]]]
@@ -130,7 +134,7 @@ def _table(document: Document) -> Parts:
                     "net": lambda row: units.time(row["time_s"]),
                     "gross": lambda row: units.time(row["call_s"]),
                     "95 % interval": lambda row: _interval(row, "call_s"),
-                    "known within": lambda row: _percent(row["relative_half_width"]),
+                    "known within": lambda row: percent(row["relative_half_width"]),
                     "processes": lambda row: str(row["processes"]),
                     "status": lambda row: "" if row["status"] == "ok" else row["status"],
                     "reason": lambda row: row["reason"],
@@ -215,64 +219,72 @@ def _model(document: Document) -> Parts:
 
 
 def _space(document: Document) -> Parts:
-    accuracy = document["accuracy"]
-    for one in (accuracy["rankings"] if accuracy else ())[:_MOST_RANKINGS]:
-        nets = one["networks"]
-        title = f"One-change variants of {one['family']}: accuracy with its 95 % interval"
+    space: SpaceDocument = read_document(document)
+    accuracy = space.accuracy
+    for ranking in accuracy.rankings[:_MOST_RANKINGS] if accuracy else ():
+        networks = ranking.networks
+        title = f"One-change variants of {ranking.family}: accuracy with its 95 % interval"
         rows = [
             Row(
-                name=net["id"],
-                value=shares(net["accuracy"], net["low"], net["high"]),
-                text=f"{_percent(net['accuracy'])} {_ends(net['low'], net['high'])}",
-                look=CHOSEN if not k else BEHIND if _below(net["high"], nets[0]["low"]) else LOOKS[0],
+                name=network.id,
+                value=shares(network.accuracy, network.low, network.high),
+                text=share_words((network.accuracy, network.low, network.high)),
+                look=CHOSEN if not place else BEHIND if network.high < networks[0].low else LOOKS[0],
             )
-            for k, net in enumerate(nets)
+            for place, network in enumerate(networks)
         ]
         legend = {BEHIND: "surely below the first"}
-        columns: Columns = {
-            "network": lambda net: net["id"],
-            "accuracy": lambda net: _percent(net["accuracy"]),
-            "95 % interval": lambda net: _ends(net["low"], net["high"]),
-            "primitives": lambda net: ", ".join(net["primitives"]),
+        columns: Cells[RankedPart] = {
+            "network": lambda network: network.id,
+            "accuracy": lambda network: percent(network.accuracy),
+            "95 % interval": lambda network: ends_words(network.low, network.high),
+            "primitives": lambda network: ", ".join(network.primitives),
         }
-        told = f"Two such rankings would agree with a Kendall's tau of {_shown(one['repeatability'], '{:.2f}')}."
+        told = f"Two such rankings would agree with a Kendall's tau of {ranking.repeatability:.2f}."
         charts = [in_rows(title, "% of images", rows, legend=legend, noun="networks")] if rows else []
         yield (
-            f"Ranking of {one['family']}",
-            [*charts, *_every(title, nets, columns, words=(1, 4), note=told, number="rank")],
+            f"Ranking of {ranking.family}",
+            [*charts, *_every(title, networks, columns, words=(1, 4), note=told, number="rank")],
         )
-    right = {net["id"]: net["accuracy"] for net in accuracy["trained"]} if accuracy else {}
-    for one in document["latency"]:
-        columns = {
-            "network": lambda net: net["id"],
-            "latency": lambda net: units.time(net["latency_s"]),
-            "95 % interval": lambda net: _interval(net, "latency_s"),
-            "accuracy": lambda net: _percent(right.get(net["id"])),
-            "reason": lambda net: net["reason"],
+    right = {network.id: network.accuracy for network in accuracy.trained} if accuracy else {}
+    for toolchain in space.latency:
+        cells: Cells[MeasuredNetwork] = {
+            "network": lambda network: network.id,
+            "latency": lambda network: units.time(network.latency_s),
+            "95 % interval": _time_interval,
+            "accuracy": lambda network: percent(right.get(network.id)),
+            "reason": lambda network: network.reason,
         }
-        every = _every(f"Every network by {one['toolchain']}", one["networks"], columns, words=(0, 4))
-        yield f"Networks by {one['toolchain']}", [*networks_charts(document, one), *every]
+        every = _every(f"Every network by {toolchain.toolchain}", toolchain.networks, cells, words=(0, 4))
+        yield f"Networks by {toolchain.toolchain}", [*networks_charts(space, toolchain), *every]
+
+
+def _time_interval(network: MeasuredNetwork) -> str:
+    if network.latency_s is None or network.low_s is None or network.high_s is None:
+        return "-"
+    return units.interval(network.low_s, network.high_s, network.latency_s)
 
 
 def _selection(document: Document) -> Parts:
-    yield "The choice", choice_charts(document)
+    yield "The choice", choice_charts(read_document(document))
 
 
 def _space_front(document: Document) -> Parts:
-    columns: Columns = {
-        "network": lambda one: one["id"],
-        "accuracy": lambda one: _three_shares((one["measured"] or {}).get("accuracy")),
-        "predicted": lambda one: _three_shares(one["predicted"]["accuracy"]),
-        "latency": lambda one: time_words(*((one["measured"] or {}).get("latency_s") or (None,))),
-        "predicted latency": lambda one: time_words(*one["predicted"]["latency_s"]),
-        "on the front by chance of": lambda one: units.share(one["chance"]),
-        "primitives": lambda one: ", ".join(one["primitives"]),
+    front: SpaceFrontDocument = read_document(document)
+    columns: Cells[FrontNetwork] = {
+        "network": lambda network: network.id,
+        "accuracy": lambda network: share_words(network.measured and network.measured.accuracy),
+        "predicted": lambda network: share_words(network.predicted.accuracy),
+        "latency": lambda network: time_words(*((network.measured and network.measured.latency_s) or (None,))),
+        "predicted latency": lambda network: time_words(*network.predicted.latency_s),
+        "on the front by chance of": lambda network: units.share(network.chance),
+        "primitives": lambda network: ", ".join(network.primitives),
     }
-    rows = document["networks"]
-    best = frozenset(k for k, one in enumerate(rows) if one["best"])
+    rows = front.networks
+    best = frozenset(place for place, network in enumerate(rows) if network.best)
     yield (
         "Networks",
-        [*space_front_charts(document), *_every("Every network", rows, columns, words=(0, 6), chosen=best)],
+        [*space_front_charts(front), *_every("Every network", rows, columns, words=(0, 6), chosen=best)],
     )
 
 
@@ -374,14 +386,16 @@ def _times(title: str, rows: Iterable[tuple[str, Document | None, Look]], key: s
     return _rows(title, "ms", known)
 
 
-Columns = dict[str, Callable[[Document], str]]
+T = TypeVar("T")
+Cells = dict[str, Callable[[T], str]]
 """The cells of each column, by its title."""
+Columns = Cells[Document]
 
 
 def _every(
     title: str,
-    rows: Sequence[Document],
-    columns: Columns,
+    rows: Sequence[T],
+    columns: Cells[T],
     *,
     words: Sequence[int] = (0,),
     note: str = "",
@@ -400,30 +414,6 @@ def _interval(row: Document, key: str) -> str:
     if row[key] is None or row["low_s"] is None or row["high_s"] is None:
         return "-"
     return units.interval(row["low_s"], row["high_s"], row[key])
-
-
-def _three_shares(found: Sequence[float] | None) -> str:
-    return "-" if found is None else f"{_percent(found[0])} {_ends(found[1], found[2])}"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if finite(share) is None else f"{_hundredths(share)} %"
-
-
-def _hundredths(share: float | None, form: str = "{:.1f}") -> str:
-    return _shown(None if share is None else 100 * share, form)
-
-
-def _ends(low: float | None, high: float | None) -> str:
-    """An interval of shares of 1, in percent: "[78.1, 80.4]"."""
-    if finite(low) is None or finite(high) is None:
-        return "[unknown]"
-    return f"[{_hundredths(low)}, {_hundredths(high)}]"
-
-
-def _below(high: float | None, low: float | None) -> bool:
-    """Whether what ends there is surely below what begins here."""
-    return high is not None and low is not None and high < low
 
 
 def _shown(value: float | None, form: str) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from gnomon.devices.http import DpuServer
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
+from gnomon.jobs.space.document import SpaceDocument
 from gnomon.jobs.space.profiling.estimates import (
     latest,
     method_of,
@@ -31,12 +32,12 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import carried, keep_calibration, open_calibration, open_images
+from gnomon.jobs.space.profiling.look import space_document
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import METHODS, Budget, across_families, plan, recipes
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
 from gnomon.jobs.space.profiling.training import Trainer, weights_path
 from gnomon.measure.progress import Watch
-from gnomon.report.answer import Answer
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.space import State
@@ -119,66 +120,74 @@ def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileRequest:
+class TrainRequest:
+    """How networks are trained and measured.
+
+    `request` says where and with what is measured, `server` is for what a toolchain makes for HTTP. `data` is a source
+    of images, `blocks` are files of own primitives. Networks are trained for `epochs` (None: as the config says) from
+    `seeds` seeds each, by `workers` processes (0: as many as processors) or on a Dask `cluster`, on a
+    `training_device`; `download` is where torchvision may fetch images to.
+    """
+
+    request: MeasureRequest
+    data: str | None = None
+    blocks: tuple[str, ...] = ()
+    epochs: int | None = None
+    seeds: int = 1
+    workers: int = 0
+    cluster: str | None = None
+    training_device: str = "cpu"
+    download: Path | None = None
+    server: DpuServer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest(TrainRequest):
     """What is profiled and where it goes.
 
-    `request` says where and with what is measured. `data` is a source of images, `families` are those to look at,
-    `numbering` and `blocks` go before what the config says. `method` is how accuracies are got, None: not at all;
-    `epochs`, `networks` and `seeds` are its budget, None: as the config or the method says. `toolchains` with their
-    `settings` are what is measured; none: nothing. `mixed` networks of each family are measured with the variants.
+    `families` are those to look at, `numbering` and `blocks` go before what the config says. `method` is how accuracies
+    are got, None: not at all; it trains so many `networks` of each family, None: as many as it does by itself.
+    `toolchains` with their `settings` are what is measured; none: nothing. `mixed` networks of each family are measured
+    with the variants.
     """
 
     config: Path
     out: Path
-    request: MeasureRequest
-    data: str | None = None
     families: tuple[str, ...] = ()
     numbering: str | None = None
-    blocks: tuple[str, ...] = ()
     method: str | None = "balanced"
-    epochs: int | None = None
     networks: int | None = None
-    seeds: int = 1
     toolchains: tuple[str, ...] = ("onnxruntime",)
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     mixed: int = MIXED
-    workers: int = 0
-    cluster: str | None = None
-    training_device: str = "cpu"
-    server: DpuServer | None = None
-    download: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled(Answer):
-    """What a profile holds now; `seconds` are those of the wall by part of the work, this time.
-
-    `blocks` are the files of own primitives that it was made with.
-    """
-
-    out: Path
-    study: Study
-    folder: Path
-    blocks: tuple[str, ...]
-    notes: tuple[str, ...]
-    seconds: Mapping[str, float]
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """Where the profile is."""
-        return str(self.out), ""
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values for reports."""
-        from gnomon.jobs.space.profiling.look import look
-
-        return {**look(self.out, blocks=self.blocks), "seconds": dict(self.seconds), "notes": list(self.notes)}
+@contextmanager
+def open_trainer(
+    asked: TrainRequest,
+    folder: ProfileFolder,
+    study: Study,
+    data: Dataset | Streamed,
+    watch: Watch | None,
+    tell: Callable[[str], None],
+) -> Iterator[Trainer]:
+    """What trains networks of a study, as a request says, into a profile."""
+    with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
+        yield Trainer(
+            folder=folder,
+            study=study,
+            data=images,
+            workers=workers_of(asked.workers, asked.training_device),
+            cluster=asked.cluster,
+            device=asked.training_device,
+            watch=watch,
+            tell=tell,
+        )
 
 
 def profile_space(
     asked: ProfileRequest, *, watch: Watch | None = None, tell: Callable[[str], None] = lambda sentence: None
-) -> Profiled:
+) -> SpaceDocument:
     """Train and measure what the profile lacks, and write down each network as soon as it is done.
 
     Whatever ends it, the same call goes on. MeasurementError where no network could be measured by any toolchain; what
@@ -218,17 +227,7 @@ def profile_space(
         for toolchain in toolchains:
             measurer.check(toolchain, asked.settings.get(toolchain.name, {}))
         start = time.monotonic()
-        with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
-            trainer = Trainer(
-                folder=folder,
-                study=study,
-                data=images,
-                workers=workers_of(asked.workers, asked.training_device),
-                cluster=asked.cluster,
-                device=asked.training_device,
-                watch=watch,
-                tell=tell,
-            )
+        with open_trainer(asked, folder, study, data, watch, tell) as trainer:
             if asked.method is not None:
                 _train(asked, trainer)
         seconds["train"] = time.monotonic() - start
@@ -239,14 +238,14 @@ def profile_space(
         _check_measured(folder, [toolchain.name for toolchain in toolchains])
     finally:
         folder.close()
-    return Profiled(
-        out=asked.out,
-        study=study,
-        folder=folder.path,
-        blocks=blocks,
-        notes=(*config.warnings, *data.notes, *study.notes(), *notes),
-        seconds=seconds,
-    )
+    notes = [*config.warnings, *data.notes, *study.notes(), *notes]
+    return replace(document_of(folder, study, data.name, notes), seconds=seconds)
+
+
+def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[str]) -> SpaceDocument:
+    """What a profile on images of this name holds now, with notes on what was done."""
+    rows = list(folder.accuracy.values()), list(folder.latency.values())
+    return replace(space_document(folder.path, study, data, rows), notes=tuple(notes))
 
 
 def _calibration(

@@ -16,19 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats
-from gnomon.devices.http import DpuServer
 from gnomon.errors import UsageError
-from gnomon.jobs.space.job import trained_weights, workers_of
+from gnomon.jobs.space.job import TrainRequest, open_trainer, trained_weights, workers_of
 from gnomon.jobs.space.profiling.estimates import Known, seen_networks
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, ProfileFolder, read_question, settings_in
-from gnomon.jobs.space.profiling.images import carried, kept_calibration, reopened_images
-from gnomon.jobs.space.profiling.look import study_of
+from gnomon.jobs.space.profiling.images import kept_calibration, reopened_images
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import recipes
 from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.jobs.space.profiling.training import Method, Trainer, Training
+from gnomon.jobs.space.profiling.training import Method, Training
 from gnomon.measure.progress import Watch
-from gnomon.session.request import MeasureRequest
+from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
@@ -40,24 +38,14 @@ _FIRST_SEED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProofRequest:
+class ProofRequest(TrainRequest):
     """How networks of a profile are trained and measured to hold predictions against.
 
-    For `epochs` (None: as most networks of the profile were, else as the config says) from `seeds` seeds each, by
-    `workers` processes or on a Dask `cluster`, on a `training_device`; `download` is where torchvision may fetch images
-    to. `blocks` are the files of own primitives of the profile, `data` its source of images where that is a function.
+    `epochs` None: as most networks of the profile were trained, else as the config says. `blocks` are the files of own
+    primitives of the profile, `data` its source of images where that is a function.
     """
 
     profile: Path
-    request: MeasureRequest
-    epochs: int | None = None
-    seeds: int = 1
-    workers: int = 0
-    cluster: str | None = None
-    training_device: str = "cpu"
-    download: Path | None = None
-    data: str | None = None
-    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +56,6 @@ class Prover:
     study: Study
     folder: ProfileFolder
     data: Dataset | Streamed
-    server: DpuServer | None
     watch: Watch | None
     tell: Callable[[str], None]
 
@@ -89,7 +76,7 @@ class Prover:
             weights=trained_weights(self.folder, proof=True),
             data=self.data,
             calibration=self._calibration(chain),
-            server=self.server,
+            server=self.asked.server,
             proof=True,
             workers=workers_of(self.asked.workers, "cpu"),
             watch=self.watch,
@@ -102,20 +89,8 @@ class Prover:
         return {n.id: seen[n.id] for n in wanted if n.id in seen}, found
 
     def _train(self, networks: Sequence[Network]) -> None:
-        asked = self.asked
-        partial = self.folder.path / "checkpoints" / "partial"
-        with carried(self.data, partial, far=asked.cluster is not None) as images:
-            trainer = Trainer(
-                folder=self.folder,
-                study=self.study,
-                data=images,
-                workers=workers_of(asked.workers, asked.training_device),
-                cluster=asked.cluster,
-                device=asked.training_device,
-                watch=self.watch,
-                tell=self.tell,
-            )
-            trainer.run(self._trainings(networks), len(networks) * asked.seeds)
+        with open_trainer(self.asked, self.folder, self.study, self.data, self.watch, self.tell) as trainer:
+            trainer.run(self._trainings(networks), len(networks) * self.asked.seeds)
 
     def _trainings(self, networks: Sequence[Network]) -> Method:
         epochs = self.asked.epochs or epochs_of(self.folder.accuracy.values())
@@ -141,15 +116,8 @@ class Prover:
 
 
 @contextmanager
-def proving(
-    asked: ProofRequest,
-    *,
-    server: DpuServer | None = None,
-    watch: Watch | None = None,
-    tell: Callable[[str], None] = lambda sentence: None,
-) -> Iterator[Prover]:
-    """A profile, open for adding proofs. UsageError where its images are not what they were."""
-    study = study_of(asked.profile, asked.blocks)
+def proving(asked: ProofRequest, study: Study, *, watch: Watch | None, tell: Callable[[str], None]) -> Iterator[Prover]:
+    """A profile of a study, open for adding proofs. UsageError where its images are not what they were."""
     question = read_question(asked.profile)
     if not question["data"]["digest"]:
         raise UsageError(
@@ -164,7 +132,7 @@ def proving(
     folder = ProfileFolder(asked.profile, question, study.text)
     try:
         study.check([*folder.accuracy.values(), *folder.latency.values()])
-        yield Prover(asked=asked, study=study, folder=folder, data=data, server=server, watch=watch, tell=tell)
+        yield Prover(asked=asked, study=study, folder=folder, data=data, watch=watch, tell=tell)
     finally:
         folder.close()
 
@@ -192,6 +160,11 @@ def inside(measured: Floats, believed: tuple[Floats, Floats, Floats], errors: Fl
     low, middle, high = believed
     reach = np.where(measured < middle, middle - low, high - middle)
     return float((np.abs(measured - middle) <= np.hypot(reach, 1.96 * errors)).mean())
+
+
+def tau(predicted: Floats, measured: Floats) -> float | None:
+    """Kendall's tau of predicted and measured values; None for one alone."""
+    return kendall_tau(predicted, measured) if len(measured) > 1 else None
 
 
 def with_proofs(evidence: Known, proofs: Known) -> Known:
