@@ -303,7 +303,7 @@ def test_an_empty_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert run(["runs", "show", "last"]) == 8
     assert run(["runs", "--record", str(tmp_path / "absent.sqlite")]) == 8
     assert not (tmp_path / "absent.sqlite").exists()
-    assert gnomon.runs() == ()
+    assert gnomon.runs().campaigns == ()
 
 
 @pytest.mark.parametrize("words", [["completion", "bash"], ["schema"], ["runs"]])

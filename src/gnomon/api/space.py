@@ -431,7 +431,9 @@ def export_networks(
 
 
 def list_primitives(
-    *, numbering: Annotated[Literal["ssprofile", "aw_nas"], option()] = "ssprofile", blocks: Blocks = ()
+    *,
+    numbering: Annotated[Literal["ssprofile", "aw_nas"], option(help="Which numbering.")] = "ssprofile",
+    blocks: Blocks = (),
 ) -> PrimitivesDocument:
     """List primitives by name: a number means another block in another numbering, the digest does not.
 

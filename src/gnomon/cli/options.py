@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gnomon.api.options import MeasureOptions, Options
 from gnomon.cli.complete import complete_device
-from gnomon.cli.declared import JSON, QUIET, Declared, long_name, options_of, parameter_of
-from gnomon.cli.values import (
-    percent,
-    seconds,
-    shape,
-)
+from gnomon.cli.declared import Declared, parameter_of
+from gnomon.cli.values import seconds, shape
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,42 +70,6 @@ def declared_options(*declared: Declared) -> Decorator:
         return command
 
     return decorated
-
-
-def measuring_options(*, model: Decorator | None = None, several: bool = False) -> Decorator:
-    """The model argument (or another in its place) and all options of measuring, in their order.
-
-    A command that takes `several` devices has them as `devices`.
-    """
-    declared = list(options_of(Options))
-    if several:
-        declared = [
-            replace(one, name="devices", kind=Sequence[str]) if one.name == "device" else one for one in declared
-        ]
-    return together(model or _MODEL, declared_options(*declared, JSON, QUIET))
-
-
-def some_options(*names: str) -> Decorator:
-    """Those of the options of measuring that have these names."""
-    declared = [one for one in (*options_of(Options), JSON, QUIET) if long_name(one) in names or one.name in names]
-    return declared_options(*declared)
-
-
-_MODEL = click.argument("model", type=click.Path(path_type=Path))
-bench_options = declared_options(*options_of(MeasureOptions), JSON, QUIET)
-"""Of a command that measures many models of its own: all options but those about one model."""
-models_shape_option = declared_options(next(one for one in options_of(Options) if one.name == "shapes"))
-"""Of a command that reads models beside others of its arguments."""
-
-package_options = together(
-    click.option(
-        "--out",
-        type=click.Path(file_okay=False, path_type=Path),
-        metavar="DIR",
-        help="Where the package goes.  [default: ./MODEL.gnomon]",
-    ),
-    click.option("--overwrite", is_flag=True, help="Replace a package that is there already."),
-)
 
 
 def gone(*names: str, hint: str) -> Decorator:
@@ -237,48 +195,6 @@ _NAMES = (
     *("target", "linker", "threads", "wait_s", "fetch"),
     *("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed", "out"),
 )
-
-
-_COMPARING = together(
-    click.option(
-        "--fail-slower",
-        type=percent,
-        metavar="3%",
-        help="Exit with 1 where a configuration is certainly slower by more than this, or is missing; with 7 where "
-        "nothing could be compared.",
-    ),
-    click.option(
-        "--relevant",
-        type=percent,
-        default=0.01,
-        metavar="1%",
-        help="Differences within this count as the same.  [default: 1%]",
-    ),
-    click.option(
-        "--alpha",
-        type=click.FloatRange(1e-6, 0.5),
-        default=0.01,
-        show_default=True,
-        help="The largest probability that any verdict is wrong, over all that are compared at once.",
-    ),
-)
-sessions_option = click.option(
-    "--sessions",
-    type=percent,
-    default=0.02,
-    metavar="2%",
-    help="How much runs of the same model are assumed to differ (standard deviation), where the results database has "
-    "fewer than five earlier ones.  [default: 2%]",
-)
-changed_option = click.option(
-    "--changed",
-    multiple=True,
-    type=click.Choice(["machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options"]),
-    help="What was changed on purpose and is compared. May be repeated.",
-)
-
-
-comparing_options = together(_COMPARING, sessions_option, changed_option)
 
 
 shape_option = click.option(

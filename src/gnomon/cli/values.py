@@ -1,6 +1,4 @@
-"""Option values with a form of their own: NAME=1,3,224,224, NAME=FILE.npy, KEY=VALUE,KEY=VALUE, NAME=80MB; and problems
-from a file or the standard input.
-"""
+"""Option values with a form of their own: NAME=1,3,224,224, 10min, KEY=VALUE,KEY=VALUE; and records."""
 
 from __future__ import annotations
 
@@ -13,16 +11,9 @@ from gnomon import values
 from gnomon.cli.complete import complete_device, complete_run, complete_runtime, complete_space  # noqa: F401
 from gnomon.cli.declared import Value
 
-_MOST_BYTES = 1 << 30
-
-
 shape = Value("NAME=1,3,224,224", values.shape)
-setting = Value("KEY=VALUE", values.setting)
 seconds = Value("SECONDS", values.seconds)
-latency = Value("2ms", values.latency)
 span = Value("10min", values.span)
-percent = Value("3%", values.percent)
-cores = Value("4-7", values.cores)
 environment = Value("KEY=VALUE[,KEY=VALUE]", values.environment)
 
 

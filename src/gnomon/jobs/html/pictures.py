@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.estimator.picture import evaluation_charts
 from gnomon.jobs.html.blocks import Part, Section, Table, table
 from gnomon.jobs.overlay.picture import overlay_charts
-from gnomon.jobs.space.document import FrontNetwork, MeasuredNetwork, RankedPart, SpaceDocument, SpaceFrontDocument
+from gnomon.jobs.space.document import MeasuredNetwork, SpaceDocument, SpaceFrontDocument
 from gnomon.jobs.space.picture import choice_charts, networks_charts, space_front_charts
-from gnomon.jobs.space.report import ends_words, share_words
+from gnomon.jobs.space.report import RANKED, ranked_rows, share_words
 from gnomon.report import units
 from gnomon.report.chart import (
     BEHIND,
@@ -234,29 +234,20 @@ def _space(document: Document) -> Parts:
             for place, network in enumerate(networks)
         ]
         legend = {BEHIND: "surely below the first"}
-        columns: Cells[RankedPart] = {
-            "network": lambda network: network.id,
-            "accuracy": lambda network: percent(network.accuracy),
-            "95 % interval": lambda network: ends_words(network.low, network.high),
-            "primitives": lambda network: ", ".join(network.primitives),
-        }
-        told = f"Two such rankings would agree with a Kendall's tau of {ranking.repeatability:.2f}."
         charts = [in_rows(title, "% of images", rows, legend=legend, noun="networks")] if rows else []
-        yield (
-            f"Ranking of {ranking.family}",
-            [*charts, *_every(title, networks, columns, words=(1, 4), note=told, number="rank")],
-        )
+        told = f"Two such rankings would agree with a Kendall's tau of {ranking.repeatability:.2f}."
+        heads = [column.title for column in RANKED]
+        listed = _listed(title, heads, ranked_rows(space, ranking), words=(1, 2), note=told)
+        yield f"Ranking of {ranking.family}", [*charts, *listed]
     right = {network.id: network.accuracy for network in accuracy.trained} if accuracy else {}
     for toolchain in space.latency:
-        cells: Cells[MeasuredNetwork] = {
-            "network": lambda network: network.id,
-            "latency": lambda network: units.time(network.latency_s),
-            "95 % interval": _time_interval,
-            "accuracy": lambda network: percent(right.get(network.id)),
-            "reason": lambda network: network.reason,
-        }
-        every = _every(f"Every network by {toolchain.toolchain}", toolchain.networks, cells, words=(0, 4))
-        yield f"Networks by {toolchain.toolchain}", [*networks_charts(space, toolchain), *every]
+        cells = [
+            (one.id, units.time(one.latency_s), _time_interval(one), percent(right.get(one.id)), one.reason)
+            for one in toolchain.networks
+        ]
+        heads = ["network", "latency", "95 % interval", "accuracy", "reason"]
+        listed = _listed(f"Every network by {toolchain.toolchain}", heads, cells, words=(0, 4))
+        yield f"Networks by {toolchain.toolchain}", [*networks_charts(space, toolchain), *listed]
 
 
 def _time_interval(network: MeasuredNetwork) -> str:
@@ -271,21 +262,27 @@ def _selection(document: Document) -> Parts:
 
 def _space_front(document: Document) -> Parts:
     front: SpaceFrontDocument = read_document(document)
-    columns: Cells[FrontNetwork] = {
-        "network": lambda network: network.id,
-        "accuracy": lambda network: share_words(network.measured and network.measured.accuracy),
-        "predicted": lambda network: share_words(network.predicted.accuracy),
-        "latency": lambda network: time_words(*((network.measured and network.measured.latency_s) or (None,))),
-        "predicted latency": lambda network: time_words(*network.predicted.latency_s),
-        "on the front by chance of": lambda network: units.share(network.chance),
-        "primitives": lambda network: ", ".join(network.primitives),
-    }
-    rows = front.networks
-    best = frozenset(place for place, network in enumerate(rows) if network.best)
-    yield (
-        "Networks",
-        [*space_front_charts(front), *_every("Every network", rows, columns, words=(0, 6), chosen=best)],
-    )
+    heads = ["network", "accuracy", "predicted", "latency", "predicted latency", "on the front by chance of"]
+    cells = [
+        (
+            one.id,
+            share_words(one.measured and one.measured.accuracy),
+            share_words(one.predicted.accuracy),
+            time_words(*((one.measured and one.measured.latency_s) or (None,))),
+            time_words(*one.predicted.latency_s),
+            units.share(one.chance),
+            ", ".join(one.primitives),
+        )
+        for one in front.networks
+    ]
+    best = frozenset(place for place, network in enumerate(front.networks) if network.best)
+    listed = _listed("Every network", [*heads, "primitives"], cells, words=(0, 6), chosen=best)
+    yield "Networks", [*space_front_charts(front), *listed]
+
+
+def _listed(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], **settings: Any) -> list[Table]:
+    """A table of rows; none of no rows."""
+    return [table(title, heads, map(tuple, rows), **settings)] if rows else []
 
 
 def _tune(document: Document) -> Parts:
@@ -386,16 +383,14 @@ def _times(title: str, rows: Iterable[tuple[str, Document | None, Look]], key: s
     return _rows(title, "ms", known)
 
 
-T = TypeVar("T")
-Cells = dict[str, Callable[[T], str]]
+Columns = dict[str, Callable[[Document], str]]
 """The cells of each column, by its title."""
-Columns = Cells[Document]
 
 
 def _every(
     title: str,
-    rows: Sequence[T],
-    columns: Cells[T],
+    rows: Sequence[Document],
+    columns: Columns,
     *,
     words: Sequence[int] = (0,),
     note: str = "",

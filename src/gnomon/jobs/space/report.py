@@ -61,10 +61,10 @@ def _counted(count: int, noun: str) -> str:
 
 def share_words(share: Three | None) -> str:
     """A share with its interval: "91.3 % [90.1, 92.2]"; "-" where it is not known."""
-    return "-" if share is None else f"{percent(share[0])} {ends_words(*share[1:])}"
+    return "-" if share is None else f"{percent(share[0])} {_ends_words(*share[1:])}"
 
 
-def ends_words(low: float, high: float) -> str:
+def _ends_words(low: float, high: float) -> str:
     """An interval of a share, in per cent: "[90.1, 92.2]"."""
     return f"[{points(low)}, {points(high)}]"
 
@@ -521,24 +521,12 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
     family = document.families.get(name)
     shown = {*range(min(_BEST, count)), count - 1}
     shown |= {k for k, network in enumerate(networks) if family and {*network.primitives} == {family.default}}
-    rows, last = [], -1
+    ranked, rows = ranked_rows(document, ranking), []
     for place in sorted(shown):
-        if place > last + 1:
+        if place and place - 1 not in shown:
             rows.append(["..", "", "", "", ""])
-        one = networks[place]
-        swapped, ends = _swap_words(family, one.primitives), ends_words(one.low, one.high)
-        rows.append([str(place + 1), one.id, swapped, percent(one.accuracy), ends])
-        last = place
-    page.table(
-        [
-            Column(title="rank"),
-            Column(title="network", number=False, most=24),
-            Column(title="swapped", number=False, most=40),
-            Column(title="accuracy"),
-            Column(title="95 % interval"),
-        ],
-        rows,
-    )
+        rows.append(ranked[place])
+    page.table(RANKED, rows)
     if count == 1:  # which has no order
         return
     tau = ranking.repeatability
@@ -548,6 +536,24 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
     if like:
         those = f"all other {like}" if like == count - 1 else f"{like} of the other {count - 1}"
         say(page, f"The intervals of {those} reach into that of the first.", indent=1)
+
+
+RANKED = (
+    Column(title="rank"),
+    Column(title="network", number=False, most=24),
+    Column(title="swapped", number=False, most=40),
+    Column(title="accuracy"),
+    Column(title="95 % interval"),
+)
+
+
+def ranked_rows(document: SpaceDocument, ranking: RankingPart) -> list[list[str]]:
+    """The networks of a ranking, in the columns RANKED."""
+    family = document.families.get(ranking.family)
+    return [
+        [str(rank), one.id, _swap_words(family, one.primitives), percent(one.accuracy), _ends_words(one.low, one.high)]
+        for rank, one in enumerate(ranking.networks, 1)
+    ]
 
 
 def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
