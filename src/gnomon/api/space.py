@@ -16,16 +16,8 @@ from gnomon.values import latency, new_file, seconds, toolchain_setting
 
 if TYPE_CHECKING:
     from gnomon.devices.http import DpuServer
+    from gnomon.jobs.space import document
     from gnomon.jobs.space.choosing.believed import Believer
-    from gnomon.jobs.space.document import (
-        PrimitivesDocument,
-        SelectionDocument,
-        SpaceDocument,
-        SpaceExportDocument,
-        SpaceFrontDocument,
-        ToolchainsDocument,
-        ValidationDocument,
-    )
 
 Profile = Annotated[PathLike, option(metavar="PROFILE")]
 Blocks = Annotated[
@@ -169,18 +161,17 @@ def profile_space(
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] = _silent,
     **options: Unpack[ProfileOptions],
-) -> SpaceDocument:
+) -> document.SpaceDocument:
     """Train and measure the networks of CONFIG, a search space in the layout of aw_nas.
 
     Results are written as they are made: after an interruption the same command resumes.
 
     Raises GnomonError.
     """
-    from gnomon.jobs.space.job import ProfileRequest
-    from gnomon.jobs.space.job import profile_space as profile_job
+    from gnomon.jobs.space import job
 
     measured, bench = _toolchains(**options)
-    request = ProfileRequest(
+    request = job.ProfileRequest(
         config=Path(config),
         out=Path(profile_dir),
         families=tuple(families),
@@ -191,7 +182,7 @@ def profile_space(
         **measured,
         **_bench(blocks=blocks, data=data, epochs=epochs, **bench),
     )
-    return profile_job(request, watch=on_progress, tell=on_message)
+    return job.profile_space(request, watch=on_progress, tell=on_message)
 
 
 def select_primitives(
@@ -236,17 +227,16 @@ def select_primitives(
     picture: Annotated[
         PathLike | None, option(read=picture_file, metavar="FILE", help="Draw the choice, as .svg, .png or .pdf.")
     ] = None,
-) -> SelectionDocument:
+) -> document.SelectionDocument:
     """Choose the primitives worth searching from PROFILE. Nothing is measured, however often it runs.
 
     Raises GnomonError.
     """
-    from gnomon.jobs.space.choosing.select import SelectRequest
-    from gnomon.jobs.space.choosing.select import select_primitives as select_job
+    from gnomon.jobs.space.choosing import select
     from gnomon.jobs.space.picture import choice_charts
     from gnomon.spaces.selection.pareto import ParetoOptions
 
-    request = SelectRequest(
+    request = select.SelectRequest(
         profile=Path(profile_dir),
         rule=rule,
         method=method,
@@ -256,7 +246,7 @@ def select_primitives(
         output=None if output is None else Path(output),
         blocks=tuple(map(str, blocks)),
     )
-    selection = select_job(request)
+    selection = select.select_primitives(request)
     if picture is not None:
         write_picture(choice_charts(selection), Path(picture))
     return selection
@@ -290,18 +280,17 @@ def find_front(
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] = _silent,
     **options: Unpack[BenchOptions],
-) -> SpaceFrontDocument:
+) -> document.SpaceFrontDocument:
     """Find the best networks of PROFILE's full space by predicted accuracy and latency, then train and measure them.
 
     After an interruption the same command resumes, and measures nothing twice.
 
     Raises GnomonError.
     """
-    from gnomon.jobs.space.choosing.front import FrontRequest
-    from gnomon.jobs.space.choosing.front import find_front as front_job
+    from gnomon.jobs.space.choosing import front
     from gnomon.jobs.space.picture import space_front_charts
 
-    request = FrontRequest(
+    request = front.FrontRequest(
         profile=Path(profile_dir),
         networks=networks,
         latency_s=latency_s,
@@ -311,10 +300,10 @@ def find_front(
         proofs=proofs,
         **_bench(blocks=blocks, data=data, epochs=epochs, **options),
     )
-    front = front_job(request, watch=on_progress, tell=on_message)
+    result = front.find_front(request, watch=on_progress, tell=on_message)
     if picture is not None:
-        write_picture(space_front_charts(front), Path(picture))
-    return front
+        write_picture(space_front_charts(result), Path(picture))
+    return result
 
 
 def validate_selection(
@@ -333,17 +322,16 @@ def validate_selection(
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] = _silent,
     **options: Unpack[BenchOptions],
-) -> ValidationDocument:
+) -> document.ValidationDocument:
     """Test the predictions for PROFILE's choice on mixed networks that were never measured.
 
     Raises GnomonError.
     """
-    from gnomon.jobs.space.choosing.validate import ValidateRequest
-    from gnomon.jobs.space.choosing.validate import validate_selection as validate_job
+    from gnomon.jobs.space.choosing import validate
 
     bench = _bench(blocks=blocks, data=data, epochs=epochs, **options)
-    request = ValidateRequest(profile=Path(profile_dir), networks=networks, front=front, **bench)
-    return validate_job(request, watch=on_progress, tell=on_message)
+    request = validate.ValidateRequest(profile=Path(profile_dir), networks=networks, front=front, **bench)
+    return validate.validate_selection(request, watch=on_progress, tell=on_message)
 
 
 def show_space(
@@ -354,7 +342,7 @@ def show_space(
         PathLike | None, option(metavar="DIR", help="Draw the pictures of the profile into this folder.")
     ] = None,
     blocks: OwnBlocks = (),
-) -> SpaceDocument:
+) -> document.SpaceDocument:
     """Show what PROFILE holds: rankings with their noise, latencies, and how reliable both are.
 
     Raises GnomonError.
@@ -362,10 +350,11 @@ def show_space(
     from gnomon.jobs.space.picture import draw_pictures
     from gnomon.jobs.space.profiling.look import look, read_selection
 
-    document = look(Path(profile_dir), method, tuple(map(str, blocks)))
+    profile = Path(profile_dir)
+    space = look(profile, method, tuple(map(str, blocks)))
     if pictures is None:
-        return document
-    return replace(document, pictures=draw_pictures(document, read_selection(Path(profile_dir)), Path(pictures)))
+        return space
+    return replace(space, pictures=draw_pictures(space, read_selection(profile), Path(pictures)))
 
 
 def import_networks(
@@ -391,17 +380,16 @@ def import_networks(
         ),
     ] = None,
     blocks: OwnBlocks = (),
-) -> SpaceDocument:
+) -> document.SpaceDocument:
     """Bring networks into a profile: tables of ssprofile (accuracy_table.yaml, latency_table.yaml), or csv.
 
     Latencies of a table are in milliseconds. A csv is what gnomon space export writes.
 
     Raises GnomonError.
     """
-    from gnomon.jobs.space.exchange import ImportRequest
-    from gnomon.jobs.space.exchange import import_networks as import_job
+    from gnomon.jobs.space import exchange
 
-    request = ImportRequest(
+    request = exchange.ImportRequest(
         files=tuple(map(Path, files)),
         profile=Path(profile_dir),
         config=None if config is None else Path(config),
@@ -410,7 +398,7 @@ def import_networks(
         toolchain=toolchain,
         blocks=tuple(map(str, blocks)),
     )
-    return import_job(request)
+    return exchange.import_networks(request)
 
 
 def export_networks(
@@ -420,21 +408,22 @@ def export_networks(
     overwrite: Annotated[bool, option(help="Replace the file if it is there.")] = False,
     method: Method = None,
     blocks: OwnBlocks = (),
-) -> SpaceExportDocument:
+) -> document.SpaceExportDocument:
     """Write the networks of PROFILE as csv: a column a cell group, accuracy and latency with what is known of both.
 
     Raises GnomonError.
     """
-    from gnomon.jobs.space.exchange import export_networks as export_job
+    from gnomon.jobs.space import exchange
 
-    return export_job(Path(profile_dir), Path(out), method=method, blocks=tuple(map(str, blocks)), overwrite=overwrite)
+    own = tuple(map(str, blocks))
+    return exchange.export_networks(Path(profile_dir), Path(out), method=method, blocks=own, overwrite=overwrite)
 
 
 def list_primitives(
     *,
     numbering: Annotated[Literal["ssprofile", "aw_nas"], option(help="Which numbering.")] = "ssprofile",
     blocks: Blocks = (),
-) -> PrimitivesDocument:
+) -> document.PrimitivesDocument:
     """List primitives by name: a number means another block in another numbering, the digest does not.
 
     Raises GnomonError.
@@ -449,7 +438,7 @@ def list_primitives(
     return PrimitivesDocument(format="gnomon-space-primitives", version=1, numbering=numbering, primitives=primitives)
 
 
-def list_toolchains() -> ToolchainsDocument:
+def list_toolchains() -> document.ToolchainsDocument:
     """List the toolchains that turn a network into what is measured, and what to install for each."""
     from gnomon.jobs.space.document import KnownToolchain, ToolchainsDocument
     from gnomon.toolchains.base import chosen_toolchain, toolchain_names
@@ -469,9 +458,9 @@ def open_profile(
     `method` and `toolchain` say whose (None: the first there are); `blocks` are as `select_primitives` takes them.
     Raises GnomonError.
     """
-    from gnomon.jobs.space.choosing.believed import open_profile as open_job
+    from gnomon.jobs.space.choosing import believed
 
-    return open_job(Path(profile_dir), method=method, toolchain=toolchain, blocks=tuple(map(str, blocks)))
+    return believed.open_profile(Path(profile_dir), method=method, toolchain=toolchain, blocks=tuple(map(str, blocks)))
 
 
 def space_network(profile_dir: PathLike, network: str, *, blocks: Sequence[PathLike] = ()) -> Any:

@@ -19,12 +19,11 @@ from gnomon.formats.aw_nas.config import config_of_tables, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
 from gnomon.formats.nets_csv import NetRow, read_nets, write_profiled
 from gnomon.jobs.space.document import SpaceDocument, SpaceExportDocument
-from gnomon.jobs.space.job import block_files, document_of, read_config, write_tables
+from gnomon.jobs.space.job import block_files, document_of, open_folder, read_config, write_tables
 from gnomon.jobs.space.profiling.estimates import latest, method_of, mixed_space, seconds, seen_networks, toolchains_of
 from gnomon.jobs.space.profiling.folder import (
     AccuracyRow,
     LatencyRow,
-    ProfileFolder,
     check_context,
     is_name,
     is_profile,
@@ -95,9 +94,7 @@ def import_networks(asked: ImportRequest) -> SpaceDocument:
     if not accuracies and not latencies:
         raise UsageError(f"{_names(files)} say nothing about any network", hint=_HINT)
     _check_apart(asked, (), (), accuracies, latencies)  # before a new profile is made
-    folder = ProfileFolder(asked.profile, question, study.text)
-    try:
-        study.check([*folder.accuracy.values(), *folder.latency.values()])
+    with open_folder(asked.profile, question, study) as folder:
         _check_apart(asked, folder.accuracy.values(), folder.latency.values(), accuracies, latencies)
         folder.add(
             *(row for row in accuracies if row.key not in folder.accuracy),
@@ -108,8 +105,6 @@ def import_networks(asked: ImportRequest) -> SpaceDocument:
             *_unseen(study, nets),
             *write_tables(folder, study),
         )
-    finally:
-        folder.close()
     return document_of(folder, study, question["data"]["name"], notes)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ from gnomon.jobs.space.profiling.look import space_document
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import METHODS, Budget, across_families, plan, recipes
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
-from gnomon.jobs.space.profiling.training import Trainer, weights_path
+from gnomon.jobs.space.profiling.training import Method, Trainer, weights_path
 from gnomon.measure.progress import Watch
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.effects import balanced_design
@@ -162,27 +163,60 @@ class ProfileRequest(TrainRequest):
     mixed: int = MIXED
 
 
-@contextmanager
-def open_trainer(
-    asked: TrainRequest,
-    folder: ProfileFolder,
-    study: Study,
-    data: Dataset | Streamed,
-    watch: Watch | None,
-    tell: Callable[[str], None],
-) -> Iterator[Trainer]:
-    """What trains networks of a study, as a request says, into a profile."""
-    with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
-        yield Trainer(
-            folder=folder,
-            study=study,
-            data=images,
-            workers=workers_of(asked.workers, asked.training_device),
-            cluster=asked.cluster,
-            device=asked.training_device,
-            watch=watch,
-            tell=tell,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenProfile:
+    """A profile for which networks are trained and measured, as a request says."""
+
+    asked: TrainRequest
+    folder: ProfileFolder
+    study: Study
+    data: Dataset | Streamed
+    watch: Watch | None
+    tell: Callable[[str], None]
+
+    def measurer(self, calibration: NDArray[np.uint8] | None, *, proof: bool = False) -> Measurer:
+        """What measures networks; quantisers see the images for calibration."""
+        return Measurer(
+            folder=self.folder,
+            study=self.study,
+            request=self.asked.request,
+            weights=trained_weights(self.folder, proof=proof),
+            data=self.data,
+            calibration=calibration,
+            server=self.asked.server,
+            proof=proof,
+            workers=workers_of(self.asked.workers, "cpu"),
+            watch=self.watch,
+            tell=self.tell,
         )
+
+    def train(self, method: Method, expected: int) -> None:
+        """Do the trainings of a method, as far as the journal lacks them; they are about as many as expected."""
+        asked = self.asked
+        partial = self.folder.path / "checkpoints" / "partial"
+        with carried(self.data, partial, far=asked.cluster is not None) as images:
+            trainer = Trainer(
+                folder=self.folder,
+                study=self.study,
+                data=images,
+                workers=workers_of(asked.workers, asked.training_device),
+                cluster=asked.cluster,
+                device=asked.training_device,
+                watch=self.watch,
+                tell=self.tell,
+            )
+            trainer.run(method, expected)
+
+
+@contextmanager
+def open_folder(path: Path, question: Mapping[str, Any], study: Study) -> Iterator[ProfileFolder]:
+    """The profile of a study, open for adding. ProblemError for lines of networks that the study does not have."""
+    folder = ProfileFolder(path, question, study.text)
+    try:
+        study.check([*folder.accuracy.values(), *folder.latency.values()])
+        yield folder
+    finally:
+        folder.close()
 
 
 def profile_space(
@@ -207,39 +241,22 @@ def profile_space(
     if asked.method is not None:
         _check_recipes(study, asked.epochs)
     question = {**study.question(), "blocks": list(blocks), "data": {"name": data.name, "digest": data.digest}}
-    folder = ProfileFolder(asked.out, question, text)
-    seconds: dict[str, float] = {}
-    try:
-        study.check([*folder.accuracy.values(), *folder.latency.values()])
-        measurer = Measurer(
-            folder=folder,
-            study=study,
-            request=asked.request,
-            weights=trained_weights(folder),
-            data=data,
-            calibration=_calibration(asked, config, toolchains, data, folder.path),
-            server=asked.server,
-            workers=workers_of(asked.workers, "cpu"),
-            watch=watch,
-            tell=tell,
-            seconds=seconds,
-        )
+    with open_folder(asked.out, question, study) as folder:
+        profile = OpenProfile(asked=asked, folder=folder, study=study, data=data, watch=watch, tell=tell)
+        measurer = profile.measurer(_calibration(asked, config, toolchains, data, folder.path))
         for toolchain in toolchains:
             measurer.check(toolchain, asked.settings.get(toolchain.name, {}))
         start = time.monotonic()
-        with open_trainer(asked, folder, study, data, watch, tell) as trainer:
-            if asked.method is not None:
-                _train(asked, trainer)
-        seconds["train"] = time.monotonic() - start
+        if asked.method is not None:
+            _train(asked, profile)
+        seconds = {"train": time.monotonic() - start}
         networks = measured_networks(study, folder, asked.mixed, asked.request.seed)
         for toolchain in toolchains:
             measurer.run(toolchain, asked.settings.get(toolchain.name, {}), networks)
         notes = write_tables(folder, study)
         _check_measured(folder, [toolchain.name for toolchain in toolchains])
-    finally:
-        folder.close()
     notes = [*config.warnings, *data.notes, *study.notes(), *notes]
-    return replace(document_of(folder, study, data.name, notes), seconds=seconds)
+    return replace(document_of(folder, study, data.name, notes), seconds=seconds | measurer.seconds)
 
 
 def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[str]) -> SpaceDocument:
@@ -345,12 +362,12 @@ def _check_recipes(study: Study, epochs: int | None) -> None:
         check(recipe, optimizer=f"{key}_optimizer_cfg", scheduler=f"{key}_scheduler_cfg")
 
 
-def _train(asked: ProfileRequest, trainer: Trainer) -> None:
+def _train(asked: ProfileRequest, profile: OpenProfile) -> None:
     """The trainings of the method, as far as the journal lacks them."""
-    study = trainer.study
+    study = profile.study
     first, finetune = recipes(study, epochs=asked.epochs)
     budget = Budget(
         recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
     )
     planned = plan(str(asked.method), study, budget)
-    trainer.run(planned.method, planned.trainings)
+    profile.train(planned.method, planned.trainings)

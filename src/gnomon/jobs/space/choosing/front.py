@@ -16,7 +16,7 @@ from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of
-from gnomon.jobs.space.choosing.proving import ProofRequest, Prover, inside, proving, tau, with_proofs
+from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, tau, with_proofs
 from gnomon.jobs.space.document import (
     FrontNetwork,
     FrontVolumes,
@@ -29,6 +29,7 @@ from gnomon.jobs.space.document import (
     SpaceFrontDocument,
     Three,
 )
+from gnomon.jobs.space.job import OpenProfile
 from gnomon.jobs.space.profiling.estimates import (
     Known,
     accuracy_evidence,
@@ -104,8 +105,8 @@ def find_front(
         raise ProblemError(f"--latency {units.time(asked.latency_s)}: {error.message}", hint=error.hint) from error
     proofs: Known = {}, {}
     if asked.measure:
-        with proving(asked, study, watch=watch, tell=tell) as prover:
-            rounds = _in_rounds(prover, (method, toolchain), beliefs, evidence, options, proofs)
+        with proving(asked, study, watch=watch, tell=tell) as profile:
+            rounds = _in_rounds(profile, (method, toolchain), beliefs, evidence, options, proofs)
     else:
         rounds = (predict_front(beliefs, options),)
     exact = {network.id for network in networks_of(study, front)}
@@ -138,7 +139,7 @@ def find_front(
 
 
 def _in_rounds(
-    prover: Prover,
+    profile: OpenProfile,
     whose: tuple[str, str],
     beliefs: Beliefs,
     evidence: Known,
@@ -153,10 +154,10 @@ def _in_rounds(
     method, toolchain = whose
 
     def measured(front: PredictedFront) -> Beliefs:
-        seen, rows = prover.prove(networks_of(prover.study, front.networks), toolchain)
+        seen, rows = prove(profile, networks_of(profile.study, front.networks), toolchain)
         proofs[0].update(seen)
         proofs[1].update(rows)
-        return beliefs_of(prover.study, with_proofs(evidence, proofs))
+        return beliefs_of(profile.study, with_proofs(evidence, proofs))
 
     if method != PUBLISHED:
         return in_rounds(beliefs, options, measured)

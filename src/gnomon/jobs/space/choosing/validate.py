@@ -17,7 +17,7 @@ from gnomon.core.front.dominance import hypervolume
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError
 from gnomon.jobs.space.choosing.front import beliefs_of, has_both, measured_points, networks_of
-from gnomon.jobs.space.choosing.proving import ProofRequest, inside, proving, tau, with_proofs
+from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, tau, with_proofs
 from gnomon.jobs.space.document import (
     FrontsPart,
     FrontsVolumes,
@@ -75,8 +75,8 @@ def validate_selection(
         read_question(asked.profile)  # where there is no profile at all, that is what is reported
         raise UsageError(f"nothing was selected in {asked.profile} yet", hint="Run gnomon space select first.")
     study = study_of(asked.profile, asked.blocks)
-    with proving(asked, study, watch=watch, tell=tell) as prover:
-        folder = prover.folder
+    with proving(asked, study, watch=watch, tell=tell) as profile:
+        folder = profile.folder
         # What an earlier validation drew is no evidence, hence drawn again: another draw each time would be one until
         # it suits. But what the choice was made from cannot prove it.
         used = set(selection.proofs)
@@ -88,7 +88,7 @@ def validate_selection(
         reduced, full = _drawn(study, selection, asked, {*known[0], *known[1]})
         fronts = _fronts(study, selection, asked, known)
         every = [network for one in fronts for network in networks_of(study, one)]
-        proofs = prover.prove([*reduced, *full, *every], selection.toolchain)
+        proofs = prove(profile, [*reduced, *full, *every], selection.toolchain)
     drawn = [network.id for network in (*reduced, *full)]
     document = ValidationDocument(
         format="gnomon-space-validate",
