@@ -166,7 +166,8 @@ def profile_space(
 
     Results are written as they are made: after an interruption the same command resumes.
 
-    Raises GnomonError.
+    Raises GnomonError. From Python nothing is trained with the `method` None too, and nothing is measured where
+    `toolchains` are none.
     """
     from gnomon.jobs.space import job
 
