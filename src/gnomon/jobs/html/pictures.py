@@ -266,9 +266,9 @@ def _space_front(document: Document) -> Parts:
     cells = [
         (
             one.id,
-            share_words(one.measured and one.measured.accuracy),
+            share_words(one.measured.accuracy if one.measured else None),
             share_words(one.predicted.accuracy),
-            time_words(*((one.measured and one.measured.latency_s) or (None,))),
+            time_words(*((one.measured.latency_s if one.measured else None) or (None,))),
             time_words(*one.predicted.latency_s),
             units.share(one.chance),
             ", ".join(one.primitives),

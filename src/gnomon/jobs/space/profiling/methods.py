@@ -139,7 +139,7 @@ def _fair(families: Sequence[Family], budget: Budget) -> Method:
 
 
 def _balanced(families: Sequence[Family], across: Sequence[Network], budget: Budget) -> Method:
-    wanted = []
+    wanted: list[Training] = []
     for family in families:
         counts = [len(ones) for ones in family.space.choices]
         design = balanced_design(counts, _networks(family, budget), seed=budget.seed)
