@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import gnomon
-from gnomon.cli.commands.estimator import estimator
+from gnomon.cli.main import cli
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.nets_csv import read_nets
 from gnomon.jobs.estimator.help_files import import_nets
@@ -209,7 +209,7 @@ def test_the_command_writes_a_csv_that_fit_reads(tmp_path: Path, times: Path) ->
 
     def call(*more: str) -> Any:
         words = ["import", str(times), "--archs", str(archs), "--space", "nasbench201", "--out", str(out), *more]
-        return CliRunner().invoke(estimator, words, catch_exceptions=False)
+        return CliRunner().invoke(cli, ["estimator", *words], catch_exceptions=False)
 
     result = call()
     assert result.exit_code == 0
