@@ -71,9 +71,8 @@ from gnomon.formats.yaml import plain, read_yaml, yaml_text
 from gnomon.jobs.estimator import job as estimators
 from gnomon.jobs.estimator.help_files import import_nets
 from gnomon.jobs.runs.job import command_of
-from gnomon.jobs.space.choosing.validate import read_selection
 from gnomon.jobs.space.profiling.folder import LatencyRow, read_accuracy, read_latency, read_question
-from gnomon.jobs.space.profiling.look import shown_selection, study_of
+from gnomon.jobs.space.profiling.look import read_selection, study_of
 from gnomon.jobs.space.profiling.measuring import _row
 from gnomon.jobs.table.exchange import read_profiled
 from gnomon.jobs.table.folder import read_table
@@ -389,7 +388,7 @@ def _studied(folder: Path) -> object:
 
 
 def _looked(folder: Path) -> object:
-    return shown_selection(folder / "profile"), read_selection(folder / "profile")
+    return read_selection(folder / "profile")
 
 
 def _selected(folder: Path) -> None:
@@ -585,9 +584,13 @@ _UIDS = (
     "Add2[][[1,8,4,4],[1,8,4,4]]",
 )
 _SELECTION = {
-    "rule": "pareto", "toolchain": "onnxruntime", "method": "full", "networks_before": "81", "networks_after": "16",
-    "groups": [["VGGblock_1"], ["Mobileblock_1", "Mobileblock_4"]],
-    "primitives": [[{"name": "VGGblock_1", "frequency": 0.5}]],
+    "format": "gnomon-space-select", "version": 1, "profile": "p", "rule": "pareto", "method": "full",
+    "toolchain": "onnxruntime", "imported": {"accuracies": {"nets.csv": 2}}, "images_known": True, "proofs": ["VGG_1"],
+    "numbering": "ssprofile", "family": None, "groups": [["VGGblock_1"], ["Mobileblock_1", "Mobileblock_4"]],
+    "meanings": {"VGGblock_1": "3x3"}, "unlike_aw_nas": [], "networks_before": "81", "networks_after": "16",
+    "output": "p/output.yaml", "lookup": None, "latency_file": False,
+    "lookup_model": {"model": "m", "why": "", "held_out": {"m": {"networks": 1, "mean": 0.1, "worst": 1.0}}},
+    "primitives": [[{"name": "VGGblock_1", "frequency": 0.5, "low": 0.4, "high": 0.6, "stays": True, "again": 1.0}]],
     "share_kept": [0.1, 0.2, 0.3],
 }  # fmt: skip
 _EVENTS = (

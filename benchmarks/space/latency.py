@@ -18,7 +18,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +212,8 @@ def agreement(first: FilesMeasured, second: FilesMeasured) -> dict[str, Any]:
     by_family = {}
     for family in dict.fromkeys(key.split("_")[0] for key in keys):
         own = np.array([key.startswith(f"{family}_") for key in keys])
-        by_family[family] = score(a[own] / level, b[own]).document()
-    return {"level": level, **score(a / level, b).document(), "families": by_family}
+        by_family[family] = asdict(score(a[own] / level, b[own]))
+    return {"level": level, **asdict(score(a / level, b)), "families": by_family}
 
 
 def errors(cells: Cells, kept: Mapping[Assignment, Latency], unseen: Mapping[Assignment, Latency]) -> dict[str, Any]:
@@ -224,14 +224,14 @@ def errors(cells: Cells, kept: Mapping[Assignment, Latency], unseen: Mapping[Ass
     ways = {}
     for way in WAYS:
         one = fit_predictor(cells, kept, way=way)
-        ways[way] = score(one.predict(nets).mean_s, y).document()
+        ways[way] = asdict(score(one.predict(nets).mean_s, y))
     return {
         "way": made.way,
         "why": made.why,
-        "held_out": {way: one.document() for way, one in made.held_out.items()},
+        "held_out": {way: asdict(one) for way, one in made.held_out.items()},
         "noise": made.noise,
         "mixed": sum(one.networks for one in made.held_out.values()) // max(1, len(made.held_out)),
-        "unseen": {"chosen": score(told.mean_s, y).document(), **ways},
+        "unseen": {"chosen": asdict(score(told.mean_s, y)), **ways},
         "unseen_noise": float(np.mean([one.error_s / one.call_s for one in unseen.values()])),
         "intervals_hold": float(np.mean((told.low_s <= y) & (y <= told.high_s))),
         "interval_half_width": float(np.median((told.high_s - told.low_s) / 2 / told.mean_s)),

@@ -30,9 +30,8 @@ import numpy as np
 
 from benchmarks.space.whole import GOAL, Whole, at_random, described, greedy, worth
 from gnomon.api.options import measure_request
-from gnomon.api.space import select_primitives
 from gnomon.errors import GnomonError
-from gnomon.jobs.space.choosing.select import Rule
+from gnomon.jobs.space.choosing.select import Rule, SelectRequest, select_primitives
 from gnomon.jobs.space.job import MIXED, measured_networks, trained_weights
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import open_images
@@ -224,7 +223,7 @@ def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dic
     rows: list[dict[str, Any]] = []
     for number, profile in enumerate(profiles):
         try:
-            chosen = select_primitives(profile, rule=RULES[rule][0], options=RULES[rule][1])
+            chosen = select_primitives(SelectRequest(profile=profile, rule=RULES[rule][0], options=RULES[rule][1]))
         except GnomonError as error:
             # The published rule needs a family with enough networks, pareto enough to be left of them.
             rows.append({"failed": error.message})

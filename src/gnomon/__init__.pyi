@@ -44,6 +44,8 @@ from gnomon.api.solve import solve as solve
 from gnomon.api.space import export_networks as export_networks
 from gnomon.api.space import find_front as find_front
 from gnomon.api.space import import_networks as import_networks
+from gnomon.api.space import list_primitives as list_primitives
+from gnomon.api.space import list_toolchains as list_toolchains
 from gnomon.api.space import open_profile as open_profile
 from gnomon.api.space import profile_space as profile_space
 from gnomon.api.space import select_primitives as select_primitives

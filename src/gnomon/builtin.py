@@ -185,6 +185,8 @@ JOBS: Mapping[str, Job] = {
             "export_networks",
             "find_front",
             "import_networks",
+            "list_primitives",
+            "list_toolchains",
             "open_profile",
             "profile_space",
             "select_primitives",

@@ -16,11 +16,11 @@ from tests.jobs.overlay.test_overlay_analyze import analysis
 from tests.jobs.place.fleet_kit import device
 from tests.jobs.place.test_fleet_text import fleet
 from tests.jobs.space.choosing.test_space_select import accuracy, latency
+from tests.jobs.space.kits.space_kit import validation
 from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
 
 import gnomon
 from gnomon.api.estimator import fit_estimator
-from gnomon.jobs.space.choosing.validate import Validated
 from gnomon.jobs.table.folder import read_table
 from gnomon.jobs.table.job import Built
 from gnomon.session.reference import Sensitivity
@@ -104,7 +104,7 @@ def test_a_table_that_was_built(tmp_path: Path) -> None:
 def test_a_selection_and_what_validated_it(tmp_path: Path) -> None:
     synthetic(tmp_path / "p", study(LAYERS), accuracy, latency)
     check(gnomon.select_primitives(tmp_path / "p", rule="published", output=tmp_path / "o.yaml"))
-    check(Validated(found={"latency": {"networks": 3}}))
+    check(gnomon.read_document(validation()))
 
 
 def test_an_analysis(tmp_path: Path) -> None:

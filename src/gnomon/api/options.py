@@ -63,7 +63,7 @@ OldRecords = Annotated[
 ]
 
 
-class MeasureOptions(TypedDict, total=False):
+class CommonOptions(TypedDict, total=False):
     """Where and with what to measure. A setting of the device that no option gives is that of the file of devices."""
 
     runtimes: Annotated[
@@ -142,24 +142,6 @@ class MeasureOptions(TypedDict, total=False):
             help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
         ),
     ]
-    processes: Annotated[
-        int | None,
-        option(
-            least=1,
-            most=1000,
-            metavar="N",
-            help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
-        ),
-    ]
-    budget_s: Annotated[
-        float,
-        option(
-            "--budget",
-            read=seconds,
-            default=60.0,
-            help="Seconds after which a stage starts no processes beyond the least number.",
-        ),
-    ]
     timeout_s: Annotated[
         float,
         option(
@@ -176,8 +158,15 @@ class MeasureOptions(TypedDict, total=False):
     fresh: Annotated[bool, option(help="Measure again instead of resuming an interrupted run.", default=False)]
 
 
-class Options(MeasureOptions, total=False):
-    """How to measure one model: `MeasureOptions`, its inputs, and the time for all.
+class MeasureOptions(CommonOptions, total=False):
+    """How to measure many models: their commands do not have the effort for one, which has no part there."""
+
+    processes: int | None
+    budget_s: float
+
+
+class Options(CommonOptions, total=False):
+    """How to measure one model: `CommonOptions`, its inputs, and the time for all.
 
     Each of several `threads` is a configuration of its own, for `place` and `profile` alone. For these several sizes of
     a dimension in `dims`, and several files of an input or a folder of them, give an answer each: a `Sweep`. The time
@@ -205,6 +194,24 @@ class Options(MeasureOptions, total=False):
             metavar="NAME=FILE.npy",
             help="Feed an input from a file, which gives its shape too; others get random numbers. place and profile "
             "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
+        ),
+    ]
+    processes: Annotated[
+        int | None,
+        option(
+            least=1,
+            most=1000,
+            metavar="N",
+            help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
+        ),
+    ]
+    budget_s: Annotated[
+        float,
+        option(
+            "--budget",
+            read=seconds,
+            default=60.0,
+            help="Seconds after which a stage starts no processes beyond the least number.",
         ),
     ]
     max_time_s: Annotated[

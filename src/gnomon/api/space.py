@@ -1,223 +1,396 @@
-"""Profiling search spaces from Python: what `gnomon space` does, as functions."""
+"""Search spaces on a device: what `gnomon space` does, as functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
+
+from gnomon.api.options import MeasureOptions, PathLike, measure_request
+from gnomon.errors import UsageError
+from gnomon.measure.progress import Watch
+from gnomon.options import option
+from gnomon.report.render import SUFFIXES, write_picture
+from gnomon.values import latency, new_file, seconds, toolchain_setting
 
 if TYPE_CHECKING:
-    from gnomon.api.options import MeasureOptions, PathLike
     from gnomon.devices.http import DpuServer
-    from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.space import document
     from gnomon.jobs.space.choosing.believed import Believer
-    from gnomon.jobs.space.choosing.front import FoundFront
-    from gnomon.jobs.space.choosing.select import Rule, Selected
-    from gnomon.jobs.space.choosing.validate import Validated
-    from gnomon.jobs.space.job import Profiled
-    from gnomon.measure.progress import Watch
-    from gnomon.spaces.selection.pareto import ParetoOptions
+
+Profile = Annotated[PathLike, option(metavar="PROFILE")]
+Blocks = Annotated[
+    Sequence[PathLike],
+    option(
+        repeat=True,
+        metavar="FILE.py",
+        help="A file of your own primitives, or one by itself: FILE.py:FUNCTION, PACKAGE.MODULE:CLASS. May be "
+        "repeated.",
+    ),
+]
+OwnBlocks = Annotated[
+    Sequence[PathLike],
+    option(
+        repeat=True,
+        metavar="FILE.py",
+        help="A file of your own primitives that PROFILE was made with, or one by itself: it is run. May be repeated.",
+    ),
+]
+Numbering = Annotated[
+    Literal["ssprofile", "aw_nas"] | None,
+    option(help="Which numbering of primitives is used.  [default: as the config says, else ssprofile]"),
+]
+Known = Literal["balanced", "fair", "published", "imported"]
+Method = Annotated[Known | None, option("--accuracy", help="Whose accuracies.  [default: the first]")]
+Toolchain = Annotated[str | None, option(metavar="NAME", help="Whose latencies.  [default: the first]")]
+Proofs = Annotated[bool, option("--use-proofs", help="Go by what validate and front measured, too.")]
+OwnData = Annotated[
+    str | None,
+    option(metavar="SOURCE", help="The profile's images, where a function makes them: only then is it run."),
+]
+OwnEpochs = Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [default: the profile's own]")]
 
 
-Toolchains = Sequence[str] | Mapping[str, Mapping[str, str]]
-"""Names of toolchains, or their settings by name."""
+class TrainingOptions(TypedDict, total=False):
+    """Where, by how many and how often is trained."""
+
+    seeds: Annotated[int, option(least=1, default=1, help="Trainings of each.")]
+    workers: Annotated[
+        int,
+        option(
+            least=0,
+            most=1024,
+            metavar="N",
+            default=0,
+            help="Processes that train side by side.  [default: as many as processors]",
+        ),
+    ]
+    cluster: Annotated[
+        str | None, option(metavar="ADDRESS", help="Train on a Dask cluster: its scheduler, tcp://HOST:PORT.")
+    ]
+    training_device: Annotated[
+        Literal["cpu", "cuda"], option("--train-on", default="cpu", help="The device that trains.")
+    ]
+    download: Annotated[PathLike | None, option(metavar="DIR", help="Let torchvision fetch images into this folder.")]
+
+
+class ServerOptions(TypedDict, total=False):
+    """How models are measured over HTTP."""
+
+    dpu_url: Annotated[str | None, option(metavar="URL", help="The server that measures what a toolchain compiles.")]
+    dpu_json: Annotated[bool, option(default=False, help="Ask it for intervals too, as gnomon serve reports them.")]
+    dpu_token_file: Annotated[PathLike | None, option(metavar="FILE", help="The token that the server wants.")]
+    dpu_timeout: Annotated[float, option(read=seconds, default=300.0, help="Seconds for one model there.")]
+
+
+class BenchOptions(TrainingOptions, ServerOptions, MeasureOptions, total=False):
+    """How networks are trained and measured."""
+
+
+class ProfileOptions(BenchOptions, total=False):
+    """How networks are trained and measured, and which: by `toolchains`; none of them: nothing is measured."""
+
+    toolchains: Annotated[
+        Sequence[str],
+        option(
+            "--toolchain",
+            repeat=True,
+            metavar="NAME",
+            help="Makes and runs what is measured; gnomon space toolchains lists them. May be repeated.  [default: "
+            "--runtime's, else onnxruntime]",
+        ),
+    ]
+    latency: Annotated[bool, option("--no-latency", off=True, default=True, help="Measure nothing.")]
+    settings: Annotated[
+        Mapping[str, str],
+        option(
+            "--set",
+            repeat=True,
+            read=toolchain_setting,
+            metavar="TOOLCHAIN.KEY=VALUE",
+            help="A setting of a toolchain, such as vitis.arch=/path/arch.json. May be repeated.",
+        ),
+    ]
+
+
+def picture_file(text: str) -> Path:
+    """A file to draw into, refused before anything is measured where it could not be."""
+    path = new_file(text)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"{text!r} is not a picture: give a file that ends in .svg, .png or .pdf")
+    return path
 
 
 def _silent(sentence: str) -> None:
     """Nobody is told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
-    """The server that measures what toolchains make for HTTP, who sees the progress, and who is told sentences."""
-
-    server: DpuServer | None = None
-    on_progress: Watch | None = None
-    on_message: Callable[[str], None] = _silent
-
-
-class TrainingOptions(TypedDict, total=False):
-    """How networks are trained: all that is left out is as the config or the method says.
-
-    `data` is a source of images; `method` how accuracies are got (None: not at all); `epochs`, `networks` a family and
-    `seeds` its budget; `workers` processes (0: as many as processors), or the
-    address of a Dask `cluster`; `training_device` is "cpu" or "cuda"; `download` a folder into which torchvision may
-    fetch images.
-    """
-
-    data: str | None
-    method: str | None
-    epochs: int | None
-    networks: int | None
-    seeds: int
-    workers: int
-    cluster: str | None
-    training_device: str
-    download: PathLike | None
-
-
-class SpaceOptions(TypedDict, total=False):
-    """Which networks are looked at.
-
-    `families` of the config (none: all), the `numbering` of names, files of own `blocks`, and how many `mixed` networks
-    of each family are measured beside its one-change variants.
-    """
-
-    families: Sequence[str]
-    numbering: str | None
-    blocks: Sequence[str]
-    mixed: int
-
-
 def profile_space(
-    config: PathLike,
-    profile_dir: PathLike,
+    config: Annotated[PathLike, option(metavar="CONFIG")],
+    profile_dir: Annotated[PathLike, option("--profile-dir", metavar="DIR", help="The profile; it is never deleted.")],
     *,
-    space: SpaceOptions | None = None,
-    training: TrainingOptions | None = None,
-    toolchains: Toolchains = ("onnxruntime",),
-    hooks: Hooks | None = None,
-    **options: Unpack[MeasureOptions],
-) -> Profiled:
-    """Train and measure the networks of a config's search space, into the folder `profile_dir`.
+    families: Annotated[
+        Sequence[str],
+        option("--family", repeat=True, metavar="NAME", help="Only this family. May be repeated."),
+    ] = (),
+    numbering: Numbering = None,
+    blocks: Blocks = (),
+    data: Annotated[
+        str | None,
+        option(
+            metavar="SOURCE",
+            help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR, torchvision:NAME, "
+            "huggingface:DIR or dataset:FILE.py:FUNCTION.  [default: gnomon_cfg.data of the config]",
+        ),
+    ] = None,
+    method: Annotated[
+        Literal["balanced", "fair", "published", "none"] | None,
+        option("--accuracy", help="How accuracies are obtained; none: train nothing."),
+    ] = "balanced",
+    epochs: Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [default: as the config says]")] = None,
+    networks: Annotated[
+        int | None,
+        option(
+            least=1,
+            metavar="N",
+            help="Networks of each family that 'balanced' trains.  [default: as many as one-change variants]",
+        ),
+    ] = None,
+    mixed: Annotated[int, option(least=0, help="Mixed networks of each family.")] = 12,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] = _silent,
+    **options: Unpack[ProfileOptions],
+) -> document.SpaceDocument:
+    """Train and measure the networks of CONFIG, a search space in the layout of aw_nas.
 
-    The same call goes on where it was interrupted; nothing in the folder is deleted. `toolchains` are names, or names
-    with their settings; `hooks` has the server for what is measured over HTTP, and who watches. Raises GnomonError.
+    Results are written as they are made: after an interruption the same command resumes.
+
+    Raises GnomonError. From Python nothing is trained with the `method` None too, and nothing is measured where
+    `toolchains` are none.
     """
-    from gnomon.api.options import measure_request
-    from gnomon.jobs.space.job import ProfileRequest
-    from gnomon.jobs.space.job import profile_space as profile_job
+    from gnomon.jobs.space import job
 
-    chosen, trained, hooked = dict(space or {}), dict(training or {}), hooks or Hooks()
-    download = trained.pop("download", None)
-    named = toolchains if isinstance(toolchains, Mapping) else {name: {} for name in toolchains}
-    asked = ProfileRequest(
+    measured, bench = _toolchains(**options)
+    request = job.ProfileRequest(
         config=Path(config),
         out=Path(profile_dir),
-        request=measure_request(options),
-        toolchains=tuple(named),
-        settings={name: dict(given) for name, given in named.items()},
-        server=hooked.server,
-        download=None if download is None else Path(str(download)),
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()},  # type: ignore[arg-type]
-        **trained,  # type: ignore[arg-type]
+        families=tuple(families),
+        numbering=numbering,
+        method=None if method == "none" else method,
+        networks=networks,
+        mixed=mixed,
+        **measured,
+        **_bench(blocks=blocks, data=data, epochs=epochs, **bench),
     )
-    return profile_job(asked, watch=hooked.on_progress, tell=hooked.on_message)
+    return job.profile_space(request, watch=on_progress, tell=on_message)
 
 
 def select_primitives(
-    profile_dir: PathLike,
+    profile_dir: Profile,
     *,
-    rule: Rule = "pareto",
-    method: str | None = None,
-    toolchain: str | None = None,
-    proofs: bool = False,
-    options: ParetoOptions | None = None,
-    output: PathLike | None = None,
-    blocks: Sequence[PathLike] = (),
-) -> Selected:
-    """Choose the primitives worth searching from what a profile holds; nothing is measured. Raises GnomonError.
+    rule: Annotated[
+        Literal["pareto", "published"],
+        option(
+            help="pareto: what is on the front of mixed networks. published: the published rule to the letter, which "
+            "depends on the unit of latency."
+        ),
+    ] = "pareto",
+    method: Method = None,
+    toolchain: Toolchain = None,
+    proofs: Proofs = False,
+    families: Annotated[
+        Literal["mixed", "one"],
+        option(help="pareto: primitives of all families side by side, or of the one that is worth most."),
+    ] = "mixed",
+    most_share: Annotated[
+        float,
+        option(
+            "--max-fraction",
+            "--most-share",
+            most=1,
+            metavar="SHARE",
+            help="pareto: at most this share of the networks is left (1: all but what is on no front); one that leaves "
+            "too little to search is refused, with the share that would do.",
+        ),
+    ] = 0.1,
+    seed: Annotated[int, option(least=0, help="Seed of the resampled noise.")] = 0,
+    output: Annotated[
+        PathLike | None,
+        option(
+            "--output-yaml",
+            "-o",
+            metavar="FILE",
+            help="The config with the choice filled in.  [default: PROFILE/output.yaml]",
+        ),
+    ] = None,
+    blocks: OwnBlocks = (),
+    picture: Annotated[
+        PathLike | None, option(read=picture_file, metavar="FILE", help="Draw the choice, as .svg, .png or .pdf.")
+    ] = None,
+) -> document.SelectionDocument:
+    """Choose the primitives worth searching from PROFILE. Nothing is measured, however often it runs.
 
-    With `proofs` also from what `validate_selection` and `find_front` measured. `blocks` are the files of own
-    primitives that it was made with: they are Python, and are run only where given.
+    Raises GnomonError.
     """
-    from gnomon.jobs.space.choosing.select import SelectRequest
-    from gnomon.jobs.space.choosing.select import select_primitives as select_job
+    from gnomon.jobs.space.choosing import select
+    from gnomon.jobs.space.picture import choice_charts
     from gnomon.spaces.selection.pareto import ParetoOptions
 
-    asked = SelectRequest(
+    request = select.SelectRequest(
         profile=Path(profile_dir),
         rule=rule,
         method=method,
         toolchain=toolchain,
         proofs=proofs,
-        options=options or ParetoOptions(),
+        options=ParetoOptions(families=families, most_share=most_share, seed=seed),
         output=None if output is None else Path(output),
         blocks=tuple(map(str, blocks)),
     )
-    return select_job(asked)
+    selection = select.select_primitives(request)
+    if picture is not None:
+        write_picture(choice_charts(selection), Path(picture))
+    return selection
 
 
 def find_front(
-    profile_dir: PathLike,
+    profile_dir: Profile,
     *,
-    networks: int = 50,
-    latency_s: float | None = None,
-    measure: bool = True,
-    method: str | None = None,
-    toolchain: str | None = None,
-    proofs: bool = False,
-    blocks: Sequence[PathLike] = (),
-    training: TrainingOptions | None = None,
-    hooks: Hooks | None = None,
-    **options: Unpack[MeasureOptions],
-) -> FoundFront:
-    """Predict the best networks of the full space by accuracy and latency, then train and measure them.
+    latency_s: Annotated[
+        float | None,
+        option(
+            "--latency",
+            read=latency,
+            metavar="2ms",
+            help="Only networks that are predicted to take no longer than this.",
+        ),
+    ] = None,
+    networks: Annotated[int, option(least=1, most=1000, help="The most networks.")] = 50,
+    measure: Annotated[
+        bool, option("--measure/--no-measure", help="Train and measure them.  [default: measure]")
+    ] = True,
+    method: Method = None,
+    toolchain: Toolchain = None,
+    proofs: Proofs = False,
+    data: OwnData = None,
+    epochs: OwnEpochs = None,
+    blocks: OwnBlocks = (),
+    picture: Annotated[
+        PathLike | None, option(read=picture_file, metavar="FILE", help="Draw the front, as .svg, .png or .pdf.")
+    ] = None,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] = _silent,
+    **options: Unpack[BenchOptions],
+) -> document.SpaceFrontDocument:
+    """Find the best networks of PROFILE's full space by predicted accuracy and latency, then train and measure them.
 
-    At most so many `networks`, of a predicted latency of at most `latency_s`; without `measure` they are only told.
-    `method` and `toolchain` say whose accuracies and latencies are gone by; with `proofs` what was measured here and by
-    `validate_selection` before has a part in it. Of `training` count epochs, seeds, where is trained, and `data` where
-    it is a function. `blocks` are as `select_primitives` takes them. Raises GnomonError.
+    After an interruption the same command resumes, and measures nothing twice.
+
+    Raises GnomonError.
     """
-    from gnomon.jobs.space.choosing.front import FrontRequest
-    from gnomon.jobs.space.choosing.front import find_front as front_job
+    from gnomon.jobs.space.choosing import front
+    from gnomon.jobs.space.picture import space_front_charts
 
-    hooked = hooks or Hooks()
-    asked = FrontRequest(
-        **_proof(profile_dir, blocks, training, options),
+    request = front.FrontRequest(
+        profile=Path(profile_dir),
         networks=networks,
         latency_s=latency_s,
         measure=measure,
         method=method,
         toolchain=toolchain,
         proofs=proofs,
+        **_bench(blocks=blocks, data=data, epochs=epochs, **options),
     )
-    return front_job(asked, server=hooked.server, watch=hooked.on_progress, tell=hooked.on_message)
+    result = front.find_front(request, watch=on_progress, tell=on_message)
+    if picture is not None:
+        write_picture(space_front_charts(result), Path(picture))
+    return result
+
+
+def validate_selection(
+    profile_dir: Profile,
+    *,
+    networks: Annotated[
+        int,
+        option(least=8, most=10_000, help="Mixed networks of the reduced space, and as many of the full one."),
+    ] = 12,
+    front: Annotated[
+        int, option(least=0, most=1000, help="Networks of the predicted front of each space; 0: none.")
+    ] = 10,
+    data: OwnData = None,
+    epochs: OwnEpochs = None,
+    blocks: OwnBlocks = (),
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] = _silent,
+    **options: Unpack[BenchOptions],
+) -> document.ValidationDocument:
+    """Test the predictions for PROFILE's choice on mixed networks that were never measured.
+
+    Raises GnomonError.
+    """
+    from gnomon.jobs.space.choosing import validate
+
+    bench = _bench(blocks=blocks, data=data, epochs=epochs, **options)
+    request = validate.ValidateRequest(profile=Path(profile_dir), networks=networks, front=front, **bench)
+    return validate.validate_selection(request, watch=on_progress, tell=on_message)
 
 
 def show_space(
-    profile_dir: PathLike,
+    profile_dir: Profile,
     *,
-    method: str | None = None,
-    pictures: PathLike | None = None,
-    blocks: Sequence[PathLike] = (),
-) -> dict[str, Any]:
-    """What a profile says, as JSON values: rankings of a `method` of accuracies (None: the first) with their noise.
+    method: Method = None,
+    pictures: Annotated[
+        PathLike | None, option(metavar="DIR", help="Draw the pictures of the profile into this folder.")
+    ] = None,
+    blocks: OwnBlocks = (),
+) -> document.SpaceDocument:
+    """Show what PROFILE holds: rankings with their noise, latencies, and how reliable both are.
 
-    `pictures` is a folder that gets a picture of all there is to see. `blocks` are as `select_primitives` takes them.
     Raises GnomonError.
     """
-    from gnomon.jobs.space.profiling.look import look, shown_selection
+    from gnomon.jobs.space.picture import draw_pictures
+    from gnomon.jobs.space.profiling.look import look, read_selection
 
-    document = look(Path(profile_dir), method, tuple(map(str, blocks)))
-    if pictures is not None:
-        from gnomon.jobs.space.picture import draw_pictures
-
-        document["pictures"] = draw_pictures(document, shown_selection(Path(profile_dir)), Path(pictures))
-    return document
+    profile = Path(profile_dir)
+    space = look(profile, method, tuple(map(str, blocks)))
+    if pictures is None:
+        return space
+    return replace(space, pictures=draw_pictures(space, read_selection(profile), Path(pictures)))
 
 
 def import_networks(
-    files: Sequence[PathLike],
-    profile_dir: PathLike,
+    files: Annotated[Sequence[PathLike], option(metavar="FILE")],
+    profile_dir: Annotated[
+        PathLike, option("--profile-dir", metavar="DIR", help="The profile, which may be there already.")
+    ],
     *,
-    config: PathLike | None = None,
-    numbering: str | None = None,
-    method: str | None = None,
-    toolchain: str | None = None,
-    blocks: Sequence[PathLike] = (),
-) -> Profiled:
-    """Bring accuracies and latencies from elsewhere into a profile, which is made where it is not there.
+    config: Annotated[
+        PathLike | None,
+        option(metavar="CONFIG", help="The config of a new profile.  [default: made from the ids of the tables]"),
+    ] = None,
+    numbering: Numbering = None,
+    method: Annotated[
+        Known | None,
+        option("--accuracy", help="What the accuracies count as.  [default: as a csv says, else imported]"),
+    ] = None,
+    toolchain: Annotated[
+        str | None,
+        option(
+            metavar="NAME",
+            help="The toolchain that the latencies count as.  [default: as a csv says, else imported]",
+        ),
+    ] = None,
+    blocks: OwnBlocks = (),
+) -> document.SpaceDocument:
+    """Bring networks into a profile: tables of ssprofile (accuracy_table.yaml, latency_table.yaml), or csv.
 
-    `files` are tables as ssprofile writes them (accuracy_table.yaml, latency_table.yaml in milliseconds), or csv as
-    `export_networks` writes it. A new profile is of the `config`; tables alone do without. Accuracies count as those of
-    `method`, latencies as of `toolchain` (None: as a csv says, else "imported"). Raises GnomonError.
+    Latencies of a table are in milliseconds. A csv is what gnomon space export writes.
+
+    Raises GnomonError.
     """
-    from gnomon.jobs.space.exchange import ImportRequest
-    from gnomon.jobs.space.exchange import import_networks as import_job
+    from gnomon.jobs.space import exchange
 
-    asked = ImportRequest(
+    request = exchange.ImportRequest(
         files=tuple(map(Path, files)),
         profile=Path(profile_dir),
         config=None if config is None else Path(config),
@@ -226,25 +399,56 @@ def import_networks(
         toolchain=toolchain,
         blocks=tuple(map(str, blocks)),
     )
-    return import_job(asked)
+    return exchange.import_networks(request)
 
 
 def export_networks(
-    profile_dir: PathLike,
-    out: PathLike,
+    profile_dir: Profile,
+    out: Annotated[PathLike, option("--out", "-o", metavar="CSV", help="The networks.")],
     *,
-    method: str | None = None,
-    blocks: Sequence[PathLike] = (),
-    overwrite: bool = False,
-) -> tuple[NetRow, ...]:
-    """Write a profile's networks as csv, and return them: a row a network and toolchain, accuracies of one `method`.
+    overwrite: Annotated[bool, option(help="Replace the file if it is there.")] = False,
+    method: Method = None,
+    blocks: OwnBlocks = (),
+) -> document.SpaceExportDocument:
+    """Write the networks of PROFILE as csv: a column a cell group, accuracy and latency with what is known of both.
 
-    A file that is there is replaced only with `overwrite`. `blocks` are as `select_primitives` takes them. Raises
-    GnomonError.
+    Raises GnomonError.
     """
-    from gnomon.jobs.space.exchange import export_networks as export_job
+    from gnomon.jobs.space import exchange
 
-    return export_job(Path(profile_dir), Path(out), method=method, blocks=tuple(map(str, blocks)), overwrite=overwrite)
+    own = tuple(map(str, blocks))
+    return exchange.export_networks(Path(profile_dir), Path(out), method=method, blocks=own, overwrite=overwrite)
+
+
+def list_primitives(
+    *,
+    numbering: Annotated[Literal["ssprofile", "aw_nas"], option(help="Which numbering.")] = "ssprofile",
+    blocks: Blocks = (),
+) -> document.PrimitivesDocument:
+    """List primitives by name: a number means another block in another numbering, the digest does not.
+
+    Raises GnomonError.
+    """
+    from gnomon.jobs.space.document import KnownPrimitive, PrimitivesDocument
+    from gnomon.training.modules import known_blocks
+
+    primitives = tuple(
+        KnownPrimitive(name=one.name, family=one.family, meaning=one.meaning, digest=one.digest)
+        for one in known_blocks(numbering, tuple(map(str, blocks))).values()
+    )
+    return PrimitivesDocument(format="gnomon-space-primitives", version=1, numbering=numbering, primitives=primitives)
+
+
+def list_toolchains() -> document.ToolchainsDocument:
+    """List the toolchains that turn a network into what is measured, and what to install for each."""
+    from gnomon.jobs.space.document import KnownToolchain, ToolchainsDocument
+    from gnomon.toolchains.base import chosen_toolchain, toolchain_names
+
+    rows = tuple(
+        KnownToolchain(name=name, measured_by=one.runtime, missing=tuple(one.check()))
+        for name, one in ((name, chosen_toolchain(name)) for name in toolchain_names())
+    )
+    return ToolchainsDocument(format="gnomon-space-toolchains", version=1, toolchains=rows)
 
 
 def open_profile(
@@ -255,9 +459,9 @@ def open_profile(
     `method` and `toolchain` say whose (None: the first there are); `blocks` are as `select_primitives` takes them.
     Raises GnomonError.
     """
-    from gnomon.jobs.space.choosing.believed import open_profile as open_job
+    from gnomon.jobs.space.choosing import believed
 
-    return open_job(Path(profile_dir), method=method, toolchain=toolchain, blocks=tuple(map(str, blocks)))
+    return believed.open_profile(Path(profile_dir), method=method, toolchain=toolchain, blocks=tuple(map(str, blocks)))
 
 
 def space_network(profile_dir: PathLike, network: str, *, blocks: Sequence[PathLike] = ()) -> Any:
@@ -272,43 +476,64 @@ def space_network(profile_dir: PathLike, network: str, *, blocks: Sequence[PathL
     return network_module(Path(profile_dir), network, tuple(map(str, blocks)))
 
 
-def validate_selection(
-    profile_dir: PathLike,
+def _toolchains(
     *,
-    networks: int = 12,
-    front: int = 10,
-    blocks: Sequence[PathLike] = (),
-    training: TrainingOptions | None = None,
-    hooks: Hooks | None = None,
-    **options: Unpack[MeasureOptions],
-) -> Validated:
-    """Build, train and measure mixed networks of the reduced and of the full space, and hold predictions against them.
-
-    So many `networks` of each, and as many as `front` of the predicted front of each (0: none); of `training` count
-    epochs, seeds, where is trained, and `data` where it is a function. `blocks` are as `select_primitives` takes them.
-    Raises GnomonError.
-    """
-    from gnomon.jobs.space.choosing.validate import ValidateRequest
-    from gnomon.jobs.space.choosing.validate import validate_selection as validate_job
-
-    hooked = hooks or Hooks()
-    asked = ValidateRequest(**_proof(profile_dir, blocks, training, options), networks=networks, front=front)
-    return validate_job(asked, server=hooked.server, watch=hooked.on_progress, tell=hooked.on_message)
+    toolchains: Sequence[str] | None = None,
+    latency: bool = True,
+    settings: Mapping[str, str] | None = None,
+    **options: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is measured: the named toolchains, or runtimes in float32, or ONNX Runtime, with settings; and the rest."""
+    if toolchains and not latency:
+        raise UsageError("--no-latency and --toolchain contradict each other", hint="Give either of the two.")
+    if toolchains is None:
+        toolchains = options.get("runtimes") or ("onnxruntime",)
+    by_toolchain: dict[str, dict[str, str]] = {name: {} for name in (toolchains if latency else ())}
+    for place, value in (settings or {}).items():
+        name, _, key = place.partition(".")
+        if name not in by_toolchain:
+            raise UsageError(f"--set {place}: no such --toolchain is given", hint=f"Give --toolchain {name} as well.")
+        by_toolchain[name][key] = value
+    return {"toolchains": tuple(by_toolchain), "settings": by_toolchain}, options
 
 
-def _proof(
-    profile_dir: PathLike, blocks: Sequence[PathLike], training: TrainingOptions | None, options: MeasureOptions
+def _bench(
+    *,
+    blocks: Sequence[PathLike],
+    data: str | None,
+    epochs: int | None,
+    download: PathLike | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """What all requests say that train and measure networks to hold predictions against."""
-    from gnomon.api.options import measure_request
-
-    given = dict(training or {})
-    download = given.pop("download", None)
-    counting = ("data", "epochs", "seeds", "workers", "cluster", "training_device")
+    """What all requests that train and measure networks have in common."""
+    training = {name: options.pop(name) for name in TrainingOptions.__annotations__ if name in options}
+    server = {name: options.pop(name) for name in ServerOptions.__annotations__ if name in options}
     return {
-        "profile": Path(profile_dir),
-        "request": measure_request(options),
+        "server": _server(**server),
+        "request": measure_request(cast("MeasureOptions", options)),
         "blocks": tuple(map(str, blocks)),
-        "download": None if download is None else Path(str(download)),
-        **{name: value for name, value in given.items() if name in counting},
+        "data": data,
+        "epochs": epochs,
+        "download": None if download is None else Path(download),
+        **training,
     }
+
+
+def _server(
+    dpu_url: str | None = None,
+    dpu_json: bool = False,
+    dpu_token_file: PathLike | None = None,
+    dpu_timeout: float = 300.0,
+) -> DpuServer | None:
+    """The server of an address; None without one. UsageError where its token cannot be read, or is of none."""
+    if dpu_url is None:
+        if dpu_token_file is not None:
+            raise UsageError("--dpu-token-file needs --dpu-url", hint="Give the server's address: --dpu-url URL.")
+        return None
+    from gnomon.devices.http import DpuServer
+
+    try:
+        token = None if dpu_token_file is None else Path(dpu_token_file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UsageError(f"{dpu_token_file} cannot be read: {error.strerror}", hint="Give a readable file.") from error
+    return DpuServer(url=dpu_url, token=token, timeout_s=dpu_timeout, accept_json=dpu_json)

@@ -2,7 +2,7 @@
 
 Assignments in few words.
 
-Words that the reports of search spaces have in common: shares, swaps, failures, and the counts of networks.
+Words that the reports of search spaces have in common: shares, and the counts of networks.
 """
 
 from __future__ import annotations
@@ -349,33 +349,6 @@ def listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
-def swap_words(family: Mapping[str, Any], primitives: Sequence[str]) -> str:
-    """What a network has where its family's default has another primitive: "cell 2: 7x7, expansion 4"."""
-    meanings = {one["name"]: one["meaning"] for one in family.get("primitives", ())}
-    default = family.get("default")
-    apart = [(place, name) for place, name in enumerate(primitives) if name != default]
-    if not apart:
-        return "the default"
-    if len(apart) > 1:
-        return f"{len(apart)} cell groups"
-    place, name = apart[0]
-    return f"cell {place}: {meanings.get(name) or name}"
-
-
-def is_single(families: Mapping[str, Mapping[str, Any]], primitives: Sequence[str]) -> bool:
-    """Whether a network is a family's default, or differs from it in one cell group alone."""
-    family = family_of(families, primitives)
-    return bool(family) and sum(name != families[family]["default"] for name in primitives) <= 1
-
-
-def family_of(families: Mapping[str, Mapping[str, Any]], primitives: Sequence[str]) -> str:
-    """The family that all primitives of a network are of; an empty text where there is none."""
-    for name, family in families.items():
-        if set(primitives) <= {one["name"] for one in family["primitives"]}:
-            return name
-    return ""
-
-
 def networks(digits: str) -> str:
     """A count of networks, given in digits: "130 321", "1.23e15"."""
     if not digits.isdecimal():
@@ -389,14 +362,6 @@ def part(after: str, before: str) -> str:
         return "-"
     share = 100 * int(after) / int(before)
     return f"{share:.1f} %" if share >= 0.1 or not share else f"{share:.1g} %" if share >= 1e-4 else f"{share:.0e} %"
-
-
-def failures(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The networks that failed, by reason, the most frequent reason first; each reason is a sentence."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        found.setdefault(sentence(row["reason"]), []).append(row["network"])
-    return sorted(found.items(), key=lambda item: -len(item[1]))
 
 
 def sentence(text: str) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import NoReturn
 
 import pytest
 
 from gnomon.cli.main import run
-from gnomon.cli.options import settings_by_toolchain
+from gnomon.devices.http import DpuServer
+from gnomon.errors import UsageError
+from gnomon.jobs.space import job
+from gnomon.jobs.space.job import ProfileRequest
 
 
 def call(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
@@ -52,12 +56,24 @@ def test_options_that_cannot_be_meant_are_told(given: list[str], told: str, caps
     assert told in err
 
 
-def test_settings_are_of_their_toolchain() -> None:
-    pairs = (("vitis.arch", "a=b.json"), ("quark-xint8.packages", "/q"), ("vitis.workers", "2"))
-    assert settings_by_toolchain(pairs) == {
-        "vitis": {"arch": "a=b.json", "workers": "2"},
-        "quark-xint8": {"packages": "/q"},
-    }
+def test_settings_are_of_their_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[ProfileRequest] = []
+
+    def kept(request: ProfileRequest, **_: object) -> NoReturn:
+        requests.append(request)
+        raise UsageError("not now", hint="")
+
+    monkeypatch.setattr(job, "profile_space", kept)
+    for words in (
+        "--toolchain vitis --toolchain quark-xint8 --set vitis.arch=a=b --set quark-xint8.packages=/q",
+        "--runtime openvino --accuracy none",
+        "--no-latency --dpu-url http://b/",
+    ):
+        assert run(["space", "profile", "c.yaml", "--profile-dir", "p", *words.split()]) == 2
+    named, runtime, none = requests
+    assert named.settings == {"vitis": {"arch": "a=b"}, "quark-xint8": {"packages": "/q"}}
+    assert (runtime.toolchains, runtime.method) == (("openvino",), None)
+    assert (none.toolchains, none.method, none.server) == ((), "balanced", DpuServer(url="http://b/"))
 
 
 @pytest.mark.parametrize("command", ["show", "select", "validate"])

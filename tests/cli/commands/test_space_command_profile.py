@@ -19,7 +19,6 @@ from gnomon.api import space as api
 from gnomon.cli.main import run
 from gnomon.jobs.space.profiling.folder import ACCURACY, LATENCY, read_accuracy
 from gnomon.jobs.space.profiling.look import look
-from gnomon.spaces.selection.pareto import ParetoOptions
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
@@ -70,8 +69,11 @@ def test_profile_goes_on_and_its_document_is_that_of_python(made: Path, capsys: 
     done = api.profile_space(
         made / "config.yaml",
         made / "p",
-        space={"mixed": 0},
-        training={"data": source, "epochs": 1, "networks": 4, "workers": 1},
+        mixed=0,
+        data=source,
+        epochs=1,
+        networks=4,
+        workers=1,
     ).document()
     assert found.keys() == done.keys()
     assert {k: v for k, v in found.items() if k != "seconds"} == json.loads(
@@ -82,7 +84,7 @@ def test_profile_goes_on_and_its_document_is_that_of_python(made: Path, capsys: 
 
 def test_show_tells_the_same_and_draws(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "show", made / "p")
-    assert found == json.loads(json.dumps(look(made / "p")))
+    assert found == look(made / "p").document()
     code, out, err = call(capsys, "show", made / "p", "--pictures", tmp_path / "pictures")
     assert (code, err) == (0, "")
     assert "VGG" in out and "balanced" in out
@@ -97,10 +99,10 @@ def test_select_writes_and_tells(rule: str, made: Path, tmp_path: Path, capsys: 
     done = api.select_primitives(
         made / "p",
         rule=rule,  # type: ignore[arg-type]
-        options=ParetoOptions(most_share=1),
+        most_share=1,
         output=tmp_path / "o.yaml",
     )
-    assert found == json.loads(json.dumps(done.document()))
+    assert found == done.document()
     assert f"--rule {rule}" in (tmp_path / "o.yaml").read_text().splitlines()[0]
     code, out, err = call(capsys, "select", made / "p", *options, "--picture", tmp_path / "choice.svg")
     assert (code, err) == (0, "")
@@ -129,9 +131,7 @@ def test_validate_measures_what_was_chosen(made: Path, capsys: pytest.CaptureFix
     args = ("validate", made / "p", "--networks", "8", "--epochs", "1", "--workers", "1", *record, *MEASURING)
     found = document(capsys, *args)
     assert found["networks"] > 0 and found["latency"]["networks"] > 0
-    done = api.validate_selection(
-        made / "p", networks=8, training={"epochs": 1, "workers": 1}, record=made / "record.sqlite"
-    ).document()
+    done = api.validate_selection(made / "p", networks=8, epochs=1, workers=1, record=made / "record.sqlite").document()
     assert found.keys() == done.keys()
     assert json.loads((made / "p" / "validation.json").read_text()).keys() == found.keys()
 
@@ -173,6 +173,7 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
         (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
         (2, "is not a profile", ("validate", tmp_path / "x")),
         (2, "not a profile", ("front", tmp_path / "x")),
+        (2, "is not a picture", ("front", made / "p", "--picture", "front.gif")),
         (2, "not a profile", ("show", tmp_path)),
     ]
     for code, told, args in cases:

@@ -16,6 +16,7 @@ from tests.cli.placement_kit import placement
 from tests.jobs.html.test_page import Elements
 from tests.jobs.test_job_documents import FOUND
 
+from gnomon.errors import RecordError
 from gnomon.jobs.html.page import page
 from gnomon.jobs.html.pictures import pictures
 from gnomon.jobs.pareto.picture import front_charts
@@ -78,8 +79,11 @@ def test_charts_leave_out_what_is_not_known(document: dict[str, Any]) -> None:
 
 
 def draw(document: dict[str, Any]) -> None:
-    """Make all pictures of a document; none holds what is not a number."""
-    found = [part for section in pictures(document) for part in section.parts if isinstance(part, Chart)]
+    """Make all pictures of a document; none holds what is not a number. What does not fit its record has none."""
+    try:
+        found = [part for section in pictures(document) for part in section.parts if isinstance(part, Chart)]
+    except RecordError:
+        return
     drawn = {"gnomon-pareto": front_charts, "gnomon-place": placement_charts, "gnomon-profile": profile_charts}
     if document["format"] in drawn:
         found += drawn[document["format"]](document)

@@ -169,9 +169,9 @@ def test_networks_that_the_published_rule_passes_over_are_told(tmp_path: Path) -
 
 def test_what_is_exported_comes_back_as_it_was(profile: Path, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
-    rows = export_networks(profile, tmp_path / "nets.csv")
+    first = export_networks(profile, tmp_path / "nets.csv")
     brought(tmp_path / "nets.csv", to=tmp_path / "p", config=tmp_path / "config.yaml")
-    assert export_networks(tmp_path / "p", tmp_path / "again.csv") == rows
+    assert export_networks(tmp_path / "p", tmp_path / "again.csv").rows == first.rows == 8
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "nets.csv").read_text()
     for rule in ("published", "pareto"):
         chosen = [
@@ -224,7 +224,7 @@ def test_what_is_imported_stands_beside_ones_own_only_where_that_is_asked_for(pr
     seen = {one["id"]: one["accuracy"] for one in told["accuracy"]["trained"]}
     assert seen[default.id] == pytest.approx((0.7 + accuracy(default)) / 2), "both trainings of it count"
     told = brought(tmp_path / "nets.csv", to=path, method="imported", toolchain="board")
-    assert look(path, "imported")["accuracy"]["trainings"] == 8
+    assert look(path, "imported").document()["accuracy"]["trainings"] == 8
 
 
 def test_an_accuracy_without_an_error_is_as_sure_as_a_training(tmp_path: Path) -> None:

@@ -38,9 +38,9 @@ def write(folder: Path, names: str, own: str) -> Path:
 
 
 def profile(folder: Path, config: Path, toolchains: tuple[str, ...] = (), **training: Any) -> Path:
-    given = {"data": write_images(folder), "workers": 1, "networks": 2, "epochs": 1, **training}
-    record = {"record": folder / "record.sqlite"}
-    api.profile_space(config, folder / "out", toolchains=toolchains, space={"mixed": 1}, training=given, **record)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"data": write_images(folder), "workers": 1, "networks": 2, "epochs": 1, **training}
+    record = folder / "record.sqlite"
+    api.profile_space(config, folder / "out", toolchains=toolchains, mixed=1, record=record, **given)
     return folder / "out"
 
 
@@ -68,19 +68,13 @@ def test_networks_of_modules_are_trained_quantised_measured_and_chosen_from(tmp_
     assert rows and all(row.call_s and not row.reason for row in rows)
     assert {row.toolchain for row in rows} == {"onnxruntime", "onnxruntime-int8"}
     assert check_weights(out, blocks) >= 3
-    told = {one["toolchain"]: one for one in look(out, blocks=blocks)["latency"]}
+    told = {one["toolchain"]: one for one in look(out, blocks=blocks).document()["latency"]}
     assert told["onnxruntime-int8"]["compared"]["networks"] >= 3
-    chosen = api.select_primitives(out, blocks=blocks, options=_everything())
+    chosen = api.select_primitives(out, blocks=blocks, most_share=1)
     assert chosen.groups and chosen.lookup is not None
     before = {path.name: path.read_bytes() for path in out.glob("*.jsonl")}
     profile(tmp_path, config, ("onnxruntime", "onnxruntime-int8"))
     assert {path.name: path.read_bytes() for path in out.glob("*.jsonl")} == before, "nothing is done again"
-
-
-def _everything() -> Any:
-    from gnomon.spaces.selection.pareto import ParetoOptions
-
-    return ParetoOptions(most_share=1)
 
 
 @pytest.fixture(scope="module")

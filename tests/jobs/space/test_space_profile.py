@@ -19,7 +19,6 @@ from gnomon.errors import UsageError
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
 from gnomon.jobs.space.profiling.folder import ACCURACY, read_accuracy, read_latency
 from gnomon.jobs.space.profiling.look import look
-from gnomon.spaces.selection.pareto import ParetoOptions
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
@@ -34,8 +33,10 @@ def profile(folder: Path, out: Path, *, toolchains: tuple[str, ...] = (), method
         write_config(folder),
         out,
         toolchains=toolchains,
-        space={"mixed": 3},
-        training={"data": write_images(folder), "method": method, "workers": 1},
+        mixed=3,
+        data=write_images(folder),
+        method=method,  # type: ignore[arg-type]
+        workers=1,
         record=folder / "record.sqlite",
     )
 
@@ -71,7 +72,7 @@ def test_trained_networks_have_weights_and_a_text(profiled: Path) -> None:
 
 @pytest.mark.slow
 def test_what_int8_is_worth_is_measured(profiled: Path) -> None:
-    told = {one["toolchain"]: one for one in look(profiled)["latency"]}
+    told = {one["toolchain"]: one for one in look(profiled).document()["latency"]}
     compared = told["onnxruntime-int8"]["compared"]
     assert compared["twin"] == "onnxruntime" and compared["networks"] >= 8 and compared["ratio"] > 0
     assert compared["drop"] is not None and told["onnxruntime-int8"]["least_quantised"] >= 0.9
@@ -96,7 +97,7 @@ def test_a_selection_is_a_config_that_can_be_searched(profiled: Path, rule: str,
     found = api.select_primitives(
         profiled,
         rule=rule,  # type: ignore[arg-type]
-        options=ParetoOptions(most_share=1),
+        most_share=1,
         output=tmp_path / "output.yaml",
     )
     text = (tmp_path / "output.yaml").read_text()
@@ -109,16 +110,16 @@ def test_a_selection_is_a_config_that_can_be_searched(profiled: Path, rule: str,
     if rule != "pareto":
         assert found.family is not None
     if found.lookup is not None:
-        assert len(found.lookup.read_text().splitlines()) == 2
+        assert len(Path(found.lookup).read_text().splitlines()) == 2
 
 
 @pytest.mark.slow
 def test_a_choice_is_validated_with_networks_that_were_not_seen(profiled: Path) -> None:
-    api.select_primitives(profiled, options=ParetoOptions(most_share=1))
+    api.select_primitives(profiled, most_share=1)
     before = {row.network for row in read_accuracy(profiled) if row.validation is not None}
     before |= {row.network for row in read_latency(profiled)}
     found = api.validate_selection(
-        profiled, networks=5, front=0, training={"epochs": 1, "workers": 1}, record=profiled.parent / "record.sqlite"
+        profiled, networks=5, front=0, epochs=1, workers=1, record=profiled.parent / "record.sqlite"
     ).document()
     after = {row.network for row in read_accuracy(profiled) if row.method == "validation"}
     assert after and not after & before
@@ -130,7 +131,7 @@ def test_a_choice_is_validated_with_networks_that_were_not_seen(profiled: Path) 
 @pytest.mark.parametrize("method", ["fair", "published"])
 def test_each_method_tells_accuracies(method: str, tmp_path: Path) -> None:
     profile(tmp_path, tmp_path / "out", method=method)
-    accuracy = look(tmp_path / "out", method)["accuracy"]
+    accuracy = look(tmp_path / "out", method).document()["accuracy"]
     assert accuracy is not None and not accuracy["failed"]
     assert {one["family"] for one in accuracy["rankings"]} == {"VGG", "Mobile"}
     assert [len(one["networks"]) for one in accuracy["rankings"]] == [5, 3]
@@ -170,9 +171,10 @@ def test_a_folder_of_another_question_is_refused_and_stays(tmp_path: Path) -> No
         api.profile_space(
             write_config(tmp_path),
             tmp_path / "out",
-            toolchains=(),
-            space={"families": ["VGG"]},
-            training={"data": write_images(tmp_path), "method": None},
+            latency=False,
+            families=["VGG"],
+            data=write_images(tmp_path),
+            method="none",
         )
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
 
@@ -188,12 +190,11 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
 def test_what_is_not_there_is_told_before_anything_is_done(tmp_path: Path) -> None:
     told: dict[str, dict[str, Any]] = {
         "abacus": {"toolchains": ("abacus",)},
-        "prayer": {"training": {"method": "prayer"}},
-        "Elephant": {"space": {"families": ["Elephant"]}},
+        "prayer": {"method": "prayer"},
+        "Elephant": {"families": ["Elephant"]},
     }
     for word, wrong in told.items():
-        asked: dict[str, Any] = {"toolchains": (), "training": {"method": None}, **wrong}
-        asked["training"] = {"data": write_images(tmp_path), **asked["training"]}
+        asked: dict[str, Any] = {"toolchains": (), "method": "none", "data": write_images(tmp_path), **wrong}
         with pytest.raises(UsageError, match=word):
             api.profile_space(write_config(tmp_path), tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.jobs.space.kits.space_kit import HOSTILE, front, hostile, network, profile, published, selection, validation
 
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.space.report import (
     front_report,
     primitives_report,
@@ -22,7 +23,7 @@ from gnomon.report.page import Page
 from gnomon.report.parts import listed, networks, part
 
 DATA = Path(__file__).parents[2] / "report" / "data"
-Report = Callable[[Mapping[str, Any], Page], None]
+Report = Callable[[Any, Page], None]
 REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
     "profile": (profile_report, profile()),
     "selection": (selection_report, selection()),
@@ -35,7 +36,7 @@ REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
 
 def text_of(report: Report, document: dict[str, Any], width: int = 80) -> str:
     file = io.StringIO()
-    report(document, Page(file, width=width))
+    report(read_document(document), Page(file, width=width))
     return file.getvalue()
 
 
@@ -215,7 +216,8 @@ def test_a_validation_without_anything_says_so() -> None:
 
 def test_primitives_and_toolchains_are_listed() -> None:
     rows = [{"name": "VGGblock_0", "family": "VGG", "meaning": "1x1", "digest": "0123456789abcdef99"}]
-    told = words_of(primitives_report, {"numbering": "aw_nas", "primitives": rows})
+    document = {"format": "gnomon-space-primitives", "version": 1, "numbering": "aw_nas", "primitives": rows}
+    told = words_of(primitives_report, document)
     assert "1 primitive in the numbering aw_nas." in told
     assert "VGGblock_0 VGG 1x1 0123456789abcdef" in told
     missing = [{"what": "no program", "hint": "install it"}]
@@ -223,7 +225,7 @@ def test_primitives_and_toolchains_are_listed() -> None:
         {"name": "ort", "measured_by": "onnxruntime", "missing": []},
         {"name": "vitis", "measured_by": "http", "missing": missing},
     ]
-    told = words_of(toolchains_report, {"toolchains": tools})
+    told = words_of(toolchains_report, {"format": "gnomon-space-toolchains", "version": 1, "toolchains": tools})
     assert told.startswith("1 of 2 toolchains can be used here: ort.")
     assert "- no program. -> install it" in told
 

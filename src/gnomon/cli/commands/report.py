@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gnomon.api.compare import CompareOptions
 from gnomon.cli.complete import complete_run
-from gnomon.cli.declared import options_of
 from gnomon.cli.help import command
-from gnomon.cli.options import declared_options
+from gnomon.cli.options import record_option, sessions_options
 from gnomon.cli.output import write_report
 
 if TYPE_CHECKING:
@@ -30,7 +28,8 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     default=Path("report.html"),
     help="The page; an existing one is replaced.  [default: report.html]",
 )
-@declared_options(*(one for one in options_of(CompareOptions) if one.name in ("sessions", "changed", "record")))
+@sessions_options
+@record_option
 def report(
     runs: tuple[str, ...], out: Path, sessions: float, changed: tuple[str, ...], record: RecordAddress | None
 ) -> None:

@@ -9,9 +9,8 @@ import click
 
 from gnomon.cli.complete import complete_run
 from gnomon.cli.declared import DeclaredGroup
-from gnomon.cli.options import json_option
+from gnomon.cli.options import json_option, record_option
 from gnomon.cli.output import end_report, report_page, write_json, write_lines
-from gnomon.cli.values import RECORD
 from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.options import CommandRow
 from gnomon.report.plain import clean
@@ -42,7 +41,7 @@ runs = DeclaredGroup(
 
 @runs.command(short_help="Show one campaign.")
 @_ID
-@RECORD
+@record_option
 @json_option
 @click.option(
     "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="Which times to sum up."
@@ -80,7 +79,7 @@ def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any)
 
 @runs.command(short_help="Write one campaign in full, for other tools.")
 @_ID
-@RECORD
+@record_option
 @click.option(
     "--format",
     "form",
@@ -132,7 +131,7 @@ def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | N
 
 @runs.command(short_help="Resume an interrupted campaign.")
 @_ID
-@RECORD
+@record_option
 def resume(campaign: str, record: RecordAddress | None) -> int:
     """Repeat the command of the campaign whose id begins with ID ("last": the newest).
 

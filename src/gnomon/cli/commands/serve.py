@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gnomon import values
 from gnomon.cli.complete import complete_device, complete_runtime
+from gnomon.cli.declared import Value
 from gnomon.cli.help import command
+from gnomon.cli.options import record_option
 from gnomon.cli.output import write_json
-from gnomon.cli.values import RECORD, seconds
 
 if TYPE_CHECKING:
     from gnomon.serving.settings import ServeSettings
 
+_SECONDS = Value("SECONDS", values.seconds)
 _NUMBER = click.IntRange(1, 1 << 40)
 _PATH = click.Path(path_type=Path)
 
@@ -61,13 +64,13 @@ _PATH = click.Path(path_type=Path)
 @click.option("--most-mb", type=_NUMBER, default=256, show_default=True, help="MiB of one model.")
 @click.option("--most-waiting-mb", type=_NUMBER, default=2048, show_default=True, help="MiB of all waiting models.")
 @click.option("--queue", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Requests at once.")
-@click.option("--job-timeout", type=seconds, help="Seconds for one model.  [default: 120; 600 with --command]")
-@click.option("--upload-timeout", type=seconds, default=300.0, show_default=True, help="Seconds for an upload.")
-@click.option("--idle-timeout", type=seconds, default=20.0, show_default=True, help="Seconds that a client may pause.")
+@click.option("--job-timeout", type=_SECONDS, help="Seconds for one model.  [default: 120; 600 with --command]")
+@click.option("--upload-timeout", type=_SECONDS, default=300.0, show_default=True, help="Seconds for an upload.")
+@click.option("--idle-timeout", type=_SECONDS, default=20.0, show_default=True, help="Seconds that a client may pause.")
 @click.option(
     "--memory-mb", type=_NUMBER, default=8192, show_default=True, help="MiB of address space of each process."
 )
-@RECORD
+@record_option
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No line for each request.")
 def serve(as_json: bool, quiet: bool, **values: Any) -> int:

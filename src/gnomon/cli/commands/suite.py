@@ -9,9 +9,8 @@ import click
 
 from gnomon.cli.declared import DeclaredGroup
 from gnomon.cli.help import command
-from gnomon.cli.options import html_option, json_option
+from gnomon.cli.options import html_option, json_option, record_option
 from gnomon.cli.output import answering
-from gnomon.cli.values import RECORD
 from gnomon.errors import GATE_FAILED
 from gnomon.options import CommandRow
 
@@ -50,7 +49,7 @@ suite = DeclaredGroup(
     metavar="S",
     help="How long a device may be without a worker of the cluster that has it.  [default: 600]",
 )
-@RECORD
+@record_option
 @click.option("--fresh", is_flag=True, help="Start a new run, also where one was interrupted.")
 @json_option
 @click.option("--quiet", is_flag=True, help="Say nothing while it runs.")

@@ -10,7 +10,9 @@ from gnomon.jobs.estimator.picture import evaluation_charts
 from gnomon.jobs.html.blocks import Part, Section, Table, table
 from gnomon.jobs.overlay.document import AnalyzeDocument
 from gnomon.jobs.overlay.picture import overlay_charts
+from gnomon.jobs.space.document import MeasuredNetwork, SpaceDocument, SpaceFrontDocument
 from gnomon.jobs.space.picture import choice_charts, networks_charts, space_front_charts
+from gnomon.jobs.space.report import RANKED, ranked_rows, share_words
 from gnomon.jobs.tune.document import ExecDocument, TuneDocument
 from gnomon.jobs.tune.report import MOST_LAYERS, Times, largest_first, tuned_layers
 from gnomon.report import units
@@ -33,6 +35,7 @@ from gnomon.report.chart import (
     timed,
 )
 from gnomon.report.page import Column
+from gnomon.report.parts import percent
 
 Document = Mapping[str, Any]
 Parts = Iterable[tuple[str, Sequence[Part]]]
@@ -133,7 +136,7 @@ def _table(document: Document) -> Parts:
                     "net": lambda row: units.time(row["time_s"]),
                     "gross": lambda row: units.time(row["call_s"]),
                     "95 % interval": lambda row: _interval(row, "call_s"),
-                    "known within": lambda row: _percent(row["relative_half_width"]),
+                    "known within": lambda row: percent(row["relative_half_width"]),
                     "processes": lambda row: str(row["processes"]),
                     "status": lambda row: "" if row["status"] == "ok" else row["status"],
                     "reason": lambda row: row["reason"],
@@ -218,65 +221,70 @@ def _model(document: Document) -> Parts:
 
 
 def _space(document: Document) -> Parts:
-    accuracy = document["accuracy"]
-    for one in (accuracy["rankings"] if accuracy else ())[:_MOST_RANKINGS]:
-        nets = one["networks"]
-        title = f"One-change variants of {one['family']}: accuracy with its 95 % interval"
+    space: SpaceDocument = read_document(document)
+    accuracy = space.accuracy
+    for ranking in accuracy.rankings[:_MOST_RANKINGS] if accuracy else ():
+        networks = ranking.networks
+        title = f"One-change variants of {ranking.family}: accuracy with its 95 % interval"
         rows = [
             Row(
-                name=net["id"],
-                value=shares(net["accuracy"], net["low"], net["high"]),
-                text=f"{_percent(net['accuracy'])} {_ends(net['low'], net['high'])}",
-                look=CHOSEN if not k else BEHIND if _below(net["high"], nets[0]["low"]) else LOOKS[0],
+                name=network.id,
+                value=shares(network.accuracy, network.low, network.high),
+                text=share_words((network.accuracy, network.low, network.high)),
+                look=CHOSEN if not place else BEHIND if network.high < networks[0].low else LOOKS[0],
             )
-            for k, net in enumerate(nets)
+            for place, network in enumerate(networks)
         ]
         legend = {BEHIND: "surely below the first"}
-        columns: Columns = {
-            "network": lambda net: net["id"],
-            "accuracy": lambda net: _percent(net["accuracy"]),
-            "95 % interval": lambda net: _ends(net["low"], net["high"]),
-            "primitives": lambda net: ", ".join(net["primitives"]),
-        }
-        told = f"Two such rankings would agree with a Kendall's tau of {_shown(one['repeatability'], '{:.2f}')}."
         charts = [in_rows(title, "% of images", rows, legend=legend, noun="networks")] if rows else []
-        yield (
-            f"Ranking of {one['family']}",
-            [*charts, *_every(title, nets, columns, words=(1, 4), note=told, number="rank")],
-        )
-    right = {net["id"]: net["accuracy"] for net in accuracy["trained"]} if accuracy else {}
-    for one in document["latency"]:
-        columns = {
-            "network": lambda net: net["id"],
-            "latency": lambda net: units.time(net["latency_s"]),
-            "95 % interval": lambda net: _interval(net, "latency_s"),
-            "accuracy": lambda net: _percent(right.get(net["id"])),
-            "reason": lambda net: net["reason"],
-        }
-        every = _every(f"Every network by {one['toolchain']}", one["networks"], columns, words=(0, 4))
-        yield f"Networks by {one['toolchain']}", [*networks_charts(document, one), *every]
+        told = f"Two such rankings would agree with a Kendall's tau of {ranking.repeatability:.2f}."
+        heads = [column.title for column in RANKED]
+        listed = _listed(title, heads, ranked_rows(space, ranking), words=(1, 2), note=told)
+        yield f"Ranking of {ranking.family}", [*charts, *listed]
+    right = {network.id: network.accuracy for network in accuracy.trained} if accuracy else {}
+    for toolchain in space.latency:
+        cells = [
+            (one.id, units.time(one.latency_s), _time_interval(one), percent(right.get(one.id)), one.reason)
+            for one in toolchain.networks
+        ]
+        heads = ["network", "latency", "95 % interval", "accuracy", "reason"]
+        listed = _listed(f"Every network by {toolchain.toolchain}", heads, cells, words=(0, 4))
+        yield f"Networks by {toolchain.toolchain}", [*networks_charts(space, toolchain), *listed]
+
+
+def _time_interval(network: MeasuredNetwork) -> str:
+    if network.latency_s is None or network.low_s is None or network.high_s is None:
+        return "-"
+    return units.interval(network.low_s, network.high_s, network.latency_s)
 
 
 def _selection(document: Document) -> Parts:
-    yield "The choice", choice_charts(document)
+    yield "The choice", choice_charts(read_document(document))
 
 
 def _space_front(document: Document) -> Parts:
-    columns: Columns = {
-        "network": lambda one: one["id"],
-        "accuracy": lambda one: _three_shares((one["measured"] or {}).get("accuracy")),
-        "predicted": lambda one: _three_shares(one["predicted"]["accuracy"]),
-        "latency": lambda one: time_words(*((one["measured"] or {}).get("latency_s") or (None,))),
-        "predicted latency": lambda one: time_words(*one["predicted"]["latency_s"]),
-        "on the front by chance of": lambda one: units.share(one["chance"]),
-        "primitives": lambda one: ", ".join(one["primitives"]),
-    }
-    rows = document["networks"]
-    best = frozenset(k for k, one in enumerate(rows) if one["best"])
-    yield (
-        "Networks",
-        [*space_front_charts(document), *_every("Every network", rows, columns, words=(0, 6), chosen=best)],
-    )
+    front: SpaceFrontDocument = read_document(document)
+    heads = ["network", "accuracy", "predicted", "latency", "predicted latency", "on the front by chance of"]
+    cells = [
+        (
+            one.id,
+            share_words(one.measured.accuracy if one.measured else None),
+            share_words(one.predicted.accuracy),
+            time_words(*((one.measured.latency_s if one.measured else None) or (None,))),
+            time_words(*one.predicted.latency_s),
+            units.share(one.chance),
+            ", ".join(one.primitives),
+        )
+        for one in front.networks
+    ]
+    best = frozenset(place for place, network in enumerate(front.networks) if network.best)
+    listed = _listed("Every network", [*heads, "primitives"], cells, words=(0, 6), chosen=best)
+    yield "Networks", [*space_front_charts(front), *listed]
+
+
+def _listed(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], **settings: Any) -> list[Table]:
+    """A table of rows; none of no rows."""
+    return [table(title, heads, map(tuple, rows), **settings)] if rows else []
 
 
 def _tune(document: Document) -> Parts:
@@ -407,30 +415,6 @@ def _interval(row: Document, key: str) -> str:
     if row[key] is None or row["low_s"] is None or row["high_s"] is None:
         return "-"
     return units.interval(row["low_s"], row["high_s"], row[key])
-
-
-def _three_shares(found: Sequence[float] | None) -> str:
-    return "-" if found is None else f"{_percent(found[0])} {_ends(found[1], found[2])}"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if finite(share) is None else f"{_hundredths(share)} %"
-
-
-def _hundredths(share: float | None, form: str = "{:.1f}") -> str:
-    return _shown(None if share is None else 100 * share, form)
-
-
-def _ends(low: float | None, high: float | None) -> str:
-    """An interval of shares of 1, in percent: "[78.1, 80.4]"."""
-    if finite(low) is None or finite(high) is None:
-        return "[unknown]"
-    return f"[{_hundredths(low)}, {_hundredths(high)}]"
-
-
-def _below(high: float | None, low: float | None) -> bool:
-    """Whether what ends there is surely below what begins here."""
-    return high is not None and low is not None and high < low
 
 
 def _shown(value: float | None, form: str) -> str:

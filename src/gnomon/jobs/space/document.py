@@ -1,14 +1,18 @@
-"""The JSON documents of `gnomon space`, as records: their schemas are made from these, and they are read by these.
+"""The JSON documents of `gnomon space`, which are what its functions return.
 
-What makes each document stands beside its job. Shares are of 1; three numbers in a list are a value and the ends of its
-95 % interval.
+Shares are of 1; three numbers in a list are a value and the ends of its 95 % interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
+
+from gnomon.core.codec import Must
+from gnomon.report.answer import Answer
+from gnomon.spaces.selection.pareto import Kept
+from gnomon.toolchains.base import Missing
 
 Three = tuple[float, float, float]
 """A value and the ends of its 95 % interval."""
@@ -156,17 +160,17 @@ class ToolchainPart:
 
     toolchain: str
     clock: str
+    context: Mapping[str, str] = field(default_factory=dict)
     networks: tuple[MeasuredNetwork, ...]
     failed: tuple[FailedNetwork, ...]
     imported: Mapping[str, int]
     compared: ComparedPart | None
     least_quantised: float | None
     predictors: Mapping[str, PredictorPart]
-    context: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpaceDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SpaceDocument(Answer):
     """What a profile holds: `gnomon space profile`, `show` and `import`.
 
     `seconds` are those of the wall by part of the work, this time; `pictures` are files that were drawn.
@@ -185,6 +189,22 @@ class SpaceDocument:
     notes: tuple[str, ...]
     pictures: tuple[str, ...]
 
+    def headline(self) -> tuple[str, str]:
+        """Where the profile is."""
+        return self.profile, ""
+
+    def family_of(self, primitives: Sequence[str]) -> str:
+        """The family that all primitives of a network are of; an empty text where there is none."""
+        for name, family in self.families.items():
+            if set(primitives) <= {primitive.name for primitive in family.primitives}:
+                return name
+        return ""
+
+    def is_single(self, primitives: Sequence[str]) -> bool:
+        """Whether a network is a family's default, or differs from it in one cell group alone."""
+        family = self.family_of(primitives)
+        return bool(family) and sum(name != self.families[family].default for name in primitives) <= 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupErrorPart:
@@ -202,18 +222,6 @@ class LookupPart:
     model: str
     why: str
     held_out: Mapping[str, LookupErrorPart]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrequencyPart:
-    """How often a primitive is on the front over posterior samples, with bounds; whether it stays, and would again."""
-
-    name: str
-    frequency: float
-    low: float
-    high: float
-    stays: bool
-    again: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +250,8 @@ class RuleAccuracies:
     networks: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SelectionDocument(Answer):
     """The primitives that each cell group keeps: `gnomon space select`.
 
     `why`, `share_kept`, `stability`, `primitives` and `contenders` are the rule pareto's, `networks`, `counts` and
@@ -261,7 +269,10 @@ class SelectionDocument:
     proofs: tuple[str, ...]
     numbering: str
     family: str | None
-    groups: tuple[tuple[str, ...], ...]
+    groups: Annotated[
+        tuple[tuple[str, ...], ...],
+        Must(be="the primitives of each cell group", fits=lambda groups: bool(groups) and all(groups)),
+    ]
     meanings: Mapping[str, str]
     unlike_aw_nas: tuple[str, ...]
     networks_before: str
@@ -270,14 +281,19 @@ class SelectionDocument:
     lookup: str | None
     lookup_model: LookupPart | None
     latency_file: bool
-    why: str | None
-    share_kept: Three | None
-    stability: float | None
-    primitives: tuple[tuple[FrequencyPart, ...], ...] | None
-    contenders: tuple[ContenderPart, ...] | None
-    networks: tuple[WalkedPart, ...] | None
-    counts: Mapping[str, int] | None
-    accuracies: RuleAccuracies | None
+    why: str | None = None
+    share_kept: Three | None = None
+    stability: float | None = None
+    primitives: tuple[tuple[Kept, ...], ...] | None = None
+    contenders: tuple[ContenderPart, ...] | None = None
+    networks: tuple[WalkedPart, ...] | None = None
+    counts: Mapping[str, int] | None = None
+    accuracies: RuleAccuracies | None = None
+
+    def headline(self) -> tuple[str, str]:
+        """The profile and the rule, and what each group keeps."""
+        kept = "; ".join(", ".join(names) for names in self.groups)
+        return f"{self.profile} by {self.rule}", f"Kept: {kept}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,8 +370,8 @@ class HeldFront:
     latency: HeldLatencies
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpaceFrontDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SpaceFrontDocument(Answer):
     """The best networks of the full space, predicted and measured: `gnomon space front`."""
 
     format: Literal["gnomon-space-front"]
@@ -414,8 +430,8 @@ class FrontsPart:
     ratio: Three
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ValidationDocument(Answer):
     """What a selection promised against new networks: `gnomon space validate`."""
 
     format: Literal["gnomon-space-validate"]
@@ -428,8 +444,8 @@ class ValidationDocument:
     fronts: FrontsPart | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpaceExportDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SpaceExportDocument(Answer):
     """A csv of networks: `gnomon space export`."""
 
     format: Literal["gnomon-space-export"]
@@ -450,8 +466,8 @@ class KnownPrimitive:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrimitivesDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PrimitivesDocument(Answer):
     """The primitives of a numbering: `gnomon space primitives`."""
 
     format: Literal["gnomon-space-primitives"]
@@ -461,24 +477,16 @@ class PrimitivesDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MissingTool:
-    """What a toolchain lacks here, and how to get it."""
-
-    what: str
-    hint: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownToolchain:
     """A toolchain, the runtime that measures what it makes, and what is missing for it here."""
 
     name: str
     measured_by: str
-    missing: tuple[MissingTool, ...]
+    missing: tuple[Missing, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolchainsDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ToolchainsDocument(Answer):
     """The toolchains: `gnomon space toolchains`."""
 
     format: Literal["gnomon-space-toolchains"]

@@ -18,12 +18,12 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import config_of_tables, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
 from gnomon.formats.nets_csv import NetRow, read_nets, write_profiled
-from gnomon.jobs.space.job import Profiled, block_files, read_config, write_tables
+from gnomon.jobs.space.document import SpaceDocument, SpaceExportDocument
+from gnomon.jobs.space.job import block_files, document_of, open_folder, read_config, write_tables
 from gnomon.jobs.space.profiling.estimates import latest, method_of, mixed_space, seconds, seen_networks, toolchains_of
 from gnomon.jobs.space.profiling.folder import (
     AccuracyRow,
     LatencyRow,
-    ProfileFolder,
     check_context,
     is_name,
     is_profile,
@@ -76,7 +76,7 @@ class _File:
     accuracies: bool = False
 
 
-def import_networks(asked: ImportRequest) -> Profiled:
+def import_networks(asked: ImportRequest) -> SpaceDocument:
     """Bring what files tell of networks into a profile; the same file again changes nothing.
 
     UsageError for files of another kind, for a config that is missing or is not that of the profile, and for what would
@@ -88,15 +88,13 @@ def import_networks(asked: ImportRequest) -> Profiled:
         raise UsageError(f"{asked.toolchain!r} is not a name", hint="Give --toolchain letters, digits, _, + and -.")
     files = [_opened(path) for path in asked.files]
     new = not is_profile(asked.profile)
-    study, question, blocks = _new(asked, files) if new else _of_profile(asked)
+    study, question = _new(asked, files) if new else _of_profile(asked)
     nets = [(file, net) for file in files for net in _nets(study, file)]
     accuracies, latencies = _accuracy_rows(asked, study, nets), _latency_rows(asked, study, nets)
     if not accuracies and not latencies:
         raise UsageError(f"{_names(files)} say nothing about any network", hint=_HINT)
     _check_apart(asked, (), (), accuracies, latencies)  # before a new profile is made
-    folder = ProfileFolder(asked.profile, question, study.text)
-    try:
-        study.check([*folder.accuracy.values(), *folder.latency.values()])
+    with open_folder(asked.profile, question, study) as folder:
         _check_apart(asked, folder.accuracy.values(), folder.latency.values(), accuracies, latencies)
         folder.add(
             *(row for row in accuracies if row.key not in folder.accuracy),
@@ -107,9 +105,7 @@ def import_networks(asked: ImportRequest) -> Profiled:
             *_unseen(study, nets),
             *write_tables(folder, study),
         )
-    finally:
-        folder.close()
-    return Profiled(out=asked.profile, study=study, folder=folder.path, blocks=blocks, notes=notes, seconds={})
+    return document_of(folder, study, question["data"]["name"], notes)
 
 
 def export_networks(
@@ -119,7 +115,7 @@ def export_networks(
     method: str | None = None,
     blocks: Sequence[str | Path] = (),
     overwrite: bool = False,
-) -> tuple[NetRow, ...]:
+) -> SpaceExportDocument:
     """Write a profile's networks as csv: a row a network and toolchain, accuracies of one method (None: the first).
 
     UsageError for a profile that holds neither, for a method that trained nothing, and for a file that would be
@@ -157,7 +153,14 @@ def export_networks(
     if not rows:
         raise UsageError(f"{profile} holds no network", hint="Run gnomon space profile first.")
     save_text(write_profiled(rows, mixed_space(study)), out)
-    return tuple(rows)
+    return SpaceExportDocument(
+        format="gnomon-space-export",
+        version=1,
+        file=str(out),
+        rows=len(rows),
+        accuracies=sum(row.accuracy is not None for row in rows),
+        latencies=sum(row.latency_s is not None for row in rows),
+    )
 
 
 def _opened(path: Path) -> _File:
@@ -182,7 +185,7 @@ def _told_of(name: str) -> Iterator[None]:
         raise ProblemError(f"{name}: {error.message}", hint=error.hint) from error
 
 
-def _of_profile(asked: ImportRequest) -> tuple[Study, dict[str, Any], tuple[str, ...]]:
+def _of_profile(asked: ImportRequest) -> tuple[Study, dict[str, Any]]:
     """The study of a profile that is there; what is asked for beside must be as it is."""
     study, question = study_of(asked.profile, asked.blocks), read_question(asked.profile)
     other = [] if asked.config is None or read_config(asked.config) == study.text else ["another config"]
@@ -192,10 +195,10 @@ def _of_profile(asked: ImportRequest) -> tuple[Study, dict[str, Any], tuple[str,
             f"{asked.profile} was made of {' and '.join(other)}",
             hint="Leave out --config and --numbering, or give --profile-dir another path.",
         )
-    return study, question, asked.blocks
+    return study, question
 
 
-def _new(asked: ImportRequest, files: Sequence[_File]) -> tuple[Study, dict[str, Any], tuple[str, ...]]:
+def _new(asked: ImportRequest, files: Sequence[_File]) -> tuple[Study, dict[str, Any]]:
     """The study of the config, or of what tables tell; of its images nothing is known."""
     text = read_config(asked.config) if asked.config else _made_config(files, asked.numbering or NUMBERINGS[0])
     config, _ = read_aw_nas_config(text)
@@ -205,7 +208,7 @@ def _new(asked: ImportRequest, files: Sequence[_File]) -> tuple[Study, dict[str,
     channels = 3 if config.stem or config.gnomon.stem else config.input_channels
     shape = (channels, side, side)
     study = open_study(text, shape, numbering=asked.numbering, blocks=blocks)
-    return study, {**study.question(), "blocks": list(blocks), "data": {"name": "", "digest": ""}}, blocks
+    return study, {**study.question(), "blocks": list(blocks), "data": {"name": "", "digest": ""}}
 
 
 def _made_config(files: Sequence[_File], numbering: str) -> str:

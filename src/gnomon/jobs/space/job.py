@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from gnomon.devices.http import DpuServer
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
+from gnomon.jobs.space.document import SpaceDocument
 from gnomon.jobs.space.profiling.estimates import (
     latest,
     method_of,
@@ -31,12 +33,12 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import carried, keep_calibration, open_calibration, open_images
+from gnomon.jobs.space.profiling.look import space_document
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import METHODS, Budget, across_families, plan, recipes
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
-from gnomon.jobs.space.profiling.training import Trainer, weights_path
+from gnomon.jobs.space.profiling.training import Method, Trainer, weights_path
 from gnomon.measure.progress import Watch
-from gnomon.report.answer import Answer
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.space import State
@@ -119,66 +121,107 @@ def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileRequest:
+class TrainRequest:
+    """How networks are trained and measured.
+
+    `request` says where and with what is measured, `server` is for what a toolchain makes for HTTP. `data` is a source
+    of images, `blocks` are files of own primitives. Networks are trained for `epochs` (None: as the config says) from
+    `seeds` seeds each, by `workers` processes (0: as many as processors) or on a Dask `cluster`, on a
+    `training_device`; `download` is where torchvision may fetch images to.
+    """
+
+    request: MeasureRequest
+    data: str | None = None
+    blocks: tuple[str, ...] = ()
+    epochs: int | None = None
+    seeds: int = 1
+    workers: int = 0
+    cluster: str | None = None
+    training_device: str = "cpu"
+    download: Path | None = None
+    server: DpuServer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest(TrainRequest):
     """What is profiled and where it goes.
 
-    `request` says where and with what is measured. `data` is a source of images, `families` are those to look at,
-    `numbering` and `blocks` go before what the config says. `method` is how accuracies are got, None: not at all;
-    `epochs`, `networks` and `seeds` are its budget, None: as the config or the method says. `toolchains` with their
-    `settings` are what is measured; none: nothing. `mixed` networks of each family are measured with the variants.
+    `families` are those to look at, `numbering` and `blocks` go before what the config says. `method` is how accuracies
+    are got, None: not at all; it trains so many `networks` of each family, None: as many as it does by itself.
+    `toolchains` with their `settings` are what is measured; none: nothing. `mixed` networks of each family are measured
+    with the variants.
     """
 
     config: Path
     out: Path
-    request: MeasureRequest
-    data: str | None = None
     families: tuple[str, ...] = ()
     numbering: str | None = None
-    blocks: tuple[str, ...] = ()
     method: str | None = "balanced"
-    epochs: int | None = None
     networks: int | None = None
-    seeds: int = 1
     toolchains: tuple[str, ...] = ("onnxruntime",)
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     mixed: int = MIXED
-    workers: int = 0
-    cluster: str | None = None
-    training_device: str = "cpu"
-    server: DpuServer | None = None
-    download: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled(Answer):
-    """What a profile holds now; `seconds` are those of the wall by part of the work, this time.
+class OpenProfile:
+    """A profile for which networks are trained and measured, as a request says."""
 
-    `blocks` are the files of own primitives that it was made with.
-    """
-
-    out: Path
+    asked: TrainRequest
+    folder: ProfileFolder
     study: Study
-    folder: Path
-    blocks: tuple[str, ...]
-    notes: tuple[str, ...]
-    seconds: Mapping[str, float]
+    data: Dataset | Streamed
+    watch: Watch | None
+    tell: Callable[[str], None]
 
-    __repr__ = Answer.__repr__
+    def measurer(self, calibration: NDArray[np.uint8] | None, *, proof: bool = False) -> Measurer:
+        """What measures networks; quantisers see the images for calibration."""
+        return Measurer(
+            folder=self.folder,
+            study=self.study,
+            request=self.asked.request,
+            weights=trained_weights(self.folder, proof=proof),
+            data=self.data,
+            calibration=calibration,
+            server=self.asked.server,
+            proof=proof,
+            workers=workers_of(self.asked.workers, "cpu"),
+            watch=self.watch,
+            tell=self.tell,
+        )
 
-    def headline(self) -> tuple[str, str]:
-        """Where the profile is."""
-        return str(self.out), ""
+    def train(self, method: Method, expected: int) -> None:
+        """Do the trainings of a method, as far as the journal lacks them; they are about as many as expected."""
+        asked = self.asked
+        partial = self.folder.path / "checkpoints" / "partial"
+        with carried(self.data, partial, far=asked.cluster is not None) as images:
+            trainer = Trainer(
+                folder=self.folder,
+                study=self.study,
+                data=images,
+                workers=workers_of(asked.workers, asked.training_device),
+                cluster=asked.cluster,
+                device=asked.training_device,
+                watch=self.watch,
+                tell=self.tell,
+            )
+            trainer.run(method, expected)
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values for reports."""
-        from gnomon.jobs.space.profiling.look import look
 
-        return {**look(self.out, blocks=self.blocks), "seconds": dict(self.seconds), "notes": list(self.notes)}
+@contextmanager
+def open_folder(path: Path, question: Mapping[str, Any], study: Study) -> Iterator[ProfileFolder]:
+    """The profile of a study, open for adding. ProblemError for lines of networks that the study does not have."""
+    folder = ProfileFolder(path, question, study.text)
+    try:
+        study.check([*folder.accuracy.values(), *folder.latency.values()])
+        yield folder
+    finally:
+        folder.close()
 
 
 def profile_space(
     asked: ProfileRequest, *, watch: Watch | None = None, tell: Callable[[str], None] = lambda sentence: None
-) -> Profiled:
+) -> SpaceDocument:
     """Train and measure what the profile lacks, and write down each network as soon as it is done.
 
     Whatever ends it, the same call goes on. MeasurementError where no network could be measured by any toolchain; what
@@ -198,55 +241,28 @@ def profile_space(
     if asked.method is not None:
         _check_recipes(study, asked.epochs)
     question = {**study.question(), "blocks": list(blocks), "data": {"name": data.name, "digest": data.digest}}
-    folder = ProfileFolder(asked.out, question, text)
-    seconds: dict[str, float] = {}
-    try:
-        study.check([*folder.accuracy.values(), *folder.latency.values()])
-        measurer = Measurer(
-            folder=folder,
-            study=study,
-            request=asked.request,
-            weights=trained_weights(folder),
-            data=data,
-            calibration=_calibration(asked, config, toolchains, data, folder.path),
-            server=asked.server,
-            workers=workers_of(asked.workers, "cpu"),
-            watch=watch,
-            tell=tell,
-            seconds=seconds,
-        )
+    with open_folder(asked.out, question, study) as folder:
+        profile = OpenProfile(asked=asked, folder=folder, study=study, data=data, watch=watch, tell=tell)
+        measurer = profile.measurer(_calibration(asked, config, toolchains, data, folder.path))
         for toolchain in toolchains:
             measurer.check(toolchain, asked.settings.get(toolchain.name, {}))
         start = time.monotonic()
-        with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
-            trainer = Trainer(
-                folder=folder,
-                study=study,
-                data=images,
-                workers=workers_of(asked.workers, asked.training_device),
-                cluster=asked.cluster,
-                device=asked.training_device,
-                watch=watch,
-                tell=tell,
-            )
-            if asked.method is not None:
-                _train(asked, trainer)
-        seconds["train"] = time.monotonic() - start
+        if asked.method is not None:
+            _train(asked, profile)
+        seconds = {"train": time.monotonic() - start}
         networks = measured_networks(study, folder, asked.mixed, asked.request.seed)
         for toolchain in toolchains:
             measurer.run(toolchain, asked.settings.get(toolchain.name, {}), networks)
         notes = write_tables(folder, study)
         _check_measured(folder, [toolchain.name for toolchain in toolchains])
-    finally:
-        folder.close()
-    return Profiled(
-        out=asked.out,
-        study=study,
-        folder=folder.path,
-        blocks=blocks,
-        notes=(*config.warnings, *data.notes, *study.notes(), *notes),
-        seconds=seconds,
-    )
+    notes = [*config.warnings, *data.notes, *study.notes(), *notes]
+    return replace(document_of(folder, study, data.name, notes), seconds=seconds | measurer.seconds)
+
+
+def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[str]) -> SpaceDocument:
+    """What a profile on images of this name holds now, with notes on what was done."""
+    rows = list(folder.accuracy.values()), list(folder.latency.values())
+    return replace(space_document(folder.path, study, data, rows), notes=tuple(notes))
 
 
 def _calibration(
@@ -346,12 +362,12 @@ def _check_recipes(study: Study, epochs: int | None) -> None:
         check(recipe, optimizer=f"{key}_optimizer_cfg", scheduler=f"{key}_scheduler_cfg")
 
 
-def _train(asked: ProfileRequest, trainer: Trainer) -> None:
+def _train(asked: ProfileRequest, profile: OpenProfile) -> None:
     """The trainings of the method, as far as the journal lacks them."""
-    study = trainer.study
+    study = profile.study
     first, finetune = recipes(study, epochs=asked.epochs)
     budget = Budget(
         recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
     )
     planned = plan(str(asked.method), study, budget)
-    trainer.run(planned.method, planned.trainings)
+    profile.train(planned.method, planned.trainings)

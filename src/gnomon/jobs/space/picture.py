@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from gnomon.jobs.space.points import Pair, Point, pairs_of, points_of
+from gnomon.jobs.space.document import (
+    FrontNetwork,
+    MeasuredNetwork,
+    SelectionDocument,
+    SpaceDocument,
+    SpaceFrontDocument,
+    Three,
+    ToolchainPart,
+)
+from gnomon.jobs.space.points import Point, family_words, pairs_of, points_of
+from gnomon.jobs.space.report import share_words
 from gnomon.report import units
 from gnomon.report.chart import (
     CHOSEN,
@@ -27,44 +36,31 @@ from gnomon.report.chart import (
     timed,
 )
 from gnomon.report.parts import networks, part, percent
-from gnomon.report.parts import points as in_points
-from gnomon.report.plain import SEVERAL, finite, shorten
-from gnomon.report.render import write_picture, write_pictures
-
-Document = Mapping[str, Any]
+from gnomon.report.plain import SEVERAL, shorten
+from gnomon.report.render import write_pictures
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _FRONT = Look(colour=INK)
 _RING = Look(colour=INK, shape="ring")
+_PREDICTED = Look(colour="#777777", hollow=True)
+_WAY = Look(colour="#bbbbbb")
 _ACCURACY = Axis(title="accuracy, % of images")
 
 
-def draw_pictures(document: Document, selection: Document | None, folder: Path) -> list[str]:
+def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, folder: Path) -> tuple[str, ...]:
     """Draw what there is to see of a profile into a folder; returns the paths of the pictures.
 
-    `document` is that of a look, `selection` the last choice, None where there is none. The pictures are
-    accuracy-latency.<toolchain>, choice and quantised, each as .svg and as .png; what there is nothing to draw of is
-    left out. RuntimeMissingError without vl-convert, UsageError where the folder cannot be written.
+    `selection` is the last choice, None where there is none. The pictures are accuracy-latency.<toolchain>, choice and
+    quantised, each as .svg and as .png; what there is nothing to draw of is left out. RuntimeMissingError without
+    vl-convert, UsageError where the folder cannot be written.
     """
-    found: dict[str, list[Chart]] = {}
-    for one in document["latency"]:
-        stem = f"accuracy-latency.{_UNFIT.sub('_', one['toolchain'])[:80]}"
-        found[f"{stem}.{len(found)}" if stem in found else stem] = networks_charts(document, one, selection)
-    found["choice"] = [] if selection is None else choice_charts(selection)
-    found["quantised"] = [chart for one in document["latency"] for chart in quantised_charts(document, one)]
-    return list(write_pictures(found, folder))
-
-
-def selection_picture(selection: Document, path: Path) -> None:
-    """Draw the choice of a selection. UsageError for another suffix than .svg, .png or .pdf and where the file cannot
-    be written, RuntimeMissingError without vl-convert for another one than .svg.
-    """
-    write_picture(choice_charts(selection), path)
-
-
-def front_picture(document: Document, path: Path) -> None:
-    """Draw a front: what was predicted of its networks, and what was measured. Raises what `selection_picture` does."""
-    write_picture(space_front_charts(document), path)
+    charts: dict[str, list[Chart]] = {}
+    for toolchain in document.latency:
+        stem = f"accuracy-latency.{_UNFIT.sub('_', toolchain.toolchain)[:80]}"
+        charts[f"{stem}.{len(charts)}" if stem in charts else stem] = networks_charts(document, toolchain, selection)
+    charts["choice"] = [] if selection is None else choice_charts(selection)
+    charts["quantised"] = [chart for one in document.latency for chart in quantised_charts(document, one)]
+    return tuple(write_pictures(charts, folder))
 
 
 def _looks(families: Iterable[str]) -> dict[str, Look]:
@@ -72,38 +68,38 @@ def _looks(families: Iterable[str]) -> dict[str, Look]:
     return {**{name: LOOKS[k % 5] for k, name in enumerate(families)}, SEVERAL: LOOKS[5]}
 
 
-def networks_charts(document: Document, toolchain: Document, selection: Document | None = None) -> list[Chart]:
+def networks_charts(
+    document: SpaceDocument, toolchain: ToolchainPart, selection: SelectionDocument | None = None
+) -> list[Chart]:
     """Accuracy against latency of every network by a toolchain, with the front; nothing where no network has both."""
-    found = points_of(finite(document), finite(toolchain), selection)
-    if not found:
+    points = points_of(document, toolchain, selection)
+    if not points:
         return []
-    front = [one for one in found if one.front]
-    chosen = [one for one in found if one.chosen]
-    groups = [Group(name="the front", marks=_steps(front), look=_FRONT, kind="none", line="steps")]
-    for name, look in _looks(document["families"]).items():
+    front = sorted((point for point in points if point.front), key=lambda point: point.latency_s)
+    chosen = [point for point in points if point.chosen]
+    groups = [Group(name="the front", marks=_places(front), look=_FRONT, kind="none", line="steps")]
+    for name, look in _looks(document.families).items():
         mixed, single = (
-            [_network(one) for one in found if one.family == name and one.single == single] for single in (False, True)
+            [_network(point) for point in points if point.family == name and point.single == is_single]
+            for is_single in (False, True)
         )
         hollow = Look(colour=look.colour, shape=look.shape, hollow=True)
         groups += [
             Group(name=name, marks=mixed, look=look),
             Group(name="" if mixed else name, marks=single, look=hollow),
         ]
-    ring = "all its primitives are kept"
-    groups.append(
-        Group(name=ring, marks=[Mark(x=timed(one.latency_s), y=shares(one.accuracy)) for one in chosen], look=_RING)
-    )
-    told = f"{len(found)} networks, {len(front)} of them on the front of accuracy and latency"
+    groups.append(Group(name="all its primitives are kept", marks=_places(chosen), look=_RING))
+    title = f"{len(points)} networks, {len(front)} of them on the front of accuracy and latency"
     if chosen:
-        verb, inside = "is" if len(chosen) == 1 else "are", sum(one.chosen for one in front)
-        told += f"; {len(chosen)} {verb} made of kept primitives alone, {inside} of these on the front"
-    believed = sum(not one.trained for one in found)
+        verb, inside = "is" if len(chosen) == 1 else "are", sum(point.chosen for point in front)
+        title += f"; {len(chosen)} {verb} made of kept primitives alone, {inside} of these on the front"
+    believed = sum(not point.trained for point in points)
     notes = ["Hollow: default or one-change variants; filled: mixed."]
     notes += [f"Of {believed} networks the accuracy is believed, not trained."] if believed else []
     return [
         Chart(
-            title=f"{told}. Intervals are of 95 %.",
-            x=Axis(title=f"latency by {shorten(toolchain['toolchain'], 40)}, ms"),
+            title=f"{title}. Intervals are of 95 %.",
+            x=_latency_axis("latency by", toolchain.toolchain),
             y=_ACCURACY,
             groups=tuple(groups),
             height=400,
@@ -112,44 +108,55 @@ def networks_charts(document: Document, toolchain: Document, selection: Document
     ]
 
 
-def _network(one: Point) -> Mark:
-    low, high = one.latency or (None, None)
-    accuracy = shares(one.accuracy, *one.accuracies)
-    believed = "" if one.trained else " (believed, not trained)"
+def _latency_axis(words: str, toolchain: str, low: float | None = None) -> Axis:
+    return Axis(title=f"{words} {shorten(toolchain, 40)}, ms", low=low)
+
+
+def _network(point: Point) -> Mark:
+    network, accuracy = point.network, point.accuracy
+    believed = "" if point.trained else " (believed, not trained)"
     return Mark(
-        x=timed(one.latency_s, low, high),
-        y=accuracy,
-        label=shorten(one.name, 28) if one.front else "",
-        tip=f"{one.name}: {percent(one.accuracy)}{believed}, {time_words(one.latency_s, low, high)}",
+        x=_time(network),
+        y=shares(*accuracy),
+        label=shorten(network.id, 28) if point.front else "",
+        tip=f"{network.id}: {percent(accuracy[0])}{believed}, "
+        f"{time_words(network.latency_s, network.low_s, network.high_s)}",
     )
 
 
-def _steps(front: Sequence[Point]) -> list[Mark]:
-    """The border of what a front dominates."""
-    best = sorted(front, key=lambda one: one.latency_s)
-    return [Mark(x=timed(one.latency_s), y=shares(one.accuracy)) for one in best]
+def _time(network: MeasuredNetwork) -> Value:
+    """The time of a network; without an interval where one of its ends is not known."""
+    ends = (network.low_s, network.high_s)
+    return timed(network.latency_s, *(ends if None not in ends else ()))
 
 
-def quantised_charts(document: Document, toolchain: Document) -> list[Chart]:
+def _places(points: Iterable[Point]) -> list[Mark]:
+    return [Mark(x=timed(point.latency_s), y=shares(point.accuracy[0])) for point in points]
+
+
+def quantised_charts(document: SpaceDocument, toolchain: ToolchainPart) -> list[Chart]:
     """The latency of each network quantised against that in float32; nothing for a toolchain without a twin."""
-    toolchain = finite(toolchain)
-    pairs = pairs_of(finite(document), toolchain)
-    if not pairs:
+    pairs, compared = pairs_of(document, toolchain), toolchain.compared
+    if not pairs or compared is None:
         return []
-    compared = toolchain["compared"]
-    ratio, most = compared["ratio"] or 0.0, 1e3 * max(one.plain_s for one in pairs)
-    told = f"{units.digits(ratio)} times as long, the median; faster on {compared['faster']} of {len(pairs)}"
+    most = 1e3 * max(plain.latency_s or 0.0 for _, plain in pairs)
+    ratio = f"{units.digits(compared.ratio)} times as long, the median; faster on {compared.faster} of {len(pairs)}"
+    marks: dict[str, list[Mark]] = {}
+    for network, plain in pairs:
+        tip = f"{units.time(network.latency_s)} quantised, {units.time(plain.latency_s)} in float32"
+        mark = Mark(x=_time(plain), y=_time(network), tip=tip)
+        marks.setdefault(family_words(document, network), []).append(mark)
     return [
         Chart(
             title="Networks quantised and in float32: below the full line quantising makes them faster.",
-            x=Axis(title=f"by {shorten(compared['twin'], 40)}, ms", low=0),
-            y=Axis(title=f"by {shorten(compared['toolchain'], 40)}, ms", low=0),
+            x=_latency_axis("by", compared.twin, low=0),
+            y=_latency_axis("by", compared.toolchain, low=0),
             groups=(
                 _through(1.0, most, _FRONT, "as long as in float32"),
-                _through(ratio, most, PLAIN, told),
+                _through(compared.ratio, most, PLAIN, ratio),
                 *(
-                    Group(name=name, marks=[_pair(one) for one in pairs if one.family == name], look=look)
-                    for name, look in _looks(document["families"]).items()
+                    Group(name=name, marks=marks.get(name, ()), look=look)
+                    for name, look in _looks(document.families).items()
                 ),
             ),
             height=300,
@@ -161,15 +168,10 @@ def _through(ratio: float, most: float, look: Look, name: str) -> Group:
     return Group(name=name, marks=line([(0.0, 0.0), (most, ratio * most)]), look=look, kind="none", line="straight")
 
 
-def _pair(one: Pair) -> Mark:
-    tip = f"{units.time(one.quantised_s)} quantised, {units.time(one.plain_s)} in float32"
-    return Mark(x=timed(one.plain_s, *(one.plain or ())), y=timed(one.quantised_s, *(one.quantised or ())), tip=tip)
-
-
-def choice_charts(selection: Document) -> list[Chart]:
+def choice_charts(selection: SelectionDocument) -> list[Chart]:
     """A matrix of primitives and cell groups: how often each is on the front, with a frame around what is kept."""
-    groups, meanings = selection["groups"], selection["meanings"]
-    known = [{one["name"]: one["frequency"] for one in group} for group in selection["primitives"] or ()]
+    groups, meanings = selection.groups, selection.meanings
+    known = [{kept.name: kept.frequency for kept in group} for group in selection.primitives or ()]
     names = list(dict.fromkeys([*meanings, *(name for group in (*known, *groups) for name in group)]))
     cells: dict[bool, list[Mark]] = {True: [], False: []}
     for column, group in enumerate(groups):
@@ -177,105 +179,82 @@ def choice_charts(selection: Document) -> list[Chart]:
             share = known[column].get(name) if column < len(known) else None
             text = units.share(share) if share is not None else "kept" if name in group else ""
             cells[name in group].append(Mark(x=Value(value=column), y=Value(value=row), label=text, share=share or 0.0))
-    return (
-        [
-            Chart(
-                title=_choice_title(selection),
-                x=Axis(names=tuple(f"group {column}" for column in range(len(groups)))),
-                y=Axis(names=tuple(f"{name}, {meanings[name]}" if meanings.get(name) else name for name in names)),
-                groups=(
-                    Group(marks=cells[False], kind="cells"),
-                    Group(name="kept", marks=cells[True], look=CHOSEN, kind="cells"),
-                ),
-                note="Shares of the posterior samples in which the primitive is on the front." if known else "",
-            )
-        ]
-        if names and groups
-        else []
-    )
+    after, before = selection.networks_after, selection.networks_before
+    volume = selection.share_kept
+    kept = "" if volume is None else f", with {share_words(volume)} of the expected hypervolume"
+    return [
+        Chart(
+            title=f"Kept by the rule {selection.rule} for {selection.toolchain}: {networks(after)} of "
+            f"{networks(before)} networks ({part(after, before)}){kept}.",
+            x=Axis(names=tuple(f"group {column}" for column in range(len(groups)))),
+            y=Axis(names=tuple(f"{name}, {meanings[name]}" if meanings.get(name) else name for name in names)),
+            groups=(
+                Group(marks=cells[False], kind="cells"),
+                Group(name="kept", marks=cells[True], look=CHOSEN, kind="cells"),
+            ),
+            note="Shares of the posterior samples in which the primitive is on the front." if known else "",
+        )
+    ]
 
 
-def _choice_title(selection: Document) -> str:
-    after, before = selection["networks_after"], selection["networks_before"]
-    told = (
-        f"Kept by the rule {selection['rule']} for {selection['toolchain']}: {networks(after)} of {networks(before)} "
-        f"networks ({part(after, before)})"
-    )
-    if selection.get("share_kept"):
-        value, low, high = selection["share_kept"]
-        told += f", with {percent(value)} [{in_points(low)}, {in_points(high)}] of the expected hypervolume"
-    return f"{told}."
+Prices = tuple[Three, Three]
+"""The accuracy and the latency of a network."""
 
 
-def space_front_charts(document: Document) -> list[Chart]:
+def space_front_charts(document: SpaceFrontDocument) -> list[Chart]:
     """A front's networks: as predicted, and as measured with the best of them as steps; measured against predicted."""
-    document = finite(document)
-    rows = [one for one in document["networks"] if _complete(one["predicted"])]
+    rows = [(network, (network.predicted.accuracy, network.predicted.latency_s)) for network in document.networks]
     if not rows:
         return []
-    measured = [(one, one["measured"]) for one in rows if one["measured"]]
-    whole = [(one, found) for one, found in measured if _complete(found)]
-    ways = [
-        Group(
-            marks=[_place(one["predicted"]), _place(found)], look=Look(colour="#bbbbbb"), kind="none", line="straight"
-        )
-        for one, found in whole
-    ]
-    best = sorted((found for one, found in whole if one["best"]), key=lambda found: found["latency_s"][0])
-    bound = document["latency_bound_s"]
+    measured = [(network, predicted, prices) for network, predicted in rows if (prices := _measured(network))]
+    best = sorted((prices for network, _, prices in measured if network.best), key=lambda prices: prices[1][0])
+    ways = [[_place(predicted), _place(prices)] for _, predicted, prices in measured]
+    bound = document.latency_bound_s
     return [
         Chart(
             title=f"{len(rows)} networks that are predicted to be best. Intervals are of 95 %.",
-            x=Axis(title=f"latency by {shorten(document['toolchain'], 40)}, ms"),
+            x=_latency_axis("latency by", document.toolchain),
             y=_ACCURACY,
             groups=(
-                *ways,
-                Group(
-                    name="predicted",
-                    marks=[_point(one["id"], one["predicted"]) for one in rows],
-                    look=Look(colour="#777777", hollow=True),
-                ),
-                Group(
-                    name="the best of these",
-                    marks=[_place(one) for one in best],
-                    look=_FRONT,
-                    kind="none",
-                    line="steps",
-                ),
-                Group(name="measured", marks=[_point(one["id"], found) for one, found in whole]),
+                *(Group(marks=marks, look=_WAY, kind="none", line="straight") for marks in ways),
+                Group(name="predicted", marks=[_point(*row) for row in rows], look=_PREDICTED),
+                Group(name="the best of these", marks=[*map(_place, best)], look=_FRONT, kind="none", line="steps"),
+                Group(name="measured", marks=[_point(network, prices) for network, _, prices in measured]),
             ),
             rules=() if bound is None else (Rule(along="x", at=1e3 * bound, name="the bound"),),
             height=400,
         ),
-        *_against(measured),
+        *_against(document.networks),
     ]
 
 
-def _complete(found: Document) -> bool:
-    """Whether both are known."""
-    return all(found[key] is not None and found[key][0] is not None for key in ("accuracy", "latency_s"))
+def _measured(network: FrontNetwork) -> Prices | None:
+    """What was measured of a network, where both are known."""
+    point = network.measured
+    return None if point is None or not point.accuracy or not point.latency_s else (point.accuracy, point.latency_s)
 
 
-def _place(found: Document) -> Mark:
-    return Mark(x=timed(found["latency_s"][0]), y=shares(found["accuracy"][0]))
+def _place(prices: Prices) -> Mark:
+    accuracy, latency = prices
+    return Mark(x=timed(latency[0]), y=shares(accuracy[0]))
 
 
-def _point(name: str, found: Document) -> Mark:
-    tip = f"{name}: {percent(found['accuracy'][0])}, {time_words(*found['latency_s'])}"
-    return Mark(x=timed(*found["latency_s"]), y=shares(*found["accuracy"]), tip=tip)
+def _point(network: FrontNetwork, prices: Prices) -> Mark:
+    accuracy, latency = prices
+    tip = f"{network.id}: {percent(accuracy[0])}, {time_words(*latency)}"
+    return Mark(x=timed(*latency), y=shares(*accuracy), tip=tip)
 
 
-def _against(measured: Sequence[tuple[Document, Document]]) -> Iterator[Chart]:
+def _against(networks: Sequence[FrontNetwork]) -> Iterator[Chart]:
     """The measured latencies against those that were predicted."""
     marks = [
         Mark(
-            x=timed(*found["latency_s"]),
-            y=timed(*one["predicted"]["latency_s"]),
-            tip=f"{one['id']}: measured {time_words(*found['latency_s'])}, "
-            f"predicted {time_words(*one['predicted']['latency_s'])}",
+            x=timed(*took),
+            y=timed(*network.predicted.latency_s),
+            tip=f"{network.id}: measured {time_words(*took)}, predicted {time_words(*network.predicted.latency_s)}",
         )
-        for one, found in measured
-        if found["latency_s"] is not None and found["latency_s"][0] is not None
+        for network in networks
+        if network.measured is not None and (took := network.measured.latency_s) is not None
     ]
     if marks:
         title = "Latency: on the line they are equal"

@@ -385,13 +385,3 @@ def _contenders(space: Space, whole: Resamples, measured: Ints, points: Floats) 
     if not found:
         raise ProblemError("no family has a primitive in each cell group", hint="Select from mixed families.")
     return found
-
-
-def pareto_options(families: Families | None, most_share: float | None, seed: int) -> ParetoOptions:
-    """The options by what was given; None is the usual."""
-    usual = ParetoOptions(seed=seed)
-    return replace(
-        usual,
-        families=usual.families if families is None else families,
-        most_share=usual.most_share if most_share is None else most_share,
-    )

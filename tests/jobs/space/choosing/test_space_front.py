@@ -24,7 +24,6 @@ from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
 from gnomon.jobs.space.profiling.images import keep_calibration, kept_calibration
 from gnomon.jobs.space.profiling.look import read_rows
 from gnomon.jobs.space.profiling.study import Study
-from gnomon.spaces.selection.pareto import ParetoOptions
 
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
@@ -97,11 +96,11 @@ def with_proofs(path: Path, one: Study) -> None:
 
 
 def choice(path: Path, out: Path, *, proofs: bool = False) -> tuple[dict[str, Any], str, list[Any]]:
-    chosen = api.select_primitives(path, options=ParetoOptions(most_share=0.5), proofs=proofs, output=out)
+    chosen = api.select_primitives(path, most_share=0.5, proofs=proofs, output=out)
     document = chosen.document()
     told = [one["predicted"] for one in predicted(path, proofs=proofs)["networks"]]
     assert chosen.lookup is not None
-    return {k: document[k] for k in ("groups", "share_kept", "lookup_model")}, chosen.lookup.read_text(), told
+    return {k: document[k] for k in ("groups", "share_kept", "lookup_model")}, Path(chosen.lookup).read_text(), told
 
 
 def test_what_was_measured_for_a_proof_changes_nothing_unless_that_is_asked_for(profile: Path, tmp_path: Path) -> None:
@@ -113,7 +112,7 @@ def test_what_was_measured_for_a_proof_changes_nothing_unless_that_is_asked_for(
     assert len(json.loads((tmp_path / "p" / "selection.json").read_text())["proofs"]) == 5
     assert asked[1] != before[1] and asked[2] != before[2]
     shown = api.show_space(tmp_path / "p")
-    assert len(shown["latency"][0]["networks"]) == len(api.show_space(profile)["latency"][0]["networks"])
+    assert len(shown.latency[0].networks) == len(api.show_space(profile).latency[0].networks)
 
 
 def test_proofs_do_not_stand_beside_networks_that_were_tuned() -> None:
@@ -168,7 +167,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, trained_alike: None) -> P
     (folder / "beside" / "config.yaml").write_text(CALIBRATED)
     ask(folder)
     (folder / "beside" / "calib.txt").unlink()
-    api.select_primitives(folder / "p", options=ParetoOptions(most_share=1))
+    api.select_primitives(folder / "p", most_share=1)
     return folder
 
 
@@ -177,21 +176,24 @@ def ask(folder: Path) -> None:
         folder / "beside" / "config.yaml",
         folder / "p",
         toolchains=(INT8,),
-        space={"mixed": 2},
-        training={"data": write_images(folder), "networks": 4, "epochs": 1, "workers": 1},
+        mixed=2,
+        data=write_images(folder),
+        networks=4,
+        epochs=1,
+        workers=1,
         record=folder / "record.sqlite",
     )
 
 
 def front(folder: Path) -> dict[str, Any]:
-    training: api.TrainingOptions = {"epochs": 1, "workers": 1}
-    return api.find_front(folder / "p", networks=3, training=training, record=folder / "record.sqlite").document()
+    record = folder / "record.sqlite"
+    return api.find_front(folder / "p", networks=3, epochs=1, workers=1, record=record).document()
 
 
 def chosen(folder: Path, out: Path) -> tuple[Any, ...]:
-    found = api.select_primitives(folder / "p", options=ParetoOptions(most_share=1), output=out)
+    found = api.select_primitives(folder / "p", most_share=1, output=out)
     assert found.lookup is not None
-    return found.groups, found.lookup.read_text(), found.document()["share_kept"]
+    return found.groups, Path(found.lookup).read_text(), found.document()["share_kept"]
 
 
 @pytest.mark.slow
@@ -233,7 +235,8 @@ def test_validate_holds_both_fronts_and_changes_no_choice(measured: Path, tmp_pa
         measured / "p",
         networks=8,
         front=3,
-        training={"epochs": 1, "workers": 1},
+        epochs=1,
+        workers=1,
         record=measured / "record.sqlite",
     ).document()
     fronts = found["fronts"]
@@ -247,7 +250,8 @@ def test_validate_holds_both_fronts_and_changes_no_choice(measured: Path, tmp_pa
         measured / "p",
         networks=8,
         front=0,
-        training={"epochs": 1, "workers": 1},
+        epochs=1,
+        workers=1,
         record=measured / "record.sqlite",
     ).document()
     assert none["fronts"] is None and none["accuracy"] == found["accuracy"]

@@ -22,12 +22,11 @@ from gnomon.jobs.space.choosing.select import (
     select_primitives,
     unlike_aw_nas,
 )
-from gnomon.jobs.space.choosing.validate import read_selection
 from gnomon.jobs.space.profiling.estimates import Seen, latest, predictors
 from gnomon.jobs.space.profiling.folder import read_latency
-from gnomon.jobs.space.profiling.look import SELECTION
+from gnomon.jobs.space.profiling.look import SELECTION, read_selection
 from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.spaces.selection.pareto import ParetoOptions, pareto_options
+from gnomon.spaces.selection.pareto import ParetoOptions
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
@@ -81,9 +80,9 @@ def test_the_lookup_table_adds_up_to_the_prediction(profile: Path, tmp_path: Pat
     one = study(LAYERS)
     found = select(profile, "published", tmp_path / "o.yaml")
     groups = yaml.safe_load((tmp_path / "o.yaml").read_text())["search_space_cfg"]["cell_shared_primitives"]
-    assert found.lookup == profile / "lookup_table.onnxruntime.txt"
+    assert found.lookup == str(profile / "lookup_table.onnxruntime.txt")
     layers = one.layout.groups
-    table = read_lookup(found.lookup.read_text(), widths=[len(groups[g]) for g in layers])
+    table = read_lookup(Path(found.lookup).read_text(), widths=[len(groups[g]) for g in layers])
     family = one.families[found.family]
     costs = predictors(one, latest(read_latency(profile), "onnxruntime"))[family.name].costs
     names = [p.name for p in family.primitives]
@@ -98,10 +97,10 @@ def test_the_lookup_table_adds_up_to_the_prediction(profile: Path, tmp_path: Pat
 
 
 def test_the_lookup_table_of_mixed_families_is_of_each_primitives_own(profile: Path, tmp_path: Path) -> None:
-    found = select(profile, "pareto", tmp_path / "o.yaml", options=pareto_options("mixed", 1.0, 0))
+    found = select(profile, "pareto", tmp_path / "o.yaml", options=ParetoOptions(most_share=1))
     assert all({name[:3] for name in names} == {"Mob", "VGG"} for names in found.groups)
     one = study(LAYERS)
-    table = read_lookup(found.lookup.read_text())
+    table = read_lookup(Path(found.lookup).read_text())
     for family in one.families.values():
         for network in family.swaps():
             if not all(name in names for name, names in zip(network.primitives, found.groups, strict=True)):
@@ -121,7 +120,7 @@ def test_a_primitive_that_did_not_run_leaves_no_lookup_table(tmp_path: Path) -> 
             runs = network.primitives[0] != "VGGblock_2"
             folder.add(timed(network, latency(network) if runs else None, reason="" if runs else "crash: it ended"))
     folder.close()
-    found = select(tmp_path / "p", "pareto", tmp_path / "o.yaml", options=pareto_options("mixed", 1.0, 0))
+    found = select(tmp_path / "p", "pareto", tmp_path / "o.yaml", options=ParetoOptions(most_share=1))
     if "VGGblock_2" in found.groups[0]:
         assert found.lookup is None
     json.dumps(found.document(), allow_nan=False)
@@ -157,20 +156,14 @@ def test_a_config_with_its_own_ways_keeps_them(way: str, tmp_path: Path) -> None
 
 def test_a_selection_reads_again_and_a_damaged_one_is_told(profile: Path, tmp_path: Path) -> None:
     found = select(profile, "published", tmp_path / "o.yaml")
-    assert read_selection(profile) == json.loads(json.dumps(found.document()))
+    assert read_selection(profile) == found
     for text in ("", "[]", "{}", '{"toolchain": "t", "method": "m", "groups": []', '{"groups": [[]]}', "nonsense"):
         (tmp_path / SELECTION).write_text(text)
         with pytest.raises(ProblemError) as told:
             read_selection(tmp_path)
         assert "gnomon space select" in told.value.hint
     (tmp_path / SELECTION).unlink()
-    with pytest.raises(UsageError, match="not a profile"):
-        read_selection(tmp_path)
-    kept = (profile / SELECTION).read_text()
-    (profile / SELECTION).unlink()
-    with pytest.raises(UsageError, match="nothing was selected"):
-        read_selection(profile)
-    (profile / SELECTION).write_text(kept)
+    assert read_selection(tmp_path) is None
 
 
 def test_what_is_not_there_is_told(profile: Path, tmp_path: Path) -> None:
@@ -184,11 +177,6 @@ def test_what_is_not_there_is_told(profile: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=word) as told:
             select_primitives(SelectRequest(profile=profile, **options))
         assert told.value.hint
-
-
-def test_options_that_are_not_given_are_the_usual_ones() -> None:
-    assert pareto_options(None, None, 3) == ParetoOptions(seed=3)
-    assert pareto_options("one", 0.25, 0) == ParetoOptions(families="one", most_share=0.25)
 
 
 def test_the_published_rule_takes_the_family_that_is_cheapest(profile: Path, tmp_path: Path) -> None:

@@ -23,9 +23,16 @@ def test_a_cluster_trains_what_processes_here_do(tmp_path: Path) -> None:
     source = write_images(tmp_path)
 
     def trained(name: str, cluster: str | None) -> dict[str, AccuracyRow]:
-        training: api.TrainingOptions = {"data": source, "method": "fair", "epochs": 1, "workers": 1}
-        training["cluster"] = cluster
-        api.profile_space(config, tmp_path / name, toolchains=(), training=training)
+        api.profile_space(
+            config,
+            tmp_path / name,
+            latency=False,
+            data=source,
+            method="fair",
+            epochs=1,
+            workers=1,
+            cluster=cluster,
+        )
         return {row.key: row for row in read_accuracy(tmp_path / name)}
 
     with dask_cluster(tmp_path, workers=1) as address:

@@ -206,7 +206,7 @@ def test_a_hostile_line_is_told(data: st.DataObject, profile: Path, tmp_path_fac
     lines[number] = json.dumps(row)
     journal.write_text("\n".join(lines) + "\n")
     try:
-        json.dumps(look(path), allow_nan=False)
+        json.dumps(look(path).document(), allow_nan=False)
         select_primitives(SelectRequest(profile=path, rule="published", output=path / "o.yaml"))
     except (ProblemError, UsageError) as told:
         assert told.message and told.hint

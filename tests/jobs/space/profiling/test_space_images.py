@@ -130,14 +130,8 @@ def test_a_function_that_only_a_profile_names_is_not_run(tmp_path: Path) -> None
 
 def profile(folder: Path, **training: Any) -> None:
     pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
-    api.profile_space(
-        write_config(folder),
-        folder / "out",
-        toolchains=training.pop("toolchains", ()),
-        space={"mixed": 0},
-        training={"workers": 1, "networks": 2, "epochs": 1, **training},  # type: ignore[arg-type]
-        record=folder / "record.sqlite",
-    )
+    given: dict[str, Any] = {"toolchains": (), "workers": 1, "networks": 2, "epochs": 1, **training}
+    api.profile_space(write_config(folder), folder / "out", mixed=0, record=folder / "record.sqlite", **given)
 
 
 @pytest.mark.slow
@@ -145,7 +139,7 @@ def profile(folder: Path, **training: Any) -> None:
 def test_a_profile_of_what_a_function_makes_is_trained_checked_and_measured(tmp_path: Path) -> None:
     """Also the logs: each network of a plain toolchain has one of its check and one of its measurement."""
     profile(tmp_path, data=own(tmp_path), toolchains=("onnxruntime",))
-    told = look(tmp_path / "out")
+    told = look(tmp_path / "out").document()
     assert told["accuracy"]["trained"] and not told["accuracy"]["failed"]
     rows = {row["id"]: row for row in told["latency"][0]["networks"]}
     trained = {row["id"] for row in told["accuracy"]["trained"]}
@@ -180,5 +174,5 @@ def test_both_sizes_in_a_config_are_refused(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     path.write_text(CONFIG.replace("{batch_size: 16}", "{batch_size: 16, image_size: 9, resize: 9}"))
     with pytest.raises(GnomonError, match="image_size pads and resize scales"):
-        api.profile_space(path, tmp_path / "out", training={"data": "digits"}, toolchains=())
+        api.profile_space(path, tmp_path / "out", data="digits", latency=False)
     assert replace(GnomonConfig(), resize=9).resize == 9

@@ -56,7 +56,7 @@ def test_a_quantised_toolchain_against_its_twin(one: Study) -> None:
     drops = [0.9 - (0.8 + i / 1000) for i in range(5, 10)]
     assert found.drop == pytest.approx(np.mean(drops)), "a loss is above 0"
     assert found.worst_drop == pytest.approx(max(drops))
-    assert found.document() == compare_with_twin(rows, "onnxruntime-int8").document()  # type: ignore[union-attr]
+    assert found == compare_with_twin(rows, "onnxruntime-int8")
 
 
 def test_without_a_twin_or_common_networks_nothing_is_compared(one: Study) -> None:

@@ -21,11 +21,12 @@ from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
 from tests.jobs.space.kits.studykit import study, timed
 from tests.serving.servekit import Server, served
 
-from gnomon.api import space as api
+from gnomon.api.options import measure_request
 from gnomon.devices.http import DpuReply, DpuServer
 from gnomon.errors import DeviceError, UsageError
 from gnomon.formats.aw_nas.tables import read_latencies
 from gnomon.formats.dpu_profile import read_dpu_profile
+from gnomon.jobs.space.job import ProfileRequest, profile_space
 from gnomon.jobs.space.profiling import measuring as space_over_http
 from gnomon.jobs.space.profiling.folder import LATENCY, LatencyRow, read_latency
 from gnomon.measure.progress import Progress
@@ -52,14 +53,18 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
     def profile(
         server: DpuServer | None, *, mixed: int = 0, watch: Callable[[Progress], None] | None = None
     ) -> list[LatencyRow]:
-        api.profile_space(
-            config,
-            tmp_path / "out",
-            space={"mixed": mixed},
-            training={"data": source, "method": None},
-            toolchains={"vitis": {"arch": str(arch), "quantize": "none"}},
-            hooks=api.Hooks(server=server, on_progress=watch),
+        request = ProfileRequest(
+            config=config,
+            out=tmp_path / "out",
+            request=measure_request({}),
+            server=server,
+            data=source,
+            method=None,
+            mixed=mixed,
+            toolchains=("vitis",),
+            settings={"vitis": {"arch": str(arch), "quantize": "none"}},
         )
+        profile_space(request, watch=watch)
         return list(read_latency(tmp_path / "out"))
 
     return profile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -136,8 +135,7 @@ def test_without_mixed_networks_it_is_additive_and_knows_no_error() -> None:
     assert np.isfinite(told.mean_s).all() and np.isinf(told.high_s).all() and told.low_s.tolist() == [0.0]
     few = fit_predictor(CELLS, seen(truth(0), [*SWAPS, *mixed_networks(CELLS, 3)], 0.0))
     assert few.way == "additive" and "too few" in few.why
-    json.dumps(made.document(), allow_nan=False)
-    json.dumps(few.document(), allow_nan=False)
+    assert (made.part.noise, made.part.width) == (None, None)
 
 
 def test_a_primitive_that_failed_is_nan_and_all_else_is_predicted() -> None:
@@ -160,7 +158,6 @@ def test_a_swap_that_failed_alone_is_known_from_mixed_networks() -> None:
     made = fit_predictor(CELLS, known)
     assert "additive" not in made.held_out and made.way.startswith("estimator")
     assert made.predict([(0, 0, 3, 0)]).mean_s[0] == pytest.approx(true[(0, 0, 3, 0)], rel=0.03)
-    json.dumps(made.document(), allow_nan=False)
 
 
 def test_the_score_is_what_is_known_of_small_cases() -> None:
@@ -172,7 +169,7 @@ def test_the_score_is_what_is_known_of_small_cases() -> None:
     for _ in range(20):
         a, b = rng.integers(1, 6, (2, 12)).astype(float)
         assert score(a, b).tau == pytest.approx(stats.kendalltau(a, b).statistic)
-    assert math.isnan(score(np.array([1.0]), np.array([1.0])).tau)
+    assert score(np.array([1.0]), np.array([1.0])).tau is None
 
 
 def test_without_the_default_network_there_is_nothing_to_tell() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.jobs.space.kits.space_kit import selection
 from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
 from tests.jobs.space.kits.studykit import SHAPE, study, synthetic, timed, trained
 
@@ -126,28 +127,27 @@ def own_profile(folder: Path) -> Path:
     api.profile_space(
         config,
         folder / "out",
-        toolchains=(),
-        training={"data": write_images(folder), "method": None},
+        latency=False,
+        data=write_images(folder),
+        method="none",
     )
     return folder / "out"
 
 
 def test_a_file_of_own_blocks_belongs_to_the_question(tmp_path: Path) -> None:
     out, own = own_profile(tmp_path), [tmp_path / "wide.py"]
-    assert look(out, blocks=own)["families"]["Wide"]["default"] == "Wideblock_0"
+    assert look(out, blocks=own).families["Wide"].default == "Wideblock_0"
     source = f"npz:{tmp_path / 'images.npz'}"
     (tmp_path / "wide.py").write_text(OWN.format(factor=3))
     for use in (
         lambda: api.select_primitives(out, blocks=own),
         lambda: look(out, blocks=own),
-        lambda: api.profile_space(
-            tmp_path / "config.yaml", out, toolchains=(), training={"data": source, "method": None}
-        ),
+        lambda: api.profile_space(tmp_path / "config.yaml", out, latency=False, data=source, method="none"),
     ):
         with pytest.raises(UsageError, match=r"blocks are not those|another question.*Wideblock_0") as told:
             use()
         assert told.value.hint
-    (out / "selection.json").write_text('{"toolchain": "onnxruntime", "method": "fair", "groups": [["VGGblock_0"]]}')
+    (out / "selection.json").write_text(json.dumps(selection()))
     with pytest.raises(UsageError, match="blocks are not those"):
         api.validate_selection(out, blocks=own)
     (tmp_path / "wide.py").write_text(OWN.format(factor=2))
@@ -166,7 +166,7 @@ def test_looking_at_a_profile_runs_no_file_that_it_names(tmp_path: Path, said_by
     if said_by == "config":
         manifest["question"]["blocks"] = []
     (out / MANIFEST).write_text(json.dumps(manifest))
-    (out / "selection.json").write_text('{"toolchain": "onnxruntime", "method": "fair", "groups": [["VGGblock_0"]]}')
+    (out / "selection.json").write_text(json.dumps(selection()))
     for use in (look, api.show_space, api.select_primitives, api.validate_selection):
         with pytest.raises(UsageError, match="run only where they are given") as told:
             use(out)
@@ -192,9 +192,7 @@ def test_a_block_that_does_not_fit_is_told_before_anything_is_done(block: str, t
     config = write_config(tmp_path)
     config.write_text(WITH_OWN)
     with pytest.raises((UsageError, ProblemError), match=told) as refused:
-        api.profile_space(
-            config, tmp_path / "out", toolchains=(), training={"data": write_images(tmp_path), "method": None}
-        )
+        api.profile_space(config, tmp_path / "out", latency=False, data=write_images(tmp_path), method="none")
     assert refused.value.hint
     assert not (tmp_path / "out").exists()
 

@@ -6,19 +6,30 @@ the profile as a proof, so that the same command finds the same networks again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnomon.core.cost import Floats
+from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
-from gnomon.devices.http import DpuServer
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of
-from gnomon.jobs.space.choosing.proving import ProofRequest, Prover, inside, proving, with_proofs
+from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, tau, with_proofs
+from gnomon.jobs.space.document import (
+    FrontNetwork,
+    FrontVolumes,
+    HeldAccuracies,
+    HeldFront,
+    HeldLatencies,
+    LookupErrorPart,
+    MeasuredPoint,
+    PredictedPoint,
+    SpaceFrontDocument,
+    Three,
+)
+from gnomon.jobs.space.job import OpenProfile
 from gnomon.jobs.space.profiling.estimates import (
     Known,
     accuracy_evidence,
@@ -34,8 +45,6 @@ from gnomon.jobs.space.profiling.methods import PUBLISHED
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
 from gnomon.report import units
-from gnomon.report.answer import Answer
-from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.spaces.selection.front import (
     Beliefs,
     FrontOptions,
@@ -70,26 +79,12 @@ class FrontRequest(ProofRequest):
     measure: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFront(Answer):
-    """What was predicted and, if it was asked for, measured, as JSON values."""
-
-    found: Mapping[str, Any]
-
-    __repr__ = Answer.__repr__
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values for reports."""
-        return dict(self.found)
-
-
 def find_front(
     asked: FrontRequest,
     *,
-    server: DpuServer | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
-) -> FoundFront:
+) -> SpaceFrontDocument:
     """Predict the front, train and measure its networks, and write `front.json`; the same call goes on where it ended.
 
     UsageError for what the profile lacks, ProblemError where no network is predicted to be so fast. Raises GnomonError.
@@ -110,41 +105,41 @@ def find_front(
         raise ProblemError(f"--latency {units.time(asked.latency_s)}: {error.message}", hint=error.hint) from error
     proofs: Known = {}, {}
     if asked.measure:
-        with proving(asked, server=server, watch=watch, tell=tell) as prover:
-            rounds = _in_rounds(prover, (method, toolchain), beliefs, evidence, options, proofs)
+        with proving(asked, study, watch=watch, tell=tell) as profile:
+            rounds = _in_rounds(profile, (method, toolchain), beliefs, evidence, options, proofs)
     else:
         rounds = (predict_front(beliefs, options),)
     exact = {network.id for network in networks_of(study, front)}
-    told = [one for number, some in enumerate(rounds, 1) for one in _predicted(study, some, number, exact)]
-    found: dict[str, Any] = {
-        "format": "gnomon-space-front",
-        "version": 1,
-        "profile": str(asked.profile),
-        "method": method,
-        "toolchain": toolchain,
-        "latency_bound_s": asked.latency_s,
-        "measure": asked.measure,
-        "proofs": asked.proofs,
-        "space": str(beliefs.space.size),
-        "on_front": len(front),
-        "rounds": len(rounds),
-        "share": list(rounds[-1].share),
-        "latency_model": _held_out(study, evidence),
-        "networks": told,
-        "measured": None,
-    }
+    networks = [network for number, some in enumerate(rounds, 1) for network in _predicted(study, some, number, exact)]
+    measured = None
     if asked.measure:
-        for one in told:
-            one["measured"] = _measured(one["id"], proofs)
+        networks = [replace(network, measured=_measured(network.id, proofs)) for network in networks]
         assignments = np.concatenate([some.networks for some in rounds])
-        found["measured"] = _held(study, asked, (beliefs, evidence, proofs), told, assignments)
-    told.sort(key=lambda one: float(one["predicted"]["latency_s"][0]))
-    save_text(indented(found), asked.profile / FRONT, option="--profile-dir")
-    return FoundFront(found=found)
+        measured, best = _held(study, asked, (beliefs, evidence, proofs), networks, assignments)
+        networks = [replace(network, best=network.id in best) for network in networks]
+    document = SpaceFrontDocument(
+        format="gnomon-space-front",
+        version=1,
+        profile=str(asked.profile),
+        method=method,
+        toolchain=toolchain,
+        latency_bound_s=asked.latency_s,
+        measure=asked.measure,
+        proofs=asked.proofs,
+        space=str(beliefs.space.size),
+        on_front=len(front),
+        rounds=len(rounds),
+        share=rounds[-1].share,
+        latency_model=_held_out(study, evidence),
+        networks=tuple(sorted(networks, key=lambda network: network.predicted.latency_s[0])),
+        measured=measured,
+    )
+    save_text(indented(document.document()), asked.profile / FRONT, option="--profile-dir")
+    return document
 
 
 def _in_rounds(
-    prover: Prover,
+    profile: OpenProfile,
     whose: tuple[str, str],
     beliefs: Beliefs,
     evidence: Known,
@@ -159,10 +154,10 @@ def _in_rounds(
     method, toolchain = whose
 
     def measured(front: PredictedFront) -> Beliefs:
-        seen, rows = prover.prove(networks_of(prover.study, front.networks), toolchain)
+        seen, rows = prove(profile, networks_of(profile.study, front.networks), toolchain)
         proofs[0].update(seen)
         proofs[1].update(rows)
-        return beliefs_of(prover.study, with_proofs(evidence, proofs))
+        return beliefs_of(profile.study, with_proofs(evidence, proofs))
 
     if method != PUBLISHED:
         return in_rounds(beliefs, options, measured)
@@ -176,7 +171,7 @@ def beliefs_of(study: Study, known: Known) -> Beliefs:
     return believe(mixed_space(study), accuracy_evidence(study, known[0]), latency_evidence(study, known[1]))
 
 
-def networks_of(study: Study, assignments: np.ndarray[Any, np.dtype[np.intp]]) -> list[Network]:
+def networks_of(study: Study, assignments: Ints) -> list[Network]:
     """The networks of these indices in the space of all primitives."""
     names = list(study.primitives)
     return [study.mixed([names[k] for k in row]) for row in assignments.tolist()]
@@ -194,88 +189,94 @@ def has_both(name: str, known: Known) -> bool:
     return name in known[0] and name in known[1] and known[1][name].call_s is not None
 
 
-def _held_out(study: Study, evidence: Known) -> dict[str, Any] | None:
+def _held_out(study: Study, evidence: Known) -> LookupErrorPart | None:
     """How far sums of these effects are off on networks that they were not fitted to; None where nothing tells."""
     model = lookup_of(study, [list(study.primitives)] * study.layout.group_count, evidence[1])
-    return None if model is None else model.document()["held_out"].get(EFFECTS)
+    return None if model is None else model.held_out.get(EFFECTS)
 
 
-def _predicted(study: Study, front: PredictedFront, number: int, exact: set[str]) -> list[dict[str, Any]]:
+def _predicted(study: Study, front: PredictedFront, number: int, exact: set[str]) -> list[FrontNetwork]:
     return [
-        {
-            "id": network.id,
-            "primitives": list(network.primitives),
-            "on_front": network.id in exact,
-            "round": number,
-            "chance": float(front.chance[k]),
-            "meets": float(front.meets[k]),
-            "predicted": {"accuracy": front.accuracy[k].tolist(), "latency_s": front.latency[k].tolist()},
-            "measured": None,
-            "best": False,
-        }
+        FrontNetwork(
+            id=network.id,
+            primitives=network.primitives,
+            on_front=network.id in exact,
+            round=number,
+            chance=float(front.chance[k]),
+            meets=float(front.meets[k]),
+            predicted=PredictedPoint(
+                accuracy=tuple(front.accuracy[k].tolist()), latency_s=tuple(front.latency[k].tolist())
+            ),
+            measured=None,
+            best=False,
+        )
         for k, network in enumerate(networks_of(study, front.networks))
     ]
 
 
-def _measured(name: str, proofs: Known) -> dict[str, Any]:
-    """What came out of a network: each with its 95 % interval, null where it is not known, and why."""
+def _measured(name: str, proofs: Known) -> MeasuredPoint:
+    """What came out of a network: each with its 95 % interval, None where it is not known, and why."""
     seen, row = proofs[0].get(name), proofs[1].get(name)
-    told: dict[str, Any] = {"accuracy": None, "latency_s": None, "reason": "" if row is None else row.reason}
+    accuracy: Three | None = None
+    latency_s: Three | None = None
     if seen is not None:
         half = _NORMAL_95 * seen.error
-        told["accuracy"] = [seen.accuracy, max(0.0, seen.accuracy - half), min(1.0, seen.accuracy + half)]
+        accuracy = seen.accuracy, max(0.0, seen.accuracy - half), min(1.0, seen.accuracy + half)
     if row is not None and row.call_s is not None:
-        ends = (row.low_s, row.high_s)
-        told["latency_s"] = [row.call_s, *(row.call_s if end is None else end for end in ends)]
-    return told
+        low, high = (row.call_s if end is None else end for end in (row.low_s, row.high_s))
+        latency_s = row.call_s, low, high
+    return MeasuredPoint(accuracy=accuracy, latency_s=latency_s, reason="" if row is None else row.reason)
 
 
 def _held(
     study: Study,
     asked: FrontRequest,
     known: tuple[Beliefs, Known, Known],
-    networks: list[dict[str, Any]],
-    assignments: np.ndarray[Any, np.dtype[np.intp]],
-) -> dict[str, Any] | None:
-    """Predictions against what was measured; None where no network has both prices. Marks the best of them."""
+    networks: Sequence[FrontNetwork],
+    assignments: Ints,
+) -> tuple[HeldFront | None, set[str]]:
+    """Predictions against what was measured, and the best networks; none where no network has both prices."""
     beliefs, evidence, proofs = known
-    both = [k for k, one in enumerate(networks) if has_both(one["id"], proofs)]
+    both = [k for k, network in enumerate(networks) if has_both(network.id, proofs)]
     if not both:
-        return None
-    points = measured_points([networks[k]["id"] for k in both], proofs, beliefs)
-    bound = np.inf if asked.latency_s is None else asked.latency_s / beliefs.unit
-    fits = np.flatnonzero(points[:, 0] <= bound)
-    for place in fits[nondominated(points[fits])].tolist() if len(fits) else ():
-        networks[both[place]]["best"] = True
-    values = {name: np.array([networks[k]["predicted"][name] for k in both]).T for name in ("accuracy", "latency_s")}
-    predicted = np.column_stack([values["latency_s"][0] / beliefs.unit, 1 - values["accuracy"][0]])
-    volumes = [hypervolume(some, beliefs.reference) for some in (predicted, points)]
+        return None, set()
+    names = [networks[k].id for k in both]
+    points = measured_points(names, proofs, beliefs)
+    fits = np.flatnonzero(points[:, 0] <= (np.inf if asked.latency_s is None else asked.latency_s / beliefs.unit))
+    best = {names[place] for place in fits[nondominated(points[fits])].tolist()} if len(fits) else set[str]()
+    accuracy = np.array([networks[k].predicted.accuracy for k in both]).T
+    latency = np.array([networks[k].predicted.latency_s for k in both]).T
+    predicted = np.column_stack([latency[0] / beliefs.unit, 1 - accuracy[0]])
     after = beliefs_of(study, with_proofs(evidence, proofs))
-    options = FrontOptions(most_latency=asked.latency_s, seed=asked.request.seed)
-    seen = [proofs[0][networks[k]["id"]] for k in both]
-    took = [proofs[1][networks[k]["id"]] for k in both]
-    right = np.array([one.accuracy for one in seen])
-    call = np.array([row.call_s for row in took], np.float64)
-    off = np.abs(values["latency_s"][0] / call - 1)
-    return {
-        "networks": len(both),
-        "best": sum(one["best"] for one in networks),
-        "hypervolume": {"predicted": volumes[0], "measured": volumes[1]},
-        "share": list(share_of(after, assignments[both], options)),
-        "accuracy": {
-            "mean_error": float(np.abs(values["accuracy"][0] - right).mean()),
-            "inside": _inside(values["accuracy"], right, np.array([one.error for one in seen])),
-            "tau": kendall_tau(values["accuracy"][0], right) if len(both) > 1 else None,
-        },
-        "latency": {
-            "mean_error": float(off.mean()),
-            "worst_error": float(off.max()),
-            "inside": _inside(values["latency_s"], call, np.array([standard_error(row) for row in took])),
-            "tau": kendall_tau(values["latency_s"][0], call) if len(both) > 1 else None,
-        },
-    }
+    seen, rows = [proofs[0][name] for name in names], [proofs[1][name] for name in names]
+    right, call = np.array([one.accuracy for one in seen]), np.array([row.call_s for row in rows], np.float64)
+    off = np.abs(latency[0] / call - 1)
+    return (
+        HeldFront(
+            networks=len(both),
+            best=len(best),
+            hypervolume=FrontVolumes(
+                predicted=hypervolume(predicted, beliefs.reference), measured=hypervolume(points, beliefs.reference)
+            ),
+            share=share_of(
+                after, assignments[both], FrontOptions(most_latency=asked.latency_s, seed=asked.request.seed)
+            ),
+            accuracy=HeldAccuracies(
+                mean_error=float(np.abs(accuracy[0] - right).mean()),
+                inside=_inside(accuracy, right, np.array([one.error for one in seen])),
+                tau=tau(accuracy[0], right),
+            ),
+            latency=HeldLatencies(
+                mean_error=float(off.mean()),
+                worst_error=float(off.max()),
+                inside=_inside(latency, call, np.array([standard_error(row) for row in rows])),
+                tau=tau(latency[0], call),
+            ),
+        ),
+        best,
+    )
 
 
-def _inside(told: Floats, measured: Floats, errors: Floats) -> float:
-    middle, low, high = told
+def _inside(predicted: Floats, measured: Floats, errors: Floats) -> float:
+    middle, low, high = predicted
     return inside(measured, (low, middle, high), errors)

@@ -14,13 +14,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 
+from gnomon.core import codec
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.strict_json import indented
 from gnomon.formats.aw_nas.tables import write_lookup
+from gnomon.jobs.space.document import LookupErrorPart, LookupPart
 from gnomon.jobs.space.profiling.estimates import latency_evidence, mixed_space, predictors
 from gnomon.jobs.space.profiling.folder import LatencyRow
 from gnomon.jobs.space.profiling.predict import FOLDS, LEAST_MIXED
@@ -28,49 +29,29 @@ from gnomon.jobs.space.profiling.study import Study
 from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
 from gnomon.system.files import save_text
 
-Model = Literal["one-change variants", "effects of all networks"]
-SWAPS: Model = "one-change variants"
-EFFECTS: Model = "effects of all networks"
+SWAPS, EFFECTS = "one-change variants", "effects of all networks"
 
 Table = tuple[Floats, ...]
 """Milliseconds of each layer under each primitive of the study."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Error:
-    """How far a model's sums are off on networks that it was not made of: |predicted / measured - 1|."""
-
-    networks: int
-    mean: float
-    worst: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup:
-    """A table by layer and kept primitive, in milliseconds, the model that it is of, and why.
-
-    `held_out` are the errors of each model that could be tested; none where too few mixed networks were measured.
-    """
+class Lookup(LookupPart):
+    """A table by layer and kept primitive, in milliseconds, and what it is of."""
 
     rows: tuple[tuple[float, ...], ...]
-    model: Model
-    why: str
-    held_out: Mapping[Model, Error]
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values, without the table itself."""
-        told = {
-            name: {"networks": one.networks, "mean": one.mean, "worst": one.worst}
-            for name, one in self.held_out.items()
-        }
-        return {"model": self.model, "why": self.why, "held_out": told}
+    @property
+    def part(self) -> LookupPart:
+        """What documents have of it: all but the table itself."""
+        return LookupPart(model=self.model, why=self.why, held_out=self.held_out)
 
 
 def lookup_of(study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, LatencyRow]) -> Lookup | None:
     """The table of a choice; None where a kept primitive has no latency in some place."""
     families = {study.primitives[name].family for names in groups for name in names}
     measured = measured_networks(study, rows, families)
-    tables: dict[Model, Table | None] = {SWAPS: _of_swaps(study, rows), EFFECTS: _of_effects(study, measured)}
+    tables = {SWAPS: _of_swaps(study, rows), EFFECTS: _of_effects(study, measured)}
     there = {model: table for model, table in tables.items() if table is not None and _known(study, groups, table)}
     if not there or measured is None:
         return None
@@ -92,9 +73,8 @@ def write_lookup_files(profile: Path, toolchain: str, lookup: Lookup) -> Path:
     """Write the table and, beside it, what it is of and how far it is off; returns the table's path."""
     path = profile / f"lookup_table.{toolchain}.txt"
     save_text(write_lookup(lookup.rows), path, option="--profile-dir")
-    about = {"table": path.name, "unit": "ms", **lookup.document()}
-    text = indented(about)
-    save_text(text, path.with_suffix(".json"), option="--profile-dir")
+    about = {"table": path.name, "unit": "ms", **codec.document(lookup.part)}
+    save_text(indented(about), path.with_suffix(".json"), option="--profile-dir")
     return path
 
 
@@ -153,12 +133,12 @@ def _known(study: Study, groups: Sequence[Sequence[str]], table: Table) -> bool:
     )
 
 
-def _held_out(study: Study, measured: Evidence, tables: Mapping[Model, Table]) -> dict[Model, Error]:
+def _held_out(study: Study, measured: Evidence, tables: Mapping[str, Table]) -> dict[str, LookupErrorPart]:
     """How far each model is off on mixed networks that it was not made of; none where there are too few of these."""
     mixed = _tested(study, measured)
     if len(mixed) < LEAST_MIXED:
         return {}
-    found: dict[Model, Error] = {}
+    found: dict[str, LookupErrorPart] = {}
     truth = measured.values[mixed]
     if SWAPS in tables:
         told = sum(
@@ -192,17 +172,17 @@ def _rows(measured: Evidence, rows: Ints) -> Evidence:
     return Evidence(assignments=measured.assignments[rows], values=measured.values[rows], errors=measured.errors[rows])
 
 
-def _error(off: Floats) -> Error:
-    return Error(networks=len(off), mean=float(off.mean()), worst=float(off.max()))
+def _error(off: Floats) -> LookupErrorPart:
+    return LookupErrorPart(networks=len(off), mean=float(off.mean()), worst=float(off.max()))
 
 
-def _untested(families: set[str], there: Mapping[Model, Table]) -> Model:
+def _untested(families: set[str], there: Mapping[str, Table]) -> str:
     """Where nothing can be tested: what is exact for a family's own variants, or knows of several families."""
     wanted = SWAPS if len(families) == 1 else EFFECTS
     return wanted if wanted in there else next(iter(there))
 
 
-def _why(errors: Mapping[Model, Error]) -> str:
+def _why(errors: Mapping[str, LookupErrorPart]) -> str:
     if not errors:
         return f"fewer than {LEAST_MIXED} mixed networks were measured, so that nothing could be tested"
     told = "; ".join(

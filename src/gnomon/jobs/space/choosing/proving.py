@@ -16,22 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats
-from gnomon.devices.http import DpuServer
 from gnomon.errors import UsageError
-from gnomon.jobs.space.job import trained_weights, workers_of
+from gnomon.jobs.space.job import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.estimates import Known, seen_networks
-from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, ProfileFolder, read_question, settings_in
-from gnomon.jobs.space.profiling.images import carried, kept_calibration, reopened_images
-from gnomon.jobs.space.profiling.look import study_of
-from gnomon.jobs.space.profiling.measuring import Measurer
+from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, read_question, settings_in
+from gnomon.jobs.space.profiling.images import kept_calibration, reopened_images
 from gnomon.jobs.space.profiling.methods import recipes
 from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.jobs.space.profiling.training import Method, Trainer, Training
+from gnomon.jobs.space.profiling.training import Method, Training
 from gnomon.measure.progress import Watch
-from gnomon.session.request import MeasureRequest
+from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
-from gnomon.training.data.dataset import Dataset
-from gnomon.training.data.streamed import Streamed
 from gnomon.training.loop import check_device
 
 _FROM_NOTHING = ("whole", "first")
@@ -40,116 +35,21 @@ _FIRST_SEED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProofRequest:
+class ProofRequest(TrainRequest):
     """How networks of a profile are trained and measured to hold predictions against.
 
-    For `epochs` (None: as most networks of the profile were, else as the config says) from `seeds` seeds each, by
-    `workers` processes or on a Dask `cluster`, on a `training_device`; `download` is where torchvision may fetch images
-    to. `blocks` are the files of own primitives of the profile, `data` its source of images where that is a function.
+    `epochs` None: as most networks of the profile were trained, else as the config says. `blocks` are the files of own
+    primitives of the profile, `data` its source of images where that is a function.
     """
 
     profile: Path
-    request: MeasureRequest
-    epochs: int | None = None
-    seeds: int = 1
-    workers: int = 0
-    cluster: str | None = None
-    training_device: str = "cpu"
-    download: Path | None = None
-    data: str | None = None
-    blocks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prover:
-    """A profile that is open for adding proofs. Made by `proving`."""
-
-    asked: ProofRequest
-    study: Study
-    folder: ProfileFolder
-    data: Dataset | Streamed
-    server: DpuServer | None
-    watch: Watch | None
-    tell: Callable[[str], None]
-
-    def prove(self, networks: Sequence[Network], toolchain: str) -> Known:
-        """What networks reach and what they take as a toolchain makes them, by id; what is done is not done again.
-
-        A network whose trainings failed has no accuracy, and one that could not be measured a row with the reason.
-        """
-        wanted = list({network.id: network for network in networks}.values())
-        rows = self.folder.latency.values()
-        known = next((r for r in rows if r.toolchain == toolchain and r.call_s is not None), None)
-        settings = settings_in({} if known is None else known.context)
-        chain = chosen_toolchain(toolchain, settings)
-        measurer = Measurer(
-            folder=self.folder,
-            study=self.study,
-            request=self.asked.request,
-            weights=trained_weights(self.folder, proof=True),
-            data=self.data,
-            calibration=self._calibration(chain),
-            server=self.server,
-            proof=True,
-            workers=workers_of(self.asked.workers, "cpu"),
-            watch=self.watch,
-            tell=self.tell,
-        )
-        measurer.check(chain, settings)
-        self._train(wanted)
-        found = measurer.run(chain, settings, wanted)
-        seen = seen_networks(self.study, self.folder.accuracy.values(), PROOF)
-        return {n.id: seen[n.id] for n in wanted if n.id in seen}, found
-
-    def _train(self, networks: Sequence[Network]) -> None:
-        asked = self.asked
-        partial = self.folder.path / "checkpoints" / "partial"
-        with carried(self.data, partial, far=asked.cluster is not None) as images:
-            trainer = Trainer(
-                folder=self.folder,
-                study=self.study,
-                data=images,
-                workers=workers_of(asked.workers, asked.training_device),
-                cluster=asked.cluster,
-                device=asked.training_device,
-                watch=self.watch,
-                tell=self.tell,
-            )
-            trainer.run(self._trainings(networks), len(networks) * asked.seeds)
-
-    def _trainings(self, networks: Sequence[Network]) -> Method:
-        epochs = self.asked.epochs or epochs_of(self.folder.accuracy.values())
-        first, _ = recipes(self.study, epochs=epochs)
-        seed = self.study.config.gnomon.seed + _FIRST_SEED
-        yield [
-            Training(method=PROOF, stage="whole", network=network, recipe=first, seed=seed + k)
-            for network in networks
-            for k in range(self.asked.seeds)
-        ]
-
-    def _calibration(self, toolchain: Toolchain) -> NDArray[np.uint8] | None:
-        """The images that the config names for calibration, as the profile's own networks saw them."""
-        if toolchain.name == toolchain.runtime or self.study.config.profiler.calib_data is None:
-            return None
-        found = kept_calibration(self.folder.path)
-        if found is None:
-            raise UsageError(
-                f"{self.folder.path} does not hold the images for calibration that its config names",
-                hint="Repeat the command that made it, which keeps a copy of them from now on.",
-            )
-        return found
 
 
 @contextmanager
 def proving(
-    asked: ProofRequest,
-    *,
-    server: DpuServer | None = None,
-    watch: Watch | None = None,
-    tell: Callable[[str], None] = lambda sentence: None,
-) -> Iterator[Prover]:
-    """A profile, open for adding proofs. UsageError where its images are not what they were."""
-    study = study_of(asked.profile, asked.blocks)
+    asked: ProofRequest, study: Study, *, watch: Watch | None, tell: Callable[[str], None]
+) -> Iterator[OpenProfile]:
+    """A profile of a study, open for adding proofs. UsageError where its images are not what they were."""
     question = read_question(asked.profile)
     if not question["data"]["digest"]:
         raise UsageError(
@@ -161,12 +61,52 @@ def proving(
     data = reopened_images(
         study.config.gnomon, question["data"], asked.data, classes=study.config.classes, download=asked.download
     )
-    folder = ProfileFolder(asked.profile, question, study.text)
-    try:
-        study.check([*folder.accuracy.values(), *folder.latency.values()])
-        yield Prover(asked=asked, study=study, folder=folder, data=data, server=server, watch=watch, tell=tell)
-    finally:
-        folder.close()
+    with open_folder(asked.profile, question, study) as folder:
+        yield OpenProfile(asked=asked, folder=folder, study=study, data=data, watch=watch, tell=tell)
+
+
+def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> Known:
+    """What networks reach and what they take as a toolchain makes them, by id; what is done is not done again.
+
+    A network whose trainings failed has no accuracy, and one that could not be measured a row with the reason.
+    """
+    folder, study = profile.folder, profile.study
+    wanted = list({network.id: network for network in networks}.values())
+    rows = folder.latency.values()
+    known = next((row for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
+    settings = settings_in({} if known is None else known.context)
+    chain = chosen_toolchain(toolchain, settings)
+    measurer = profile.measurer(_calibration(profile, chain), proof=True)
+    measurer.check(chain, settings)
+    profile.train(_trainings(profile, wanted), len(wanted) * profile.asked.seeds)
+    measured = measurer.run(chain, settings, wanted)
+    seen = seen_networks(study, folder.accuracy.values(), PROOF)
+    return {n.id: seen[n.id] for n in wanted if n.id in seen}, measured
+
+
+def _trainings(profile: OpenProfile, networks: Sequence[Network]) -> Method:
+    epochs = profile.asked.epochs or epochs_of(profile.folder.accuracy.values())
+    first, _ = recipes(profile.study, epochs=epochs)
+    seed = profile.study.config.gnomon.seed + _FIRST_SEED
+    yield [
+        Training(method=PROOF, stage="whole", network=network, recipe=first, seed=seed + k)
+        for network in networks
+        for k in range(profile.asked.seeds)
+    ]
+
+
+def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8] | None:
+    """The images that the config names for calibration, as the profile's own networks saw them."""
+    if toolchain.name == toolchain.runtime or profile.study.config.profiler.calib_data is None:
+        return None
+    path = profile.folder.path
+    images = kept_calibration(path)
+    if images is None:
+        raise UsageError(
+            f"{path} does not hold the images for calibration that its config names",
+            hint="Repeat the command that made it, which keeps a copy of them from now on.",
+        )
+    return images
 
 
 def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
@@ -192,6 +132,11 @@ def inside(measured: Floats, believed: tuple[Floats, Floats, Floats], errors: Fl
     low, middle, high = believed
     reach = np.where(measured < middle, middle - low, high - middle)
     return float((np.abs(measured - middle) <= np.hypot(reach, 1.96 * errors)).mean())
+
+
+def tau(predicted: Floats, measured: Floats) -> float | None:
+    """Kendall's tau of predicted and measured values; None for one alone."""
+    return kendall_tau(predicted, measured) if len(measured) > 1 else None
 
 
 def with_proofs(evidence: Known, proofs: Known) -> Known:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError
 from gnomon.jobs.space.choosing.lookup import Lookup, lookup_of, write_lookup_files
+from gnomon.jobs.space.document import ContenderPart, RuleAccuracies, SelectionDocument, WalkedPart
 from gnomon.jobs.space.profiling.estimates import (
     Seen,
     SwapAccuracies,
@@ -27,9 +28,8 @@ from gnomon.jobs.space.profiling.estimates import (
 from gnomon.jobs.space.profiling.folder import LatencyRow, read_question
 from gnomon.jobs.space.profiling.look import SELECTION, imported, read_rows, study_of
 from gnomon.jobs.space.profiling.study import Study
-from gnomon.report.answer import Answer
 from gnomon.spaces.cells.primitives import published_primitives
-from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, select_pareto
+from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 from gnomon.spaces.selection.published import NetworkTables, PublishedRule, select_published
 from gnomon.system.files import save_text
 
@@ -37,8 +37,8 @@ Rule = Literal["pareto", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 OUTPUT = "output.yaml"
 
-_DETAILS = ("why", "share_kept", "stability", "primitives", "contenders", "networks", "counts", "accuracies")
-"""Keys of the document that one rule fills; null where the other decided."""
+Choice = tuple[tuple[tuple[str, ...], ...], str | None, dict[str, Any]]
+"""The primitives of each cell group, the family that they are of, and the fields of the document that a rule fills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,66 +60,7 @@ class SelectRequest:
     blocks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Selected(Answer):
-    """The primitives that each cell group keeps, in the numbering of the config, and what speaks for them.
-
-    `proofs` are the networks of earlier proofs that had a part in it.
-    """
-
-    asked: SelectRequest
-    study: Study
-    method: str
-    toolchain: str
-    groups: tuple[tuple[str, ...], ...]
-    family: str | None
-    details: Mapping[str, Any]
-    imported: Mapping[str, Mapping[str, int]]
-    images_known: bool
-    proofs: tuple[str, ...]
-    output: Path
-    lookup: Path | None
-    model: Lookup | None
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """The profile and the rule, and what each group keeps."""
-        kept = "; ".join(", ".join(names) for names in self.groups)
-        return f"{self.asked.profile} by {self.asked.rule}", f"Kept: {kept}."
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values for reports."""
-        families = self.study.families
-        counts = [len(one.primitives) for name, one in families.items() if self.family in (None, name)]
-        before = sum(counts) ** self.study.layout.group_count
-        return {
-            "format": "gnomon-space-select",
-            "version": 1,
-            "profile": str(self.asked.profile),
-            "rule": self.asked.rule,
-            "method": self.method,
-            "toolchain": self.toolchain,
-            "imported": {what: dict(origins) for what, origins in self.imported.items()},
-            "images_known": self.images_known,
-            "proofs": list(self.proofs),
-            "numbering": self.study.numbering,
-            "family": self.family,
-            "groups": [list(names) for names in self.groups],
-            "meanings": {name: one.meaning for name, one in self.study.primitives.items()},
-            "unlike_aw_nas": unlike_aw_nas(self.study, self.groups),
-            "networks_before": str(before),
-            "networks_after": str(math.prod(map(len, self.groups))),
-            "output": str(self.output),
-            "lookup": None if self.lookup is None else str(self.lookup),
-            "lookup_model": None if self.model is None else self.model.document(),
-            "latency_file": self.lookup is not None and self.study.document.names_latency_file,
-            **dict.fromkeys(_DETAILS),
-            **self.details,
-        }
-
-
-def select_primitives(asked: SelectRequest) -> Selected:
+def select_primitives(asked: SelectRequest) -> SelectionDocument:
     """Select, and write the config with the selection, the lookup table of its latencies, and `selection.json`.
 
     UsageError for what the profile lacks, ProblemError for values that the rule cannot use.
@@ -132,10 +73,7 @@ def select_primitives(asked: SelectRequest) -> Selected:
     toolchain = toolchain_of(latencies, asked.toolchain)
     seen, rows = evidence_of(study, (accuracies, latencies), method, toolchain, proofs=asked.proofs)
     if asked.rule == "pareto":
-        found = select_pareto(
-            mixed_space(study), accuracy_evidence(study, seen), latency_evidence(study, rows), asked.options
-        )
-        groups, family, details = found.groups, found.family, _pareto_details(found)
+        groups, family, details = _by_pareto(study, seen, rows, asked.options)
     else:
         groups, family, details = _by_published_rule(study, seen, rows)
     output, model = asked.output or asked.profile / OUTPUT, lookup_of(study, groups, rows)
@@ -144,27 +82,35 @@ def select_primitives(asked: SelectRequest) -> Selected:
     mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
     remark = _remark(asked.rule, study.numbering, model if study.document.names_latency_file else None)
     save_text(mark + remark + text[len(mark) :], output, option="--output-yaml")
-    selected = Selected(
-        asked=asked,
-        study=study,
+    candidates = sum(len(one.primitives) for name, one in study.families.items() if family in (None, name))
+    selection = SelectionDocument(
+        format="gnomon-space-select",
+        version=1,
+        profile=str(asked.profile),
+        rule=asked.rule,
         method=method,
         toolchain=toolchain,
-        groups=groups,
-        family=family,
-        details=details,
         imported={
             "accuracies": imported(row for row in accuracies if row.method == method),
             "latencies": imported(rows.values()),
         },
         images_known=bool(read_question(asked.profile)["data"]["digest"]),
         proofs=proved_networks(accuracies, latencies) if asked.proofs else (),
-        output=output,
-        lookup=lookup,
-        model=model,
+        numbering=study.numbering,
+        family=family,
+        groups=groups,
+        meanings={name: one.meaning for name, one in study.primitives.items()},
+        unlike_aw_nas=tuple(unlike_aw_nas(study, groups)),
+        networks_before=str(candidates**study.layout.group_count),
+        networks_after=str(math.prod(map(len, groups))),
+        output=str(output),
+        lookup=None if lookup is None else str(lookup),
+        lookup_model=None if model is None else model.part,
+        latency_file=lookup is not None and study.document.names_latency_file,
+        **details,
     )
-    text = indented(selected.document())
-    save_text(text, asked.profile / SELECTION, option="--profile-dir")
-    return selected
+    save_text(indented(selection.document()), asked.profile / SELECTION, option="--profile-dir")
+    return selection
 
 
 def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
@@ -200,9 +146,7 @@ def published_tables(
     return tables, known
 
 
-def _by_published_rule(
-    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]
-) -> tuple[tuple[tuple[str, ...], ...], str, dict[str, Any]]:
+def _by_published_rule(study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> Choice:
     own = study.config.profiler
     constants = PublishedRule(
         accuracy_threshold=own.accuracy_threshold,
@@ -211,39 +155,33 @@ def _by_published_rule(
         select_ss_threshold=own.select_ss_threshold,
     )
     tables, known = published_tables(study, seen, rows)
-    found = select_published(tables, constants)
-    walked = [
-        {"id": study.families[family].network(assignment).id, "cost": cost}
-        for (family, assignment), cost in zip(found.networks, found.costs, strict=True)
-    ]
-    accuracies = {
-        "kind": "measured" if known.measured else "believed",
-        "trained": known.trained,
-        "networks": len(known.values),
-    }
-    return found.groups, found.family, {"networks": walked, "counts": found.counts, "accuracies": accuracies}
+    selection = select_published(tables, constants)
+    walked = tuple(
+        WalkedPart(id=study.families[family].network(assignment).id, cost=cost)
+        for (family, assignment), cost in zip(selection.networks, selection.costs, strict=True)
+    )
+    kind: Literal["measured", "believed"] = "measured" if known.measured else "believed"
+    accuracies = RuleAccuracies(kind=kind, trained=known.trained, networks=len(known.values))
+    return (
+        selection.groups,
+        selection.family,
+        {"networks": walked, "counts": selection.counts, "accuracies": accuracies},
+    )
 
 
-def _pareto_details(found: ParetoSelection) -> dict[str, Any]:
-    return {
-        "why": found.why,
-        "share_kept": [found.share_kept, found.share_low, found.share_high],
-        "stability": found.stability,
-        "primitives": [
-            [
-                {
-                    "name": one.name,
-                    "frequency": one.frequency,
-                    "low": one.low,
-                    "high": one.high,
-                    "stays": one.stays,
-                    "again": one.again,
-                }
-                for one in group
-            ]
-            for group in found.primitives
-        ],
-        "contenders": [
-            {"family": one.family, "expected": one.expected, "measured": one.measured} for one in found.contenders
-        ],
+def _by_pareto(
+    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow], options: ParetoOptions
+) -> Choice:
+    accuracies, latencies = accuracy_evidence(study, seen), latency_evidence(study, rows)
+    selection = select_pareto(mixed_space(study), accuracies, latencies, options)
+    contenders = (
+        ContenderPart(family=one.family, expected=one.expected, measured=one.measured) for one in selection.contenders
+    )
+    details = {
+        "why": selection.why,
+        "share_kept": (selection.share_kept, selection.share_low, selection.share_high),
+        "stability": selection.stability,
+        "primitives": selection.primitives,
+        "contenders": tuple(contenders),
     }
+    return selection.groups, selection.family, details

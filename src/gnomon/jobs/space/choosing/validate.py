@@ -9,18 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gnomon.core.cost import Ints
 from gnomon.core.front.dominance import hypervolume
-from gnomon.core.strict_json import Strict, indented
-from gnomon.devices.http import DpuServer
+from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError
 from gnomon.jobs.space.choosing.front import beliefs_of, has_both, measured_points, networks_of
-from gnomon.jobs.space.choosing.proving import ProofRequest, inside, proving, with_proofs
+from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, tau, with_proofs
+from gnomon.jobs.space.document import (
+    FrontsPart,
+    FrontsVolumes,
+    NewAccuracies,
+    NewLatencies,
+    SelectionDocument,
+    ValidationDocument,
+)
 from gnomon.jobs.space.profiling.estimates import (
     Known,
     Seen,
@@ -31,17 +36,17 @@ from gnomon.jobs.space.profiling.estimates import (
     predictors,
 )
 from gnomon.jobs.space.profiling.folder import PROOF, LatencyRow, read_question
-from gnomon.jobs.space.profiling.look import SELECTION
+from gnomon.jobs.space.profiling.look import read_selection, study_of
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
-from gnomon.report.answer import Answer
-from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.spaces.cells.effects import balanced_design, fit_effects
 from gnomon.spaces.selection.front import FrontOptions, predict_front, ratio_of
 from gnomon.system.files import save_text
 
 VALIDATION = "validation.json"
-_STRICT = Strict(what="selection", hint="Select again: gnomon space select", most_letters=1 << 24)
+
+Groups = Sequence[Sequence[str]]
+"""The primitives of each cell group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,63 +60,51 @@ class ValidateRequest(ProofRequest):
     front: int = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validated(Answer):
-    """What was found, as JSON values."""
-
-    found: Mapping[str, Any]
-
-    __repr__ = Answer.__repr__
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values for reports."""
-        return dict(self.found)
-
-
 def validate_selection(
     asked: ValidateRequest,
     *,
-    server: DpuServer | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
-) -> Validated:
+) -> ValidationDocument:
     """Build, train and measure, and write `validation.json`; the same call goes on where it was interrupted.
 
     UsageError where nothing was selected yet. Raises GnomonError.
     """
     selection = read_selection(asked.profile)
-    toolchain = selection["toolchain"]
-    with proving(asked, server=server, watch=watch, tell=tell) as prover:
-        study, folder = prover.study, prover.folder
+    if selection is None:
+        read_question(asked.profile)  # where there is no profile at all, that is what is reported
+        raise UsageError(f"nothing was selected in {asked.profile} yet", hint="Run gnomon space select first.")
+    study = study_of(asked.profile, asked.blocks)
+    with proving(asked, study, watch=watch, tell=tell) as profile:
+        folder = profile.folder
         # What an earlier validation drew is no evidence, hence drawn again: another draw each time would be one until
         # it suits. But what the choice was made from cannot prove it.
-        used = {str(name) for name in selection.get("proofs") or ()}
+        used = set(selection.proofs)
         rows = (
             [row for row in folder.accuracy.values() if row.method != PROOF or row.network in used],
             [row for row in folder.latency.values() if not row.proof or row.network in used],
         )
-        known = evidence_of(study, rows, selection["method"], toolchain, proofs=bool(used))
+        known = evidence_of(study, rows, selection.method, selection.toolchain, proofs=bool(used))
         reduced, full = _drawn(study, selection, asked, {*known[0], *known[1]})
         fronts = _fronts(study, selection, asked, known)
         every = [network for one in fronts for network in networks_of(study, one)]
-        proofs = prover.prove([*reduced, *full, *every], toolchain)
+        proofs = prove(profile, [*reduced, *full, *every], selection.toolchain)
     drawn = [network.id for network in (*reduced, *full)]
-    seen = {name: proofs[0][name] for name in drawn if name in proofs[0]}
-    timed = {name: proofs[1][name] for name in drawn if name in proofs[1]}
-    found = {
-        "format": "gnomon-space-validate",
-        "version": 2,
-        "profile": str(asked.profile),
-        "toolchain": toolchain,
-        "networks": len(drawn),
-        **_predictions(study, known, (seen, timed)),
-        "fronts": _compared_fronts(study, asked, (known, proofs), fronts),
-    }
-    save_text(indented(found), asked.profile / VALIDATION, option="--profile-dir")
-    return Validated(found=found)
+    document = ValidationDocument(
+        format="gnomon-space-validate",
+        version=2,
+        profile=str(asked.profile),
+        toolchain=selection.toolchain,
+        networks=len(drawn),
+        accuracy=_accuracies(study, known[0], {name: proofs[0][name] for name in drawn if name in proofs[0]}),
+        latency=_latencies(study, known[1], [proofs[1][name] for name in drawn if name in proofs[1]]),
+        fronts=_compared_fronts(study, asked, (known, proofs), fronts),
+    )
+    save_text(indented(document.document()), asked.profile / VALIDATION, option="--profile-dir")
+    return document
 
 
-def _fronts(study: Study, selection: Mapping[str, Any], asked: ValidateRequest, known: Known) -> list[Ints]:
+def _fronts(study: Study, selection: SelectionDocument, asked: ValidateRequest, known: Known) -> list[Ints]:
     """The networks of the predicted front of the reduced space and of the full one; none where none are asked for."""
     if not asked.front:
         return []
@@ -132,7 +125,7 @@ def _fronts(study: Study, selection: Mapping[str, Any], asked: ValidateRequest, 
 
 def _compared_fronts(
     study: Study, asked: ValidateRequest, known: tuple[Known, Known], fronts: Sequence[Ints]
-) -> dict[str, Any] | None:
+) -> FrontsPart | None:
     """What the reduced space's front reaches of the full one's, as measured; None where none was measured.
 
     The interval is of what is believed of these very networks when their own measurements are known, so that noise
@@ -145,39 +138,21 @@ def _compared_fronts(
     if not both or not all(map(len, both)):
         return None
     before, after = beliefs_of(study, evidence), beliefs_of(study, with_proofs(evidence, proofs))
-    volumes = [
+    reduced, full = (
         hypervolume(measured_points([n.id for n in networks_of(study, one)], proofs, before), before.reference)
         for one in both
-    ]
-    options = FrontOptions(seed=asked.request.seed)
-    return {
-        "networks": [len(one) for one in both],
-        "in_both": len({tuple(row) for row in both[0].tolist()} & {tuple(row) for row in both[1].tolist()}),
-        "hypervolume": {"reduced": volumes[0], "full": volumes[1]},
-        "measured_ratio": volumes[0] / volumes[1] if volumes[1] > 0 else None,
-        "ratio": list(ratio_of(after, both[0], both[1], options)),
-    }
-
-
-def read_selection(profile: Path) -> dict[str, Any]:
-    """What was selected last. UsageError where nothing was, ProblemError for a damaged file."""
-    path = profile / SELECTION
-    try:
-        document = dict(_STRICT.object(_STRICT.parse(path.read_bytes()), "$"))
-    except OSError as error:
-        read_question(profile)  # where there is no profile at all, that is what is told
-        raise UsageError(f"nothing was selected in {profile} yet", hint="Run gnomon space select first.") from error
-    groups = document.get("groups")
-    texts = all(isinstance(document.get(name), str) for name in ("toolchain", "method"))
-    if not isinstance(document.get("proofs", []), list):
-        _STRICT.fail("$.proofs", "a list of networks expected")
-    if not texts or not isinstance(groups, list) or not all(isinstance(names, list) and names for names in groups):
-        _STRICT.fail("$", "it is not a selection")
-    return document
+    )
+    return FrontsPart(
+        networks=(len(both[0]), len(both[1])),
+        in_both=len({tuple(row) for row in both[0].tolist()} & {tuple(row) for row in both[1].tolist()}),
+        hypervolume=FrontsVolumes(reduced=reduced, full=full),
+        measured_ratio=reduced / full if full > 0 else None,
+        ratio=ratio_of(after, both[0], both[1], FrontOptions(seed=asked.request.seed)),
+    )
 
 
 def _drawn(
-    study: Study, selection: Mapping[str, Any], asked: ValidateRequest, known: set[str]
+    study: Study, selection: SelectionDocument, asked: ValidateRequest, known: set[str]
 ) -> tuple[list[Network], list[Network]]:
     """New networks of the reduced space and of the full one that the selection was made from."""
     reduced_groups, full_groups = _both_spaces(study, selection)
@@ -185,15 +160,13 @@ def _drawn(
     return reduced, _some(study, full_groups, asked, known | {n.id for n in reduced})
 
 
-def _both_spaces(study: Study, selection: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
+def _both_spaces(study: Study, selection: SelectionDocument) -> tuple[Groups, Groups]:
     """The primitives of each cell group in the reduced space, and in the full one that it was selected from."""
-    groups = [[str(name) for name in names] for names in selection["groups"]]
-    family = selection.get("family")
-    every = [name for name, one in study.primitives.items() if family in (None, one.family)]
-    return groups, [every] * len(groups)
+    every = [name for name, one in study.primitives.items() if selection.family in (None, one.family)]
+    return selection.groups, [every] * len(selection.groups)
 
 
-def _some(study: Study, groups: Sequence[Sequence[str]], asked: ValidateRequest, known: set[str]) -> list[Network]:
+def _some(study: Study, groups: Groups, asked: ValidateRequest, known: set[str]) -> list[Network]:
     """Networks of these primitives that are not known yet, each primitive about equally often."""
     counts = [len(names) for names in groups]
     found: dict[str, Network] = {}
@@ -207,50 +180,40 @@ def _some(study: Study, groups: Sequence[Sequence[str]], asked: ValidateRequest,
     return list(found.values())
 
 
-def _predictions(
-    study: Study,
-    known: tuple[Mapping[str, Seen], Mapping[str, LatencyRow]],
-    measured: tuple[Mapping[str, Seen], Mapping[str, LatencyRow]],
-) -> dict[str, Any]:
-    """What was predicted from what was known before, against what was measured now."""
-    space = mixed_space(study)
-    accuracy = fit_effects(space, accuracy_evidence(study, known[0]), scale="logit")
-    found: dict[str, Any] = {"accuracy": None, "latency": None}
-    if measured[0]:
-        evidence = accuracy_evidence(study, measured[0])
-        believed, low, high = accuracy.predict(evidence.assignments)
-        found["accuracy"] = {
-            "networks": len(believed),
-            "mean_error": float(np.abs(believed - evidence.values).mean()),
-            "inside": inside(evidence.values, (low, believed, high), evidence.errors),
-            "tau": kendall_tau(believed, evidence.values) if len(believed) > 1 else None,
-        }
-    pairs = _latencies(study, known[1], measured[1])
-    if len(pairs):
-        off = np.abs(pairs[:, 0] / pairs[:, 1] - 1)
-        found["latency"] = {
-            "networks": len(pairs),
-            "mean_error": float(off.mean()),
-            "worst_error": float(off.max()),
-            "tau": kendall_tau(pairs[:, 0], pairs[:, 1]) if len(pairs) > 1 else None,
-        }
-    return found
+def _accuracies(study: Study, known: Mapping[str, Seen], measured: Mapping[str, Seen]) -> NewAccuracies | None:
+    """Accuracies predicted from what was known before, against those measured now; None where there are none."""
+    if not measured:
+        return None
+    evidence = accuracy_evidence(study, measured)
+    effects = fit_effects(mixed_space(study), accuracy_evidence(study, known), scale="logit")
+    believed, low, high = effects.predict(evidence.assignments)
+    return NewAccuracies(
+        networks=len(believed),
+        mean_error=float(np.abs(believed - evidence.values).mean()),
+        inside=inside(evidence.values, (low, believed, high), evidence.errors),
+        tau=tau(believed, evidence.values),
+    )
 
 
-def _latencies(
-    study: Study, known: Mapping[str, LatencyRow], measured: Mapping[str, LatencyRow]
-) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Predicted and measured latency of each network: by the family's predictor, or by the effects of all families."""
+def _latencies(study: Study, known: Mapping[str, LatencyRow], measured: Sequence[LatencyRow]) -> NewLatencies | None:
+    """Latencies by the family's predictor, or by the effects of all families, as `_accuracies`."""
     by_family = predictors(study, known)
-    rows = [row for row in measured.values() if row.call_s is not None]
     effects = fit_effects(mixed_space(study), latency_evidence(study, known), scale="plain")
-    found = []
-    for row in rows:
+    pairs = []
+    for row in measured:
+        if row.call_s is None:
+            continue
         network = study.mixed(row.primitives)
         if network.family in by_family:
-            told = float(by_family[network.family].predict([network.assignment]).mean_s[0])
+            predicted = float(by_family[network.family].predict([network.assignment]).mean_s[0])
         else:
-            told = float(effects.predict(latency_evidence(study, {row.network: row}).assignments)[0][0])
-        if math.isfinite(told):
-            found.append((told, float(row.call_s or 0.0)))
-    return np.array(found, np.float64).reshape(-1, 2)
+            predicted = float(effects.predict(latency_evidence(study, {row.network: row}).assignments)[0][0])
+        if math.isfinite(predicted):
+            pairs.append((predicted, row.call_s))
+    if not pairs:
+        return None
+    told, call = np.array(pairs).T
+    off = np.abs(told / call - 1)
+    return NewLatencies(
+        networks=len(pairs), mean_error=float(off.mean()), worst_error=float(off.max()), tau=tau(told, call)
+    )

@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 
-from gnomon.core.cost import Floats
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
+from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, LatencyRow
 from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS, PUBLISHED
 from gnomon.jobs.space.profiling.predict import Assignment, SpacePredictor, fit_predictor
@@ -36,41 +35,6 @@ class Seen:
     accuracy: float
     error: float
     trainings: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ranking:
-    """The one-change variants of a family by accuracy, the best first, and how much of that order is noise.
-
-    `means` with `lows` to `highs` (95 %) are what is believed of each. `repeatability` is the expected Kendall's tau of
-    two such rankings from as much evidence: an order that cannot repeat itself cannot be right. `noise` is the standard
-    deviation of one training's accuracy by its seed, None where no network was trained twice.
-    """
-
-    family: str
-    method: str
-    networks: tuple[Network, ...]
-    means: Floats
-    lows: Floats
-    highs: Floats
-    repeatability: float
-    noise: float | None
-    trainings: int
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        rows = zip(self.networks, self.means.tolist(), self.lows.tolist(), self.highs.tolist(), strict=True)
-        return {
-            "family": self.family,
-            "method": self.method,
-            "repeatability": self.repeatability,
-            "noise": self.noise,
-            "trainings": self.trainings,
-            "networks": [
-                {"id": n.id, "primitives": list(n.primitives), "accuracy": m, "low": lo, "high": hi}
-                for n, m, lo, hi in rows
-            ],
-        }
 
 
 def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
@@ -207,25 +171,29 @@ def swap_accuracies(study: Study, seen: Mapping[str, Seen], networks: Iterable[N
     return SwapAccuracies(values=values, measured=trained == len(wanted), trained=trained)
 
 
-def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float | None) -> Ranking | None:
-    """The one-change variants of a family by what is believed of them; None where none of it was trained."""
+def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float | None) -> RankingPart | None:
+    """The one-change variants of a family by what is believed of them; None where none of it was trained.
+
+    An order that cannot repeat itself cannot be right: hence its repeatability.
+    """
     effects = accuracy_effects(family, seen)
     if effects is None:
         return None
     networks = family.swaps()
     chosen = np.array([n.assignment for n in networks])
     means, lows, highs = effects.predict(chosen)
-    order = np.argsort(-means, kind="stable")
-    return Ranking(
+    rows = zip(networks, means.tolist(), lows.tolist(), highs.tolist(), strict=True)
+    ranked = [
+        RankedPart(id=network.id, primitives=network.primitives, accuracy=mean, low=low, high=high)
+        for network, mean, low, high in rows
+    ]
+    return RankingPart(
         family=family.name,
         method=method,
-        networks=tuple(networks[k] for k in order),
-        means=means[order],
-        lows=lows[order],
-        highs=highs[order],
         repeatability=_repeatability(effects, chosen),
         noise=noise,
         trainings=sum(one.trainings for one in seen.values() if one.network.family == family.name),
+        networks=tuple(sorted(ranked, key=lambda network: -network.accuracy)),
     )
 
 
@@ -238,29 +206,6 @@ def _repeatability(effects: Effects, chosen: Ints) -> float:
     if len(middle) < 2:
         return 1.0
     return float(np.mean([kendall_tau(middle, row) for row in values]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """A quantised toolchain against its float32 twin, over networks that both measured.
-
-    `ratio` is the median of its times over the twin's, with a 95 % interval by resampling networks; `drop` the mean
-    loss of accuracy, a share of images, and the largest; None where accuracy was not measured.
-    """
-
-    toolchain: str
-    twin: str
-    networks: int
-    ratio: float
-    low: float
-    high: float
-    faster: int
-    drop: float | None
-    worst_drop: float | None
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def latest(rows: Iterable[LatencyRow], toolchain: str, *, proofs: bool = False) -> dict[str, LatencyRow]:
@@ -399,8 +344,11 @@ def predictors(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, SpaceP
     return found
 
 
-def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> Compared | None:
-    """A quantised toolchain against the float32 one of the same runtime; None where there is no twin."""
+def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> ComparedPart | None:
+    """A quantised toolchain against the float32 one of the same runtime; None where there is no twin.
+
+    The interval of the median ratio is found by resampling networks.
+    """
     known = list(rows)
     names = toolchains_of(known)
     twin = next((name for name in names if name != toolchain and toolchain.startswith(f"{name}-")), None)
@@ -418,7 +366,7 @@ def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> Compared | 
     drawn = np.median(ratios[rng.integers(0, len(ratios), (_RESAMPLES, len(ratios)))], axis=1)
     low, high = np.quantile(drawn, [0.025, 0.975])
     drops = [b.correct - a.correct for a, b in pairs if a.correct is not None and b.correct is not None]
-    return Compared(
+    return ComparedPart(
         toolchain=toolchain,
         twin=twin,
         networks=len(ratios),

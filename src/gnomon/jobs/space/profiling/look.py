@@ -5,13 +5,25 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.strict_json import Complaints, Strict, complaint
-from gnomon.errors import ProblemError, UsageError
+from gnomon.core.codec import decode
+from gnomon.core.strict_json import Complaints, Strict
+from gnomon.errors import UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
+from gnomon.jobs.space.document import (
+    AccuracyPart,
+    FailedNetwork,
+    FamilyPart,
+    MeasuredNetwork,
+    PrimitivePart,
+    SelectionDocument,
+    SpaceDocument,
+    ToolchainPart,
+    TrainedPart,
+)
 from gnomon.jobs.space.profiling.estimates import (
     compare_with_twin,
     latest,
@@ -39,8 +51,6 @@ SELECTION = "selection.json"
 
 _STRICT = Strict(what=SELECTION, hint="Run gnomon space select again.", most_letters=1 << 24)
 _MOST_PIXELS = 1 << 16
-_MOST = 1.001
-"""All numbers that a picture takes of a selection are shares, which rounding may leave a little above 1."""
 
 
 def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
@@ -124,36 +134,49 @@ def _checked(question: dict[str, Any]) -> dict[str, Any]:
     return question
 
 
-def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = ()) -> dict[str, Any]:
-    """What a profile says, as JSON values; `blocks` as `study_of` takes them."""
+def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = ()) -> SpaceDocument:
+    """What a profile says, with accuracies of a method (None: the first); `blocks` as `study_of` takes them.
+
+    UsageError for a method that trained nothing.
+    """
     study = study_of(path, blocks)
-    accuracy, latency = read_rows(path, study)
-    question = read_question(path)
-    return {
-        "format": "gnomon-space",
-        "version": 1,
-        "profile": str(path),
-        "numbering": study.numbering,
-        "data": question["data"]["name"],
-        "groups": study.layout.group_count,
-        "families": {
-            name: {
-                "primitives": [{"name": one.name, "meaning": one.meaning} for one in family.primitives],
-                "default": family.primitives[family.default].name,
-                "swaps": len(family.swaps()),
-                "networks": str(family.space.space.size),
-            }
+    return space_document(path, study, read_question(path)["data"]["name"], read_rows(path, study), method)
+
+
+def space_document(
+    path: Path,
+    study: Study,
+    data: str,
+    rows: tuple[Sequence[AccuracyRow], Sequence[LatencyRow]],
+    method: str | None = None,
+) -> SpaceDocument:
+    """What the lines of both journals say of a study on images of this name, as `look`."""
+    accuracy, latency = rows
+    return SpaceDocument(
+        format="gnomon-space",
+        version=1,
+        profile=str(path),
+        numbering=study.numbering,
+        data=data,
+        groups=study.layout.group_count,
+        families={
+            name: FamilyPart(
+                primitives=tuple(PrimitivePart(name=one.name, meaning=one.meaning) for one in family.primitives),
+                default=family.primitives[family.default].name,
+                swaps=len(family.swaps()),
+                networks=str(family.space.space.size),
+            )
             for name, family in study.families.items()
         },
-        "accuracy": _accuracy(study, accuracy, method),
-        "latency": [_toolchain(study, latency, name) for name in toolchains_of(latency)],
-        "seconds": {},
-        "notes": [],
-        "pictures": [],
-    }
+        accuracy=_accuracy(study, accuracy, method),
+        latency=tuple(_toolchain(study, latency, name) for name in toolchains_of(latency)),
+        seconds={},
+        notes=(),
+        pictures=(),
+    )
 
 
-def _accuracy(study: Study, rows: list[AccuracyRow], wanted: str | None) -> dict[str, Any] | None:
+def _accuracy(study: Study, rows: Sequence[AccuracyRow], wanted: str | None) -> AccuracyPart | None:
     try:
         method = method_of(rows, wanted)
     except UsageError:
@@ -163,51 +186,54 @@ def _accuracy(study: Study, rows: list[AccuracyRow], wanted: str | None) -> dict
     mine = [row for row in rows if row.method == method]
     seen = seen_networks(study, mine, method)
     noise = training_noise(mine)
-    found = [ranking(family, seen, method, noise) for family in study.families.values()]
-    return {
-        "method": method,
-        "trainings": len(mine),
-        "failed": [{"network": row.network, "reason": row.reason} for row in mine if row.reason],
-        "images": max((row.images for row in mine), default=0),
-        "noise": noise,
-        "cpu_seconds": sum(row.cpu_seconds for row in mine),
-        "imported": imported(mine),
-        "without_error": sum(bool(row.origin) and row.error is None and not row.reason for row in mine),
-        "trained": [
-            {"id": one.network.id, "family": one.network.family, "accuracy": one.accuracy, "error": one.error}
+    rankings = (ranking(family, seen, method, noise) for family in study.families.values())
+    return AccuracyPart(
+        method=method,
+        trainings=len(mine),
+        failed=_failed(mine),
+        images=max((row.images for row in mine), default=0),
+        noise=noise,
+        cpu_seconds=sum(row.cpu_seconds for row in mine),
+        imported=imported(mine),
+        without_error=sum(bool(row.origin) and row.error is None and not row.reason for row in mine),
+        trained=tuple(
+            TrainedPart(id=one.network.id, family=one.network.family, accuracy=one.accuracy, error=one.error)
             for one in seen.values()
-        ],
-        "rankings": [one.document() for one in found if one is not None],
-    }
+        ),
+        rankings=tuple(ranking for ranking in rankings if ranking is not None),
+    )
 
 
-def _toolchain(study: Study, rows: list[LatencyRow], name: str) -> dict[str, Any]:
+def _toolchain(study: Study, rows: Sequence[LatencyRow], name: str) -> ToolchainPart:
     mine = latest(rows, name)
-    compared = compare_with_twin(rows, name)
     quantised = [row.quantised for row in mine.values() if row.quantised is not None]
-    return {
-        "toolchain": name,
-        "clock": next((row.clock for row in mine.values() if row.clock), ""),
-        "context": dict(next((row.context for row in mine.values() if row.call_s is not None), {})),
-        "networks": [
-            {
-                "id": row.network,
-                "primitives": list(row.primitives),
-                "latency_s": row.call_s,
-                "low_s": row.low_s,
-                "high_s": row.high_s,
-                "correct": row.correct,
-                "quantised": row.quantised,
-                "reason": row.reason,
-            }
+    return ToolchainPart(
+        toolchain=name,
+        clock=next((row.clock for row in mine.values() if row.clock), ""),
+        context=next((row.context for row in mine.values() if row.call_s is not None), {}),
+        networks=tuple(
+            MeasuredNetwork(
+                id=row.network,
+                primitives=row.primitives,
+                latency_s=row.call_s,
+                low_s=row.low_s,
+                high_s=row.high_s,
+                correct=row.correct,
+                quantised=row.quantised,
+                reason=row.reason,
+            )
             for row in mine.values()
-        ],
-        "failed": [{"network": row.network, "reason": row.reason} for row in mine.values() if row.reason],
-        "imported": imported(mine.values()),
-        "compared": None if compared is None else compared.document(),
-        "least_quantised": min(quantised) if quantised else None,
-        "predictors": {family: one.document() for family, one in predictors(study, mine).items()},
-    }
+        ),
+        failed=_failed(mine.values()),
+        imported=imported(mine.values()),
+        compared=compare_with_twin(rows, name),
+        least_quantised=min(quantised) if quantised else None,
+        predictors={family: predictor.part for family, predictor in predictors(study, mine).items()},
+    )
+
+
+def _failed(rows: Iterable[AccuracyRow | LatencyRow]) -> tuple[FailedNetwork, ...]:
+    return tuple(FailedNetwork(network=row.network, reason=row.reason) for row in rows if row.reason)
 
 
 def imported(rows: Iterable[AccuracyRow | LatencyRow]) -> dict[str, int]:
@@ -215,52 +241,19 @@ def imported(rows: Iterable[AccuracyRow | LatencyRow]) -> dict[str, int]:
     return dict(Counter(row.origin for row in rows if row.origin))
 
 
-def shown_selection(profile: Path) -> dict[str, Any] | None:
-    """The last choice of a profile with all that a picture shows of it; None where nothing was selected.
+def read_selection(profile: Path) -> SelectionDocument | None:
+    """The last choice of a profile; None where nothing was selected.
 
     ProblemError, with all that is wrong, for a damaged file; UsageError for one that cannot be read.
     """
     path = profile / SELECTION
     try:
-        selection = dict(_STRICT.object(_STRICT.parse(path.read_bytes()), "$"))
+        document = _STRICT.parse(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_STRICT.hint) from error
-    if wrong := _selection_faults(selection):
-        raise ProblemError(complaint(SELECTION, wrong), hint=_STRICT.hint)
+    complaints = Complaints(what=SELECTION, hint=_STRICT.hint)
+    selection: SelectionDocument = decode(SelectionDocument, document, complaints)
+    complaints.raise_any()
     return selection
-
-
-def _selection_faults(selection: Mapping[str, Any]) -> list[str]:
-    """What keeps a selection from being shown, with its place."""
-    wrong = [
-        f"$.{name}: a text expected"
-        for name in ("rule", "toolchain", "networks_before", "networks_after")
-        if not isinstance(selection.get(name), str)
-    ]
-    if not _lists(selection.get("groups"), lambda name: isinstance(name, str)):
-        wrong.append("$.groups: a list of lists of names expected")
-    kept = selection.get("primitives")
-    if kept is not None and not _lists(kept, _is_kept):
-        wrong.append("$.primitives: a list of lists of a name and a frequency each expected")
-    if selection.get("share_kept") is not None and not _numbers(selection["share_kept"], 3):
-        wrong.append("$.share_kept: three shares expected")
-    return wrong
-
-
-def _is_kept(one: Any) -> bool:
-    return isinstance(one, dict) and isinstance(one.get("name"), str) and _numbers([one.get("frequency")], 1)
-
-
-def _lists(found: Any, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(found, list) and all(isinstance(part, list) and all(map(fits, part)) for part in found)
-
-
-def _numbers(found: Any, count: int) -> bool:
-    """Whether it is a list of so many shares."""
-    return (
-        isinstance(found, list)
-        and len(found) == count
-        and all(type(one) in (int, float) and 0 <= one <= _MOST for one in found)
-    )

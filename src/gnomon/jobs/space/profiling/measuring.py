@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import State, model_weights, shared
 from gnomon.system.files import file_digest, save_text
 from gnomon.system.process import guarded_folder
-from gnomon.toolchains.base import Artifact, Toolchain, ToolJob, check_ready
+from gnomon.toolchains.base import Artifact, StepRecord, Toolchain, ToolJob, check_ready
 from gnomon.toolchains.evaluate import evaluate
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
@@ -397,16 +397,9 @@ def _line(value: Any) -> str:
     return " ".join(text.split())
 
 
-def _step(step: Any, where: Path) -> dict[str, Any]:
+def _step(step: StepRecord, where: Path) -> dict[str, Any]:
     log = step.log.relative_to(where) if step.log.is_relative_to(where) else step.log
-    return {
-        "name": step.name,
-        "argv": list(step.argv),
-        "seconds": step.seconds,
-        "log": str(log),
-        "digest_in": step.digest_in,
-        "digest_out": step.digest_out,
-    }
+    return {**asdict(step), "argv": list(step.argv), "log": str(log)}
 
 
 def _with_bits(row: LatencyRow, path: Path) -> LatencyRow:

@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from gnomon.jobs.space.profiling.study import Family, Network, Study
 from gnomon.jobs.space.profiling.training import Method, Training
@@ -107,13 +107,7 @@ def _longer(recipe: Recipe, epochs: int) -> Recipe:
     scheduler = recipe.scheduler
     if scheduler is not None and "T_max" in scheduler:
         scheduler = {**scheduler, "T_max": epochs}
-    return Recipe(
-        epochs=epochs,
-        optimizer=recipe.optimizer,
-        scheduler=scheduler,
-        batch_size=recipe.batch_size,
-        augment=recipe.augment,
-    )
+    return replace(recipe, epochs=epochs, scheduler=scheduler)
 
 
 def _published(families: Sequence[Family], budget: Budget) -> Method:
@@ -140,40 +134,27 @@ def _published(families: Sequence[Family], budget: Budget) -> Method:
 
 
 def _fair(families: Sequence[Family], budget: Budget) -> Method:
-    wanted = []
-    for family in families:
-        for number, network in enumerate(family.swaps()):
-            # How much accuracy depends on the seed is seen on the default network.
-            seeds = max(budget.seeds, _NOISE_SEEDS) if number == 0 else budget.seeds
-            wanted += [
-                Training(method="fair", stage="whole", network=network, recipe=budget.recipe, seed=budget.seed + k)
-                for k in range(seeds)
-            ]
-    yield wanted
+    # How much accuracy depends on the seed is seen on the default network.
+    yield [one for family in families for one in _trainings("fair", family.swaps(), budget, at_first=True)]
 
 
 def _balanced(families: Sequence[Family], across: Sequence[Network], budget: Budget) -> Method:
-    wanted = []
+    wanted: list[Training] = []
     for family in families:
         counts = [len(ones) for ones in family.space.choices]
-        for number, assignment in enumerate(balanced_design(counts, _networks(family, budget), seed=budget.seed)):
-            seeds = max(budget.seeds, _NOISE_SEEDS) if number == 0 else budget.seeds
-            wanted += [
-                Training(
-                    method="balanced",
-                    stage="whole",
-                    network=family.network(assignment),
-                    recipe=budget.recipe,
-                    seed=budget.seed + k,
-                )
-                for k in range(seeds)
-            ]
-    wanted += [
-        Training(method="balanced", stage="whole", network=network, recipe=budget.recipe, seed=budget.seed + k)
-        for network in across
-        for k in range(budget.seeds)
-    ]
-    yield wanted
+        design = balanced_design(counts, _networks(family, budget), seed=budget.seed)
+        wanted += _trainings("balanced", [family.network(row) for row in design], budget, at_first=True)
+    yield [*wanted, *_trainings("balanced", across, budget)]
+
+
+def _trainings(
+    method: str, networks: Sequence[Network], budget: Budget, *, at_first: bool = False
+) -> Iterator[Training]:
+    """Trainings from nothing, from the seeds of the budget; `at_first` the first from as many as tell their noise."""
+    for number, network in enumerate(networks):
+        seeds = max(budget.seeds, _NOISE_SEEDS) if at_first and number == 0 else budget.seeds
+        for seed in range(budget.seed, budget.seed + seeds):
+            yield Training(method=method, stage="whole", network=network, recipe=budget.recipe, seed=seed)
 
 
 def _networks(family: Family, budget: Budget) -> int:

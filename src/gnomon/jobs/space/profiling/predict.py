@@ -13,13 +13,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, Unknown
 from gnomon.estimate.estimator import Estimator, Prediction
 from gnomon.estimate.fit import fit
+from gnomon.jobs.space.document import HeldOutPart, PredictorPart
 from gnomon.spaces.cells.costs import Cells, Latency, LayerCosts, kendall_tau, layer_costs
 from gnomon.spaces.cells.effects import indicators
 from gnomon.spaces.cells.space import swaps
@@ -86,25 +87,6 @@ def strange(cells: Cells, chosen: Ints, seen: Sequence[tuple[int, ...]]) -> Flag
     return np.asarray((indicators(chosen, counts)[:, ~known] != 0).any(axis=1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOut:
-    """How far predictions are off on networks that were not fitted to: |predicted / measured - 1|.
-
-    `tau` is Kendall's rank correlation (tau-b); NaN where there are fewer than two networks.
-    """
-
-    networks: int
-    mean: float
-    median: float
-    p90: float
-    tau: float
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        tau = None if math.isnan(self.tau) else self.tau
-        return {"networks": self.networks, "mean": self.mean, "median": self.median, "p90": self.p90, "tau": tau}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SpacePredictor:
     """Latencies of any network of the cells. Made by `fit_predictor`.
@@ -119,7 +101,7 @@ class SpacePredictor:
     costs: LayerCosts
     way: Way
     why: str
-    held_out: Mapping[Way, HeldOut]
+    held_out: Mapping[str, HeldOutPart]
     noise: float
     width: float
     fitted: tuple[Assignment, ...]
@@ -145,26 +127,22 @@ class SpacePredictor:
         mean, low, high = (np.where(unknown, np.nan, values) for values in ends)
         return Prediction(mean_s=mean, low_s=low, high_s=high)
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "way": self.way,
-            "why": self.why,
-            "held_out": {way: told.document() for way, told in self.held_out.items()},
-            "noise": self.noise if math.isfinite(self.noise) else None,
-            "width": self.width if math.isfinite(self.width) else None,
-        }
+    @property
+    def part(self) -> PredictorPart:
+        """What documents have of it."""
+        noise, width = (value if math.isfinite(value) else None for value in (self.noise, self.width))
+        return PredictorPart(way=self.way, why=self.why, held_out=self.held_out, noise=noise, width=width)
 
 
-def score(predicted: Floats, measured: Floats) -> HeldOut:
-    """The errors of predictions (networks,) of what was measured (networks,)."""
+def score(predicted: Floats, measured: Floats) -> HeldOutPart:
+    """The errors |predicted / measured - 1| of networks (networks,), and Kendall's tau-b of both; None of one alone."""
     off = np.abs(predicted / measured - 1)
-    return HeldOut(
+    return HeldOutPart(
         networks=len(off),
         mean=float(off.mean()),
         median=float(np.median(off)),
         p90=float(np.quantile(off, 0.9)),
-        tau=kendall_tau(predicted, measured) if len(off) > 1 else math.nan,
+        tau=kendall_tau(predicted, measured) if len(off) > 1 else None,
     )
 
 
