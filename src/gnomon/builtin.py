@@ -106,7 +106,9 @@ JOBS: Mapping[str, Job] = {
     "table": Job(
         section=PREDICTING,
         commands={
-            "table": "gnomon.cli.commands.table:table",
+            "table": CommandRow(
+                "gnomon.cli.commands.table:table", "Measure every unit of a search space once, as a table."
+            ),
         },
         documents=_documents(
             "table",
@@ -132,7 +134,9 @@ JOBS: Mapping[str, Job] = {
     "estimator": Job(
         section=PREDICTING,
         commands={
-            "estimator": "gnomon.cli.commands.estimator:estimator",
+            "estimator": CommandRow(
+                "gnomon.cli.commands.estimator:estimator", "Predict the latency of nets that were never measured."
+            ),
         },
         documents=_documents(
             "estimator",
@@ -168,7 +172,10 @@ JOBS: Mapping[str, Job] = {
     "space": Job(
         section=PREDICTING,
         commands={
-            "space": "gnomon.cli.commands.space:space",
+            "space": CommandRow(
+                "gnomon.cli.commands.space:space",
+                "Choose the primitives worth searching on a device, from accuracy and latency.",
+            ),
         },
         documents=_documents(
             "space",
@@ -198,11 +205,13 @@ JOBS: Mapping[str, Job] = {
     "tune": Job(
         section=TUNING,
         commands={
-            "tune": "gnomon.cli.commands.tune:tune",
+            "tune": CommandRow("gnomon.cli.commands.tune:tune", "Tune a network's kernels on a device, with TVM."),
             "tune list": CommandRow(
                 "gnomon.api.tune:tuned_files", "List tuned models, records and libraries.", html=False
             ),
-            "exec": "gnomon.cli.commands.tune:exec_",
+            "exec": CommandRow(
+                "gnomon.cli.commands.tune:exec_", "Measure a compiled network, or tuned records, on any device."
+            ),
         },
         documents=_documents(
             "tune",
@@ -216,7 +225,9 @@ JOBS: Mapping[str, Job] = {
     "overlay": Job(
         section=TUNING,
         commands={
-            "overlay": "gnomon.cli.commands.overlay:overlay",
+            "overlay": CommandRow(
+                "gnomon.cli.commands.overlay:overlay", "Choose tuned configurations that are good on several devices."
+            ),
         },
         documents=_documents(
             "overlay",
@@ -228,7 +239,9 @@ JOBS: Mapping[str, Job] = {
     "runs": Job(
         section=RESULTS,
         commands={
-            "runs": "gnomon.cli.commands.runs:runs",
+            "runs": CommandRow(
+                "gnomon.cli.commands.runs:runs", "List, show, export, join and resume what was measured."
+            ),
         },
         documents=_documents(
             "runs",
@@ -265,7 +278,9 @@ JOBS: Mapping[str, Job] = {
     "suite": Job(
         section=RESULTS,
         commands={
-            "suite": "gnomon.cli.commands.suite:suite",
+            "suite": CommandRow(
+                "gnomon.cli.commands.suite:suite", "Many models on many devices by several jobs: run, look, compare."
+            ),
         },
         documents=_documents(
             "suite",
@@ -277,7 +292,9 @@ JOBS: Mapping[str, Job] = {
     "report": Job(
         section=RESULTS,
         commands={
-            "report": "gnomon.cli.commands.report:report",
+            "report": CommandRow(
+                "gnomon.cli.commands.report:report", "Write one page in HTML that shows runs, and compares them."
+            ),
         },
         functions=_functions("html", "write_report"),
     ),
@@ -289,7 +306,9 @@ JOBS: Mapping[str, Job] = {
                 "List the runtimes that are installed here, and how to add the others.",
                 html=False,
             ),
-            "devices": "gnomon.cli.commands.devices:devices",
+            "devices": CommandRow(
+                "gnomon.cli.commands.devices:devices", "List, check and name the machines to measure on."
+            ),
         },
         documents=_documents(
             "devices",
@@ -315,7 +334,9 @@ JOBS: Mapping[str, Job] = {
     "serve": Job(
         section=RESULTS,
         commands={
-            "serve": "gnomon.cli.commands.serve:serve",
+            "serve": CommandRow(
+                "gnomon.cli.commands.serve:serve", "Measure models that are sent over HTTP, for search-space profilers."
+            ),
         },
         documents=_documents(
             "serve",
@@ -327,7 +348,9 @@ JOBS: Mapping[str, Job] = {
     "schema": Job(
         section=RESULTS,
         commands={
-            "schema": "gnomon.cli.commands.schema:schema",
+            "schema": CommandRow(
+                "gnomon.cli.commands.schema:schema", "Print the JSON Schema of a job's document, or the names of all."
+            ),
         },
         functions=_functions("document", "document_names", "document_schema", "read_document"),
     ),

@@ -42,7 +42,10 @@ def option(*names: str, **settings: Any) -> Option:
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """A command: the function that it calls, as "module:function", one line on it, and whether it can write a page."""
+    """A command: the function that it calls, as "module:function", one line on it, and whether it can write a page.
+
+    In place of a function the command may be named as click has made it.
+    """
 
     place: str
     short_help: str

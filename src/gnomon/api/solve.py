@@ -13,7 +13,6 @@ from gnomon.core.front.front import Front
 from gnomon.errors import ProblemError
 from gnomon.jobs.solve import job
 from gnomon.jobs.solve.document import FrontDocument, SolveDocument
-from gnomon.jobs.solve.report import proof
 from gnomon.measure.progress import Progress, Watch
 from gnomon.options import option
 from gnomon.system.files import read_at_most
@@ -121,8 +120,7 @@ def front(
     def watch(front: Front) -> None:
         left_s = None if time_limit_s is None else max(0.0, time_limit_s - (time.monotonic() - begin))
         if on_progress is not None:
-            stage = f"{len(front)} trade-offs: {proof(front.certificate.document())}"
-            on_progress(Progress(stage=stage, done=len(front), total=len(front), left_s=left_s))
+            on_progress(Progress(stage="search for trade-offs", done=len(front), total=len(front), left_s=left_s))
 
     return job.front_problem(_problem_text(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
 

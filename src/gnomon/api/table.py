@@ -12,6 +12,7 @@ from gnomon.errors import UsageError
 from gnomon.jobs.table import folder, look
 from gnomon.jobs.table.document import (
     BlocksDocument,
+    CheckedTable,
     SpacesDocument,
     TableDiffDocument,
     TableDocument,
@@ -127,7 +128,7 @@ def check_table(path: Table, *, space: TablesSpace = None) -> TableDocument:
 
     Raises GnomonError.
     """
-    return look.look(Path(path), space)
+    return look.look(Path(path), space, CheckedTable)
 
 
 def compare_tables(first: Table, second: Table) -> TableDiffDocument:
@@ -145,7 +146,7 @@ def merge_tables(first: Table, second: Table, *, out: NewTable) -> TableDocument
     """
     tables = (folder.read_table(Path(path)) for path in (first, second))
     folder.write_table(merged(*tables), Path(out))
-    return check_table(out)
+    return look.look(Path(out), None)
 
 
 def import_tables(
@@ -169,7 +170,7 @@ def import_tables(
 
     paths, left_out = exchange.import_tables(Path(file), Path(out), space=space, runtime=runtime, key=key)
     skipped(left_out, on_message)
-    tables = tuple(check_table(path) for path in paths)
+    tables = tuple(look.look(path, None) for path in paths)
     if tuple(paths) == (Path(out),):
         return tables[0]
     return TablesDocument(format="gnomon-tables", version=1, tables=tables)

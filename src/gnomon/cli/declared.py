@@ -89,14 +89,16 @@ class DeclaredGroup(Group):
             formatter.write_dl([(name, lines[name]) for name in lines])
 
 
-def command_of(name: str, row: CommandRow) -> Command:
-    """The command that calls the function of a row with what its options say, and writes the document it returns.
+def command_of(name: str, row: CommandRow) -> click.Command:
+    """The command of a row: as it was made, or one that calls the function of a row with what its options say, and writes the document it returns.
 
     The help is the function's docstring up to what it raises. A function that takes `on_progress` or `on_message`
     reports while it works.
     """
     module, _, attribute = row.place.partition(":")
     function = getattr(import_module(module), attribute)
+    if isinstance(function, click.Command):
+        return function
     parameters = signature(function).parameters
     declared = list(declared_by(function))
     places = [one.name for one in declared if one.has_place]
@@ -153,13 +155,13 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
             yield declared
 
 
-def rows_of(place: str | CommandRow) -> list[CommandRow]:
-    """The rows of a command, or of a group that "module:attribute" names."""
-    if isinstance(place, CommandRow):
-        return [place]
-    module, _, attribute = place.partition(":")
-    group = getattr(import_module(module), attribute)
-    return list(group.rows.values()) if isinstance(group, DeclaredGroup) else []
+def rows_of(row: CommandRow) -> list[CommandRow]:
+    """The row of a function's command, or those of a group."""
+    module, _, attribute = row.place.partition(":")
+    function = getattr(import_module(module), attribute)
+    if isinstance(function, DeclaredGroup):
+        return list(function.rows.values())
+    return [] if isinstance(function, click.Command) else [row]
 
 
 def options_of(record: Any) -> Iterator[Declared]:

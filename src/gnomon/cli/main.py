@@ -16,9 +16,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -29,16 +28,13 @@ from gnomon.cli.help import Group, command
 from gnomon.cli.output import PRINTED, write_json
 from gnomon.errors import CLOSED_PIPE, GnomonError, UsageError
 from gnomon.options import CommandRow
-from gnomon.report.plain import clean
-
-if TYPE_CHECKING:
-    pass
+from gnomon.report.plain import clean, shorten
 
 
 class LazyGroup(Group):
     """Finds its commands by "module:attribute". Their modules import the jobs inside the functions only."""
 
-    def __init__(self, *args: Any, places: Mapping[str, str | CommandRow], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, places: Mapping[str, CommandRow], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._places = places
 
@@ -55,14 +51,10 @@ class LazyGroup(Group):
         for section, names in (sections | {"Help": [*_HELP]}).items():
             with formatter.section(section):
                 limit = formatter.width - 6 - width
-                formatter.write_dl([(f"{name:<{width}}", self._line(ctx, name, limit)) for name in names])
+                formatter.write_dl(
+                    [(f"{name:<{width}}", shorten(self._places[name].short_help, limit)) for name in names]
+                )
         self._format_jobs(formatter)
-
-    def _line(self, ctx: click.Context, name: str, limit: int) -> str:
-        """One line on a command; that of a row is read without loading it."""
-        row = self._places[name]
-        command = None if isinstance(row, CommandRow) else self.get_command(ctx, name)
-        return row.short_help if isinstance(row, CommandRow) else command.get_short_help_str(limit) if command else ""
 
     def _format_jobs(self, formatter: click.HelpFormatter) -> None:
         """The commands of packages, each with one line; one that cannot be loaded with the reason."""
@@ -104,11 +96,7 @@ class LazyGroup(Group):
         place = self._places.get(name)
         if place is None:
             return self._of_package(ctx, cmd_name)
-        if isinstance(place, CommandRow):
-            return command_of(name.split()[-1], place)
-        module, attribute = place.split(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
+        return command_of(name.split()[-1], place)
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does, which ends with 1 where the reader of the standard output went away."""
@@ -138,17 +126,15 @@ def _command_of_package(name: str) -> click.Command:
     """The command of a job that a package adds. UsageError where it cannot be loaded."""
     from gnomon.plugins import at, job
 
-    place = job(name).commands[name]
-    if isinstance(place, CommandRow):
-        at(place.place, f"the function of the command {name}", callable, "a function")
-        return command_of(name, place)
-    command: click.Command = at(
-        place, f"the command {name}", lambda made: isinstance(made, click.Command), "one of click's"
-    )
-    return command
+    row = job(name).commands[name]
+    at(row.place, f"the function of the command {name}", callable, "a function")
+    return command_of(name, row)
 
 
-_HELP = {"help": "gnomon.cli.main:help_", "completion": "gnomon.cli.main:completion"}
+_HELP = {
+    "help": CommandRow("gnomon.cli.main:help_", "Show the help of a command."),
+    "completion": CommandRow("gnomon.cli.main:completion", "Print the completion script of a shell."),
+}
 _COMMANDS = {name: place for job in JOBS.values() for name, place in job.commands.items()} | _HELP
 
 _ALIASES = {"view": "tune list"}

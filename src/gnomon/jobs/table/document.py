@@ -61,18 +61,25 @@ class TableDocument(Answer):
     campaign: str | None = None
     doubts: tuple[Doubt, ...] | None = None
 
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheckedTable(TableDocument):
+    """A table that was checked."""
+
     @property
     def exit_code(self) -> int:
-        """7 where something speaks against the table that was looked at."""
-        return MeasurementError.exit_code if self.complaints and self.measured is None else 0
+        """7 where something speaks against it."""
+        return MeasurementError.exit_code if self.complaints else 0
 
 
-def table_document(table: Table, path: Path, warnings: Sequence[str]) -> TableDocument:
+def table_document(
+    table: Table, path: Path, warnings: Sequence[str], kind: type[TableDocument] = TableDocument
+) -> TableDocument:
     """A table, with complaints about it."""
     manifest = table.manifest
     times = table.times_s
     rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
-    return TableDocument(
+    return kind(
         format="gnomon-table",
         version=1,
         table=str(path),

@@ -29,7 +29,7 @@ from gnomon.system.files import read_file
 _MS = 1e-3
 
 
-def look(path: Path, space: str | None) -> TableDocument:
+def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocument) -> TableDocument:
     """What a table holds and what speaks against it. `space` says where its space is, if it is not a shipped one.
 
     UsageError for a table of another space; other GnomonErrors where the table or that space cannot be read.
@@ -43,7 +43,7 @@ def look(path: Path, space: str | None) -> TableDocument:
         if space is not None:
             raise
         warnings = [f"{error.message}. {error.hint}", *complaints(table, ())]
-    return table_document(table, path, warnings)
+    return table_document(table, path, warnings, kind)
 
 
 def compare(first: Path, second: Path) -> TableDiffDocument:
