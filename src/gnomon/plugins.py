@@ -22,8 +22,9 @@ class Job:
     """A job: its commands, documents and functions. Gnomon's own are rows of `gnomon.builtin`, others entry points.
 
     All of it is "module:attribute", and is imported when it is needed. `commands` are by name, of functions whose
-    signatures declare their options (`gnomon.options`); of a package's job it is the one that has the job's own name. `documents` are the record of a JSON document, by what follows "gnomon-" in its
-    `format`, and what writes its report: report(record, page), or "". `functions` are those of Python, by name.
+    signatures declare their options (`gnomon.options`); of a package's job it is the one that has the job's own name.
+    `documents` are the record of a JSON document, by what follows "gnomon-" in its `format`, and what writes its
+    report: report(record, page), or "". `functions` are those of Python, by name.
     """
 
     commands: Mapping[str, CommandRow]

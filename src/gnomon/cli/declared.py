@@ -90,10 +90,11 @@ class DeclaredGroup(Group):
 
 
 def command_of(name: str, row: CommandRow) -> click.Command:
-    """The command of a row: as it was made, or one that calls the function of a row with what its options say, and writes the document it returns.
+    """The command of a row: as it was made, or one of a function.
 
-    The help is the function's docstring up to what it raises. A function that takes `on_progress` or `on_message`
-    reports while it works.
+    That calls the function with what its options say, and writes the document that it returns. The help is the
+    function's docstring up to what it raises. A function that takes `on_progress` or `on_message` reports while it
+    works.
     """
     module, _, attribute = row.place.partition(":")
     function = getattr(import_module(module), attribute)
