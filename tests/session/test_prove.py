@@ -354,7 +354,7 @@ def test_on_a_busy_machine_it_is_undecided_whether_several_threads_are_faster() 
     assert not judge_contenders(THREADS, of_threads(1.0, 1.3, 0.7, 1.5), CPU, busy=busy).undecided
 
 
-def test_what_is_surely_faster_is_chosen_beside_a_faster_one_that_is_too_noisy_to_tell() -> None:
+def test_what_is_surely_faster_is_chosen_beside_a_faster_one_that_is_too_noisy_to_compare() -> None:
     field = of_threads(1.0, 1.3, 0.7, 0.8)
     field["two"] = by_cpu(measured("two", 0.7, luck=2.0), 2.0)
     verdict = judge_contenders(THREADS, field, CPU, busy="other processes used 40 % of the cores")
