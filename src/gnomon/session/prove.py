@@ -33,7 +33,6 @@ from gnomon.session.model_session import Lab
 from gnomon.session.package import read_plan
 from gnomon.session.precision import EQUAL, clock_warnings, interval
 from gnomon.session.targets import describe
-from gnomon.wire import Job
 
 _WORTH = 1.02
 """The least predicted gain for which a plan that was not measured is chosen."""
@@ -214,7 +213,7 @@ def judge_contenders(
     were seen: one process cannot tell a gain from its luck. Among single contenders that are equally fast as far as can
     be told, one that needs no more threads and no conversion is chosen, then the one of least memory. Where others
     were busy on the machine, several threads may have been slow for that alone: then it is left undecided whether one
-    thread is as fast. MeasurementError if none is left.
+    thread is as fast, unless some are surely faster all the same. MeasurementError if none is left.
     """
     other = beside or {}
     singles = [c for c in contenders if c.kind == "single" and results[c.key].ok and _asked(c, precisions)]
@@ -245,7 +244,7 @@ def judge_contenders(
         rival, near = pick(parallel)
         surely = [c for c in parallel if versus(results[c.key], results[best.key], "wall").verdict == "faster"]
         if surely:
-            # On a busy machine the fastest may be too noisy to tell, beside another that surely is faster.
+            # On a busy machine the fastest may be too noisy to compare, beside another that surely is faster.
             best, equal = (rival, near) if rival in surely else pick(surely)
         elif busy:
             undecided = f"whether {rival.label} is faster, as {busy}"
@@ -484,7 +483,7 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
         return Verified(places={}, moved=(), difference=None, failure=None, skipped=True)
     pushed = lab.push(folder, folder.name)
     written = read_plan(folder, at=pushed)
-    job: Job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
+    job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
     # A key of its own each time: a package must be run as it is now, not as the record knows one of this name.
     plain = replace(contender.candidate, key=f"package/{contender.key}/{uuid.uuid4().hex[:8]}", job=job)
     traced = traced_candidate(plain, len(contender.backends))

@@ -145,15 +145,15 @@ def test_a_private_folder_that_was_removed_is_told_and_worth_another_try(either:
     assert gone.value.transient
 
 
-def test_the_folder_of_leases_may_be_named_in_the_devices_table(poor: SshServer, tmp_path: Path) -> None:
+def test_the_folder_of_leases_may_be_named_in_the_devices_table(server: SshServer, tmp_path: Path) -> None:
     (shared := tmp_path / "shared").mkdir()
     shared.chmod(0o1777)
-    with poor.device(environment={"GNOMON_LEASES": str(shared)}):
+    with server.device(environment={"GNOMON_LEASES": str(shared)}):
         assert [path.name for path in shared.iterdir()] == ["lease-local.1.ticket"]
     assert becomes(lambda: not list(shared.iterdir()))
 
 
-def test_a_dead_owners_lock_is_taken_over(poor: SshServer) -> None:
+def test_a_dead_owners_lock_is_taken_over(server: SshServer) -> None:
     held = poor.leases / "lease-local.lock.held"
     held.mkdir()
     ended = subprocess.Popen(["true"])

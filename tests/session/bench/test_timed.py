@@ -57,9 +57,17 @@ def test_the_anchors_own_noise_is_no_drift() -> None:
 def test_times_scale_with_their_unit(scale: float, levels: list[float]) -> None:
     one, other = timed(measured(levels), "cpu"), timed(measured([scale * x for x in levels]), "cpu")
     assert other.call_s == pytest.approx(scale * one.call_s, rel=1e-2)
-    assert one.low_s is not None and one.high_s is not None
-    assert one.low_s <= one.call_s <= one.high_s
     assert one.processes == len(levels)
+    if one.low_s is None or one.high_s is None:
+        assert max(levels) > 1.2 * min(levels), "only unlike processes leave it unknown"
+    else:
+        assert one.low_s <= one.call_s <= one.high_s <= 1001 * one.call_s
+
+
+def test_an_interval_that_says_nothing_is_not_known() -> None:
+    """Two processes of which one was disturbed: Student's t makes 1e13 s of them, which no reader takes."""
+    found = timed(measured([1e-4, 3e-3]), "cpu")
+    assert found.low_s is None and found.high_s is None and math.isinf(found.half_width)
 
 
 def test_neighbours_only_add_to_calls() -> None:

@@ -25,6 +25,10 @@ QUIET = 0.1
 """The share of a process's calls that count: neighbours only ever add to a call, also to its CPU time, as they share
 caches and cores with it. The lower decile is where a call is that they left alone."""
 
+KNOWN_WITHIN = 1000.0
+"""An interval that reaches beyond so many times the call's time says nothing: two processes of a busy machine can make
+one of 1e13 s. It counts as not known."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
@@ -99,7 +103,7 @@ def timed(
         brought |= {process: levels[process] * factor for process in part}
     told = summarise([Block(process=process, block=0, values_s=(value,)) for process, value in brought.items()])
     call_s = median(list(brought.values()))
-    known = told.low_s > 0 and math.isfinite(told.high_s)
+    known = told.low_s > 0 and told.high_s <= KNOWN_WITHIN * call_s
     rounding = measured.fact("rounding_s") or 0.0
     factor = call_s / median(list(levels.values()))
     beside = _nearest(moments.values(), _seen(large, clock))

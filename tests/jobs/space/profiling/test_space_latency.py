@@ -135,6 +135,7 @@ def test_copies_as_one_are_known_better() -> None:
     assert together(copies[:1]) is copies[0]
     unknown = together([replace(copies[0], low_s=None), copies[1]])
     assert unknown.low_s is None and math.isinf(unknown.half_width)
+    assert together([replace(copies[0], high_s=0.1), copies[1]]).high_s is None, "wider than a time can tell"
 
 
 _MEASURE = """

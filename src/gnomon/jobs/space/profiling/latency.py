@@ -19,7 +19,7 @@ from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.load import load
 from gnomon.models.onnx.graph import load_outline
-from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge
+from gnomon.session.bench.baseline import KNOWN_WITHIN, Gauge, Timed, gauge_of, measure_beside_gauge
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.unit import Trace, Unit
@@ -178,11 +178,12 @@ def together(copies: Sequence[Timed]) -> Timed:
         return failed or copies[0]
     call_s = math.exp(sum(math.log(one.call_s) for one in copies) / len(copies))
     half = math.sqrt(sum(one.half_width**2 for one in copies)) / len(copies)
+    known = half <= math.log(KNOWN_WITHIN)
     return Timed(
         at_s=max(one.at_s for one in copies),
         call_s=call_s,
-        low_s=call_s * math.exp(-half) if math.isfinite(half) else None,
-        high_s=call_s * math.exp(half) if math.isfinite(half) else None,
+        low_s=call_s * math.exp(-half) if known else None,
+        high_s=call_s * math.exp(half) if known else None,
         drift=math.exp(sum(math.log(one.drift) for one in copies) / len(copies)),
         processes=min(one.processes for one in copies),
         samples={f"{number}/{block}": v for number, one in enumerate(copies) for block, v in one.samples.items()},
