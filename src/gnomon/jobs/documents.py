@@ -27,7 +27,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "model-prediction": ("estimator.document:ModelPredictionDocument", "estimator.report:model_report"),
     "run": ("runs.document:RunDocument", ""),
     "brought": ("runs.document:BroughtDocument", "runs.report:brought_report"),
-    "oplist": ("pareto.oplist:OplistDocument", "pareto.report:oplist_report"),
+    "oplist": ("pareto.oplist:OplistDocument", "pareto.oplist_report:oplist_report"),
     "tune": ("tune.document:TuneDocument", "tune.report:tune_report"),
     "exec": ("tune.document:ExecDocument", "tune.report:exec_report"),
     "overlay-collect": ("overlay.document:CollectDocument", "overlay.report:collect_report"),
@@ -71,7 +71,8 @@ by itself): "module:attribute", below `gnomon.jobs`.
 """
 
 _OF_RECORDS = frozenset(
-    {"solve", "front", "compare", "suite", "suite-compare", "runs", "brought"}
+    {"place", "profile", "fleet", "sweep", "pareto", "oplist", "stab"}
+    | {"solve", "front", "compare", "suite", "suite-compare", "runs", "brought"}
     | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
 )
 """Documents whose reports take the record; others take its JSON values."""

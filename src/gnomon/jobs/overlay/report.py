@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gnomon.jobs.place.shared_report import doubts
 from gnomon.jobs.tune.report import (
     FEW,
     device_key,
@@ -28,9 +29,10 @@ from gnomon.jobs.tune.report import (
     share_of,
     wrong,
 )
+from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import doubts, listed, say, sentence
+from gnomon.report.parts import listed, say, sentence
 
 _MOST_DEVICES = 16
 
@@ -394,7 +396,7 @@ def analyze_report(document: Mapping[str, Any], page: Page) -> None:
         minimax_section(document, page)
         portfolio_section(document, page)
     _skipped(document, page)
-    doubts(document.get("doubts") or [], page)
+    doubts([Doubt(**row) for row in document.get("doubts") or []], page)
     with page.details("notes"):
         notes(document["notes"], page)
     _written(document, page)

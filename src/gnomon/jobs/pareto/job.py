@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.front.front import Certificate
-from gnomon.errors import GnomonError, MeasurementError, UsageError
+from gnomon.core.space import decimal
+from gnomon.errors import GnomonError, MeasurementError, UsageError, exit_code_of
+from gnomon.jobs.pareto.document import (
+    FailedPart,
+    ParetoDocument,
+    SampledPart,
+    objective_parts,
+    point_part,
+    search_part,
+    search_parts,
+    space_part,
+)
 from gnomon.jobs.pareto.dump import PartialDump, check_dumpable, check_room, dump_of, save_dump, search_dump
 from gnomon.jobs.pareto.exact import check_priced, exact_search
 from gnomon.jobs.pareto.prove import (
@@ -23,24 +34,27 @@ from gnomon.jobs.pareto.prove import (
     sampled_points,
     worth_proving,
 )
-from gnomon.jobs.pareto.records import DecidingClock, Lived, Pareto, ParetoRequest
+from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import EXACT, Searched, check_installed, check_plans, in_one_box, joined, search
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Steps, Watch
 from gnomon.search.base import Told
 from gnomon.session.contender import AGAIN, not_compared
+from gnomon.session.document import environment_parts, graph_part, labels_of, model_part, operator_parts
 from gnomon.session.model_session import Lab, conditions_part, open_lab, stopped_doubts
 from gnomon.session.objectives import Goal, goals_of
 from gnomon.session.package import check_destination, write_package
 from gnomon.session.prove import Verified, verify
-from gnomon.session.reference import doubts, reference
+from gnomon.session.reference import checked_by, doubts, reference
 from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.session.targets import asking_energy, check_counters, describe
 from gnomon.system.files import check_file
 
 
-def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Pareto:
+def pareto(
+    asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
+) -> ParetoDocument:
     """Search the front, measure it again side by side, and deploy the point that is asked for.
 
     `watch` is told of progress, `tell` gets sentences for people. A search that was ended goes on from the record, with
@@ -76,7 +90,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
     request = replace(asked.request, wish=replace(asked.request.wish, precisions=precisions))
     request = timed(asking_energy(request, asked.objectives, asked.counters))
 
-    def once(again: ModelRequest) -> Pareto:
+    def once(again: ModelRequest) -> ParetoDocument:
         # What lies there then was written before the device vanished.
         more = replace(asked, request=again, overwrite=asked.overwrite or began_without)
         return _measured(more, again, goals, watch, tell)
@@ -90,7 +104,7 @@ def _measured(
     goals: Sequence[Goal],
     watch: Watch | None,
     tell: Callable[[str], None] | None,
-) -> Pareto:
+) -> ParetoDocument:
     steps = Steps("search", watch)
     # One campaign for all searches of a model with these settings: what one has run, another need not run again.
     with open_lab(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
@@ -100,56 +114,68 @@ def _measured(
         sensitivity = reference(lab)
         evaluator = Evaluator(lab=lab, space=space, goals=goals)
         searches, certificate, prices = _search(asked, space, evaluator, steps)
-        found = joined(searches)
-        points, worth = _prove(evaluator, found, predicted=asked.plan.strategy == EXACT)
+        searched = joined(searches)
+        points, worth = _prove(evaluator, searched, predicted=asked.plan.strategy == EXACT)
         if asked.dumpfile is not None:
-            save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, found), asked.dumpfile)
+            save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, searched), asked.dumpfile)
         extra = stopped_doubts(request, lab.runner.stopped) or _proof_doubts(request, proved=worth.sessions > 0)
-        extra = [*_failed_doubts(evaluator, points), *extra]
+        failed = _failed_doubts(evaluator, points)
         chosen = _chosen(lab, points, asked)
         verified = None if chosen is None else _deploy(lab, space, chosen, asked)
         lab.runner.finish(_decision(points, chosen))
-        return Pareto(
-            asked=asked,
-            lived=Lived(
-                model=request.model,
-                graph=space.targets[0].placed.graph if space.operator_slots else lab.graph,
-                device=lab.device.name,
-                fingerprint=lab.device.fingerprint,
-                versions={name: probe.version for name, probe in lab.probes.items()},
-                clock=_clock(points),
-                sample_clock=evaluator.clock or "wall",
-                sensitivity=sensitivity,
-                environments=tuple(lab.runner.environments),
-                campaign=lab.runner.campaign.id,
-                record=request.database,
-                resumed=lab.runner.resumed,
-                conditions=conditions_part(lab, space.options.get("threads", ())),
+        warnings = (*doubts(lab, sensitivity), *failed, *extra)
+        plain = enough(points) if worth.sessions and request.effort.processes_most > 1 else None
+        graph = space.targets[0].placed.graph if space.operator_slots else lab.graph
+        field = [(point.contender, point.measured) for point in points if point.contender and point.measured]
+        proves_nothing = exit_code_of(doubt.kind for doubt in warnings)
+        return ParetoDocument(
+            format="gnomon-pareto",
+            version=2,
+            model=model_part(request.model, graph),
+            graph=graph_part(graph),
+            operators=operator_parts(graph),
+            device=lab.device.name,
+            fingerprint=lab.device.fingerprint,
+            versions={name: probe.version for name, probe in lab.probes.items()},
+            clock=_clock(points),
+            sample_clock=evaluator.clock or "wall",
+            objectives=objective_parts(asked.objectives, prices),
+            space=space_part(space.space, space.published, space.operator_slots, asked.by),
+            search=search_part(" and ".join(plan.name for plan in asked.plans), asked.plan, searched),
+            searches=search_parts(asked.plans, searches),
+            certificate=certificate.document(),
+            samples=tuple(
+                SampledPart(
+                    code=decimal(space.code(told.assignment)), label=space.label(told.assignment), cost=told.cost
+                )
+                for told in searched.told
             ),
-            space=space.space,
-            published=space.published,
-            operator_slots=space.operator_slots,
-            searched=found,
-            searches=searches,
-            samples=tuple((space.code(t.assignment), space.label(t.assignment)) for t in found.told),
-            points=tuple(points),
             proved=worth.sessions > 0,
             sessions=worth.sessions,
-            enough=enough(points) if worth.sessions and request.effort.processes_most > 1 else None,
+            points=tuple(point_part(point, space.space) for point in points),
             left_out=worth.left_out,
             behind=worth.behind,
-            noise=worth.noise,
-            certificate=certificate,
-            prices=prices,
-            failures=tuple((space.label(a), reason) for a, reason in evaluator.failures.items()),
-            missing=tuple(lab.missing),
-            doubts=(*doubts(lab, sensitivity), *extra),
+            noise=None if worth.noise is None else {str(clock): of for clock, of in worth.noise.items()},
+            enough=None if plain is None else plain.number,
+            failures=tuple(FailedPart(label=space.label(a), reason=why) for a, why in evaluator.failures.items()),
+            chosen=None if chosen is None else chosen.number,
+            verified=verified,
+            package=None if chosen is None else str(asked.out),
+            dumpfile=None if asked.dumpfile is None else str(asked.dumpfile),
+            sensitivity=float(sensitivity),
+            reference=sensitivity.reference or None,
+            reference_checked_by="" if proves_nothing else checked_by(sensitivity, field),
+            missing=tuple(dict.fromkeys(lab.missing)),
+            doubts=warnings,
+            environments=environment_parts(
+                lab.runner.environments, labels_of({point.label: point.measured for point in points if point.measured})
+            ),
+            campaign=lab.runner.campaign.id,
+            record=str(request.database),
+            resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,
-            chosen=chosen,
-            verified=verified,
-            package=asked.out if chosen is not None else None,
-            dumpfile=asked.dumpfile,
+            conditions=conditions_part(lab, space.options.get("threads", ())),
         )
 
 
@@ -225,8 +251,8 @@ def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[l
     return sampled, Worth(chosen=(), noise=worth.noise)
 
 
-def _clock(points: Sequence[Point]) -> DecidingClock:
-    """The clock of all points, or that they differ."""
+def _clock(points: Sequence[Point]) -> str:
+    """The clock of all points, or "mixed" where CPU time is the time of some of them alone."""
     clocks = {point.clock for point in points if point.clock is not None}
     return clocks.pop() if len(clocks) == 1 else "mixed"
 
@@ -277,4 +303,4 @@ def _deploy(lab: Lab, space: DecisionSpace, chosen: Point, asked: ParetoRequest)
     out = asked.out or Path()
     contender = chosen.contender or space.contender(lab, chosen.assignment)
     write_package(lab, contender, out, overwrite=asked.overwrite)
-    return verify(lab, out, contender)
+    return verify(lab, out, contender)[0]

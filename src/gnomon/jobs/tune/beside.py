@@ -12,7 +12,8 @@ from typing import Any
 
 from gnomon.devices.address import TVM
 from gnomon.errors import GnomonError
-from gnomon.jobs.place.job import Column, Profile, profile
+from gnomon.jobs.place.document import ColumnPart, ProfileDocument
+from gnomon.jobs.place.job import profile
 from gnomon.jobs.tune.request import TuneRequest
 from gnomon.measure.effort import Effort
 from gnomon.measure.progress import Watch
@@ -59,7 +60,7 @@ def beside(
     return {**nothing_beside(""), "clock": found.clock, **_told(found)}
 
 
-def _told(found: Profile) -> dict[str, Any]:
+def _told(found: ProfileDocument) -> dict[str, Any]:
     tuned = next((column for column in found.columns if column.label.startswith(f"{_TVM}[")), None)
     if tuned is None:
         return {"failure": "TVM did not run the records"}
@@ -68,8 +69,8 @@ def _told(found: Profile) -> dict[str, Any]:
     return {"columns": [_column(column, tuned, found) for column in columns], "wins": _wins(found, tuned, others)}
 
 
-def _column(column: Column, tuned: Column, found: Profile) -> dict[str, Any]:
-    summary = column.wall if found.clock == "wall" or column.cpu is None else column.cpu
+def _column(column: ColumnPart, tuned: ColumnPart, found: ProfileDocument) -> dict[str, Any]:
+    summary = column.summary(found.clock) or column.wall
     against = column.against_fastest
     return {
         "label": column.label,
@@ -87,12 +88,12 @@ def _column(column: Column, tuned: Column, found: Profile) -> dict[str, Any]:
     }
 
 
-def _wins(found: Profile, tuned: Column, others: list[Column]) -> list[dict[str, Any]]:
+def _wins(found: ProfileDocument, tuned: ColumnPart, others: list[ColumnPart]) -> list[dict[str, Any]]:
     """The operators that the tuned network computes faster than every other runtime that has a time of them alone."""
     made = []
-    for op in found.graph.operators:
-        mine = tuned.breakdown.times_s.get(op.index)
-        theirs = [t for column in others if (t := column.breakdown.times_s.get(op.index))]
+    for op in found.operators:
+        mine = op.times_s[tuned.label]
+        theirs = [t for column in others if (t := op.times_s[column.label])]
         if mine and theirs and mine < min(theirs):
             made.append({"operator": op.name, "type": op.type, "tuned_s": mine, "other_s": min(theirs)})
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -250,11 +249,10 @@ def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart
 def times_part(blocks: Sequence[Block]) -> TimesPart:
     """What blocks of samples say; bounds that are unknown are null."""
     found = summarise(blocks)
-    known = math.isfinite(found.high_s)
     return TimesPart(
         median_s=found.median_s,
-        low_s=found.low_s if known else None,
-        high_s=found.high_s if known else None,
+        low_s=found.low_s,
+        high_s=found.high_s,
         p90_s=found.p90_s,
         p99_s=found.p99_s,
         samples=found.n,
@@ -265,8 +263,7 @@ def times_part(blocks: Sequence[Block]) -> TimesPart:
 
 def ratio_part(found: Comparison) -> RatioPart:
     """A comparison; bounds that are unknown are null."""
-    bounded = math.isfinite(found.high) and found.low > 0
-    return RatioPart(ratio=found.ratio, low=found.low if bounded else None, high=found.high if bounded else None)
+    return RatioPart(ratio=found.ratio, low=found.low, high=found.high)
 
 
 def failure_part(failure: Failure | None) -> FailurePart | None:

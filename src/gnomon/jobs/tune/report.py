@@ -7,9 +7,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gnomon.jobs.place.shared_report import doubts
+from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import bounds, doubts, listed, percent, say, sentence
+from gnomon.report.parts import listed, percent, ratio_interval, say, sentence
 from gnomon.report.plain import shorten
 
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -191,7 +193,7 @@ def tune_report(document: Mapping[str, Any], page: Page) -> None:
     _beside(document.get("beside"), page)
     _tuned_layers(document["layers"], page)
     failure_items(document["failures"], "Failed trials", page)
-    doubts(document.get("doubts") or [], page)
+    doubts([Doubt(**row) for row in document.get("doubts") or []], page)
     with page.details("notes"):
         notes(document["notes"], page)
     _tuned_files(document, page)
@@ -213,7 +215,7 @@ def _beside(found: Mapping[str, Any] | None, page: Page) -> None:
         told = "the tuned network is the fastest"
     elif over is not None:
         told = f"{named(fastest['label'])} is the fastest; the tuned network takes {units.digits(over['ratio'])} times "
-        told += f"{bounds(over)} as long"
+        told += f"{ratio_interval(over['low'], over['high'])} as long"
     else:
         told = f"{named(fastest['label'])} is the fastest"
     where = "interleaved in fresh processes, TVM compiling for the device's own processor"
@@ -387,7 +389,7 @@ def exec_report(document: Mapping[str, Any], page: Page) -> None:
     built = target_words(document["built_for"])
     say(page, f"Device: {device_words(document['device'])}.{f' Built for {built}.' if built else ''}")
     _ran_layers(document, page)
-    doubts(document.get("doubts") or [], page)
+    doubts([Doubt(**row) for row in document.get("doubts") or []], page)
     notes(document["notes"], page)
     page.line("")
     page.path("source", document["source"])

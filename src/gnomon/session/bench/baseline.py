@@ -99,15 +99,14 @@ def timed(
         brought |= {process: levels[process] * factor for process in part}
     told = summarise([Block(process=process, block=0, values_s=(value,)) for process, value in brought.items()])
     call_s = median(list(brought.values()))
-    known = told.low_s > 0 and math.isfinite(told.high_s)
     rounding = measured.fact("rounding_s") or 0.0
     factor = call_s / median(list(levels.values()))
     beside = _nearest(moments.values(), _seen(large, clock))
     return Timed(
         at_s=max(run.started_at_s for run in measured.runs if run.samples is not None),
         call_s=call_s,
-        low_s=max(0.0, min(told.low_s, call_s) - rounding) if known else None,
-        high_s=max(told.high_s, call_s) + rounding if known else None,
+        low_s=None if told.low_s is None else max(0.0, min(told.low_s, call_s) - rounding),
+        high_s=None if told.high_s is None else max(told.high_s, call_s) + rounding,
         drift=factor,
         large_s=median(beside) * factor if beside else None,
         processes=len(levels),
