@@ -216,47 +216,42 @@ from gnomon.report import units
 
 
 def wait_report(document, page):
-    for row in document["configurations"]:
-        page.line(f"{row['configuration']} answers first after {units.value(row['wait_s'], 's')}.")
+    for row in document.configurations:
+        page.line(f"{row.configuration} answers first after {units.value(row.wait_s, 's')}.")
 """
 
 API = """
+from collections.abc import Sequence
+from typing import Annotated
+
 import gnomon
 from gnomon.jobs.runs.answers import keep
+from gnomon.options import option
 
 
-def wait(model, **options):
+def wait(
+    model: Annotated[str, option(metavar="MODEL")],
+    *,
+    runtimes: Annotated[
+        Sequence[str], option("--runtime", repeat=True, metavar="NAME", help="Runtimes that are measured.")
+    ] = (),
+    on_message=None,
+):
+    \"\"\"Measure how long each configuration takes to load MODEL and to answer once.\"\"\"
     from somebody.wait.job import wait as job
 
-    found = job(gnomon.profile(model, **options))
-    keep(found.document(), options.get("on_message"))
+    found = job(gnomon.profile(model, runtimes=runtimes, processes=1))
+    keep(found.document(), on_message)
     return found
 """
 
-COMMAND = """
-import click
-from gnomon.cli.help import command
-from gnomon.cli.main import write_answer
-
-
-@command(short_help="Tell how long a user waits for the first answer.")
-@click.argument("model")
-@click.option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Runtimes that are measured.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-def wait(model, runtimes, as_json):
-    \"\"\"Measure how long each configuration takes to load MODEL and to answer once.\"\"\"
-    from somebody import api
-
-    write_answer(api.wait(model, runtimes=runtimes, processes=1).document(), as_json=as_json)
-"""
-
 REGISTERED = """
+from gnomon.options import CommandRow
 from gnomon.plugins import Job
 
 WAIT = Job(
-    command="somebody.command:wait",
-    documents={"wait": "somebody.wait.document:WaitDocument"},
-    reports={"wait": "somebody.wait.report:wait_report"},
+    commands={"wait": CommandRow("somebody.api:wait", "Tell how long a user waits for the first answer.")},
+    documents={"wait": ("somebody.wait.document:WaitDocument", "somebody.wait.report:wait_report")},
 )
 """
 
@@ -289,7 +284,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "somebody/wait/document.py": DOCUMENT,
         "somebody/wait/report.py": REPORT,
         "somebody/api.py": API,
-        "somebody/command.py": COMMAND,
         "somebody-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: somebody\nVersion: 1\n",
         "somebody-1.dist-info/entry_points.txt": ENTRY_POINTS,
         "bin/board": PROGRAM,
@@ -480,8 +474,8 @@ def test_a_job_of_somebody_takes_no_name_of_gnomon(
     ("file", "text", "told"),
     [
         ("wait/__init__.py", "WAIT = 1", "the job wait is not a gnomon.plugins.Job, but of type int"),
-        ("command.py", "wait = 1", "the command wait is not one of click's"),
-        ("wait/__init__.py", REGISTERED.replace("{", "0 and {"), "are not a mapping of names to places"),
+        ("api.py", "wait = 1", "the function of the command wait is not a function"),
+        ("wait/__init__.py", REGISTERED.replace("{", "0 and {"), "has no mapping of documents, or none of commands"),
     ],
 )
 def test_a_job_of_somebody_that_is_none_is_told(
@@ -506,7 +500,7 @@ def test_a_job_is_one_folder_behind_one_row_of_the_api_and_one_command_file() ->
     for path in SOURCE.rglob("*.py"):
         for job in jobs.intersection(re.findall(r"gnomon\.jobs\.(\w+)", path.read_text())):
             rooms[job].add(path.relative_to(SOURCE).parts[0])
-    reported = {job for job in jobs if any(report.startswith(f"{job}.") for _, report in DOCUMENTS.values())}
+    reported = {job for job in jobs if any(f".jobs.{job}." in report for _, report in DOCUMENTS.values())}
     for job, found in rooms.items():
-        assert found <= {"api", "__init__.py", "cli", "serving", "jobs"}, f"other rooms know the job {job}"
+        assert found <= {"api", "builtin.py", "cli", "serving", "jobs"}, f"other rooms know the job {job}"
         assert "cli" in found or job in reported, f"no command shows the job {job}"

@@ -53,7 +53,7 @@ def run(folder: Path, record: Path, runtime: str, tested: list[str], shapes: dic
     options: Any = {"runtimes": (runtime,), "record": record}
     tables = [folder / "operators.table", folder / "models.table"]
     build_table("operators", out=tables[0], **options)
-    build_table(models=[_path(name) for name in MEASURED], out=tables[1], **options)
+    build_table(*(_path(name) for name in MEASURED), from_models=True, out=tables[1], **options)
     rows = [_row(_path(name), tables, shapes, options) for name in tested]
     return {
         "runtime": runtime,

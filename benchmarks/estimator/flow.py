@@ -52,7 +52,7 @@ def flow(folder: Path, record: Path, space: str, runtime: str, seed: int) -> dic
     found = described(table, None)
     asked, known = folder / "suggested.csv", folder / "measured.csv"
     if not known.exists():
-        suggest_nets(SUGGESTED, table=table, out=asked, seed=seed, overwrite=True)
+        suggest_nets(count=SUGGESTED, table=table, out=asked, seed=seed, overwrite=True)
         measure(asked, known)
     estimators = {}
     for name, samples in (("table alone", None), ("10 suggested nets", known)):
@@ -75,9 +75,9 @@ def flow(folder: Path, record: Path, space: str, runtime: str, seed: int) -> dic
         file = folder / f"{group}.csv"
         save_nets(part, found.space.space, file, measured=True)
         for name, estimator in estimators.items():
-            evaluation = evaluate_estimator(estimator, file)["evaluation"]
+            evaluation = evaluate_estimator(estimator, file).evaluation
             kept = ("nets", "mean_error", "within_10", "spearman", "coverage", "half_width")
-            told[f"{group}, {name}"] = {key: evaluation["scores"][key] for key in kept} | {"how": evaluation["how"]}
+            told[f"{group}, {name}"] = {key: getattr(evaluation.scores, key) for key in kept} | {"how": evaluation.how}
     return {
         "space": space,
         "runtime": runtime,

@@ -1,6 +1,7 @@
 from gnomon.api.compare import compare as compare
 from gnomon.api.compare import compare_models as compare_models
 from gnomon.api.devices import add_device as add_device
+from gnomon.api.devices import check_devices as check_devices
 from gnomon.api.devices import clean_device as clean_device
 from gnomon.api.devices import list_devices as list_devices
 from gnomon.api.devices import list_runtimes as list_runtimes
@@ -18,6 +19,7 @@ from gnomon.api.estimator import fit_estimator as fit_estimator
 from gnomon.api.estimator import import_nets as import_nets
 from gnomon.api.estimator import load_estimator as load_estimator
 from gnomon.api.estimator import measure_nets as measure_nets
+from gnomon.api.estimator import predict as predict
 from gnomon.api.estimator import predict_model as predict_model
 from gnomon.api.estimator import predict_nets as predict_nets
 from gnomon.api.estimator import suggest_nets as suggest_nets
@@ -56,8 +58,8 @@ from gnomon.api.table import build_table as build_table
 from gnomon.api.table import check_table as check_table
 from gnomon.api.table import compare_tables as compare_tables
 from gnomon.api.table import export_table as export_table
-from gnomon.api.table import import_table as import_table
 from gnomon.api.table import import_tables as import_tables
+from gnomon.api.table import known_spaces as known_spaces
 from gnomon.api.table import merge_tables as merge_tables
 from gnomon.api.table import sum_blocks as sum_blocks
 from gnomon.api.tune import execute as execute

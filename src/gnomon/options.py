@@ -17,7 +17,8 @@ class Option:
 
     `names` are the option's (none: --NAME of the parameter); a parameter that has a place is an argument unless it has
     names. `help` is a sentence, or a function that makes it where that would load much. `read` makes a value of a text,
-    or raises ValueError with what is wrong. A number lies between `least` and `most`. With `repeat` the option may be
+    or raises ValueError with what is wrong. A number lies between `least` and `most`;
+    with a `least` at least one of several arguments is given. With `repeat` the option may be
     given several times, for several values or items of a mapping. `off` makes a flag that turns a True into a False.
     `default` stands for one that the signature does not have. `complete` is what a shell completes a value with.
     """

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import GnomonError, UsageError
+from gnomon.options import CommandRow
 
 JOBS = "gnomon.jobs"
 """The group of the entry points that name a `Job` each, by the name of its command."""
@@ -18,16 +19,18 @@ JOBS = "gnomon.jobs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job that a package adds. All of it is "module:attribute", and is imported when it is needed.
+    """A job: its commands, documents and functions. Gnomon's own are rows of `gnomon.builtin`, others entry points.
 
-    `command` is what click makes: gnomon's own are made by `gnomon.cli.help.command`, which shows their options in
-    groups. `documents` are the records of its JSON documents by what follows "gnomon-" in their `format`, and `reports`
-    by the same what writes their text: report(document, page).
+    All of it is "module:attribute", and is imported when it is needed. `commands` are by name: a row for a function
+    whose signature declares its options (`gnomon.options`), or a command that click makes; of a package's job the one
+    that has the job's own name. `documents` are the record of a JSON document, by what follows "gnomon-" in its
+    `format`, and what writes its report: report(record, page), or "". `functions` are those of Python, by name.
     """
 
-    command: str
-    documents: Mapping[str, str] = field(default_factory=dict)
-    reports: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, str | CommandRow]
+    documents: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    functions: Mapping[str, str] = field(default_factory=dict)
+    section: str = ""
 
 
 def job(name: str) -> Job:
@@ -36,8 +39,8 @@ def job(name: str) -> Job:
     found = loaded(entry, f"the job {name}")
     if not isinstance(found, Job):
         told = f"the job {name} is not a gnomon.plugins.Job, but of type {type(found).__name__}"
-    elif not (isinstance(found.documents, Mapping) and isinstance(found.reports, Mapping)):
-        told = f"the documents or the reports of the job {name} are not a mapping of names to places"
+    elif not (isinstance(found.documents, Mapping) and isinstance(found.commands, Mapping) and name in found.commands):
+        told = f"the job {name} has no mapping of documents, or none of commands with one of its name"
     else:
         return found
     raise UsageError(told, hint=f"Mend or remove the package that adds it ({entry.value}).")

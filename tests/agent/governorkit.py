@@ -7,11 +7,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.processkit import all_processes, becomes, words_of
 
 from gnomon.measure.link import packed_agent
 
@@ -88,7 +89,7 @@ class Board:
         """A supervisor whose probe has started."""
         with self.start(machine) as process:
             try:
-                wait_for((self.folder / "started").exists)
+                assert becomes((self.folder / "started").exists)
                 yield process
             finally:
                 process.kill()
@@ -100,13 +101,9 @@ class Board:
 
     def wardens(self) -> list[int]:
         """The processes that watch over a governor of this board."""
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                line = (entry / "cmdline").read_bytes()
-                if b"scaling_setspeed" in line and str(self.folder).encode() in line:
-                    found.append(int(entry.name))
-        return found
+        lines = {pid: b" ".join(words_of(pid)) for pid in all_processes()}
+        folder = str(self.folder).encode()
+        return [pid for pid, line in lines.items() if b"scaling_setspeed" in line and folder in line]
 
 
 def events_of(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
@@ -115,11 +112,3 @@ def events_of(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
     events = [json.loads(line) for line in out.splitlines()]
     assert events[-1] == {"event": "end"}
     return [event for event in events[:-1] if event["event"] != "alive"]
-
-
-def wait_for(condition: Any) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not happen within half a minute")

@@ -56,13 +56,9 @@ def test_differences(got: list[float], expected: list[float], absolute: float, r
     assert compare(got, expected) == (absolute, relative)
 
 
-def test_another_shape_is_infinitely_different() -> None:
+def test_another_shape_is_infinitely_different_and_integers_do_not_wrap_around() -> None:
     assert compare([[1, 2]], [1, 2]) == (INF, INF)
-
-
-def test_integers_do_not_wrap_around() -> None:
-    assert compare([255], [0], "uint8")[0] == 255.0
-    assert compare([127], [-128], "int8")[0] == 255.0
+    assert compare([255], [0], "uint8")[0] == compare([127], [-128], "int8")[0] == 255.0
 
 
 def test_the_worst_output_counts_each_by_its_own_magnitude() -> None:
@@ -134,14 +130,6 @@ def converted(folder: Path, value: Any, dtype: str) -> Any:
     [
         (0.1, "float64", "float32"),  # rounded
         ([1e-300, NAN, -INF], "float64", "float32"),
-        ([0, 255], "int64", "uint8"),
-        ([0, 255], "uint8", "float32"),
-        ([2**53, -(2**63)], "int64", "float64"),
-        ([3, -4], "float32", "int32"),
-        ([-(2.0**31)], "float32", "int32"),
-        ([True, False], "bool", "int64"),
-        ([0, 1], "int64", "bool"),
-        ([True, False], "bool", "float32"),
         ([[], []], "float64", "uint8"),
         ([1.5, 2.5], ">f4", "float32"),
     ],
@@ -158,16 +146,6 @@ def test_values_that_survive_are_converted(tmp_path: Path, value: Any, held: str
     [
         ([0.25, 0.75], "float32", "uint8"),  # an image in [0, 1]
         ([1e300], "float64", "float32"),
-        ([NAN], "float32", "int32"),
-        ([2.0**63], "float64", "int64"),
-        ([2.0**64], "float64", "uint64"),
-        ([0.5], "float32", "bool"),
-        ([2**40 + 7], "int64", "int32"),
-        ([-1], "int64", "uint64"),
-        ([2], "int64", "bool"),
-        ([2**53 + 1], "int64", "float64"),
-        ([2**63 - 1], "int64", "float64"),
-        ([70000], "int64", "float16"),
         ([1 + 2j], "complex64", "float32"),
         ([1], "complex64", "int32"),
     ],
@@ -215,18 +193,8 @@ def test_a_file_that_is_no_array_is_one_clear_error(tmp_path: Path) -> None:
         np.lib.format.write_array_header_1_0(file, header)
     good = (tmp_path / "whole.npy").read_bytes()
     (tmp_path / "header.npy").write_bytes(good.replace(b"'shape': (100,), }", b"'shape': (100,  } "))
-    for name in (
-        "several.npz",
-        "header.npy",
-        "objects.npy",
-        "words.npy",
-        "text.npy",
-        "empty.npy",
-        "cut.npy",
-        "bomb.npy",
-        "missing.npy",
-        ".",
-    ):
+    bad = ("header", "objects", "words", "text", "empty", "cut", "bomb", "missing")
+    for name in ("several.npz", ".", *(f"{name}.npy" for name in bad)):
         told = tmp_path.name if name == "." else name
         with pytest.raises(InputError, match=f"^input 'f': {told} ") as refused:
             fill(make_buffers(SPECS), {"f": {"file": f"{tmp_path}/{name}".removesuffix("/.")}}, 0)

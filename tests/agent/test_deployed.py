@@ -14,44 +14,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.agent.supervisorkit import HERE, ROGUE, segment
+from tests.agent.supervisorkit import job as job_of
 
+from gnomon.agent import deployed
 from gnomon.agent.deployed import save_arrays
 from gnomon.measure.link import packed_agent
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A package whose runtime is found only if PYTHONPATH was set before Python started."""
     (tmp_path / "gnomon-agent.pyz").write_bytes(packed_agent())
-    write_plan(tmp_path, {"PYTHONPATH": str(HERE)})
+    write_plan(tmp_path, ROGUE)
     return tmp_path
 
 
 def write_plan(folder: Path, environment: dict[str, str], options: dict[str, Any] | None = None, **more: Any) -> None:
-    tensor = {"shape": [2, 2], "dtype": "float32"}
-    inputs, outputs = [["x", "x"]], [["y", "y"]]
     (folder / "m.bin").write_bytes(b"model")
-    segment = {
-        "runtime": "rogue:Rogue",
-        "model": "m.bin",
-        "options": options or {},
-        "inputs": inputs,
-        "outputs": outputs,
-    }
-    job = {
-        "tensors": {"x": tensor, "y": tensor},
-        "feeds": {"x": {}},
-        "outputs": ["y"],
-        "seed": 3,
-        "segments": [segment],
-        "environment": environment,
-    }
+    rogue = {**segment("x", "y", **(options or {})), "model": "m.bin"}
+    job = {**job_of(), "segments": [rogue], "environment": environment}
     plan = {"format": "gnomon-plan", "version": 1, "files": {"m.bin": MODEL}, "job": job, **more}
     (folder / "plan.json").write_text(json.dumps(plan))
 
 
+RUN = ("run", "plan.json", "--seconds")
 MODEL = hashlib.sha256(b"model").hexdigest()
 ALLOWED = [word for name in ("PYTHONPATH", "SOME_SETTING", "NEVER_THERE") for word in ("--allow", name)]
 
@@ -61,16 +48,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
-        [
-            sys.executable,
-            "gnomon-agent.pyz",
-            "run",
-            "plan.json",
-            "--seconds",
-            seconds,
-            *(ALLOWED if allowed else ()),
-            *more,
-        ],
+        [sys.executable, "gnomon-agent.pyz", *RUN, seconds, *(ALLOWED if allowed else ()), *more],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -169,9 +147,9 @@ def test_without_numpy_it_is_the_same_sentence(package: Path) -> None:
 
 
 def test_a_runtime_that_refuses_is_one_sentence(package: Path) -> None:
-    write_plan(package, {"PYTHONPATH": str(HERE)}, {"how": "raise", "when": "load"})
+    write_plan(package, ROGUE, {"how": "raise", "when": "load"})
     assert one_line(run(package), 7).startswith("the plan does not run here on rogue:Rogue: ")
-    write_plan(package, {"PYTHONPATH": str(HERE)}, {"how": "raise", "when": "run"})
+    write_plan(package, ROGUE, {"how": "raise", "when": "run"})
     assert "Traceback" not in one_line(run(package), 7)
 
 
@@ -207,26 +185,41 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 }
 
 
+@pytest.fixture
+def refusal(package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """What is said in this very process of a text in the place of the plan, which is refused before anything runs."""
+    monkeypatch.chdir(package)
+    monkeypatch.delattr(deployed, "renew")  # which would start this process again
+
+    def refused(text: str) -> str:
+        (package / "plan.json").write_text(text)
+        assert deployed.run([*RUN[1:], "0", *ALLOWED]) == 9
+        out, errors = capsys.readouterr()
+        assert out == ""
+        [line] = errors.splitlines()
+        return line
+
+    return refused
+
+
 @pytest.mark.parametrize("name", WRONG)
-def test_a_plan_that_should_not_run_is_one_sentence(package: Path, name: str) -> None:
+def test_a_plan_that_should_not_run_is_one_sentence(refusal: Callable[[str], str], package: Path, name: str) -> None:
     change, told = WRONG[name]
     (package / "link").symlink_to("/etc/hostname")
     plan = json.loads((package / "plan.json").read_text())
     change(plan)
-    (package / "plan.json").write_text(json.dumps(plan))
-    assert told in one_line(run(package), 9)
+    assert told in refusal(json.dumps(plan))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"format": "gnomon-plan"', "[" * 100_000, "\ufeff{"])
-def test_what_is_no_plan_is_one_sentence(package: Path, text: str) -> None:
-    (package / "plan.json").write_text(text)
-    assert "plan.json is " in one_line(run(package), 9)
+def test_what_is_no_plan_is_one_sentence(refusal: Callable[[str], str], package: Path) -> None:
+    for text in ("", "{", "[]", "3", '{"format": "gnomon-plan"', "[" * 100_000, "\ufeff{"):
+        assert "plan.json is " in refusal(text)
     (package / "plan.json").unlink()
     assert "plan.json cannot be read: No such file" in one_line(run(package), 9)
 
 
 def test_letters_that_move_the_cursor_stay_out_of_the_terminal(package: Path) -> None:
-    write_plan(package, {"PYTHONPATH": str(HERE)}, proved_with={"packages": {"numpy": "\x1b[2J1.0"}})
+    write_plan(package, ROGUE, proved_with={"packages": {"numpy": "\x1b[2J1.0"}})
     told = run(package).stderr
     assert "\\x1b[2J1.0" in told and "\x1b" not in told
 
@@ -244,14 +237,14 @@ def test_what_differs_from_what_it_was_proved_with_is_told(package: Path) -> Non
         "packages": {"numpy": np.__version__, "not-there": "1"},
         "python": platform.python_version(),
     }
-    write_plan(package, {"PYTHONPATH": str(HERE)}, proved_with=proved)
+    write_plan(package, ROGUE, proved_with=proved)
     done = run(package)
     assert done.stderr == ""
     told = json.loads(done.stdout)
     assert told["proved_with"] == proved
     assert told["found"]["packages"] == {"numpy": np.__version__}
     proved |= {"packages": {"numpy": "1.0"}, "python": "3.1.7"}
-    write_plan(package, {"PYTHONPATH": str(HERE)}, proved_with=proved)
+    write_plan(package, ROGUE, proved_with=proved)
     done = run(package)
     assert done.returncode == 0
     here = ".".join(platform.python_version_tuple()[:2])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -29,13 +27,14 @@ from tests.agent.energykit import (
     constant_draw,
     zone,
 )
+from tests.agent.supervisorkit import ROGUE, agent, answered, job
 
 from gnomon.agent import energy
 from gnomon.agent.energy import Meter, NoEnergy, chosen, found_counters, probe
 from gnomon.measure.effort import Effort, Energy
-from gnomon.measure.link import packed_agent
 
-HERE = Path(__file__).parent
+__all__ = ["agent"]
+
 Machine = Callable[..., MadeTime]
 
 
@@ -220,6 +219,8 @@ def test_bad_days_of_a_counter_give_a_reason(machine: Machine, tmp_path: Path) -
     for nonsense in ("", "-5", "1e9", "0x10", "٣", "9" * 40, "\0", "12 13"):
         assert "not an energy" in after(lambda text=nonsense: file.write_text(text))  # type: ignore[misc]
     made.moving = [one]
+    assert "No such file" in after(file.unlink)
+    file.write_text("0\n")
 
     def a_folder() -> None:
         file.unlink()
@@ -229,15 +230,6 @@ def test_bad_days_of_a_counter_give_a_reason(machine: Machine, tmp_path: Path) -
     assert "Is a directory" in str(measured(made, wanted())["unknown"])
     shutil.rmtree(file.parent)
     assert "no energy counter 'intel-rapl:0'" in measured(made, wanted("intel-rapl:0"))["unknown"]
-
-
-def test_a_counter_that_vanishes_in_a_block(machine: Machine, tmp_path: Path) -> None:
-    made = machine(AMD)
-    meter = Meter(wanted())
-    meter.start()
-    made.moving = []
-    shutil.rmtree(tmp_path / "sys/class/powercap/intel-rapl:0")
-    assert "No such file" in meter.stop()["unknown"]
 
 
 @settings(max_examples=30)
@@ -281,43 +273,21 @@ def test_who_may_not_read_is_told_how_to_permit_it(tmp_path: Path, monkeypatch: 
 # Through the agent
 
 
-def job(options: dict[str, Any]) -> dict[str, Any]:
-    tensor = {"shape": [2, 2], "dtype": "float32"}
-    segment = {"runtime": "rogue:Rogue", "model": "", "options": options, "inputs": [["x", "x"]]}
-    return {
-        "tensors": {"x": tensor, "y": tensor},
-        "feeds": {"x": {}},
-        "outputs": ["y"],
-        "seed": 3,
-        "segments": [{**segment, "outputs": [["y", "y"]]}],
-    }
-
-
-def supervise(folder: Path, request: dict[str, Any]) -> list[dict[str, Any]]:
-    (folder / "agent.pyz").write_bytes(packed_agent())
-    done = subprocess.run(
-        [sys.executable, str(folder / "agent.pyz"), "supervise"],
-        input=json.dumps(request) + "\n",
-        env={**os.environ, "GNOMON_SYSFS": str(folder / "sys"), "PYTHONPATH": str(HERE)},
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=folder,
-        timeout=60,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 @pytest.mark.parametrize("there", [True, False])
-def test_a_worker_tells_the_energy_of_its_blocks(tmp_path: Path, there: bool) -> None:
+def test_a_worker_tells_the_energy_of_its_blocks(agent: Path, tmp_path: Path, there: bool) -> None:
     build(tmp_path / "sys", AMD if there else {})
     effort = Effort(
         rounds=3, block_s=0.1, sample_s=1e-4, warm_s=0.001, timeout_s=30.0, energy=Energy(period_ns=1000000)
     )
-    entry = {"key": "c", "environment": {}, "calls_least": 5, "open": {"job": job({})}, "visits": [0, 1, 2]}
+    entry = {"key": "c", "environment": ROGUE, "calls_least": 5, "open": {"job": job()}, "visits": [0, 1, 2]}
     for _ in range(100):
         with constant_draw(tmp_path / "sys", 40.0) as draw:
-            events = supervise(tmp_path, {**effort.request(), "seed": 0, "candidates": [entry]})
+            events = answered(
+                agent,
+                tmp_path,
+                {**effort.request(), "seed": 0, "candidates": [entry]},
+                GNOMON_SYSFS=str(tmp_path / "sys"),
+            )
         if draw.late_s < 0.2 * effort.block_s:  # else the stand-in was none, as others took the machine
             break
     told = [event["energy"] for event in events if event["event"] == "block"]
@@ -331,9 +301,11 @@ def test_a_worker_tells_the_energy_of_its_blocks(tmp_path: Path, there: bool) ->
     assert all(e["wall_ns"] >= ns for e, ns in zip(told, taken, strict=True))
 
 
-def test_without_the_wish_no_energy_is_read(tmp_path: Path) -> None:
+def test_without_the_wish_no_energy_is_read(agent: Path, tmp_path: Path) -> None:
     build(tmp_path / "sys", AMD)
     effort = Effort(rounds=1, block_s=0.01, warm_s=0.001)
-    entry = {"key": "c", "environment": {}, "calls_least": 5, "open": {"job": job({})}, "visits": [0]}
-    events = supervise(tmp_path, {**effort.request(), "seed": 0, "candidates": [entry]})
+    entry = {"key": "c", "environment": ROGUE, "calls_least": 5, "open": {"job": job()}, "visits": [0]}
+    events = answered(
+        agent, tmp_path, {**effort.request(), "seed": 0, "candidates": [entry]}, GNOMON_SYSFS=str(tmp_path / "sys")
+    )
     assert ["energy" in event for event in events if event["event"] == "block"] == [False]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,7 @@ import pytest
 from gnomon.agent import kept
 from gnomon.agent.kept import made_of
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    private = tmp_path / "private"
-    private.mkdir(mode=0o700)
-    monkeypatch.setattr("tempfile.tempdir", str(private))
-    yield private
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 class Maker:

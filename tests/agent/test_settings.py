@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.governorkit import Board, events_of, wait_for
-from tests.agent.test_supervisor import candidate
+from tests.agent.governorkit import Board, events_of
+from tests.agent.supervisorkit import candidate
+from tests.processkit import becomes
 
 from gnomon.measure.effort import Effort
 
@@ -59,7 +60,7 @@ def test_only_the_pinned_cores_get_the_governor_and_the_record_is_told(board: Bo
     board.folder.joinpath("go").unlink()
     with board.running({"pin": [0], "governor": "powersave"}):
         assert board.governors() == ["powersave", "ondemand"]
-    wait_for(lambda: board.governors() == ["ondemand", "ondemand"])
+    assert becomes(lambda: board.governors() == ["ondemand", "ondemand"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -69,7 +70,7 @@ def test_whoever_is_killed_the_governor_is_put_back(board: Board, whom: str, num
         assert board.governors() == ["performance", "performance"]
         (os.kill if whom == "supervisor" else os.killpg)(process.pid, number)
         process.wait(timeout=30)
-        wait_for(lambda: not board.wardens())
+        assert becomes(lambda: not board.wardens())
         assert board.governors() == ["ondemand", "ondemand"]
 
 
@@ -138,7 +139,7 @@ def test_cores_of_one_clock_share_a_governor(board: Board) -> None:
     with board.running({"governor": "performance"}) as process:
         assert board.governors() == ["performance", "performance"]
         os.killpg(process.pid, signal.SIGKILL)
-        wait_for(lambda: board.governors() == ["ondemand", "ondemand"])
+        assert becomes(lambda: board.governors() == ["ondemand", "ondemand"])
 
 
 def test_a_programs_own_frequency_comes_back(board: Board) -> None:

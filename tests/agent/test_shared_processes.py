@@ -7,18 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.test_supervisor import GOOD, candidate, of, supervise
+from tests.agent.supervisorkit import GOOD, agent, candidate, of, supervise
 
-from gnomon.measure.link import packed_agent
+__all__ = ["agent"]
 
 OTHERS = ("a", "b", "c")
-
-
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("agent") / "agent.pyz"
-    path.write_bytes(packed_agent())
-    return path
 
 
 def shared(key: str, **options: Any) -> Any:

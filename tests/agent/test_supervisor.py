@@ -4,84 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.agent.supervisorkit import GOOD, ROGUE, agent, answered, candidate, job, of, segment, supervise
+from tests.processkit import becomes, processes_with
 
 from gnomon.measure.effort import Effort
-from gnomon.measure.link import packed_agent
 
-HERE = Path(__file__).parent
+__all__ = ["agent"]
 
-
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("agent") / "agent.pyz"
-    path.write_bytes(packed_agent())
-    return path
-
-
-def job(**options: Any) -> dict[str, Any]:
-    tensor = {"shape": [2, 2], "dtype": "float32"}
-    segment = {
-        "runtime": "rogue:Rogue",
-        "model": "",
-        "options": options,
-        "inputs": [["x", "x"]],
-        "outputs": [["y", "y"]],
-    }
-    return {
-        "tensors": {"x": tensor, "y": tensor},
-        "feeds": {"x": {}},
-        "outputs": ["y"],
-        "seed": 3,
-        "segments": [segment],
-    }
-
-
-def candidate(key: str, *, profiled: bool = False, opening: dict[str, Any] | None = None, **options: Any) -> Any:
-    return {
-        "key": key,
-        "environment": {"PYTHONPATH": str(HERE)},
-        "tolerance": 1e-3,
-        "calls_least": 5,
-        "open": {"job": job(**options), "profiled": profiled, **(opening or {})},
-        "visits": [0] if profiled else [] if opening and "save" in opening else [0, 1, 2],
-    }
-
-
-def supervise(
-    agent: Path, cwd: Path, candidates: Sequence[Any], *, timeout_s: float = 30.0, seed: Any = 0, rounds: int = 3
-) -> list[dict[str, Any]]:
-    effort = Effort(rounds=rounds, block_s=0.002, sample_s=1e-4, warm_s=0.001, timeout_s=timeout_s, laggard=1e9)
-    request = {**effort.request(), "seed": seed, "candidates": candidates}
-    done = subprocess.run(
-        [sys.executable, str(agent), "supervise"],
-        input=json.dumps(request) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=cwd,
-        check=True,
-    )
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert events[-1] == {"event": "end"}
-    return [event for event in events[:-1] if event["event"] not in ("alive", "environment")]
-
-
-def of(events: Sequence[dict[str, Any]], key: str) -> list[str]:
-    return [event["event"] for event in events if event["candidate"] == key]
-
-
-GOOD = ["opened", "block", "block", "block"]
 MANY = 80
 
 
@@ -204,30 +141,12 @@ def test_candidates_are_visited_in_random_order_that_the_seed_decides(agent: Pat
 
 def test_each_candidate_has_its_own_environment(agent: Path, tmp_path: Path) -> None:
     probe = {"do": "probe", "runtime": "rogue:Rogue"}
-    asked = {
-        "timeout_s": 10,
-        "commands": [
-            {
-                "key": "a",
-                "environment": {"PYTHONPATH": str(HERE)},
-                "command": {"do": "probe", "runtime": "rogue:Rogue"},
-            },
-            {"key": "b", "command": probe},
-            {"key": "c", "command": {"do": "probe", "runtime": "no-such-runtime"}},
-        ],
-    }
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, str(agent), "supervise"],
-        input=json.dumps(asked) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        cwd=tmp_path,
-        env=environment,
-    )
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+    commands = [
+        {"key": "a", "environment": ROGUE, "command": probe},
+        {"key": "b", "command": probe},
+        {"key": "c", "command": {"do": "probe", "runtime": "no-such-runtime"}},
+    ]
+    events = answered(agent, tmp_path, {"timeout_s": 10, "commands": commands})
     assert events[0] == {"event": "answer", "key": "a", "answer": {"version": "0", "backends": ["rogue"]}}
     assert (events[1]["event"], events[1]["kind"]) == ("failure", "refused")
     assert "ModuleNotFoundError" in events[1]["message"]
@@ -239,20 +158,11 @@ def test_commands_of_one_process_share_it_unless_one_fails(agent: Path, tmp_path
 
     def asked(key: str, how: str = "", **more: str) -> dict[str, Any]:
         command = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": {"how": how}}, **more}
-        return {"key": key, "command": command, "environment": {"PYTHONPATH": str(HERE)}}
+        return {"key": key, "command": command, "environment": ROGUE}
 
     commands = [asked(key, how, process="p") for key, how in hows.items()]
     commands += [asked("g", process="q"), asked("h"), asked("i")]
-    done = subprocess.run(
-        [sys.executable, str(agent), "supervise"],
-        input=json.dumps({"timeout_s": 30, "commands": commands}) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        cwd=tmp_path,
-    )
-    events = [json.loads(line) for line in done.stdout.splitlines()][:-1]
+    events = answered(agent, tmp_path, {"timeout_s": 30, "commands": commands})
     told = {event.get("key") or event["candidate"]: event for event in events}
     assert {key for key, event in told.items() if event["event"] == "failure"} == {"b", "e"}
     pids = {key: told[key]["answer"]["pid"] for key in "acdfghi"}
@@ -263,9 +173,8 @@ def test_commands_of_one_process_share_it_unless_one_fails(agent: Path, tmp_path
 
 
 def test_when_the_supervisor_dies_so_do_its_workers(agent: Path, tmp_path: Path) -> None:
-    marker = f"GNOMON_TEST_MARK={tmp_path}"
-    bad = candidate("bad", how="hang")
-    bad["environment"]["GNOMON_TEST_MARK"] = str(tmp_path)
+    mark = "GNOMON_TEST_MARK", str(tmp_path)
+    bad = {**candidate("bad", how="hang"), "environment": {**ROGUE, mark[0]: mark[1]}}
     request = {**Effort().request(), "seed": 0, "candidates": [bad]}
     process = subprocess.Popen(
         [sys.executable, str(agent), "supervise"],
@@ -279,47 +188,19 @@ def test_when_the_supervisor_dies_so_do_its_workers(agent: Path, tmp_path: Path)
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
         process.stdout.readline()  # a sign of life: the worker hangs by now
-        assert _marked(marker)
+        assert processes_with(*mark)
         process.kill()
-    for _ in range(500):
-        if not _marked(marker):
-            return
-        time.sleep(0.02)
-    raise AssertionError("a worker outlived its supervisor")
-
-
-def _marked(marker: str) -> list[str]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if marker.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(entry.name)
-        except OSError:
-            continue
-    return found
+    assert becomes(lambda: not processes_with(*mark)), "a worker outlived its supervisor"
 
 
 def test_a_chain_runs_through_its_buffers(agent: Path, tmp_path: Path) -> None:
     tensor = {"shape": [3], "dtype": "float32"}
     chain = {
-        "tensors": {
-            "x": tensor,
-            "m": {**tensor, "slab": 0},
-            "n": {**tensor, "slab": 1},
-            "y": tensor,
-        },
-        "feeds": {"x": {}},
-        "outputs": ["y"],
-        "seed": 3,
+        **job(),
+        "tensors": {"x": tensor, "m": {**tensor, "slab": 0}, "n": {**tensor, "slab": 1}, "y": tensor},
         "segments": [
-            {
-                "runtime": "rogue:Rogue",
-                "model": "",
-                "options": {"factor": factor},
-                "inputs": [["i", a]],
-                "outputs": [["o", b]],
-            }
-            for factor, a, b in ((2.0, "x", "m"), (3.0, "m", "n"), (5.0, "n", "y"))
+            segment(reads, writes, factor=factor)
+            for factor, reads, writes in ((2.0, "x", "m"), (3.0, "m", "n"), (5.0, "n", "y"))
         ],
     }
     saving = {**candidate("c"), "open": {"job": chain, "save": "out.npz", "seeds": [3, 4]}, "visits": []}

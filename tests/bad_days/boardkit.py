@@ -7,23 +7,20 @@ of its own.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import subprocess
-import sys
-import venv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.devices.shell.sshkit import SSHD, SshServer, becomes, missing, ssh_server, user
+from tests.bad_days.livekit import python_with, site_of
+from tests.devices.shell.sshkit import SshServer, becomes, missing, ssh_server, user
 
 from gnomon.devices.address import Address
 from gnomon.devices.config import DeviceConfig
-from gnomon.measure.effort import Effort
 from gnomon.measure.progress import Progress
+
+__all__ = ["python_with", "site_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +32,7 @@ class Board:
 
     @property
     def root(self) -> Path:
-        """Where all lies that the board has of its own; livekit's `processes_in` and `nothing_left` take it."""
+        """Where all lies that the board has of its own."""
         return self.server.root
 
     @property
@@ -64,51 +61,8 @@ class Board:
         return becomes(lambda: not self.processes() and not self.server.private_folders())
 
     def processes(self) -> list[int]:
-        """The processes that run on the board, told by its environment."""
-        return [pid for pid in _everybody() if _runs_in(pid, self.server.tmp)]
-
-
-def _everybody() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
-
-
-def _runs_in(pid: int, temporary: Path) -> bool:
-    wanted = f"TMPDIR={temporary}".encode()
-    try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        if not any(v == wanted or v.startswith(wanted + b"/") for v in variables):
-            return False
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def workers(board: Board) -> list[int]:
-    """The processes of the board that measure."""
-    found = []
-    for pid in board.processes():
-        with contextlib.suppress(OSError):
-            if b"work" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                found.append(pid)
-    return found
-
-
-def python_with(folder: Path, packages: Sequence[str] = ()) -> Path:
-    """A Python of its own that has only these of the packages that are installed here; skips where one is not."""
-    venv.create(folder, symlinks=True)  # in this process, as one of its own takes longer than all else here
-    for package in packages:
-        home = next((Path(p) / package for p in sys.path if (Path(p) / package).is_dir()), None)
-        if home is None:
-            pytest.skip(f"{package} is not installed here")
-        for entry in (home, home.with_name(f"{package}.libs")):
-            if entry.exists():
-                (site_of(folder) / entry.name).symlink_to(entry)
-    return folder / "bin" / "python"
-
-
-def site_of(folder: Path) -> Path:
-    """Where a virtual environment has its packages."""
-    return next(folder.glob("lib/python3*/site-packages"))
+        """The processes that run on the board."""
+        return self.server.processes()
 
 
 def give_version(folder: Path, package: str, version: str, more: str = "") -> None:
@@ -150,17 +104,7 @@ def switch_off(board: Board) -> None:
 
 def switch_on(board: Board) -> None:
     """Start the server again on the same port."""
-    log = board.root / "sshd.log"
-    heard = log.read_text(errors="replace").count("Server listening")
-    with log.open("ab") as errors:
-        board.server.process = subprocess.Popen(
-            [SSHD, "-D", "-e", "-f", str(board.root / "sshd_config")],
-            stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-            start_new_session=True,
-        )
-    assert becomes(lambda: log.read_text(errors="replace").count("Server listening") > heard)
+    board.server.start()
 
 
 class Once:
@@ -174,51 +118,3 @@ class Once:
         if not self.happened and progress.stage == self._stage and progress.done >= self._done:
             self.happened = True
             self._deed()
-
-
-_PLACE = """
-import json, sys
-from pathlib import Path
-from gnomon.devices.opening import resolve
-from gnomon.session.request import ModelRequest
-from gnomon.jobs.place.job import place
-from gnomon.measure.effort import Effort
-asked = json.loads(sys.argv[1])
-request = ModelRequest(
-    model=Path(asked["model"]),
-    device=resolve(asked["device"]),
-    record=Path(asked["record"]),
-    effort=Effort(**asked["effort"]),
-    runtimes=tuple(asked["runtimes"]),
-)
-found = place(
-    request, Path(asked["out"]), overwrite=True,
-    watch=lambda p: print("progress", p.stage, p.done, flush=True),
-    tell=lambda text: print("told", text, flush=True),
-)
-print("resumed" if found.resumed else "new", found.verified.ok, flush=True)
-"""
-
-
-def start_place(
-    folder: Path, model: Path, effort: Effort, device: str, runtimes: Sequence[str], out: str = "out"
-) -> subprocess.Popen[str]:
-    """`place` on a device of the user's file, in a process of its own with its temporary files below `folder`."""
-    temporary = folder / "tmp"
-    temporary.mkdir(exist_ok=True)
-    asked = {
-        "model": str(model),
-        "device": device,
-        "record": str(folder / "record.sqlite"),
-        "out": str(folder / out),
-        "effort": asdict(effort),
-        "runtimes": list(runtimes),
-    }
-    return subprocess.Popen(
-        [sys.executable, "-c", _PLACE, json.dumps(asked)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(temporary)},
-        start_new_session=True,
-    )

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import venv
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
+import pytest
 from circle_schema import circle as schema
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.models.modelkit import model, node, value
+from tests.processkit import becomes, processes_with, words_of
 from zoo.flat import ACTIVATION, OPERATOR, OPTIONS, FlatWriter, convolution
 
+from gnomon.core.sample import Run
 from gnomon.measure.effort import Effort
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
@@ -58,24 +61,20 @@ def add_circle() -> bytes:
 
 def onnx_bytes(nodes: Sequence[Any], constants: dict[str, Any], shape: Sequence[int] = (1, 8)) -> bytes:
     """An ONNX model from x to y, both float32 of one shape."""
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
-    held = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    graph = helper.make_graph(list(nodes), "g", [x], [y], held)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made = model(nodes, [value("x", shape)], [value("y", shape)], constants)
     return bytes(made.SerializeToString())
 
 
 def nan_onnx() -> bytes:
     """A model on which runtimes disagree: ONNX Runtime keeps the NaN of a negative root, OpenVINO makes it 0."""
     nodes = [("Neg", "x", "n"), ("Sqrt", "n", "root"), ("Relu", "root", "y")]
-    return onnx_bytes([helper.make_node(kind, [read], [made]) for kind, read, made in nodes], {})
+    return onnx_bytes([node(kind, [read], [made]) for kind, read, made in nodes], {})
 
 
 def deaf_onnx() -> bytes:
     """A model whose output does not depend on its input."""
     return onnx_bytes(
-        [helper.make_node("Mul", ["x", "zero"], ["none"]), helper.make_node("Add", ["none", "constant"], ["y"])],
+        [node("Mul", ["x", "zero"], ["none"]), node("Add", ["none", "constant"], ["y"])],
         {"zero": np.zeros((1, 8), np.float32), "constant": np.arange(8, dtype=np.float32).reshape(1, 8)},
     )
 
@@ -83,23 +82,21 @@ def deaf_onnx() -> bytes:
 def endless_onnx() -> bytes:
     """A valid model whose loop has 2^62 trips."""
     body = helper.make_graph(
-        [
-            helper.make_node("Sin", ["carried"], ["next"]),
-            helper.make_node("Identity", ["going"], ["still"]),
-        ],
+        [node("Sin", ["carried"], ["next"]), node("Identity", ["going"], ["still"])],
         "body",
-        [
-            helper.make_tensor_value_info("trip", TensorProto.INT64, []),
-            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("carried", TensorProto.FLOAT, [1, 8]),
-        ],
-        [
-            helper.make_tensor_value_info("still", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("next", TensorProto.FLOAT, [1, 8]),
-        ],
+        [value("trip", [], TensorProto.INT64), value("going", [], TensorProto.BOOL), value("carried", [1, 8])],
+        [value("still", [], TensorProto.BOOL), value("next", [1, 8])],
     )
-    loop = onnx.helper.make_node("Loop", ["trips", "yes", "x"], ["y"], body=body)
-    return onnx_bytes([loop], {"trips": np.int64(2**62), "yes": np.bool_(True)})
+    return onnx_bytes(
+        [node("Loop", ["trips", "yes", "x"], ["y"], body=body)], {"trips": np.int64(2**62), "yes": np.bool_(True)}
+    )
+
+
+def model_in(folder: Path, data: bytes = b"") -> Path:
+    """The model in a file; one of a layer that behaves well where none is given."""
+    path = folder / "m.onnx"
+    path.write_bytes(data or matmul_onnx(depth=1))
+    return path
 
 
 def matmul_onnx(width: int = 8, depth: int = 3) -> bytes:
@@ -110,22 +107,42 @@ def matmul_onnx(width: int = 8, depth: int = 3) -> bytes:
         constants[f"w{k}"] = (rng.standard_normal((width, width)) / np.sqrt(width)).astype(np.float32)
         out = "y" if k == depth - 1 else f"h{k}"
         nodes += [
-            helper.make_node("MatMul", [last, f"w{k}"], [f"m{k}"], f"product{k}"),
-            helper.make_node("Tanh", [f"m{k}"], [out], f"squash{k}"),
+            node("MatMul", [last, f"w{k}"], [f"m{k}"], f"product{k}"),
+            node("Tanh", [f"m{k}"], [out], f"squash{k}"),
         ]
         last = out
     return onnx_bytes(nodes, constants, (1, width))
 
 
+def python_with(folder: Path, packages: Sequence[str] = ()) -> Path:
+    """A Python of its own that has only these of the packages that are installed here; skips where one is not."""
+    venv.create(folder, symlinks=True)  # in this process, as one of its own takes longer than all else here
+    for package in packages:
+        home = next((Path(p) / package for p in sys.path if (Path(p) / package).is_dir()), None)
+        if home is None:
+            pytest.skip(f"{package} is not installed here")
+        for entry in (home, home.with_name(f"{package}.libs")):
+            if entry.exists():
+                (site_of(folder) / entry.name).symlink_to(entry)
+    return folder / "bin" / "python"
+
+
+def site_of(folder: Path) -> Path:
+    """Where a virtual environment has its packages."""
+    return next(folder.glob("lib/python3*/site-packages"))
+
+
 _PLACE = """
 import json, sys
 from pathlib import Path
+from gnomon.devices.opening import resolve
 from gnomon.session.request import ModelRequest
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 asked = json.loads(sys.argv[1])
 request = ModelRequest(
     model=Path(asked["model"]),
+    device=resolve(asked["device"]),
     record=Path(asked["record"]),
     effort=Effort(**asked["effort"]),
     runtimes=tuple(asked["runtimes"]),
@@ -140,13 +157,14 @@ print("resumed" if found.resumed else "new", found.verified.ok, flush=True)
 
 
 def start_place(
-    folder: Path, model: Path, effort: Effort, out: str = "out", runtimes: Sequence[str] = ()
+    folder: Path, model: Path, effort: Effort, out: str = "out", runtimes: Sequence[str] = (), device: str = "local"
 ) -> subprocess.Popen[str]:
-    """`place` in a process of its own, with all that it makes below `folder`."""
+    """`place` in a process of its own, with all that it makes below `folder`; the device is by its name or address."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     asked = {
         "model": str(model),
+        "device": device,
         "record": str(folder / "record.sqlite"),
         "out": str(folder / out),
         "effort": asdict(effort),
@@ -172,39 +190,43 @@ def wait_for_line(process: subprocess.Popen[str], beginning: str) -> str:
     raise AssertionError(f"no line {beginning!r}: {process.stderr.read()}")
 
 
-def recorded(record: Path) -> Counter[tuple[str, str, int, int]]:
+Visits = Counter[tuple[str, str, int, int]]
+
+
+def recorded(record: Path) -> Visits:
     """How often each visit was sampled: by campaign, candidate, process and block."""
-    found: Counter[tuple[str, str, int, int]] = Counter()
+    visits: Visits = Counter()
     with SqliteStore.open(record) as store:
         for campaign in store.query(CampaignQuery()):
             for run in store.query(RunQuery(campaign=campaign.id)):
                 if run.samples is not None:
-                    found[campaign.id, run.candidate, run.process, run.block] += 1
-    return found
+                    visits[campaign.id, run.candidate, run.process, run.block] += 1
+    return visits
 
 
-def processes_in(folder: Path) -> list[int]:
-    """Processes whose temporary folder is below `folder`, by their environment."""
-    wanted = f"TMPDIR={folder / 'tmp'}".encode()  # of gnomon itself; its workers' is below that
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            variables = (entry / "environ").read_bytes().split(b"\0")
-            if any(v == wanted or v.startswith(wanted + b"/") for v in variables):
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-                found += [] if state in "ZX" else [int(entry.name)]
-        except OSError:
-            continue
-    return found
+def campaigns_after(record: Path, before: Visits) -> set[str]:
+    """The campaigns of a record, which still has all visits that it had before, and each once."""
+    after = recorded(record)
+    assert before.keys() <= after.keys()
+    assert set(after.values()) == {1}
+    return {campaign for campaign, *_ in after}
+
+
+def runs_in(record: Path) -> list[Run]:
+    """All runs of a record."""
+    with SqliteStore.open(record) as store:
+        return [r for c in store.query(CampaignQuery()) for r in store.query(RunQuery(campaign=c.id))]
+
+
+def workers(temporary: Path) -> list[int]:
+    """The processes that measure with this temporary folder."""
+    return [pid for pid in processes_with("TMPDIR", str(temporary)) if b"work" in words_of(pid)]
 
 
 def nothing_left(folder: Path) -> bool:
-    """Whether all processes and private folders go away, waiting for it."""
-    for _ in range(9000):
-        if not processes_in(folder) and not list((folder / "tmp").glob("gnomon-*")):
-            return True
-        time.sleep(0.02)
-    return False
+    """Whether all processes and private folders of `start_place` go away, waiting for it."""
+    temporary = folder / "tmp"
+    return becomes(lambda: not processes_with("TMPDIR", str(temporary)) and not list(temporary.glob("gnomon-*")))
 
 
 def interrupt(process: subprocess.Popen[str], number: signal.Signals) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.bad_days.livekit import (
+    Visits,
+    campaigns_after,
     interrupt,
-    matmul_onnx,
+    model_in,
     nothing_left,
     recorded,
     start_place,
@@ -25,12 +27,6 @@ from gnomon.store.sqlite import SqliteStore
 
 EFFORT = Effort(processes_least=2, processes_most=2, rounds=3, block_s=0.03, warm_s=0.01, laggard=1e9)
 ONE = ("onnxruntime",)
-
-
-def model_in(folder: Path) -> Path:
-    path = folder / "m.onnx"
-    path.write_bytes(matmul_onnx(depth=1))
-    return path
 
 
 def finish(folder: Path, model: Path, effort: Effort) -> str:
@@ -53,10 +49,7 @@ def test_ctrl_c_and_the_next_call_goes_on(tmp_path: Path) -> None:
     assert len(before) >= 4
     assert not (tmp_path / "out").exists()
     assert finish(tmp_path, model, EFFORT) == "resumed True"
-    after = recorded(record)
-    assert set(after.values()) == {1}  # every visit is in the record once
-    assert before.keys() <= after.keys()
-    assert len({campaign for campaign, *_ in after}) == 1
+    assert len(campaigns_after(record, before)) == 1
     assert (tmp_path / "out" / "plan.json").is_file()
     assert nothing_left(tmp_path)
 
@@ -65,7 +58,7 @@ def test_ctrl_c_and_the_next_call_goes_on(tmp_path: Path) -> None:
 def test_kill_9_at_random_moments(tmp_path: Path) -> None:
     model, record = model_in(tmp_path), tmp_path / "record.sqlite"
     rng = random.Random(1)
-    seen: set[tuple[str, str, int, int]] = set()
+    seen: Visits = Counter()
     for _ in range(3):
         with start_place(tmp_path, model, EFFORT, runtimes=ONE) as gnomon:
             time.sleep(rng.uniform(0.2, 3.0))
@@ -73,13 +66,10 @@ def test_kill_9_at_random_moments(tmp_path: Path) -> None:
         assert nothing_left(tmp_path)
         if record.exists():
             now = recorded(record)
-            assert seen <= now.keys()  # what was recorded stays
-            seen = set(now)
+            assert seen.keys() <= now.keys()  # what was recorded stays
+            seen = now
     finish(tmp_path, model, EFFORT)
-    after = recorded(record)
-    assert seen <= after.keys()
-    by_campaign = {campaign for campaign, *_ in after}
-    assert set(after.values()) == {1}
+    by_campaign = campaigns_after(record, seen)
     # One that was interrupted is taken up again until it is finished; only then comes another.
     with SqliteStore.open(record) as store:
         finished = {campaign.id for campaign in store.query(CampaignQuery(finished=True))}
@@ -110,14 +100,3 @@ def test_two_gnomons_take_turns(tmp_path: Path) -> None:
     after = recorded(tmp_path / "record.sqlite")
     assert set(after.values()) == {1}
     assert len({campaign for campaign, *_ in after}) == 2
-
-
-def test_the_lease_ends_with_its_holder(tmp_path: Path, zoo_model: Callable[[str], Path], small: Effort) -> None:
-    with start_place(tmp_path, zoo_model("mix.circle"), replace(small, rounds=50)) as gnomon:
-        wait_for_line(gnomon, "progress")
-        interrupt(gnomon, signal.SIGKILL)
-    from gnomon.devices.lease import lease, lease_folder
-
-    told: list[str] = []
-    with lease(lease_folder(), "local", on_wait=told.append, wait_s=5.0):
-        assert told == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,21 +14,23 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.bad_days.conftest import Disk
+from tests.devices.shell.shellkit import FAMILY
 from tests.devices.shell.sshkit import (
     SshServer,
-    becomes,
     below,
     children,
     free_port,
-    gone,
     guard_of,
     key,
     missing,
     server,
     ssh_server,
 )
+from tests.processkit import becomes, gone
 
 from gnomon.devices.pushed import Manifest
 from gnomon.devices.shell.ssh import SshDevice, SshLink
@@ -38,12 +41,9 @@ pytestmark = pytest.mark.devices
 
 __all__ = ["server"]
 
-FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and network namespaces are made by root only")
 if what := missing():
     pytest.skip(what, allow_module_level=True)
-
-Disk = Callable[[str], Path]
 
 
 def refusal(settings: SshSettings) -> DeviceError:
@@ -53,25 +53,12 @@ def refusal(settings: SshSettings) -> DeviceError:
     return refused.value
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    """Mounts a file system with these options."""
-    mounted: list[Path] = []
-
-    def mount(options: str) -> Path:
-        folder = tmp_path / f"disk{len(mounted)}"
-        folder.mkdir()
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "none", str(folder)], capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-        mounted.append(folder)
-        return folder
-
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+def program(path: Path, script: str) -> Path:
+    """A program that is a script of the shell."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
 
 
 @pytest.fixture
@@ -102,9 +89,25 @@ def network(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
 # No way to the device
 
 
-def test_an_unknown_name(server: SshServer) -> None:
-    error = refusal(server.settings(host="no-such-board.invalid"))
-    assert "not known to this machine" in error.message
+@pytest.mark.parametrize(
+    ("changes", "message", "hint"),
+    [
+        ({"host": "no-such-board.invalid"}, "not known to this machine", ""),
+        ({"user": "nobody-of-that-name"}, "nobody-of-that-name.*does not let this user in", "ssh-copy-id"),
+        ({"ssh_options": ("NoSuchThing=1",)}, "option", "ssh_options"),
+        ({"program": "/no/such/ssh"}, "SSH client", ""),
+        ({"python": "/absent/python3"}, "/absent/python3", "python = "),
+        ({"python": "absent-python"}, "absent-python", "python = "),
+        ({"python": "-c"}, "-c", "python = "),
+        ({"python": "/etc"}, "/etc", "python = "),
+    ],
+)
+def test_a_device_that_is_not_as_it_was_named(
+    server: SshServer, changes: dict[str, Any], message: str, hint: str
+) -> None:
+    error = refusal(server.settings(**changes))
+    assert re.search(message, error.message)
+    assert hint in error.hint
     assert not error.transient
 
 
@@ -113,6 +116,24 @@ def test_a_port_where_nobody_listens(server: SshServer) -> None:
     assert "refuses" in error.message
     assert "port" in error.hint
     assert error.transient
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{other}", "does not let this user in"),
+        ('command="echo This account is not for you; exit 1" {own}', "This account is not for you"),
+    ],
+)
+def test_a_login_that_lets_nobody_in(server: SshServer, tmp_path: Path, line: str, message: str) -> None:
+    keys = server.root / "authorized_keys"
+    own, other = keys.read_text(), key(tmp_path / "other").with_suffix(".pub").read_text()
+    try:
+        keys.write_text(line.format(own=own, other=other))
+        error = refusal(server.settings())
+    finally:
+        keys.write_text(own)
+    assert message in error.message
 
 
 @ROOT_ONLY
@@ -124,33 +145,14 @@ def test_a_host_that_does_not_answer(server: SshServer, network: tuple[str, str,
     assert error.transient
 
 
-def test_an_unknown_user(server: SshServer) -> None:
-    error = refusal(server.settings(user="nobody-of-that-name"))
-    assert "does not let this user in" in error.message
-    assert "nobody-of-that-name" in error.message
-    assert not error.transient
-
-
-def test_a_wrong_key(server: SshServer, tmp_path: Path) -> None:
-    right = (server.root / "authorized_keys").read_text()
-    try:
-        (server.root / "authorized_keys").write_text(key(tmp_path / "other").with_suffix(".pub").read_text())
-        error = refusal(server.settings())
-    finally:
-        (server.root / "authorized_keys").write_text(right)
-    assert "does not let this user in" in error.message
-    assert "ssh-copy-id" in error.hint
-
-
 def test_the_key_that_the_table_names_is_in_the_line_to_try(server: SshServer, tmp_path: Path) -> None:
-    (tmp_path / "ssh").write_text('#!/bin/sh\nexec ssh -F /dev/null "$@"\n')
-    (tmp_path / "ssh").chmod(0o755)
+    client = program(tmp_path / "ssh", 'exec ssh -F /dev/null "$@"')
     options = (
         f"IdentityFile={key(tmp_path / 'other')}",
         "IdentitiesOnly=yes",
         f"UserKnownHostsFile={server.root}/known_hosts",
     )
-    error = refusal(server.settings(program=str(tmp_path / "ssh"), ssh_options=options))
+    error = refusal(server.settings(program=str(client), ssh_options=options))
     assert "does not let this user in" in error.message
     assert f"-i {tmp_path}/other " in error.hint
 
@@ -170,7 +172,7 @@ def test_a_server_that_turns_away_for_a_moment_is_asked_again(
             assert refusal(crowded.settings()).transient
             return
         threading.Timer(1.0, other.shutdown, [socket.SHUT_RDWR]).start()
-        with SshDevice(crowded.settings()) as device:
+        with crowded.device() as device:
             assert device.run(["true"], env={}, timeout_s=60).ok
 
 
@@ -193,27 +195,6 @@ def test_a_changed_host_key(server: SshServer, tmp_path: Path) -> None:
     assert f"ssh-keygen -R '[{server.address}]:{server.port}'" in error.hint
 
 
-def test_an_option_that_ssh_does_not_know(server: SshServer) -> None:
-    error = refusal(server.settings(ssh_options=("NoSuchThing=1",)))
-    assert "option" in error.message
-    assert "ssh_options" in error.hint
-
-
-def test_no_ssh_client(server: SshServer) -> None:
-    error = refusal(server.settings(program="/no/such/ssh"))
-    assert "SSH client" in error.message
-
-
-def test_a_login_that_runs_something_else(server: SshServer) -> None:
-    right = (server.root / "authorized_keys").read_text()
-    try:
-        (server.root / "authorized_keys").write_text('command="echo This account is not for you; exit 1" ' + right)
-        error = refusal(server.settings())
-    finally:
-        (server.root / "authorized_keys").write_text(right)
-    assert "This account is not for you" in error.message
-
-
 def test_a_login_that_hangs(server: SshServer) -> None:
     (server.home / ".bashrc").write_text("sleep 600\n")
     try:
@@ -226,55 +207,57 @@ def test_a_login_that_hangs(server: SshServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "found"),
+    ("says", "message"),
     [
-        ("while True: out(b'x' * 65536)", "does not understand"),
-        ("out(b'\\x1ewhat\\x1e'); time.sleep(600)", "does not understand"),
-        ("out(b'\\x1ebase /x\\x1e'); sys.exit(255)", "lost"),
-        ("sys.exit(255)", "does not say why"),
-        ("sys.exit(3)", "did not start its program"),
+        ("printf '\\036base /x\\036'; exit 255", "lost"),
+        ("exit 255", "does not say why"),
+        ("exit 3", "did not start its program"),
     ],
 )
-def test_something_else_answers(tmp_path: Path, program: str, found: str) -> None:
-    fake = tmp_path / "ssh"
-    fake.write_text(
-        f"#!{sys.executable}\nimport sys, time\n"
-        f"def out(data):\n    sys.stdout.buffer.write(data)\n    sys.stdout.flush()\n{program}\n"
-    )
-    fake.chmod(0o755)
+def test_something_else_answers(tmp_path: Path, says: str, message: str) -> None:
+    fake = program(tmp_path / "ssh", says)
     error = refusal(SshSettings(name="board", host="board", program=str(fake), connect_timeout_s=30.0))
-    assert found in error.message
-    assert error.transient == (found != "did not start its program")
+    assert message in error.message
+    assert error.transient == (message != "did not start its program")
 
 
 # A device that lacks something
 
 
-@pytest.mark.parametrize("python", ["/absent/python3", "absent-python", "-c", "/etc"])
-def test_the_python_that_was_named_is_not_there(server: SshServer, python: str) -> None:
-    error = refusal(server.settings(python=python))
-    assert python in error.message
-    assert "python = " in error.hint
-
-
-@pytest.mark.parametrize(("says", "found"), [("echo 3.6.9", "3.6.9"), (":", "does not start")])
-def test_a_python_that_is_too_old_or_broken(server: SshServer, tmp_path: Path, says: str, found: str) -> None:
-    python = tmp_path / "python3"
-    python.write_text(f"#!/bin/sh\n{says}\nexit 1\n")
-    python.chmod(0o755)
-    error = refusal(server.settings(python=str(python)))
-    assert found in error.message
+@pytest.mark.parametrize(("says", "message"), [("echo 3.6.9", "3.6.9"), (":", "does not start")])
+def test_a_python_that_is_too_old_or_broken(server: SshServer, tmp_path: Path, says: str, message: str) -> None:
+    error = refusal(server.settings(python=str(program(tmp_path / "python3", f"{says}\nexit 1"))))
+    assert message in error.message
     assert "3.10" in error.hint
 
 
-def test_an_old_python_before_a_new_one_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python3.13").write_text("#!/bin/sh\necho broken shim >&2\nexit 127\n")
-    (tmp_path / "bin" / "python3.13").chmod(0o755)
+def test_a_broken_python_before_a_good_one_is_passed_over(tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "python3.13", "echo broken shim >&2\nexit 127")
     (tmp_path / "bin" / "python3").symlink_to(sys.executable)
     environment = {"PATH": f"{tmp_path}/bin:/bin"}
-    with ssh_server(tmp_path / "server", environment=environment) as odd, SshDevice(odd.settings()) as device:
+    with ssh_server(tmp_path / "server", environment=environment) as odd, odd.device() as device:
         assert device.run([device.describe().python, "-c", "pass"], env={}, timeout_s=60).ok
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(
+    ("options", "variable", "message"),
+    [
+        ("nr_inodes=1", "TMPDIR", "disk is full"),
+        ("ro", "TMPDIR", "permission"),
+        ("size=4k", "TMPDIR", "disk is full"),  # it takes folders, and nothing in them
+        ("ro", "GNOMON_LEASES", "lease"),
+    ],
+)
+def test_no_private_folder_and_no_lease(disk: Disk, tmp_path: Path, options: str, variable: str, message: str) -> None:
+    folder = disk(options)
+    if options == "size=4k":
+        (folder / "filler").write_bytes(bytes(4096))
+    with ssh_server(tmp_path / "server", environment={variable: str(folder)}) as poor:
+        error = refusal(poor.settings())
+    assert message in error.message
+    assert variable == "GNOMON_LEASES" or str(folder) in error.message
+    assert variable in error.hint
 
 
 @ROOT_ONLY
@@ -286,7 +269,7 @@ def test_no_room_for_what_is_pushed(server: SshServer, disk: Disk, tmp_path: Pat
         (source / str(number)).write_bytes(os.urandom(1 << (16 if how == "seen before" else 4)))
     folder = disk("size=1m,nr_inodes=40")
     (tmp_path / "small").write_text("fits")
-    with SshDevice(server.settings(folder=str(folder))) as device:
+    with server.device(folder=str(folder)) as device:
         with pytest.raises(DeviceError, match="disk is full") as refused:
             device.push(source, "source")
         assert str(folder) in refused.value.message
@@ -297,72 +280,30 @@ def test_no_room_for_what_is_pushed(server: SshServer, disk: Disk, tmp_path: Pat
 
 
 @ROOT_ONLY
-@pytest.mark.parametrize(
-    ("options", "found"), [("nr_inodes=1", "disk is full"), ("ro", "permission"), ("size=4k", "disk is full")]
-)
-def test_no_private_folder(disk: Disk, tmp_path: Path, options: str, found: str) -> None:
-    """The last one takes folders, and nothing in them."""
-    folder = disk(options)
-    if options == "size=4k":
-        (folder / "filler").write_bytes(bytes(4096))
-    with ssh_server(tmp_path / "server", environment={"TMPDIR": str(folder)}) as poor:
-        error = refusal(poor.settings())
-    assert found in error.message
-    assert str(folder) in error.message
-    assert "TMPDIR" in error.hint
-
-
-@ROOT_ONLY
-def test_no_permission_for_the_cache(server: SshServer, disk: Disk, tmp_path: Path) -> None:
-    folder = disk("ro")
+@pytest.mark.parametrize("pushed", [False, True])
+def test_a_home_that_cannot_be_written(server: SshServer, disk: Disk, tmp_path: Path, pushed: bool) -> None:
+    """Where all was pushed before, nothing but writing tells."""
+    folder = disk("size=1m")
     (tmp_path / "m").write_text("x")
-    with SshDevice(server.settings(folder=str(folder))) as device:
-        with pytest.raises(DeviceError, match="permission") as refused:
+    if pushed:
+        with server.device(folder=str(folder)) as device:
+            device.push(tmp_path / "m", "m")
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    with server.device(folder=str(folder)) as device:
+        with pytest.raises(DeviceError, match=r"no permission.*Read-only file system") as refused:
             device.push(tmp_path / "m", "m")
         assert str(folder) in refused.value.message
         assert "keep = false" in refused.value.hint
         assert device.run(["true"], env={}, timeout_s=60).ok
-    with SshDevice(server.settings(folder=str(folder), keep=False)) as device:
+    with server.device(folder=str(folder), keep=False) as device:
         assert device.push(tmp_path / "m", "m")
-
-
-@ROOT_ONLY
-def test_a_home_that_became_read_only_is_told(server: SshServer, disk: Disk, tmp_path: Path) -> None:
-    """What was pushed before is there, so that nothing but writing tells."""
-    folder = disk("size=1m")
-    (tmp_path / "m").write_text("x")
-    with SshDevice(server.settings(folder=str(folder))) as device:
-        device.push(tmp_path / "m", "m")
-    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-    with (
-        pytest.raises(DeviceError, match="Read-only file system") as refused,
-        SshDevice(server.settings(folder=str(folder))) as device,
-    ):
-        device.push(tmp_path / "m", "m")
-    assert "keep = false" in refused.value.hint
-
-
-@ROOT_ONLY
-def test_no_permission_for_the_lease(disk: Disk, tmp_path: Path) -> None:
-    with ssh_server(tmp_path / "server", environment={"GNOMON_LEASES": str(disk("ro"))}) as poor:
-        error = refusal(poor.settings())
-    assert "lease" in error.message
-    assert "GNOMON_LEASES" in error.hint
-
-
-def test_a_folder_where_others_may_write_is_refused(server: SshServer, tmp_path: Path) -> None:
-    (tmp_path / "m").write_text("x")
-    (tmp_path / "pushed").mkdir()
-    (tmp_path / "pushed").chmod(0o777)
-    with SshDevice(server.settings(folder=str(tmp_path))) as device, pytest.raises(DeviceError, match="others"):
-        device.push(tmp_path / "m", "m")
 
 
 @ROOT_ONLY
 def test_no_room_here_for_what_is_pulled(server: SshServer, disk: Disk) -> None:
     folder = disk("size=1m")
     (folder / "kept").write_text("kept")
-    with SshDevice(server.settings()) as device:
+    with server.device() as device:
         device.run(["truncate", "-s", "200M", "big"], env={}, timeout_s=60)
         with pytest.raises(DeviceError, match="No space"):
             device.pull("big", folder / "kept")
@@ -376,7 +317,7 @@ def test_a_file_that_changes_while_it_is_sent(
     big = tmp_path / "big"
     with big.open("wb") as file:
         file.truncate(8 << 20)
-    with SshDevice(server.settings()) as device:
+    with server.device() as device:
         known = device._digests.manifest
 
         def then_changed(source: Path) -> Manifest:
@@ -426,9 +367,9 @@ class Victim:
         assert not self.folder.exists()
 
 
-@pytest.mark.parametrize("who", ["server", "shell", "client"])
+@pytest.mark.parametrize("who", ["server", "shell", "shell, asked to end", "client"])
 def test_a_sudden_death_in_mid_run(server: SshServer, who: str) -> None:
-    with SshDevice(server.settings()) as device:
+    with server.device() as device:
         victim = Victim(device, server)
         link = device._opened()
         assert isinstance(link, SshLink)
@@ -437,19 +378,13 @@ def test_a_sudden_death_in_mid_run(server: SshServer, who: str) -> None:
         harm = {
             "server": server.kill_sessions,
             "shell": lambda: os.kill(victim.shell, signal.SIGKILL),
+            "shell, asked to end": lambda: os.kill(victim.shell, signal.SIGTERM),
             "client": lambda: os.kill(client.pid, signal.SIGKILL),
         }
         assert "lost" in victim.run(harm[who]).message
     victim.assert_gone()
-    with SshDevice(server.settings()) as device:  # the lease went with the shell
+    with server.device() as device:  # the lease went with the shell
         assert device.run(["true"], env={}, timeout_s=60).ok
-
-
-def test_a_shell_that_is_asked_to_end_cleans_up(server: SshServer) -> None:
-    with SshDevice(server.settings()) as device:
-        victim = Victim(device, server)
-        victim.run(lambda: os.kill(victim.shell, signal.SIGTERM))
-    victim.assert_gone()
 
 
 @ROOT_ONLY
@@ -460,7 +395,7 @@ def test_a_cut_network(network: tuple[str, str, str], tmp_path: Path, client: st
     silence_s = 7.0 if client == "notices" else 2.5
     inside = ("ip", "netns", "exec", name)
     with ssh_server(tmp_path / "server", inside=inside, address=address) as far:
-        with SshDevice(far.settings(silence_s=silence_s, ssh_options=alive)) as device:
+        with far.device(silence_s=silence_s, ssh_options=alive) as device:
             victim = Victim(device, far)
             error = victim.run(lambda: subprocess.run(["ip", "link", "set", near, "down"], check=True))
             assert ("silent" in error.message) == (client == "waits")
@@ -468,7 +403,7 @@ def test_a_cut_network(network: tuple[str, str, str], tmp_path: Path, client: st
 
 
 def test_a_device_that_falls_silent(server: SshServer) -> None:
-    with SshDevice(server.settings(silence_s=1.5)) as device:
+    with server.device(silence_s=1.5) as device:
         victim = Victim(device, server)
         error = victim.run(lambda: os.kill(victim.shell, signal.SIGSTOP))
         assert "silent for 1.5 s" in error.message
@@ -477,7 +412,7 @@ def test_a_device_that_falls_silent(server: SshServer) -> None:
 
 
 def test_long_quiet_times_are_no_silence(server: SshServer) -> None:
-    with SshDevice(server.settings(silence_s=1.5)) as device:
+    with server.device(silence_s=1.5) as device:
         assert device.run(["sleep", "2.2"], env={}, timeout_s=60).ok
         time.sleep(2.2)  # the host has something else to do
         assert device.run(["true"], env={}, timeout_s=60).ok
@@ -489,7 +424,7 @@ def test_a_host_that_slept_takes_its_own_absence_for_no_silence(
     slept_s = 0.0
     clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + slept_s)
     monkeypatch.setattr("gnomon.devices.shell.ssh.time", clock)
-    with SshDevice(server.settings(silence_s=6.0)) as device:
+    with server.device(silence_s=6.0) as device:
         assert device.run(["true"], env={}, timeout_s=600).ok
         slept_s = 100.0
         time.sleep(2.2)  # the connection is looked at, and pinged, every second
@@ -540,7 +475,7 @@ def test_when_gnomon_dies_nothing_is_left(server: SshServer, how: str) -> None:
         victim.wait(timeout=30)
     assert all(gone(pid) for pid in (*pids, *there, *here))
     assert becomes(lambda: not folder.exists())
-    with SshDevice(server.settings()) as device:  # the lease ended with its owner
+    with server.device() as device:  # the lease ended with its owner
         assert device.run(["true"], env={}, timeout_s=60).ok
 
 

@@ -18,7 +18,6 @@ from tests.cli.placement_kit import placement, profiled
 import gnomon
 from gnomon.cli import main as command_line
 from gnomon.cli.main import cli, run
-from gnomon.cli.values import shape
 from gnomon.core.sample import Campaign, Context, Event
 from gnomon.errors import CLOSED_PIPE, GnomonError, RuntimeMissingError
 from gnomon.jobs.runs.document import CampaignRow, RunDocument
@@ -26,6 +25,7 @@ from gnomon.jobs.runs.report import run_report
 from gnomon.report.page import Page
 from gnomon.runtimes.base import Wish
 from gnomon.session.request import ModelRequest
+from gnomon.values import shape
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "scipy", "highspy", "vl_convert", "rich", "onnx", "onnxruntime", "openvino", "onert", "sqlite3")
@@ -303,7 +303,7 @@ def test_an_empty_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert run(["runs", "show", "last"]) == 8
     assert run(["runs", "--record", str(tmp_path / "absent.sqlite")]) == 8
     assert not (tmp_path / "absent.sqlite").exists()
-    assert gnomon.runs() == ()
+    assert gnomon.runs().campaigns == ()
 
 
 @pytest.mark.parametrize("words", [["completion", "bash"], ["schema"], ["runs"]])
@@ -370,4 +370,4 @@ def test_a_campaign_is_shown_with_its_device_and_threads(noted: dict[str, str] |
 
 
 def test_a_shape_may_be_empty_as_the_past_of_a_decoders_first_call_is() -> None:
-    assert shape.convert("past=key=1,4,0,8", None, None) == ("past=key", (1, 4, 0, 8))
+    assert shape("past=key=1,4,0,8") == ("past=key", (1, 4, 0, 8))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.placement_kit import HOSTILE, keys_of, placement, profiled
 
-from gnomon.cli.main import write_json
+from gnomon.cli.output import write_json
 from gnomon.jobs.place.document import place_document, profile_document
 from gnomon.session.contender import level
 

@@ -10,9 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from gnomon.cli.complete import complete_run, complete_runtime, complete_space
 from gnomon.cli.help import EXAMPLES, GROUPS, path_of
 from gnomon.cli.main import cli
-from gnomon.cli.values import complete_run, complete_runtime, complete_space
 from gnomon.report.page import Column, Page
 
 

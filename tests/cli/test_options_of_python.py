@@ -4,97 +4,37 @@ from __future__ import annotations
 
 import inspect
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 import gnomon
-from gnomon.api import options as measuring
-from gnomon.api import pareto, space, tune
-from gnomon.cli.main import cli, run
+from gnomon.api import tune
+from gnomon.builtin import JOBS
+from gnomon.cli import declared
+from gnomon.cli.main import run
 from gnomon.errors import UsageError
 
-SHOWN = {"as_json", "quiet", "html"}
-"""How the command line shows what was found."""
-
-OF_ONE_MODEL = {"processes", "budget_s"}
-WHERE = {"devices": "device"}
-TRAINED = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")
-SERVER = ("dpu_url", "dpu_json", "dpu_token_file", "dpu_timeout")
-COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
-    # the function, options that it calls otherwise, and parameters that the command does not have
-    "place": (gnomon.place, {}, {"device"}),
-    # Models beside it are those of `compare_models`.
-    "profile": (gnomon.profile, {"beside": ""}, set()),
-    "pareto": (gnomon.pareto, {}, set()),
-    "solve": (gnomon.solve, {}, set()),
-    "devices clean": (gnomon.clean_device, {}, set()),
-    "devices remove": (gnomon.remove_device, {}, set()),
-    "runs list": (gnomon.runs, {}, set()),
-    "table build": (
-        gnomon.build_table,
-        {"chains": "fuse", "what": "space", "from_models": "models"},
-        OF_ONE_MODEL,
-    ),
-    "exec": (gnomon.execute, {**WHERE, "no_layers": "layers"}, set()),
-    "view": (gnomon.tuned_files, {}, set()),
-    "overlay collect": (gnomon.overlay_collect, WHERE, set()),
-    "front": (gnomon.front, {}, set()),
-    "oplist": (gnomon.oplist, {}, set()),
-    "runs show": (gnomon.show_run, {}, set()),
-    "table check": (gnomon.check_table, {}, set()),
-    "table diff": (gnomon.compare_tables, {}, set()),
-    "table merge": (gnomon.merge_tables, {}, set()),
-    "table import": (gnomon.import_table, {}, set()),
-    "table export": (gnomon.export_table, {}, set()),
-    "table blocks": (gnomon.sum_blocks, {}, set()),
-    "estimator suggest": (gnomon.suggest_nets, {}, set()),
-    "estimator import": (gnomon.import_nets, {}, set()),
-    "estimator count": (gnomon.count_units, {}, set()),
-    "estimator export": (gnomon.export_estimator, {}, set()),
-    "estimator fit": (gnomon.fit_estimator, {}, set()),
-    "estimator eval": (gnomon.evaluate_estimator, {}, set()),
-    "estimator explain": (gnomon.explain_net, {}, set()),
-    "space show": (gnomon.show_space, {}, set()),
-    "space front": (
-        gnomon.find_front,
-        {**dict.fromkeys(TRAINED, "training"), **dict.fromkeys(SERVER, "hooks"), "picture": ""},
-        OF_ONE_MODEL,
-    ),
+NOT_TYPED = {"on_progress", "on_message"}
+"""Parameters that the command line gives by itself."""
+FUNCTIONS = {
+    row.place: row for job in JOBS.values() for command in job.commands.values() for row in declared.rows_of(command)
 }
 
 
-def parameters(function: Any) -> set[str]:
-    """The names that a function takes, with those of the options that it unpacks."""
-    names: set[str] = set()
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            name = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
-            names |= {**vars(measuring), **vars(pareto), **vars(space), **vars(tune)}[name].__annotations__.keys()
-        else:
-            names.add(parameter.name)
-    return names - {"on_progress", "on_message"}
-
-
-def command(name: str) -> click.Command:
-    found: click.Command = cli
-    for part in name.split():
-        assert isinstance(found, click.Group)
-        inner = found.get_command(click.Context(found), part)
-        assert inner is not None
-        found = inner
-    return found
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_function_takes_what_its_command_takes(name: str) -> None:
-    function, others, more = COMMANDS[name]
-    options = (
-        {others.get(p.name or "", p.name or "") for p in command(name).params if p.expose_value} - SHOWN - {"", "help"}
-    )
-    assert options == parameters(function) - more
+@pytest.mark.parametrize("place", FUNCTIONS)
+def test_every_parameter_is_an_option_with_help(place: str) -> None:
+    module, _, name = place.partition(":")
+    function = getattr(import_module(module), name)
+    declared_names = set()
+    for one in declared.declared_by(function):
+        declared_names.add(one.name)
+        assert one.option.metavar if one.has_place else one.option.help, one.name
+    own = {p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD}
+    assert own - NOT_TYPED <= declared_names
+    assert not inspect.signature(function).parameters.keys() & {"as_json", "quiet", "html"}
 
 
 @pytest.fixture

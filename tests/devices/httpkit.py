@@ -94,14 +94,17 @@ def _read(link: socket.socket) -> bytes:
 
 
 @contextlib.contextmanager
-def station(*acts: Act) -> Iterator[Station]:
-    """A server that does these acts, one a connection, the last again and again."""
+def station(*acts: Act, whole: bool = True) -> Iterator[Station]:
+    """A server that does these acts, one a connection, the last again and again.
+
+    Each is done once the request is read, or its first bytes where that is not to be whole.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         made = Station(port=listening.getsockname()[1])
 
         def one(link: socket.socket, act: Act) -> None:
             with link, contextlib.suppress(OSError):
-                made.requests.append(_read(link))
+                made.requests.append(_read(link) if whole else link.recv(1 << 12))
                 act(link, made.requests[-1])
 
         def serve() -> None:

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -19,8 +18,7 @@ from typing import Any
 
 from tests.devices.shell import sshkit
 from tests.devices.shell.sshkit import SshServer, user
-
-_START_S = 120.0
+from tests.processkit import becomes
 
 _CLIENTS = """
 import json, os, sys
@@ -128,10 +126,10 @@ def lab(
         words = ("-c", address, "-n", "host", "--hostname", "127.0.0.1", *more, str(folder / "exporter.yaml"))
         stack.enter_context(_program(folder, "exporter", *words, ready="Exporter ready"))
         found = Lab(address, pid)
-        deadline_s = time.monotonic() + _START_S
         wanted = sum(map(len, places.values()))
-        while len(found.client("resources").splitlines()) < wanted:
-            assert time.monotonic() < deadline_s, (folder / "exporter.log").read_text()
+        assert becomes(lambda: len(found.client("resources").splitlines()) >= wanted), (
+            folder / "exporter.log"
+        ).read_text()
         yield found
 
 
@@ -149,10 +147,9 @@ def _program(folder: Path, name: str, *words: str, ready: str) -> Iterator[tuple
             start_new_session=True,
         )
     try:
-        deadline_s = time.monotonic() + _START_S
-        while ready not in (printed := log.read_text(errors="replace")):
-            assert process.poll() is None and time.monotonic() < deadline_s, printed
-            time.sleep(0.05)
+        assert becomes(lambda: ready in log.read_text(errors="replace") or process.poll() is not None)
+        printed = log.read_text(errors="replace")
+        assert ready in printed, printed
         yield printed.partition(ready)[2].split("\n")[0], process.pid
     finally:
         with suppress(ProcessLookupError):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import threading
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnomon.devices.address import Address, parse_address
-from gnomon.devices.config import DeviceConfig, add_device, device_from, devices_path, load_devices, remove_device
+from gnomon.devices.config import DeviceConfig, add_device, devices_path, load_devices, remove_device
 from gnomon.errors import UsageError
 from gnomon.system.locks import changing
 
@@ -82,10 +79,6 @@ def test_the_file_of_the_documents_is_right(path: Path) -> None:
     assert keys == {f.name for f in fields(DeviceConfig)} - {"name"}
 
 
-def test_no_file_is_no_device(path: Path) -> None:
-    assert load_devices(path) == {}
-
-
 def test_the_file_is_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
     assert devices_path() == tmp_path / "devices.toml"
@@ -101,18 +94,8 @@ def test_all_errors_are_told_at_once_with_their_paths(path: Path) -> None:
         extra = 1
         [devices.a]
         adress = "local"
-        threads = true
-        pin = [1, "2", -1]
         environment = { "a b" = "x", C = 3 }
         [devices.b]
-        address = "ssh://-x"
-        ssh_options = ["x"]
-        keep = 1
-        connect_timeout_s = inf
-        python = "../python"
-        folder = "/a/../b"
-        governor = "a b"
-        [devices.e]
         address = "ssh://x"
         pin = [1, 2, 1]
         name = "f"
@@ -123,34 +106,23 @@ def test_all_errors_are_told_at_once_with_their_paths(path: Path) -> None:
         ssh_options = ["A=b"]
         folder = "/x"
         [devices."d e"]
-        [devices]
-        f = 3
-        """.replace("[devices]\n", "").replace('[devices."d e"]', '[devices."d e"]\naddress = "local"\n[devices.f.g]'),
+        address = "local"
+        """,
     )
     for part in (
         "extra:",
         "devices.a.adress: there is no such field; did you mean address?",
         "devices.a.address: missing",
-        "devices.a.threads:",
-        "devices.a.pin[1]:",
-        "devices.a.pin[2]:",
-        "devices.e.pin[2]: 1 is given twice",
-        "devices.e.name: there is no such key",
         "devices.a.environment.'a b':",
         "devices.a.environment.C:",
-        "devices.b.address:",
-        "devices.b.ssh_options[0]:",
-        "devices.b.keep:",
-        "devices.b.connect_timeout_s:",
-        "devices.b.python:",
-        "devices.b.folder:",
-        "devices.b.governor:",
+        "devices.b.pin[2]: 1 is given twice",
+        "devices.b.name: there is no such key",
         "devices.local.address:",
         "devices.c.ssh_options:",
         "devices.c.folder:",
+        "devices.'d e'",
     ):
         assert part in message
-    assert "and 3 more" in message or "devices.'d e'" in message
 
 
 @pytest.mark.parametrize("name", [f.name for f in fields(DeviceConfig) if f.name != "name"])
@@ -162,30 +134,13 @@ def test_a_wrong_value_names_its_key(path: Path, name: str, value: str) -> None:
     assert f"devices.x.{name}" in told(path, f"[devices.x]\n{address}{name} = {value}\n")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "devices = 3",
-        "[devices]\nx = 3",
-        "a = [" * 20000,
-        "x = " + "9" * 5000,
-        "[a",
-        "[devices.x]\n" * 2,
-        "\ufeff[",
-        "a=1\0",
-    ],
-    ids=range(8),
-)
+@pytest.mark.parametrize("text", ["devices = 3", "a = [" * 20000, "x = " + "9" * 5000, "[a", "a=1\0"], ids=range(5))
 def test_what_is_no_such_file_is_one_error(path: Path, text: str) -> None:
     assert len(told(path, text)) < 2000
 
 
-def test_many_errors_are_counted(path: Path) -> None:
-    message = told(path, "".join(f"[devices.d{n}]\n" for n in range(900)))
-    assert message.endswith("and 880 more")
-
-
 def test_hostile_files_are_refused(path: Path) -> None:
+    assert load_devices(path) == {}, "it need not exist"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="UTF-8"):
         load_devices(path)
@@ -206,23 +161,6 @@ def test_hostile_files_are_refused(path: Path) -> None:
         load_devices(path)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@given(st.dictionaries(st.sampled_from([f.name for f in fields(DeviceConfig)] + ["x"]), JSON), st.text(max_size=9))
-def test_any_table_is_a_device_or_a_usage_error(table: dict[str, Any], name: str) -> None:
-    try:
-        found = device_from(name, table)
-    except UsageError as error:
-        assert all(line.isprintable() for line in error.message.splitlines())
-        return
-    assert found.name == name
-
-
 CONFIGS = st.builds(
     DeviceConfig,
     name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True).filter(lambda n: n != "local"),
@@ -233,18 +171,10 @@ CONFIGS = st.builds(
         st.from_regex(r"[A-Z_]{1,5}", fullmatch=True), st.text(max_size=9).filter(lambda t: "\0" not in t), max_size=3
     ),
     pin=st.lists(st.integers(0, 200), unique=True, max_size=4).map(tuple),
-    threads=st.none() | st.integers(1, 1024),
     connect_timeout_s=st.floats(0.1, 3600),
 )
 FILES = st.sampled_from(
-    [
-        "",
-        "# only a comment\n",
-        WHOLE,
-        'devices.x.address = "local"\n',
-        '[devices]\nx = {address="local"}\n# end',
-        WHOLE + "\n\n# end\n",
-    ]
+    ["", WHOLE, 'devices.x.address = "local"\n', '[devices]\nx = {address="local"}\n# end', WHOLE + "\n\n# end\n"]
 )
 
 
@@ -290,17 +220,6 @@ def test_adding_twice_and_removing_nothing_are_errors(path: Path) -> None:
     assert [p.name for p in path.parent.iterdir() if p.name.startswith(".devices")] == []
 
 
-def test_a_link_stays_a_link_and_the_mode_stays(path: Path, tmp_path: Path) -> None:
-    real = tmp_path / "dotfiles.toml"
-    real.write_text(WHOLE, encoding="utf-8")
-    real.chmod(0o640)
-    path.symlink_to(real)
-    add_device(OTHER, path)
-    assert path.is_symlink()
-    assert real.stat().st_mode & 0o777 == 0o640
-    assert set(load_devices(path)) == {"board", "other"}
-
-
 def test_many_at_once_are_all_added(path: Path) -> None:
     configs = [DeviceConfig(name=f"d{n}", address=parse_address(f"ssh://h{n}")) for n in range(12)]
     threads = [threading.Thread(target=add_device, args=(config, path)) for config in configs]
@@ -308,8 +227,7 @@ def test_many_at_once_are_all_added(path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert load_devices(path) == {c.name: c for c in load_devices(path).values()}
-    assert set(load_devices(path)) == {c.name for c in configs}
+    assert load_devices(path) == {c.name: c for c in configs}
 
 
 def test_where_nothing_can_be_written_nothing_is_lost(tmp_path: Path) -> None:
@@ -328,12 +246,3 @@ def test_a_file_that_another_keeps_locked_is_waited_for_and_told(path: Path, mon
     with pytest.raises(UsageError, match="there is no device"):
         remove_device("none", path)
     remove_device(OTHER.name, path)  # what was refused has let go of the lock
-
-
-def test_a_file_system_without_locks_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(handle: int, how: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(UsageError, match="cannot be written: No locks available"):
-        add_device(OTHER, path)

@@ -21,7 +21,8 @@ import pytest
 from tests.devices import labgridkit
 from tests.devices.labgridkit import Lab, options, service
 from tests.devices.shell import adbkit
-from tests.devices.shell.sshkit import SshServer, becomes, ssh_server
+from tests.devices.shell.sshkit import SshServer, ssh_server
+from tests.processkit import all_processes, becomes, words_of
 
 from gnomon.children import labgrid_child
 from gnomon.devices import labgrid
@@ -30,7 +31,6 @@ from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.opening import opened, resolve
 from gnomon.errors import DeviceError, RuntimeMissingError
 from gnomon.system.stopping import pause
-from gnomon.testing.device import DeviceContract
 
 pytestmark = [pytest.mark.devices]
 ME = f"{getpass.getuser()} {socket.gethostname()}"
@@ -44,14 +44,39 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
         yield server
 
 
+class Switch(BaseHTTPRequestHandler):
+    """Switches the power of a board, in the words of labgrid's model simplerest."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        """Nothing."""
+
+
 @pytest.fixture(scope="module")
-def running(board: SshServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """p1 and p2 are one board, p3 has nothing that gnomon can reach, p4 what its exporter cannot give."""
+def power() -> Iterator[dict[str, Any]]:
+    """The resource of a board whose power can be switched."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Switch) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"http://127.0.0.1:{server.server_address[1]}/{{index}}/{{value}}"
+        yield {"NetworkPowerPort": {"model": "simplerest", "host": host, "index": 0}}
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def running(board: SshServer, power: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """p1, p2 and p5 are one board; p3 has nothing that gnomon can reach, p4 what its exporter cannot give."""
     places = {
         "p1": service(board),
         "p2": service(board),
         "p3": {"HTTPVideoStream": {"url": "http://camera"}},
         "p4": {"RawSerialPort": {"port": "/dev/none"}},
+        "p5": {**service(board), **power},
     }
     tags = {"p1": {"board": "a", "rack": "1"}, "p2": {"board": "b", "rack": "1"}}
     with labgridkit.lab(tmp_path_factory.mktemp("lab") / "lab", places, tags) as lab:
@@ -73,25 +98,6 @@ def config(address: str, board: SshServer) -> DeviceConfig:
 def no(sentence: str) -> None:
     """Waiting is an error."""
     raise DeviceError(sentence)
-
-
-@pytest.fixture(scope="class")
-def held(board: SshServer, running: Lab) -> Iterator[Any]:
-    """p2, held for all tests of a class."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LG_COORDINATOR", running.address)
-        with opened(config("labgrid:p2", board)) as device:
-            yield device
-
-
-class TestLabgridDevice(DeviceContract):
-    @pytest.fixture
-    def device(self, held: Any) -> Any:
-        return held
-
-    @pytest.fixture(autouse=True)
-    def here(self) -> None:
-        """The place is held all the time."""
 
 
 def test_a_place_is_taken_used_and_given_back(board: SshServer, running: Lab) -> None:
@@ -186,16 +192,10 @@ def another(board: SshServer) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def keepers() -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"labgrid_child" in words and b"-c" in words:
-            found.append(int(path.parent.name))
-    return found
+def keepers() -> set[int]:
+    """The processes that keep places for a gnomon."""
+    words = {pid: words_of(pid) for pid in all_processes()}
+    return {pid for pid, line in words.items() if b"labgrid_child" in line and b"-c" in line}
 
 
 def test_a_killed_gnomon_leaves_no_place_behind(board: SshServer, running: Lab) -> None:
@@ -205,9 +205,9 @@ def test_a_killed_gnomon_leaves_no_place_behind(board: SshServer, running: Lab) 
 
 
 def test_what_was_killed_with_all_it_started_is_cleaned_by_the_next_visit(board: SshServer, running: Lab) -> None:
-    before = set(keepers())
+    before = keepers()
     with another(board) as process:
-        (keeper,) = set(keepers()) - before
+        (keeper,) = keepers() - before
         with pytest.raises(DeviceError, match=r"has p1 in labgrid"), opened(config("labgrid:p1", board), on_wait=no):
             raise AssertionError
         os.kill(keeper, signal.SIGKILL)
@@ -222,9 +222,9 @@ def test_what_is_left_by_who_dies_while_it_is_waited_for_is_released(
     board: SshServer, running: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(labgrid, "_LOOK_AGAIN_S", 0.1)
-    before = set(keepers())
+    before = keepers()
     with another(board) as process:
-        (keeper,) = set(keepers()) - before
+        (keeper,) = keepers() - before
 
         def both_die(sentence: str) -> None:
             os.kill(keeper, signal.SIGKILL)
@@ -323,7 +323,7 @@ def test_what_is_wrong_is_told_with_what_to_do(board: SshServer, running: Lab, m
         return told.value
 
     assert "has no place 'p9'" in refused("labgrid:p9").message
-    assert "Its places: p1, p2, p3, p4." in refused("labgrid:p9").hint
+    assert "Its places: p1, p2, p3, p4, p5." in refused("labgrid:p9").hint
     assert "has no place with board=z" in refused("labgrid:@board=z").message
     assert "has no resource that gnomon can reach; it has HTTPVideoStream" in refused("labgrid:p3").message
     assert "refuses (acquire): Failed to acquire resources for place p4" in refused("labgrid:p4").message
@@ -414,40 +414,15 @@ def test_the_lease_of_a_place_is_a_file_of_the_folder_whatever_it_is_called() ->
             assert list(lease_folder().glob(f"*{name[-16:]}.1.ticket"))
 
 
-class Switch(BaseHTTPRequestHandler):
-    """Switches the power of a board, in the words of labgrid's model simplerest."""
-
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *words: object) -> None:
-        """Nothing."""
-
-
 def test_a_board_that_is_off_is_switched_on_and_off_and_on_where_it_hangs(
-    board: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    board: SshServer, running: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-
     # It hangs the first time.
-    monkeypatch.setattr(labgrid, "_answers", lambda port: asked.count("/0/1") == 2)
+    monkeypatch.setattr(labgrid, "_answers", lambda port: Switch.asked.count("/0/1") == 2)
     monkeypatch.setattr(labgrid, "BOOT_S", 1.0)
-    handler = type("Handler", (Switch,), {"asked": asked})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        host = f"http://127.0.0.1:{server.server_address[1]}/{{index}}/{{value}}"
-        power = {"NetworkPowerPort": {"model": "simplerest", "host": host, "index": 0}}
-        with labgridkit.lab(tmp_path / "lab", {"p1": {**service(board), **power}}) as lab:
-            monkeypatch.setenv("LG_COORDINATOR", lab.address)
-            with opened(config("labgrid:p1", board)) as device:
-                assert device.run(["true"], env={}, timeout_s=60).ok
-            assert lab.held() == []
-        server.shutdown()
-    assert asked == ["/0/1", "/0/0", "/0/1"]
+    with opened(config("labgrid:p5", board)) as device:
+        assert device.run(["true"], env={}, timeout_s=60).ok
+    assert Switch.asked == ["/0/1", "/0/0", "/0/1"]
 
 
 def test_a_coordinator_that_dies_ends_no_visit(

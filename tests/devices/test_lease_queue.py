@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.devices.lease import Lease, Waiting, lease
+from gnomon.devices.lease import Lease, lease
 
 WAIT = """
 import sys, time
@@ -89,33 +89,6 @@ def test_a_late_comer_does_not_overtake(tmp_path: Path) -> None:
     third.close()
 
 
-def test_who_gives_up_leaves_the_line(tmp_path: Path) -> None:
-    first, second, third = (Lease(tmp_path, "local") for _ in range(3))
-    assert first.take() is None
-    assert second.take() is not None
-    assert third.take() is not None
-    second.close()
-    first.close()
-    assert third.take() is None
-    third.close()
-    assert tickets(tmp_path) == []
-
-
-def test_a_holder_that_is_killed_makes_way(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    code = "import pathlib, sys, time; from gnomon.devices.lease import Lease"
-    code += "; held = Lease(pathlib.Path(sys.argv[1]), 'local')"
-    code += "; print(held.take(), flush=True); time.sleep(600)"
-    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "None\n"
-    holder.kill()
-    holder.communicate()
-    with all_ended(waiter(tmp_path, "a", log)):
-        pass
-    assert log.read_text().split() == ["a", "in", "a", "out"]
-
-
 def test_those_who_wait_are_told_who_since_when_and_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/gnomon", "place", "model.onnx"])
     told: list[str] = []
@@ -130,20 +103,6 @@ def test_those_who_wait_are_told_who_since_when_and_what(tmp_path: Path, monkeyp
         f"another gnomon (process {os.getpid()}, gnomon place model.onnx, since {since}) measures on local: "
         "waiting for it to end\n"
     ]
-
-
-def test_what_is_told_is_marked_as_worth_showing(tmp_path: Path) -> None:
-    told: list[str] = []
-    holder = Lease(tmp_path, "local")
-    assert holder.take() is None
-
-    def on_wait(sentence: str) -> None:
-        told.append(sentence)
-        holder.close()
-
-    with lease(tmp_path, "local", on_wait=on_wait):
-        assert len(told) == 1
-        assert isinstance(told[0], Waiting)
 
 
 def test_many_at_once_exclude_each_other_and_all_come_to_their_turn(tmp_path: Path) -> None:

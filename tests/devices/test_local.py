@@ -1,6 +1,4 @@
-"""The local device: the shipped contract, and what only this machine can show (processes, folders, kill
--9).
-"""
+"""The local device: the shipped contract, and what only this machine can show (processes, folders, kill -9)."""
 
 from __future__ import annotations
 
@@ -14,14 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.devices.shell.shellkit import FAMILY, Commands, Extremes
+from tests.processkit import becomes, gone
 
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError
 from gnomon.system import process
-from gnomon.system.process import LINE_LIMIT_BYTES, STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES
-from gnomon.testing.device import DeviceContract
+from gnomon.system.process import LINE_LIMIT_BYTES
 
-PYTHON = [sys.executable, "-I", "-S", "-c"]
+__all__ = ["gone"]
 
 
 @pytest.fixture
@@ -30,113 +29,21 @@ def device() -> Iterator[LocalDevice]:
         yield opened
 
 
-class TestLocalDevice(DeviceContract):
-    @pytest.fixture
-    def device(self) -> Iterator[LocalDevice]:
-        with LocalDevice() as opened:
-            yield opened
+class TestLocalDevice(Commands, Extremes):
+    pass
 
 
-@pytest.fixture(params=["pidfd", "polling"])
-def any_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "polling":
+class TestOldKernel(Commands):
+    """A kernel without pidfd_open, where processes are looked at again and again."""
+
+    @pytest.fixture(autouse=True)
+    def old(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(os, "pidfd_open")
-
-
-def gone(pid: int) -> bool:
-    """Whether the process has ended, waiting for it to do so."""
-    for _ in range(2000):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state in "ZX":
-            return True
-        time.sleep(0.01)
-    return False
-
-
-FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"
-
-
-@pytest.mark.usefixtures("any_kernel")
-def test_grandchildren_die_at_the_time_limit(device: LocalDevice) -> None:
-    completed = device.run(["sh", "-c", FAMILY], env={}, timeout_s=0.5)
-    assert completed.timed_out
-    assert completed.signal == signal.SIGTERM
-    pids = [int(p) for p in completed.stdout.split()]
-    assert len(pids) == 3
-    assert all(gone(p) for p in pids)
-
-
-@pytest.mark.usefixtures("any_kernel")
-def test_who_ignores_sigterm_is_killed(device: LocalDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_GRACE_S", 0.2)
-    script = "trap '' TERM; echo $$; while :; do sleep 600; done"
-    completed = device.run(["sh", "-c", script], env={}, timeout_s=0.5)
-    assert (completed.signal, completed.timed_out) == (signal.SIGKILL, True)
-    assert gone(int(completed.stdout))
-
-
-@pytest.mark.usefixtures("any_kernel")
-def test_a_child_left_behind_neither_blocks_nor_survives(device: LocalDevice) -> None:
-    completed = device.run(["sh", "-c", "sleep 600 & echo $!"], env={}, timeout_s=60)
-    assert completed.ok
-    assert gone(int(completed.stdout))
 
 
 def test_a_daemon_that_left_the_group_does_not_block(device: LocalDevice) -> None:
     completed = device.run(["setsid", "-f", "sh", "-c", "echo $$; exec sleep 3"], env={}, timeout_s=60)
     assert not completed.timed_out
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_an_exception_kills_the_family(device: LocalDevice, error: type[BaseException]) -> None:
-    pids: list[int] = []
-
-    def listen(line: str) -> None:
-        pids.append(int(line))
-        if len(pids) == 3:
-            raise error
-
-    with pytest.raises(error):
-        device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
-    assert all(gone(p) for p in pids)
-
-
-def test_endless_output_meets_the_limit_and_is_capped(device: LocalDevice) -> None:
-    completed = device.run(["sh", "-c", "yes err >&2 & yes"], env={}, timeout_s=0.5)
-    assert completed.timed_out
-    assert len(completed.stdout) == STDOUT_TAIL_BYTES
-    assert len(completed.stderr) == STDERR_TAIL_BYTES
-
-
-def test_big_output_keeps_its_end_and_every_line(device: LocalDevice) -> None:
-    count = 0
-
-    def listen(line: str) -> None:
-        nonlocal count
-        assert line == str(count)
-        count += 1
-
-    script = "import sys\nfor i in range(300000): print(i)\nsys.stderr.write('x' * 10**6 + 'end')"
-    completed = device.run([*PYTHON, script], env={}, timeout_s=60, on_line=listen)
-    assert count == 300000
-    assert completed.stdout.endswith("299999\n")
-    assert completed.stderr.endswith("xend")
-
-
-def test_stdin_and_stdout_both_big_do_not_deadlock(device: LocalDevice) -> None:
-    data = b"0123456789abcdef" * (1 << 18)
-    received = 0
-
-    def listen(line: str) -> None:
-        nonlocal received
-        received += len(line)
-
-    completed = device.run(["cat"], env={}, stdin=data, timeout_s=60, on_line=listen)
-    assert completed.ok
-    assert received == len(data)
 
 
 def test_a_line_without_end_is_refused(device: LocalDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,13 +57,6 @@ def test_bytes_that_are_no_text_are_marked(device: LocalDevice) -> None:
     lines: list[str] = []
     device.run(["printf", r"a\377b\nc\000d\n"], env={}, timeout_s=60, on_line=lines.append)
     assert lines == ["a\ufffdb", "c\0d"]
-
-
-@pytest.mark.parametrize("argv", [[], ["/no/such"], ["/etc/passwd"], ["a\0b"], ["sh", "a\0b"]])
-def test_what_cannot_start_is_one_error(device: LocalDevice, argv: list[str]) -> None:
-    with pytest.raises(DeviceError) as refused:
-        device.run(argv, env={}, timeout_s=60)
-    assert refused.value.hint
 
 
 def test_only_the_listed_environment_passes(device: LocalDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,11 +137,7 @@ def test_when_gnomon_dies_so_does_what_it_runs(number: signal.Signals) -> None:
         gnomon.send_signal(number)
         gnomon.wait(timeout=30)
     assert all(gone(p) for p in pids)
-    for _ in range(1000):
-        if not folder.exists():
-            break
-        time.sleep(0.01)
-    assert not folder.exists()
+    assert becomes(lambda: not folder.exists())
 
 
 def test_a_killed_guard_does_not_stop_the_work() -> None:

@@ -15,20 +15,12 @@ from gnomon.devices import opening
 from gnomon.devices.address import parse_address
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig, add_device
-from gnomon.devices.lease import lease, lease_folder
+from gnomon.devices.lease import Waiting, lease, lease_folder
 from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened, resolve
 from gnomon.errors import DeviceError, UsageError
-from gnomon.testing.device import DeviceContract
 
 LOCAL = DeviceConfig(name="local", address=parse_address("local"))
-
-
-class TestOpenedLocalDevice(DeviceContract):
-    @pytest.fixture
-    def device(self) -> Any:
-        with opened(LOCAL) as device:
-            yield device
 
 
 def other_kind(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> Device:
@@ -91,7 +83,7 @@ def test_who_waits_is_told_and_may_refuse_to() -> None:
 
     with opened(LOCAL), pytest.raises(DeviceError, match="no"), opened(LOCAL, on_wait=on_wait):
         raise AssertionError
-    assert len(told) == 1
+    assert len(told) == 1 and isinstance(told[0], Waiting), "it is worth showing"
     with opened(LOCAL):
         pass
 

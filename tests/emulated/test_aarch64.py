@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.agent.governorkit import Board, wait_for
+from tests.agent.governorkit import Board
+from tests.agent.jobkit import job_of
 from tests.emulated.armkit import Emulated
+from tests.processkit import becomes
 
 from gnomon.core.sample import Failure
 from gnomon.devices.address import parse_address
@@ -24,8 +26,9 @@ from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
+from gnomon.runtimes.base import Configuration, Probe, Wish
 from gnomon.runtimes.onert import Onert
+from gnomon.session.model import place_model
 from gnomon.session.request import ModelRequest
 from gnomon.store.base import CampaignQuery
 from gnomon.store.sqlite import SqliteStore, default_path
@@ -62,18 +65,9 @@ def events_of(link: AgentLink, candidates: Sequence[dict[str, Any]]) -> list[dic
 
 def job(device: LocalDevice, model: Path, assignment: dict[int, str]) -> dict[str, Any]:
     """A model of the zoo under an assignment, through onert's own adapter."""
-    graph = load(model).graph
-    names = [tuple(graph.tensors[t].name for t in side) for side in (graph.inputs, graph.outputs)]
-    placed = PlacedModel(graph=graph, path=device.push(model, model.name), inputs=names[0], outputs=names[1])
+    placed = place_model(load(model), model, device.push)
     onert = Configuration(runtime="onert", name="onert", backends=("cpu", "ruy"), options={"threads": 1})
-    tensors = [graph.tensors[t] for t in (*graph.inputs, *graph.outputs)]
-    return {
-        "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in tensors},
-        "feeds": {name: {} for name in names[0]},
-        "outputs": list(names[1]),
-        "seed": 0,
-        "segments": [Onert().segment(placed, onert, assignment)],
-    }
+    return job_of(placed.graph, Onert().segment(placed, onert, assignment))
 
 
 def native_reference(model: Path, folder: Path) -> Path:
@@ -137,8 +131,8 @@ def test_a_governor_is_put_back_after_kill_9_there_too(arm: Emulated, tmp_path: 
     with made_up.running({"governor": "performance"}) as process:
         assert "performance" in made_up.governors()
         os.killpg(process.pid, signal.SIGKILL)
-        wait_for(lambda: made_up.governors() == ["ondemand", "ondemand"])
-        wait_for(lambda: not made_up.wardens())
+        assert becomes(lambda: made_up.governors() == ["ondemand", "ondemand"])
+        assert becomes(lambda: not made_up.wardens())
 
 
 def run_package(folder: Path, python: str, packages: Path | None, output: str) -> Outputs:

@@ -193,24 +193,6 @@ def test_one_choice_for_both_is_proved_on_both(lab: Lab) -> None:
         check_same(ran["max_error"], ran["compared_with"])
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_cross_compiled_network_runs_there_with_its_layers(lab: Lab, threads: int) -> None:
-    library = lab.tuned(ARM)["library"]
-    told = lab.gnomon("exec", library, "--device", lab.address(ARM), "--threads", str(threads))
-    assert told["failure"] is None and told["network"]
-    check_same(told["max_error"], told["compared_with"])
-    assert told["device"]["threads"] == threads
-    assert told["layers"] and all(layer["failure"] is None and layer["time"] for layer in told["layers"])
-
-
-@pytest.mark.parametrize(("host", "key"), [(HERE, ARM), (ARM, HERE)])
-def test_records_of_one_are_compiled_for_the_other(lab: Lab, host: str, key: str) -> None:
-    told = lab.gnomon("exec", lab.tuned(host)["records"], *lab.on(key))
-    assert told["failure"] is None and told["network"]
-    check_same(told["max_error"], told["compared_with"])
-    assert machine_of(Path(told["library"])) == {ARM: NUMBER_OF_ARM, HERE: NUMBER_OF_X86}[key]
-
-
 @pytest.mark.parametrize(("host", "key"), [(HERE, ARM), (ARM, HERE)])
 def test_a_library_of_the_other_is_refused_and_the_server_stays(lab: Lab, host: str, key: str) -> None:
     told = lab.gnomon("exec", lab.tuned(host)["library"], "--device", lab.address(key))

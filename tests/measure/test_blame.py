@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from tests.measure.test_campaign import EFFORT, StandIn, candidates, noisy, runner, steady
 
@@ -22,12 +19,6 @@ REFUSED = {"kind": "refused", "transient": False, "message": "ValueError: no suc
 WRONG = {"kind": "wrong-output", "transient": False, "message": "outputs differ from the reference"}
 HANG = {"kind": "hang", "transient": False, "message": "no answer to 'block' within 6 s"}
 ONCE = Effort(processes_least=1, processes_most=1, rounds=2)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore.open(tmp_path / "record.sqlite") as opened:
-        yield opened
 
 
 class Failing(StandIn):

@@ -86,18 +86,6 @@ def test_a_missing_field_is_an_error(event: dict[str, Any], data: st.DataObject)
         event_of(json.dumps(harmed))
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
-    )
-)
-def test_any_json_as_a_snapshot_is_taken_or_an_error(value: Any) -> None:
-    try:
-        event_of(json.dumps({"event": "environment", "data": {"before": value, "after": value}}))
-    except AgentError:
-        assert value != {}
-
-
 def test_only_what_was_asked_for_is_taken() -> None:
     asked = {"c": frozenset({0, 2})}
     for event in (BLOCK, FAILURE, OPENED, SEEN):

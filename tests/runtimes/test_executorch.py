@@ -6,13 +6,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.agent.jobkit import placed_here
 
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
 from gnomon.measure.link import AgentLink
-from gnomon.models.load import load
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Wish
+from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
 from gnomon.runtimes.executorch import ExecuTorch
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.testing.runtime import RuntimeContract
@@ -23,28 +23,16 @@ LACKING = [name for name in ("executorch", "torchao", "ruamel") if find_spec(nam
 lowers = pytest.mark.skipif(bool(LACKING), reason=f"{', '.join(LACKING)}: not installed")
 
 
-class ExecuTorchContract(RuntimeContract):
+class TestExecuTorch(RuntimeContract):
+    """A program with instructions of both backends."""
+
     @pytest.fixture
     def adapter(self) -> Runtime:
         return ExecuTorch()
 
-
-class TestPortable(ExecuTorchContract):
-    @pytest.fixture
-    def path(self) -> Path:
-        return GOLDEN / "small-portable.pte"
-
-
-class TestXnnpack(ExecuTorchContract):
     @pytest.fixture
     def path(self) -> Path:
         return GOLDEN / "small-xnnpack.pte"
-
-
-def placed(name: str) -> PlacedModel:
-    graph = load(GOLDEN / name).graph
-    inputs, outputs = (tuple(graph.tensors[t].name for t in those) for those in (graph.inputs, graph.outputs))
-    return PlacedModel(graph=graph, path=str(GOLDEN / name), inputs=inputs, outputs=outputs)
 
 
 def configuration(*backends: str) -> Configuration:
@@ -60,16 +48,16 @@ def test_backends_are_those_found_or_wished() -> None:
 
 
 def test_a_program_says_itself_where_its_instructions_run() -> None:
-    found = ExecuTorch().support(lambda asked: {k: {"taken": []} for k in asked}, placed("small-xnnpack.pte"),
-                                 configuration())  # fmt: skip
+    model = placed_here(GOLDEN / "small-xnnpack.pte")
+    found = ExecuTorch().support(lambda asked: {k: {"taken": []} for k in asked}, model, configuration())
     assert found.operators == {"portable": frozenset({1, 2, 3}), "XnnpackBackend": frozenset({0, 4})}
-    segment = ExecuTorch().segment(placed("small-xnnpack.pte"), configuration(), {})
+    segment = ExecuTorch().segment(model, configuration(), {})
     assert segment["options"]["delegates"] == {"0": "XnnpackBackend", "4": "XnnpackBackend"}
 
 
 def test_what_xnnpack_is_given_goes_into_the_options() -> None:
     assigned = {0: "XnnpackBackend", 1: "portable", 7: "XnnpackBackend"}
-    segment = ExecuTorch().segment(placed("small.pt2"), configuration(), assigned)
+    segment = ExecuTorch().segment(placed_here(GOLDEN / "small.pt2"), configuration(), assigned)
     assert segment["options"] == {"threads": 1, "xnnpack": [0, 7]}
 
 
@@ -80,7 +68,7 @@ def test_both_kinds_of_programs_find_it() -> None:
 
 @lowers
 def test_a_delegate_that_the_build_lacks_is_named_and_a_placement_is_exactly_what_was_asked_for() -> None:
-    pte, pt2 = placed("small-portable.pte"), placed("small.pt2")
+    pte, pt2 = placed_here(GOLDEN / "small-portable.pte"), placed_here(GOLDEN / "small.pt2")
     lacking = ExecuTorch().segment(pte, configuration(), {})
     lacking["options"]["delegates"] = {"0": "VulkanBackend"}
     exact, wrong = (

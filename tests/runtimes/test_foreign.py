@@ -11,12 +11,11 @@ import pytest
 from gnomon import plugins
 from gnomon.api import place as api
 from gnomon.errors import UsageError
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, chained_options
+from gnomon.runtimes.base import Configuration, Probe, Wish, chained_options
 from gnomon.runtimes.mnn import Mnn
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.runtimes.registry import all_runtimes, chosen_runtimes
-from gnomon.testing.runtime import RuntimeContract
 
 DRIVER = "gnomon.agent.drivers.mnn:MnnDriver"
 MODEL = Path(__file__).parents[2] / "docs" / "examples" / "digits.onnx"
@@ -44,16 +43,6 @@ class Thief(Mnn):
     """One with the name of a runtime of gnomon's."""
 
     name = "onnxruntime"
-
-
-class TestShort(RuntimeContract):
-    @pytest.fixture
-    def adapter(self) -> Runtime:
-        return Short()
-
-    @pytest.fixture
-    def path(self) -> Path:
-        return MODEL
 
 
 @pytest.fixture(autouse=True)

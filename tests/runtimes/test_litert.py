@@ -2,59 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.agent.drivers.litertkit import tflite
+from tests.agent.jobkit import placed_here
 
 from gnomon.core.sample import Failure
-from gnomon.devices.local import LocalDevice
 from gnomon.errors import PackageError, UsageError
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.models.model import with_shapes
-from gnomon.runtimes.base import PlacedModel, Probe, Runtime, Wish
+from gnomon.runtimes.base import Probe, Runtime, Wish
 from gnomon.runtimes.litert import LiteRt
 from gnomon.testing.runtime import RuntimeContract
 
 PROBE = Probe(version="2.3.0", backends=("xnnpack", "builtin", "reference"))
 
 
-class LiteRtContract(RuntimeContract):
+class TestLiteRt(RuntimeContract):
     @pytest.fixture
     def adapter(self) -> Runtime:
         return LiteRt()
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        path = tmp_path / "m.tflite"
-        path.write_bytes(tflite("conv", "conv", "softmax"))
-        return path
+        return written(tmp_path, "conv", "conv", "softmax")
 
 
-class TestXnnpack(LiteRtContract):
-    pass
-
-
-class Only(LiteRt):
-    """The adapter as if its device had but one kind of kernels."""
-
-    def __init__(self, kernels: str) -> None:
-        self._kernels = kernels
-
-    def configurations(self, probe: Probe, wish: Wish) -> Any:
-        narrow = Probe(version=probe.version, backends=(self._kernels,), details=probe.details)
-        return super().configurations(narrow, wish)
-
-
-@pytest.mark.slow
-class TestReference(LiteRtContract):
-    @pytest.fixture
-    def adapter(self) -> Runtime:
-        return Only("reference")
+def written(folder: Path, *kinds: str, **more: Any) -> Path:
+    path = folder / "m.tflite"
+    path.write_bytes(tflite(*kinds, **more))
+    return path
 
 
 def test_each_kind_of_kernels_is_a_configuration() -> None:
@@ -115,75 +96,33 @@ def test_a_gpu_that_is_not_there_is_refused_with_the_reason() -> None:
         LiteRt().configurations(none, Wish(backends=("gpu",)))
 
 
-@pytest.fixture
-def link() -> Iterator[AgentLink]:
-    with LocalDevice() as device, AgentLink(device) as opened:
-        yield opened
-
-
-def placed(path: Path) -> PlacedModel:
-    graph = load(path).graph
-    tensors = graph.tensors
-    return PlacedModel(
-        graph=graph,
-        path=str(path),
-        inputs=tuple(tensors[t].name for t in graph.inputs),
-        outputs=tuple(tensors[t].name for t in graph.outputs),
-    )
-
-
-def supports(link: AgentLink, path: Path, model: PlacedModel) -> dict[str, Any]:
-    there = PlacedModel(graph=model.graph, path=str(path), inputs=model.inputs, outputs=model.outputs)
+def supports(link: AgentLink, path: Path) -> dict[str, Any]:
+    """What each kind of kernels takes of a model, or its failure."""
     found: dict[str, Any] = {}
     for configuration in LiteRt().configurations(PROBE, Wish()):
-        support = LiteRt().support(link.ask, there, configuration)
+        support = LiteRt().support(link.ask, placed_here(path), configuration)
         backend = configuration.backends[0]
         found[backend] = support.failures.get(backend) or support.operators[backend]
     return found
 
 
 def test_xnnpack_that_would_take_nothing_is_no_configuration(link: AgentLink, tmp_path: Path) -> None:
-    path = tmp_path / "m.tflite"
-    path.write_bytes(tflite("floor_mod", "floor_mod"))
-    found = supports(link, path, placed(path))
+    found = supports(link, written(tmp_path, "floor_mod", "floor_mod"))
     assert isinstance(found["xnnpack"], Failure)
     assert found["xnnpack"].kind == "refused"
     assert "takes no operator" in found["xnnpack"].message
     assert found["builtin"] == found["reference"] == frozenset({0, 1})
 
 
-def broken_files() -> Mapping[str, bytes]:
-    good = tflite("conv", "conv")
-    return {
-        "no model": b"this is not a model" * 100,
-        "half": good[: len(good) // 2],
-        "end cut": good[:-40],
-    }
-
-
-@pytest.mark.parametrize("kind", sorted(broken_files()))
-def test_a_file_that_is_broken_is_a_failure_of_each_kind_of_kernels(link: AgentLink, tmp_path: Path, kind: str) -> None:
-    whole, path = tmp_path / "whole.tflite", tmp_path / "broken.tflite"
-    whole.write_bytes(tflite("conv", "conv"))
-    path.write_bytes(broken_files()[kind])
-    for failure in supports(link, path, placed(whole)).values():
-        assert isinstance(failure, Failure)
-        assert failure.kind in {"refused", "crash"}
-        assert failure.message
-
-
 def test_an_operator_that_litert_lacks_is_a_failure_with_its_name(link: AgentLink, tmp_path: Path) -> None:
-    path = tmp_path / "m.tflite"
-    path.write_bytes(tflite("conv", "custom"))
-    for failure in supports(link, path, placed(path)).values():
+    for failure in supports(link, written(tmp_path, "conv", "custom")).values():
         assert isinstance(failure, Failure)
         assert "NoSuchOperator" in failure.message + failure.log_tail
 
 
 def test_open_shapes_are_fixed_when_the_file_is_loaded(link: AgentLink, tmp_path: Path) -> None:
-    path = tmp_path / "m.tflite"
-    path.write_bytes(tflite("conv", signature=(1, -1, 4, 8)))
-    before = placed(path)
+    path = written(tmp_path, "conv", signature=(1, -1, 4, 8))
+    before = placed_here(path)
     model = replace(before, graph=with_shapes(load(path), {before.inputs[0]: (1, 8, 4, 8)}).graph)
     for configuration in LiteRt().configurations(PROBE, Wish()):
         found = LiteRt().support(link.ask, model, configuration)
@@ -192,9 +131,7 @@ def test_open_shapes_are_fixed_when_the_file_is_loaded(link: AgentLink, tmp_path
 
 
 def test_a_model_that_cannot_be_copied_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "m.tflite"
-    path.write_bytes(tflite("conv"))
-    model = load(path)
+    model = load(written(tmp_path, "conv"))
     configuration = LiteRt().configurations(PROBE, Wish())[0]
     with pytest.raises(PackageError, match=r"m\.tflite"):
         LiteRt().package(model, configuration, {}, tmp_path / "nowhere")

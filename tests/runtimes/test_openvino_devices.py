@@ -7,21 +7,20 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.jobkit import placed_here
 from tests.runtimes.openvinokit import net
 
 from gnomon.core.sample import Failure
-from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
-from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Wish
+from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.testing.runtime import RuntimeContract
 
@@ -30,12 +29,6 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, re
 PRECISIONS = {"precisions": ["FP32", "BF16"]}
 PROBE = Probe(version="1", backends=("cpu", "cpu-f32", "cpu-bf16"), details=PRECISIONS)
 BOTH = ("cpu", "cpu-f32")
-
-
-def placed_of(model: Model) -> PlacedModel:
-    graph = model.graph
-    names = [[graph.tensors[t].name for t in side] for side in (graph.inputs, graph.outputs)]
-    return PlacedModel(graph=graph, path=str(model.path), inputs=tuple(names[0]), outputs=tuple(names[1]))
 
 
 class OnDevices(OpenVino):
@@ -78,14 +71,8 @@ def test_devices_are_placed_on_where_they_are_wished_or_real() -> None:
         assert refused.value.hint
 
 
-@pytest.fixture
-def link() -> Iterator[AgentLink]:
-    with LocalDevice() as device, AgentLink(device) as opened:
-        yield opened
-
-
 def test_what_is_computed_together_is_placed_together(tmp_path: Path, link: AgentLink) -> None:
-    placed = placed_of(load(net(tmp_path / "net.onnx")))
+    placed = placed_here(net(tmp_path / "net.onnx"))
     configuration = OnDevices().configurations(PROBE, Wish())[0]
     found = OnDevices().support(link.ask, placed, configuration)
     assert not found.failures
@@ -99,7 +86,7 @@ def test_what_is_computed_together_is_placed_together(tmp_path: Path, link: Agen
 
 
 def test_a_device_that_fails_is_left_out_and_the_cpu_must_not(tmp_path: Path) -> None:
-    placed = placed_of(load(net(tmp_path / "net.onnx")))
+    placed = placed_here(net(tmp_path / "net.onnx"))
     configuration = OnDevices().configurations(PROBE, Wish())[0]
     crash = Failure(stage="probe", kind="crash", transient=False, message="crashed")
     good: Mapping[str, Any] = {"operators": list(range(9)), "kernels": [[0, 1, 2]], "unnamed": []}
@@ -142,8 +129,7 @@ except Refused as refused:
 
 
 def loaded(link: AgentLink, path: Path, places: Sequence[int], lie: str = "", backends: Sequence[str] = BOTH) -> Any:
-    model = load(path)
-    placed = placed_of(model)
+    placed = placed_here(path)
     configuration = OpenVino().configurations(PROBE, Wish(backends=tuple(backends)))[0]
     found = OpenVino().support(link.ask, placed, configuration)
     configuration = replace(configuration, options={**configuration.options, **found.options})
@@ -209,14 +195,14 @@ print(json.dumps([hetero.submodels(compiled), sorted(compiled.get_property("EXEC
 
 
 def test_a_plain_program_places_as_the_package_says(tmp_path: Path, link: AgentLink) -> None:
-    model = load(net(tmp_path / "net.onnx"))
+    path = net(tmp_path / "net.onnx")
     configuration = OnDevices().configurations(PROBE, Wish())[0]
-    found = OnDevices().support(link.ask, placed_of(model), configuration)
+    found = OnDevices().support(link.ask, placed_here(path), configuration)
     configuration = replace(configuration, options={**configuration.options, **found.options})
     folder = tmp_path / "package"
     folder.mkdir()
     assignment = {k: "cpu-f32" if found.folded.get(k, k) in (3, 4) else "cpu" for k in range(9)}
-    written = OnDevices().package(model, configuration, assignment, folder)
+    written = OnDevices().package(load(path), configuration, assignment, folder)
     (folder / "plan.json").write_text(json.dumps(written["options"]))
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     done = subprocess.run([sys.executable, "-c", PLAIN], cwd=folder, capture_output=True, text=True, check=True)

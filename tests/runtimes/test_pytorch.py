@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.agent.jobkit import bound, job_of
 
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
@@ -53,13 +54,8 @@ class TestInductor:
         """
         pytest.importorskip("torch")
         graph = load(GOLDEN / "small.pt2").graph
-        reads, writes = ([graph.tensors[t] for t in side] for side in (graph.inputs, graph.outputs))
-        segment: dict[str, Any] = {"runtime": "pytorch", "model": str(GOLDEN / "small.pt2")}
-        segment |= {"inputs": [[t.name, t.name] for t in reads], "outputs": [[t.name, t.name] for t in writes]}
-        job: dict[str, Any] = {
-            "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in (*reads, *writes)}
-        }
-        job |= {"feeds": {t.name: {} for t in reads}, "outputs": [t.name for t in writes], "seed": 0}
+        segment = {"runtime": "pytorch", "model": str(GOLDEN / "small.pt2"), **bound(graph)}
+        job = job_of(graph)
         variables = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **_QUICKLY, **environment}
         told: dict[str, Any] = {}
         with LocalDevice(environment=variables) as device, KeptLink(device, timeout_s=LIMIT_S) as link:

@@ -32,24 +32,22 @@ def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two inputs, a convolution, a batch normalisation, a ReLU and an addition."""
-    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-    numpy = pytest.importorskip("numpy")
-    make, tensor = onnx.helper, onnx.numpy_helper.from_array
-    drawn = numpy.random.default_rng(0)
-    shape = [1, 8, 16, 16]
-    kinds = {name: make.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name in ("x0", "x1", "y")}
-    weights = [tensor(drawn.standard_normal((8, 8, 3, 3), dtype=numpy.float32), "w")]
-    weights += [tensor(numpy.abs(drawn.standard_normal(8, dtype=numpy.float32)) + 1, name) for name in "sbmv"]
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    import numpy as np
+    from tests.models import modelkit
+
+    drawn, shape = np.random.default_rng(0), [1, 8, 16, 16]
+    weights = {"w": drawn.standard_normal((8, 8, 3, 3), dtype=np.float32)}
+    weights |= {name: np.abs(drawn.standard_normal(8, dtype=np.float32)) + 1 for name in "sbmv"}
     nodes = [
-        make.make_node("Conv", ["x0", "w"], ["c"], pads=[1, 1, 1, 1]),
-        make.make_node("BatchNormalization", ["c", *"sbmv"], ["n"]),
-        make.make_node("Relu", ["n"], ["r"]),
-        make.make_node("Add", ["r", "x1"], ["y"]),
+        modelkit.node("Conv", ["x0", "w"], ["c"], pads=[1, 1, 1, 1]),
+        modelkit.node("BatchNormalization", ["c", *"sbmv"], ["n"]),
+        modelkit.node("Relu", ["n"], ["r"]),
+        modelkit.node("Add", ["r", "x1"], ["y"]),
     ]
-    graph = make.make_graph(nodes, "unit", [kinds["x0"], kinds["x1"]], [kinds["y"]], weights)
+    inputs = [modelkit.value(name, shape) for name in ("x0", "x1")]
     path = tmp_path_factory.mktemp("model") / "a unit with blanks.onnx"
-    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=8), str(path))
-    return path
+    return modelkit.save(modelkit.model(nodes, inputs, [modelkit.value("y", shape)], weights), path)
 
 
 @pytest.fixture(scope="module")

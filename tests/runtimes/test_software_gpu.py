@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from tests.runtimes.test_ncnn import TestNcnn as NcnnContract
 from tests.runtimes.test_ncnn import written
 
 from gnomon.core.sample import Failure
-from gnomon.devices.local import LocalDevice
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
@@ -63,12 +62,6 @@ class TestNcnnOnVulkan(NcnnContract):
         return OnVulkan()
 
 
-@pytest.fixture
-def link() -> Iterator[AgentLink]:
-    with LocalDevice() as device, AgentLink(device) as opened:
-        yield opened
-
-
 def probed(link: AgentLink, runtime: Runtime) -> Probe:
     answer = link.ask({"p": {"do": "probe", "runtime": runtime.name}})["p"]
     if isinstance(answer, Failure):
@@ -94,21 +87,9 @@ def test_without_a_device_the_reason_is_told(link: AgentLink, monkeypatch: pytes
 
 def job(path: Path, kernels: str, **options: Any) -> dict[str, Any]:
     tensor = {"shape": list(SHAPE), "dtype": "float32"}
-    return {
-        "tensors": {"x": tensor, "y": tensor},
-        "feeds": {"x": {}},
-        "outputs": ["y"],
-        "seed": 0,
-        "segments": [
-            {
-                "runtime": "litert",
-                "model": str(path),
-                "options": {"threads": 1, "kernels": kernels, **options},
-                "inputs": [["i", "x"]],
-                "outputs": [["o", "y"]],
-            }
-        ],
-    }
+    ends: dict[str, Any] = {"tensors": {"x": tensor, "y": tensor}, "feeds": {"x": {}}, "outputs": ["y"]}
+    segment = {"runtime": "litert", "model": str(path), "inputs": [["i", "x"]], "outputs": [["o", "y"]]}
+    return {**ends, "seed": 0, "segments": [{**segment, "options": {"threads": 1, "kernels": kernels, **options}}]}
 
 
 def opened(link: AgentLink, wanted: Mapping[str, Any], seeds: list[int]) -> dict[str, Any]:
@@ -167,13 +148,9 @@ def test_of_two_vulkan_devices_ncnn_takes_the_one_that_is_chosen(
     path = written(tmp_path)
     for part in ("swiftshader", "llvmpipe"):
         (made,) = Ncnn().configurations(probe, Wish(backends=("cpu", f"vulkan:{part}")))
-        segment = {
-            "runtime": "ncnn",
-            "model": str(path),
-            "options": {**made.options, "vulkan": [2, 3], "shapes": [[3, 4, 5]]},
-            "inputs": [["in0", "x"]],
-            "outputs": [["out0", "y"]],
-        }
+        options = {**made.options, "vulkan": [2, 3], "shapes": [[3, 4, 5]]}
+        segment = {"runtime": "ncnn", "model": str(path), "options": options}
+        segment |= {"inputs": [["in0", "x"]], "outputs": [["out0", "y"]]}
         tensor = {"shape": [1, 3, 4, 5], "dtype": "float32"}
         wanted = {**job(path, ""), "tensors": {"x": tensor, "y": tensor}, "segments": [segment]}
         found = opened(link, wanted, [])

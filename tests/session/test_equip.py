@@ -115,19 +115,13 @@ def test_needs_that_contradict_each_other_leave_one(
     assert "gnomontestneed" in missing["onert"].reason
 
 
-def test_a_runtime_without_numpy_gets_it(board: Board, tmp_path: Path) -> None:
-    python = python_with(tmp_path / "python", ("ncnn",))
-    probes, missing, link = equipped_with(board.config(python=str(python)), "ncnn")
-    assert list(probes) == ["ncnn"]
-    assert not missing
-    assert len(link.paths) == 1
-
-
-def test_a_runtime_that_is_broken_there_gets_a_whole_one(board: Board, tmp_path: Path) -> None:
-    python = python_with(tmp_path / "python", ("numpy",))
-    broken = site_of(tmp_path / "python") / "ncnn"
-    broken.mkdir()
-    (broken / "__init__.py").write_text("raise ImportError('libgomp.so.1: cannot open shared object file')\n")
+@pytest.mark.parametrize("lacking", ["numpy", "a library"])
+def test_what_a_runtime_lacks_is_brought(board: Board, tmp_path: Path, lacking: str) -> None:
+    python = python_with(tmp_path / "python", ("ncnn",) if lacking == "numpy" else ("numpy",))
+    if lacking == "a library":
+        broken = site_of(tmp_path / "python") / "ncnn"
+        broken.mkdir()
+        (broken / "__init__.py").write_text("raise ImportError('libgomp.so.1: cannot open shared object file')\n")
     probes, missing, link = equipped_with(board.config(python=str(python)), "ncnn")
     assert list(probes) == ["ncnn"]
     assert not missing

@@ -61,7 +61,7 @@ def test_what_a_real_model_came_to(tmp_path: Path) -> None:
     check(gnomon.place(model, out=tmp_path / "out", **how))
     check(gnomon.profile(model, **how))
     check(gnomon.pareto(model, search="random", iterations=2, **how))
-    for row in (*gnomon.runs(record=record), *gnomon.list_devices("local")):
+    for row in (*gnomon.runs(record=record).campaigns, *gnomon.check_devices("local").devices):
         check(row)
 
 
@@ -78,11 +78,11 @@ def test_the_front_of_a_dump(tmp_path: Path) -> None:
 
 
 def test_what_describes_a_space_and_an_estimator(tmp_path: Path) -> None:
-    check(gnomon.suggest_nets(2, space="nasbench201")[0])
+    check(gnomon.suggest_nets(count=2, space="nasbench201", out=tmp_path / "n.csv"))
     space, table, name = estimator_kit.kit(tmp_path)
     samples = estimator_kit.save(estimator_kit.measured(space, 20), space, tmp_path / "s.csv")
-    estimator, evaluation, _ = fit_estimator(table=table, space=name, samples=samples)
-    check(evaluation)
+    check(fit_estimator(table=table, space=name, samples=samples, out=tmp_path / "e.json"))
+    estimator = gnomon.load_estimator(tmp_path / "e.json", name)
     # A space of one's own is pickled if its blocks are, which are not these: they are closures.
     assert dataclasses.asdict(copy.deepcopy(estimator))
     assert len(repr(estimator)) < MOST_LETTERS

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.processkit import becomes
 from tests.tuning.conftest import Kit
 from tests.tuning.tvmkit import living
 
@@ -21,13 +20,6 @@ from gnomon.system.children import Program
 from gnomon.tuning.tvm import _VERSIONS, Door, DoorSettings, Workshop
 
 SEGFAULT = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
-
-
-def eventually(truth: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    until_s = time.monotonic() + timeout_s
-    while not truth():
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
 
 
 def pid_of(door: Door) -> int:
@@ -133,7 +125,7 @@ def test_a_child_that_was_killed_between_questions_costs_none(shop: Workshop) ->
     assert door.ask("x", {"n": 1}) == {"asked": 1} == door.ask("x", {"n": 1})
     first = pid_of(door)
     os.kill(first, signal.SIGKILL)
-    eventually(lambda: not door.alive)
+    assert becomes(lambda: not door.alive)
     assert door.ask("x", {"n": 2}) == {"asked": 2}
     assert renewed == [first, pid_of(door)] and door.starts == 2
     door.close()
@@ -174,28 +166,3 @@ def test_nothing_is_left_of_a_workshop() -> None:
         groups = [pid_of(shop.door(DoorSettings())) for _ in range(3)]
         assert all(living(group) for group in groups)
     assert not any(living(group) for group in groups) and not shop.folder.exists()
-
-
-PARENT = """
-import functools, sys, time
-from pathlib import Path
-from gnomon.system.children import Program
-from gnomon.tuning import tvm as door
-door.Program = functools.partial(Program, folder=Path(sys.argv[1]))
-with door.Workshop() as shop:
-    child = shop.door(door.DoorSettings()).start()
-    print(child._process.pid, shop.folder, flush=True)
-    time.sleep(600)
-"""
-
-
-@pytest.mark.usefixtures("quick")
-def test_nothing_is_left_of_a_gnomon_that_was_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PARENT, str(tmp_path / "quick")]
-    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    with parent, parent.stdout:
-        pid, folder = parent.stdout.readline().split()
-        assert living(int(pid)) and Path(folder).is_dir()
-        parent.kill()
-    eventually(lambda: not living(int(pid)) and not Path(folder).exists())

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 from tests.agent.drivers.tvm_models import (
     bytes_net,
     deep_net,
@@ -26,6 +26,7 @@ from tests.agent.drivers.tvm_models import (
     two_ends,
     write_records,
 )
+from tests.models.modelkit import model, node, value
 from tests.tuning.conftest import TARGET, Kit
 
 from gnomon.core.overlay.records import TunedDevice
@@ -47,20 +48,12 @@ Ends = Mapping[str, tuple[int, Sequence[int | str] | None]]
 
 def graph(nodes: Sequence[Any], inputs: Ends, outputs: Ends, **weights: np.ndarray[Any, Any]) -> Any:
     """An ONNX model; inputs and outputs by their names with data type and shape."""
-    made = helper.make_graph(
-        list(nodes),
-        "g",
-        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
-        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    reads, writes = ([value(name, shape, kind) for name, (kind, shape) in ends.items()] for ends in (inputs, outputs))
+    return model(nodes, reads, writes, weights)
 
 
 def relu(shape: Sequence[int | str] | None, kind: int = FLOAT) -> bytes:
-    return bytes(
-        graph([helper.make_node("Relu", ["x"], ["y"])], {"x": (kind, shape)}, {"y": (kind, shape)}).SerializeToString()
-    )
+    return bytes(graph([node("Relu", ["x"], ["y"])], {"x": (kind, shape)}, {"y": (kind, shape)}).SerializeToString())
 
 
 def saved(kit: Kit, content: bytes, suffix: str = ".onnx") -> Path:
@@ -129,7 +122,7 @@ def test_the_layers_of_a_network(kit: Kit) -> None:
 
 
 def test_a_function_that_is_called_twice_is_one_layer_of_weight_two(kit: Kit) -> None:
-    nodes = [helper.make_node("MatMul", [a, "w"], [b]) for a, b in (("x", "h"), ("h", "y"))]
+    nodes = [node("MatMul", [a, "w"], [b]) for a, b in (("x", "h"), ("h", "y"))]
     model = graph(nodes, {"x": (FLOAT, [4, 4])}, {"y": (FLOAT, [4, 4])}, w=np.ones((4, 4), np.float32))
     (layer,) = kit.network(Source(path=saved(kit, model.SerializeToString()))).layers(TARGET)
     assert layer.weight == 2 and layer.flops == 128
@@ -176,14 +169,14 @@ def test_broken_files_are_refused_in_words(kit: Kit, content: bytes, suffix: str
 def test_shapes_that_are_computed_are_folded_before_the_import(kit: Kit) -> None:
     """TVM's importer takes a shape that is written down; ONNX Runtime computes one that is not."""
     nodes = [
-        helper.make_node("Shape", ["x"], ["dims"]),
-        helper.make_node("Gather", ["dims", "first"], ["batch"]),
-        helper.make_node("Cast", ["batch"], ["real"], to=TensorProto.FLOAT),
-        helper.make_node("Ceil", ["real"], ["whole"]),
-        helper.make_node("Cast", ["whole"], ["again"], to=TensorProto.INT64),
-        helper.make_node("Concat", ["again", "rest"], ["shape"], axis=0),
-        helper.make_node("Reshape", ["x", "shape"], ["flat"]),
-        helper.make_node("Relu", ["flat"], ["y"]),
+        node("Shape", ["x"], ["dims"]),
+        node("Gather", ["dims", "first"], ["batch"]),
+        node("Cast", ["batch"], ["real"], to=TensorProto.FLOAT),
+        node("Ceil", ["real"], ["whole"]),
+        node("Cast", ["whole"], ["again"], to=TensorProto.INT64),
+        node("Concat", ["again", "rest"], ["shape"], axis=0),
+        node("Reshape", ["x", "shape"], ["flat"]),
+        node("Relu", ["flat"], ["y"]),
     ]
     model = graph(nodes, {"x": (FLOAT, [2, 3, 4])}, {"y": (FLOAT, [2, 12])}, first=np.array([0]), rest=np.array([12]))
     network = kit.network(Source(path=saved(kit, model.SerializeToString())))
@@ -192,7 +185,7 @@ def test_shapes_that_are_computed_are_folded_before_the_import(kit: Kit) -> None
 
 
 def test_operators_that_the_importer_lacks_are_named(kit: Kit) -> None:
-    nodes = [helper.make_node("Det", ["x"], ["det"]), helper.make_node("Relu", ["det"], ["y"])]
+    nodes = [node("Det", ["x"], ["det"]), node("Relu", ["det"], ["y"])]
     message = refusal(kit, saved(kit, graph(nodes, {"x": (FLOAT, [4, 4])}, {"y": (FLOAT, [])}).SerializeToString()))
     assert "no Det;" in message and "gnomon place" in message
 
@@ -207,7 +200,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(kit: Kit) -> None:
 
 def test_weights_of_a_file_elsewhere_are_not_read(kit: Kit) -> None:
     model = graph(
-        [helper.make_node("Add", ["x", "w"], ["y"])],
+        [node("Add", ["x", "w"], ["y"])],
         {"x": (FLOAT, [3])},
         {"y": (FLOAT, [3])},
         w=np.ones(3, np.float32),
@@ -417,10 +410,10 @@ def test_several_inputs_and_outputs_of_several_types(kit: Kit) -> None:
     assert (place.dtype, place.shape, left.dtype, left.shape) == (np.int64, (3, 1), np.float32, (3, 4))
     model = graph(
         [
-            helper.make_node("Gather", ["table", "index"], ["rows"]),
-            helper.make_node("Sqrt", ["x"], ["roots"]),
-            helper.make_node("Add", ["rows", "roots"], ["y"]),
-            helper.make_node("Not", ["flag"], ["no"]),
+            node("Gather", ["table", "index"], ["rows"]),
+            node("Sqrt", ["x"], ["roots"]),
+            node("Add", ["rows", "roots"], ["y"]),
+            node("Not", ["flag"], ["no"]),
         ],
         {"unused": (FLOAT, [2]), "index": (INT64, [4]), "x": (FLOAT, [4, 3]), "flag": (BOOL, [2])},
         {"y": (FLOAT, [4, 3]), "no": (BOOL, [2]), "x": (FLOAT, [4, 3])},

@@ -6,19 +6,21 @@ import json
 import math
 import os
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.jobs.tune.tunekit import tiny_net
+from tests.processkit import becomes
 from tests.tuning.conftest import TARGET, Kit
 
 from gnomon.core.overlay.records import TuningLayer, configuration_id
 from gnomon.core.sample import Failure
 from gnomon.formats.tuning.metaschedule import tvm_json
 from gnomon.tuning.networks import STRATEGIES, Searches, SearchSettings, Source
+
+SETTINGS = SearchSettings(target=TARGET, strategy="random", trials=64, per_round=4, seed=1)
 
 
 def begun(kit: Kit, layer: TuningLayer, **changed: Any) -> Mapping[str, Any]:
@@ -165,18 +167,30 @@ def test_a_layer_of_another_kind_begins_with_the_search(kit: Kit) -> None:
     assert names(layer, asked(kit, layer)) == names(layer, own)
 
 
-def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, tmp_path: Path) -> None:
+@pytest.fixture
+def like(kit: Kit, tmp_path: Path) -> tuple[TuningLayer, TuningLayer]:
+    """Two layers that differ in the channels that come in alone, the smaller one first."""
     model = tmp_path / "two.onnx"
     model.write_bytes(tiny_net())
     small, large = sorted(kit.network(Source(path=model)).layers(TARGET), key=lambda layer: layer.flops or 0)
-    searches = Searches(kit.shop, SearchSettings(target=TARGET, strategy="random", trials=64, per_round=4, seed=1))
-    assert searches.begin(small, []) is None
-    known = searches.ask(small.layer, 4)
-    assert isinstance(known, tuple)
+    return small, large
+
+
+def searched(searches: Searches, layer: TuningLayer, count: int) -> tuple[Any, ...]:
+    """The traces of a layer that a search begins with."""
+    assert searches.begin(layer, []) is None
+    traces = searches.ask(layer.layer, count)
+    assert isinstance(traces, tuple)
+    return traces
+
+
+def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, like: tuple[TuningLayer, TuningLayer]) -> None:
+    small, large = like
+    searches = Searches(kit.shop, SETTINGS)
+    known = searched(searches, small, 4)
     assert searches.tell(small.layer, [(trace, (1e-3 if trace is known[-1] else 2e-3,)) for trace in known]) is None
-    assert searches.begin(large, []) is None
-    traces = searches.ask(large.layer, 2)
-    assert isinstance(traces, tuple) and len(traces) == 2, "as many as are asked for, and no more"
+    traces = searched(searches, large, 2)
+    assert len(traces) == 2, "as many as are asked for, and no more"
     best, first = known[-1], traces[1]
     assert kinds(first) == kinds(best), "it is scheduled as the best of the other is"
     # Both layers are 3x3 on images of one size: but for the channels that come in, all loops are split alike.
@@ -188,20 +202,15 @@ def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, tmp_path: Path)
     searches._door.close()
 
 
-def test_what_failed_for_a_like_layer_is_not_carried_over(kit: Kit, tmp_path: Path) -> None:
-    model = tmp_path / "two.onnx"
-    model.write_bytes(tiny_net())
-    small, large = sorted(kit.network(Source(path=model)).layers(TARGET), key=lambda layer: layer.flops or 0)
+def test_what_failed_for_a_like_layer_is_not_carried_over(kit: Kit, like: tuple[TuningLayer, TuningLayer]) -> None:
+    small, large = like
     found = []
     for failed in (True, False):
-        searches = Searches(kit.shop, SearchSettings(target=TARGET, strategy="random", trials=64, per_round=4, seed=1))
+        searches = Searches(kit.shop, SETTINGS)
         if failed:
-            assert searches.begin(small, []) is None
-            known = searches.ask(small.layer, 4)
-            assert isinstance(known, tuple)
+            known = searched(searches, small, 4)
             assert searches.tell(small.layer, [(trace, ()) for trace in known]) is None
-        assert searches.begin(large, []) is None
-        found.append(searches.ask(large.layer, 8))
+        found.append(searched(searches, large, 8))
         searches._door.close()
     assert found[0] == found[1], "blocks, and the search's own candidates, as if nothing were known"
 
@@ -234,7 +243,8 @@ def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     assert isinstance(unknown, Failure) and "was not begun" in unknown.message
     # A layer that cannot be searched any more costs itself, and not the others.
     searches._layers[bad.layer] = bad
-    _kill(door)
+    os.kill(door.start()._process.pid, signal.SIGKILL)
+    assert becomes(lambda: not door.alive)
     # Told before and taught after: this is not a failure, though the child that asked is gone.
     assert searches.tell(dense.layer, [(trace, (1e-3,)) for trace in first]) is None
     assert door.starts == 2
@@ -246,11 +256,3 @@ def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     assert bad.layer not in searches._layers
     assert searches.tell(soft.layer, [(trace, ()) for trace in soft_traces]) is None
     door.close()
-
-
-def _kill(door: Any) -> None:
-    os.kill(door.start()._process.pid, signal.SIGKILL)
-    until_s = time.monotonic() + 20
-    while door.alive:
-        assert time.monotonic() < until_s
-        time.sleep(0.01)

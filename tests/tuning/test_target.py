@@ -42,9 +42,7 @@ def program(path: Path) -> Path:
     [
         (NATIVE, {"kind": "llvm", "mcpu": "znver4"}),
         ("generic", {"kind": "llvm"}),
-        ("x86-64", {"kind": "llvm", "mcpu": "x86-64"}),
         ("x86-64-v3", {"kind": "llvm", "mcpu": "x86-64-v3"}),
-        ("haswell", {"kind": "llvm", "mcpu": "haswell"}),
         ("aarch64", {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}),
         ("aarch64-cortex-a72", {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}),
         ("aarch64-android", {"kind": "llvm", "mtriple": "aarch64-linux-android"}),
@@ -53,11 +51,8 @@ def program(path: Path) -> Path:
             "armv7-cortex-a7",
             {"kind": "llvm", "mtriple": "armv7l-linux-gnueabihf", "mattr": ["+neon"], "mcpu": "cortex-a7"},
         ),
-        ("riscv64", {"kind": "llvm", "mtriple": "riscv64-linux-gnu"}),
-        ("x86_64", {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}),
         (' {"kind": "llvm", "num-cores": 2}', {"kind": "llvm", "num-cores": 2}),
         ("llvm", {"kind": "llvm"}),
-        ("llvm -mcpu=cortex-a72", {"kind": "llvm", "mcpu": "cortex-a72"}),
         (
             "llvm -keys=arm_cpu,cpu -device=arm_cpu  -target=arm64-linux-android -mattr=+neon,+fp16 -link-params=0",
             {
@@ -72,7 +67,6 @@ def program(path: Path) -> Path:
             "llvm -model=snapdragon835 -mtriple=arm-linux-android -mattr=+neon",
             {"kind": "llvm", "model": "snapdragon835", "mtriple": "arm-linux-android", "mattr": ["+neon"]},
         ),
-        ("llvm -num-cores=4", {"kind": "llvm", "num-cores": 4}),
     ],
 )
 @pytest.mark.usefixtures("tools")
@@ -87,19 +81,7 @@ def test_on_another_host_a_processor_of_x86_has_a_triple(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "x86",
-        "x86-64-v9",
-        "cuda",
-        "nvidia/nvidia-a100",
-        "aarch64-",
-        "aarch64_x",
-        "aarch64- a",
-        "aarch64-../x",
-        "armv7-" + "a" * 80,
-        "native ",
-    ],
+    ["", "x86-64-v9", "nvidia/nvidia-a100", "aarch64-", "aarch64- a", "aarch64-../x", "armv7-" + "a" * 80, "native "],
 )
 def test_what_means_no_target_is_told_with_the_forms(text: str) -> None:
     with pytest.raises(UsageError) as refused:
@@ -112,12 +94,9 @@ def test_what_means_no_target_is_told_with_the_forms(text: str) -> None:
     [
         ("llvm -nonsense", "no -nonsense in a target"),
         ("llvm -num-cores=many", "no -num-cores=many"),
-        ("llvm -mcpu", "no -mcpu"),
         ("llvm -mcpu=", "no -mcpu="),
         ("rocm -mcpu=gfx906", "kind 'rocm'"),
-        ("opencl", "kind 'opencl' are not tuned"),
         ("cuda", "kind 'cuda' are not tuned here: gnomon tunes processors \\(kind llvm\\)"),
-        ("cuda -arch=sm_86", "kind 'cuda'"),
         ("llvm --", "no --?"),
     ],
 )
@@ -134,8 +113,6 @@ def test_what_todays_tvm_has_not_in_targets_is_told(text: str, told: str) -> Non
         ("{}", "with a kind"),
         ('{"kind": 3}', "with a kind"),
         ('{"kind": "vulkan"}', "processors"),
-        ('{"kind": "cuda", "arch": "sm_80"}', "processors"),
-        ('{"tag": "nvidia/nvidia-t4"}', "with a kind"),
         ('{"kind": "llvm", "kind": "llvm"}', "twice"),
         ('{"kind": "llvm", "num-cores": NaN}', "NaN"),
         ('{"kind":' + "[" * 50_000, "nested too deeply"),
@@ -168,16 +145,6 @@ def test_what_is_no_file_of_a_target_is_neither_waited_for_nor_read_whole(tmp_pa
         assert refused.value.hint
     with pytest.raises(UsageError, match="no file"):
         read_target("@/dev/zero", here=HERE)
-
-
-@given(st.text(max_size=60) | st.from_regex(r"(aarch64|armv7|x86-64|riscv64|@|\{)[^\0]{0,20}", fullmatch=True))
-def test_any_text_is_a_target_or_an_error_that_helps(text: str) -> None:
-    try:
-        made = read_target(text, here=HERE)
-    except UsageError as refused:
-        assert refused.hint
-    else:
-        assert made["kind"] == "llvm" and json.dumps(made)
 
 
 def test_cores_are_added_unless_the_target_says_them() -> None:

@@ -2,56 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from os import PathLike
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
+from gnomon.api.options import PathLike, Record
 from gnomon.errors import UsageError
+from gnomon.options import option
+from gnomon.store.address import record_address
+from gnomon.values import file, percent
 
 if TYPE_CHECKING:
     from gnomon.api.options import Options
     from gnomon.jobs.compare.document import CompareDocument
     from gnomon.measure.progress import Watch
-    from gnomon.store.address import RecordLike
 
+Run = Annotated[PathLike, option(metavar="RUN", complete="run", least=1)]
+Sessions = Annotated[
+    float,
+    option(
+        read=percent,
+        metavar="2%",
+        default=0.02,
+        help="How much runs of the same model are assumed to differ (standard deviation), where the results database "
+        "has fewer than five earlier ones.  [default: 2%]",
+    ),
+]
+Changed = Annotated[
+    Sequence[Literal["machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options"]],
+    option(repeat=True, help="What was changed on purpose and is compared. May be repeated."),
+]
 TURNS = 30
 """Fresh processes of each model that `compare_models` measures by turns."""
 
 
-def compare(
-    first: str | PathLike[str],
-    *others: str | PathLike[str],
-    record: RecordLike | None = None,
-    alpha: float = 0.01,
-    relevant: float = 0.01,
-    changed: Iterable[str] = (),
-    sessions: float = 0.02,
-) -> CompareDocument:
-    """Compare later runs with the first: faster, slower, the same, or unknown with what would decide.
+class CompareOptions(TypedDict, total=False):
+    """How runs are compared."""
 
-    Each is a run's id ("last", "last~1"), a file that --json wrote, a report in HTML, a package, or a results database.
-    All verdicts of a pair together hold with probability 1 - `alpha`; a difference within `relevant` is none. `changed`
-    says what was changed on purpose: "machine", "governor", "version", "threads", "shapes", "inputs", "precision",
-    "options". `sessions` is what runs of the same are taken to differ by (a standard deviation, relative) where fewer
-    than five earlier ones tell. Raises GnomonError.
+    fail_slower: Annotated[
+        float | None,
+        option(
+            read=percent,
+            metavar="3%",
+            help="Exit with 1 where a configuration is certainly slower by more than this, or is missing; with 7 where "
+            "nothing could be compared.",
+        ),
+    ]
+    relevant: Annotated[
+        float,
+        option(
+            read=percent, metavar="1%", default=0.01, help="Differences within this count as the same.  [default: 1%]"
+        ),
+    ]
+    alpha: Annotated[
+        float,
+        option(
+            least=1e-6,
+            most=0.5,
+            default=0.01,
+            help="The largest probability that any verdict is wrong, over all that are compared at once.",
+        ),
+    ]
+    sessions: Sessions
+    changed: Changed
+    record: Record
+
+
+def compare(
+    *runs: Run,
+    junit: Annotated[
+        PathLike | None, option(read=file, metavar="FILE", help="Write JUnit XML: a test case a configuration.")
+    ] = None,
+    markdown: Annotated[
+        PathLike | None, option(read=file, metavar="FILE", help="Write a table in Markdown, for a pull request.")
+    ] = None,
+    action_benchmark: Annotated[
+        PathLike | None, option(read=file, metavar="FILE", help="Write what github-action-benchmark reads.")
+    ] = None,
+    bencher: Annotated[PathLike | None, option(read=file, metavar="FILE", help="Write Bencher's metrics.")] = None,
+    **options: Unpack[CompareOptions],
+) -> CompareDocument:
+    """Compare each later RUN with the first: every configuration, and every kernel that the runtime reports.
+
+    A RUN is the id of a run (or how it begins; last; last~1: the one before), a file that --json wrote, a report in
+    HTML, a package, or a results database, of which the newest run counts. Runs of other machines, governors,
+    versions, shapes or inputs are not compared, nor are configurations of other threads, precision or options, unless
+    --changed says that this is the change.
+
+    Raises GnomonError.
     """
     from gnomon.jobs.compare.job import compare as compare_job
-    from gnomon.store.address import record_address
 
-    names = [str(one) for one in (first, *others)]
-    return compare_job(
-        names,
-        record=record_address(record),
-        alpha=alpha,
-        relevant=relevant,
-        changed=tuple(changed),
-        sessions=sessions,
-    )
+    fail_slower, how = compare_settings(options)
+    compared = replace(compare_job([str(run) for run in runs], **how), fail_slower=fail_slower)
+    files = {"junit": junit, "markdown": markdown, "action_benchmark": action_benchmark, "bencher": bencher}
+    compared.write({form: None if path is None else Path(path) for form, path in files.items()})
+    return compared
+
+
+def compare_settings(options: CompareOptions) -> tuple[float | None, dict[str, Any]]:
+    """The limit of the gate, and what else the options mean, with their defaults. UsageError for an unknown one."""
+    if unknown := sorted(options.keys() - CompareOptions.__annotations__.keys()):
+        raise UsageError(
+            f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(CompareOptions.__annotations__)}."
+        )
+    how: dict[str, Any] = {"relevant": 0.01, "alpha": 0.01, "sessions": 0.02, "changed": (), **options}
+    fail_slower = how.pop("fail_slower", None)
+    return fail_slower, how | {"record": record_address(how.get("record")), "changed": tuple(how["changed"])}
 
 
 def compare_models(
-    before: str | PathLike[str],
-    *others: str | PathLike[str],
+    before: PathLike,
+    *others: PathLike,
     alpha: float = 0.01,
     relevant: float = 0.01,
     changed: Iterable[str] = (),

@@ -2,62 +2,168 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypedDict, Unpack
 
+from gnomon.api.options import Record
 from gnomon.devices import config
 from gnomon.jobs.devices import job
-from gnomon.jobs.devices.document import DeviceCleanedDocument, DeviceHealthDocument, RuntimesDocument
-from gnomon.jobs.devices.document import DeviceRow as DeviceRow
-from gnomon.store.address import RecordLike, record_address
+from gnomon.jobs.devices.document import (
+    DeviceAddedDocument,
+    DeviceCleanedDocument,
+    DeviceHealthDocument,
+    DeviceRemovedDocument,
+    DeviceRow,
+    DevicesDocument,
+    RuntimesDocument,
+)
+from gnomon.options import option
+from gnomon.store.address import record_address
+from gnomon.values import cores, environment, seconds
+
+Name = Annotated[str, option(metavar="NAME", complete="device")]
 
 
-def list_devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:
-    """How devices are now: those named, or this machine and all of the file of devices.
+class DeviceSettings(TypedDict, total=False):
+    """The settings of a device, as its table in the file of devices has them (docs/devices/devices.md)."""
 
-    `closely` also finds the overhead of a command, free room and rights. A device that cannot be reached is a row with
-    the reason. UsageError if a name is not known or the file is wrong.
+    python: Annotated[str, option(metavar="PATH", help="Python on the device.  [default: the newest that is found]")]
+    folder: Annotated[str, option(metavar="PATH", help="Cache of pushed files there.  [default: ~/.cache/gnomon]")]
+    keep: Annotated[
+        bool, option("--no-keep", off=True, default=True, help="Keep nothing on the device between commands.")
+    ]
+    environment: Annotated[
+        Mapping[str, str],
+        option(
+            "--env",
+            repeat=True,
+            read=environment,
+            metavar="KEY=VALUE",
+            help="Environment of every command there. May be repeated.",
+        ),
+    ]
+    ssh_options: Annotated[
+        Sequence[str], option("--ssh-option", repeat=True, metavar="KEY=VALUE", help="For ssh -o. May be repeated.")
+    ]
+    connect_timeout_s: Annotated[
+        float, option("--connect-timeout", read=seconds, help="Seconds to wait for it.  [default: 10]")
+    ]
+    runtimes: Annotated[
+        Sequence[str],
+        option(
+            "--runtime",
+            repeat=True,
+            complete="runtime",
+            metavar="NAME",
+            help="Use this runtime there. May be repeated.",
+        ),
+    ]
+    threads: Annotated[int, option(least=1, most=1024, metavar="N", help="Threads of a runtime there.")]
+    pin: Annotated[
+        Sequence[int], option(read=cores, metavar="CORES", help="Measure on these cores alone, such as 4-7 or 0,2.")
+    ]
+    governor: Annotated[str, option(metavar="NAME", help="Set this frequency governor while measuring.")]
+    fetch: Annotated[bool, option(default=False, help="Let pip fetch what the device lacks from the package index.")]
+    target: Annotated[str, option(metavar="TARGET", help="What gnomon tune compiles for it.  [default: native]")]
+    linker: Annotated[str, option(metavar="COMMAND", help="The linker for that target.")]
+
+
+def list_devices() -> DevicesDocument:
+    """List this machine and the devices of the file: whether each is reachable, what it is, and its runtimes.
+
+    Raises UsageError where the file is wrong. A device that cannot be reached is a row with the reason.
     """
-    return job.check_devices(names) if closely or names else job.list_devices()
+    return _listed(job.list_devices(), named=False)
 
 
-def add_device(name: str, address: str, *, check: bool = True, **settings: Any) -> DeviceRow | None:
-    """Name a device in the file of devices, with settings as its table has them (docs/devices/devices.md).
+def check_devices(*names: Name) -> DevicesDocument:
+    """Check the devices of these names or addresses in detail, or all of the file.
 
-    It is looked at closely first, and the row of that is returned, unless not `check`. UsageError if it is invalid or
-    is there already, DeviceError if it cannot be used; the file is then as it was.
+    In addition to the list: what a command costs, the free space, whether files can be written, and whether there are
+    energy counters. Exits with 6 if one of them is not ready.
+
+    Raises UsageError where a name is not known, or the file is wrong.
     """
-    return job.add_and_check(config.device_from(name, {"address": address, **settings}), check=check)
+    return _listed(job.check_devices(names), named=True)
 
 
-def remove_device(name: str) -> Path:
-    """Take a device out of the file of devices, whose path is returned. UsageError if it is not there."""
-    return config.remove_device(name)
+def _listed(rows: Sequence[DeviceRow], *, named: bool) -> DevicesDocument:
+    path = config.devices_path()
+    return DevicesDocument(
+        format="gnomon-devices",
+        version=1,
+        file=str(path),
+        file_exists=path.exists(),
+        named=named,
+        devices=tuple(rows),
+    )
 
 
-def clean_device(name: str, *, on_message: Callable[[str], None] | None = None) -> DeviceCleanedDocument:
-    """Remove what gnomon keeps on a device between commands; `on_message` hears who is waited for. GnomonError."""
+def add_device(
+    name: Annotated[str, option(metavar="NAME")],
+    address: Annotated[str, option(metavar="ADDRESS")],
+    *,
+    check: Annotated[bool, option("--no-check", off=True, help="Add it without reaching it.")] = True,
+    **settings: Unpack[DeviceSettings],
+) -> DeviceAddedDocument:
+    """Give the device at ADDRESS a NAME in the file of devices.
+
+    ADDRESS is local, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE.
+
+    It is checked first, and not added if it cannot be used.
+
+    Raises UsageError where it is invalid or is there already, DeviceError where it cannot be used; the file is then as
+    it was.
+    """
+    table: dict[str, Any] = {key: list(v) if isinstance(v, tuple) else v for key, v in settings.items()}
+    row = job.add_and_check(config.device_from(name, {"address": address, **table}), check=check)
+    path = str(config.devices_path())
+    return DeviceAddedDocument(format="gnomon-device-added", version=1, file=path, added=name, device=row)
+
+
+def remove_device(name: Name) -> DeviceRemovedDocument:
+    """Take the device NAME out of the file of devices. The device itself is not touched: see clean.
+
+    Raises UsageError where it is not there.
+    """
+    path = str(config.remove_device(name))
+    return DeviceRemovedDocument(format="gnomon-device-removed", version=1, file=path, removed=name)
+
+
+def clean_device(name: Name, *, on_message: Callable[[str], None] | None = None) -> DeviceCleanedDocument:
+    """Remove the cache of pushed files from the device of this name or address; it is sent again when needed.
+
+    Raises GnomonError; `on_message` hears who is waited for.
+    """
     return job.clean_device(name, on_wait=on_message)
 
 
 def probe_device(
-    name: str, *, record: RecordLike | None = None, on_message: Callable[[str], None] | None = None
+    name: Name, *, record: Record = None, on_message: Callable[[str], None] | None = None
 ) -> DeviceHealthDocument:
-    """See whether a device is the board that it was, and as fast: it ends its quarantine, or puts it there.
+    """Measure a small kernel on the device NAME, and compare it with the time at its first probe.
 
-    DeviceError where it fails or is not as it was, another GnomonError where nothing there can run the probe.
+    A device that passes leaves quarantine; one that fails enters it, and the exit code is 6. `gnomon suite
+    run` does the same before it uses a device, once an hour.
+
+    Raises DeviceError where it fails or is not as it was, another GnomonError where nothing there can run the probe.
     """
     return job.probe_device(name, record_address(record), tell=on_message)
 
 
-def release_device(name: str) -> DeviceHealthDocument:
-    """End the quarantine of a device. UsageError where it is in none."""
+def release_device(name: Name) -> DeviceHealthDocument:
+    """End the quarantine of the device NAME. If a probe was the reason, the next one makes a new baseline.
+
+    Raises UsageError where it is in none.
+    """
     return job.release_device(name)
 
 
 def list_runtimes() -> RuntimesDocument:
-    """The runtimes that gnomon knows, those that are installed first, as docs/commands.md describes them."""
+    """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones.
+
+    Raises UsageError for one that a package adds and that cannot be loaded.
+    """
     from gnomon.jobs.devices.runtimes import known_runtimes
 
     return known_runtimes()

@@ -3,53 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
+from gnomon.api.options import MeasureOptions, PathLike, Record, Shapes, Space, skipped
 from gnomon.api.pictures import EVALUATION, draw
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions, Unknown
 from gnomon.estimate.design import Bound
-from gnomon.formats.nets_csv import NetRow, UnitCount, write_counts
+from gnomon.formats.nets_csv import NetRow, write_counts
 from gnomon.jobs.estimator import document, job
+from gnomon.jobs.estimator.document import (
+    CountDocument,
+    EvaluationDocument,
+    ExplanationDocument,
+    ExportDocument,
+    FitDocument,
+    ImportDocument,
+    PredictionsDocument,
+    SuggestDocument,
+)
 from gnomon.jobs.estimator.job import Described, SpaceEstimator
+from gnomon.measure.progress import Watch
+from gnomon.options import option
 from gnomon.spaces.loading import load_space
 from gnomon.store.address import RecordLike, record_address
-from gnomon.system.files import save_text
+from gnomon.system.files import check_file, save_text
+from gnomon.values import latency
 
 if TYPE_CHECKING:
-    from gnomon.api.options import MeasureOptions, PathLike
-    from gnomon.jobs.estimator.evaluation import Evaluation
     from gnomon.jobs.estimator.models import ModelPrediction
-    from gnomon.jobs.table.nets import NetsMeasured
-    from gnomon.measure.progress import Watch
+    from gnomon.jobs.table.document import NetsDocument
+
+MaybeTable = Annotated[PathLike | None, option("--table", metavar="DIR", help="The table of the space.")]
+Others = Annotated[
+    Sequence[PathLike],
+    option("--other", repeat=True, metavar="CSV", help="Measured nets of another device. May be repeated."),
+]
+Work = Annotated[
+    str | None,
+    option(metavar="FILE.py:FUNCTION", help="A Python function that returns further features of a unit; it is run."),
+]
+Overwrite = Annotated[bool, option(help="Replace the file if it is there.")]
+Estimator = Annotated[PathLike, option(metavar="ESTIMATOR")]
+Nets = Annotated[PathLike, option(metavar="CSV")]
+Csv = Annotated[PathLike, option("--out", metavar="CSV", help="The nets.")]
 
 
 def suggest_nets(
-    count: int | None = None,
     *,
-    table: PathLike | None = None,
-    space: str | None = None,
-    pool: PathLike | None = None,
-    given: PathLike | None = None,
-    near: PathLike | None = None,
-    bound_s: float | None = None,
-    others: Sequence[PathLike] = (),
-    work: str | None = None,
-    seed: int = 0,
-    out: PathLike | None = None,
-    overwrite: bool = False,
-) -> tuple[Described, tuple[tuple[int, ...], ...]]:
-    """The nets that tell an estimator the most, as assignments, and the space that they are of: ten unless `count` says
-    how many, or all where there are fewer.
+    table: MaybeTable = None,
+    space: Space = None,
+    count: Annotated[
+        int | None,
+        option("--k", least=1, most=2000, help="How many nets.  [default: 10, or all where there are fewer]"),
+    ] = None,
+    pool: Annotated[
+        PathLike | None, option(metavar="CSV", help="Nets to choose from.  [default: drawn from the space]")
+    ] = None,
+    given: Annotated[PathLike | None, option(metavar="CSV", help="Nets that are measured already.")] = None,
+    others: Others = (),
+    work: Work = None,
+    near: Annotated[
+        PathLike | None,
+        option("--estimator", metavar="JSON", help="With --bound: says which nets are near it."),
+    ] = None,
+    bound_s: Annotated[
+        float | None,
+        option("--bound", read=latency, metavar="2ms", help="Half of the nets are taken near this latency."),
+    ] = None,
+    seed: Annotated[int, option(least=0, most=2**31 - 2, metavar="N", help="Seed of what is drawn.")] = 0,
+    out: Csv = "nets.csv",
+    overwrite: Overwrite = False,
+) -> SuggestDocument:
+    """Choose the nets that an estimator learns the most from, and write them as csv.
 
-    Half of them near `bound_s` by the estimator of the file `near`. `pool` is a csv of nets to choose from, `given` of
-    those that are measured already, `others` of what other devices took, and `out` is one that gets the chosen ones.
-    `work` is a function of a unit, as FILE.py:FUNCTION (see docs/jobs/estimator.md). A file at `out` is an error unless
-    it may be overwritten. Raises GnomonError.
+    Raises GnomonError. `work` is described in docs/jobs/estimator.md.
     """
-    _unused(out, overwrite=overwrite)
+    path = _unused(out, overwrite=overwrite)
     described = job.described(_path(table), space, work=work)
     if (bound_s is None) != (near is None):
         raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
@@ -65,35 +97,32 @@ def suggest_nets(
         others=_measured_nets(others, described),
         seed=seed,
     )
-    rows = [NetRow(assignment=net) for net in nets]
-    job.save_nets(rows, described.space.space, _path(out), measured=False)
-    return described, nets
+    job.save_nets([NetRow(assignment=net) for net in nets], described.space.space, path, measured=False)
+    names = tuple(tuple(described.space.space.names(net)) for net in nets)
+    return SuggestDocument(format="gnomon-estimator-suggest", version=1, file=str(out), nets=names)
 
 
 def measure_nets(
-    nets: PathLike,
+    nets: Nets,
     *,
-    table: PathLike,
-    space: str | None = None,
-    out: PathLike | None = None,
-    overwrite: bool = False,
+    table: Annotated[PathLike, option(metavar="DIR", help="The table of the space.")],
+    space: Space = None,
+    out: Annotated[PathLike, option(metavar="CSV", help="Nets and latencies.")] = "measured.csv",
+    overwrite: Overwrite = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[MeasureOptions],
-) -> tuple[Described, NetsMeasured]:
-    """Measure the nets of a csv as the table was measured; `out` is a csv that gets them with their latencies, which
-    must not be there unless it may be overwritten.
+) -> NetsDocument:
+    """Measure the nets of CSV beside the table's reference kernel. After an interruption it resumes.
 
     Raises GnomonError; the same call goes on from there.
     """
     from gnomon.api.options import measure_request
     from gnomon.jobs.table import nets as table_nets
     from gnomon.session.bench.tool import tool_of
-    from gnomon.system.files import check_file
 
-    _unused(out, overwrite=overwrite)
-    if out is not None:
-        check_file(Path(out))
+    path = _unused(out, overwrite=overwrite)
+    check_file(path)
     described = job.described(Path(table), space)
     assert described.table is not None  # noqa: S101  # a table was given
     chosen = [row.assignment for row in _nets(nets, described)]
@@ -105,31 +134,35 @@ def measure_nets(
     measured = table_nets.measure_nets(
         request, described.space, described.table, chosen, tool=tool, watch=on_progress, tell=on_message
     )
-    job.save_nets(measured.rows, described.space.space, _path(out), measured=True)
-    return described, measured
+    job.save_nets(measured.rows, described.space.space, path, measured=True)
+    return measured.document(str(out))
 
 
 def fit_estimator(
     *,
-    table: PathLike | None = None,
-    space: str | None = None,
-    samples: PathLike | None = None,
-    others: Sequence[PathLike] = (),
-    coverage: float = 0.9,
-    work: str | None = None,
-    out: PathLike | None = None,
-    overwrite: bool = False,
-    picture: PathLike | None = None,
+    table: MaybeTable = None,
+    space: Space = None,
+    samples: Annotated[
+        PathLike | None, option(metavar="CSV", help="Measured nets. Without them it is the table's sum.")
+    ] = None,
+    others: Others = (),
+    work: Work = None,
+    coverage: Annotated[float, option(least=0.5, most=0.999, help="Of intervals.")] = 0.9,
+    out: Annotated[PathLike, option("--out", "-o", metavar="JSON", help="The estimator.")] = "estimator.json",
+    overwrite: Overwrite = False,
+    picture: Annotated[
+        PathLike | None,
+        option(metavar="PATH", help="Write PATH.svg and PATH.png: what it predicts of nets held out."),
+    ] = None,
     on_message: Callable[[str], None] | None = None,
-) -> tuple[SpaceEstimator, Evaluation | None, dict[str, Any]]:
-    """Fit an estimator; returns it, how good it is on nets held out (None: fewer than 4), and both as JSON values.
+) -> FitDocument:
+    """Fit an estimator to a table and the measured nets of --samples, and say how good it is on nets held out.
 
-    `out` is the file that gets it, which must not be there unless it may be overwritten. `work` is a function of a
-    unit, as FILE.py:FUNCTION. `picture`.svg and .png show the evaluation. Raises GnomonError.
+    Raises GnomonError. `load_estimator` reads the file that it writes.
     """
     from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, cross_validate
 
-    _unused(out, overwrite=overwrite)
+    path = _unused(out, overwrite=overwrite)
     described = job.described(_path(table), space, work=work)
     options = FitOptions(coverage=coverage)
     rows = _nets(samples, described, measured=True)
@@ -138,35 +171,74 @@ def fit_estimator(
     estimator = job.fit_estimator(described, rows, others=sources, options=options)
     evaluation = None
     if len(rows) >= LEAST_TO_HOLD_OUT:
-        evaluation = cross_validate(described, rows, others=sources, options=options)
-    if out is not None:
-        job.save_estimator(estimator, Path(out))
+        evaluation = cross_validate(described, rows, others=sources, options=options).part()
+    job.save_estimator(estimator, path)
     if picture is not None and evaluation is None:
         raise UsageError(
             "there is nothing to draw: too few measured nets to hold some out",
             hint=f"The estimator is written to {out}. Measure 4 nets or more, and give them with --samples.",
         )
-    fitted = document.fit_document(estimator, rows, evaluation, None if out is None else str(out))
-    return estimator, evaluation, _drawn(fitted, picture, on_message)
+    fitted = document.fit_document(estimator, rows, evaluation, str(out))
+    return replace(fitted, pictures=_drawn(fitted, picture, on_message))
 
 
 def evaluate_estimator(
-    path: PathLike,
-    samples: PathLike,
+    path: Estimator,
+    samples: Nets,
     *,
-    space: str | None = None,
-    picture: PathLike | None = None,
+    space: Space = None,
+    picture: Annotated[PathLike | None, option(metavar="PATH", help="Write PATH.svg and PATH.png.")] = None,
     on_message: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
-    """What an estimator's file predicts of measured nets that it was not fitted to, as JSON values.
+) -> EvaluationDocument:
+    """Compare ESTIMATOR's predictions with the measured nets of CSV, and with the limit that noise sets.
 
-    `picture`.svg and .png show it. Raises GnomonError.
+    Raises GnomonError. Nets that it was fitted to are left out.
     """
     from gnomon.jobs.estimator.evaluation import evaluate
 
     estimator = load_estimator(path, space)
-    evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True))
-    return _drawn(document.evaluation_document(estimator, evaluation, str(path)), picture, on_message)
+    evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True)).part()
+    evaluated = document.evaluation_document(estimator, evaluation, str(path))
+    return replace(evaluated, pictures=_drawn(evaluated, picture, on_message))
+
+
+def predict(
+    path: Annotated[PathLike, option(metavar="ESTIMATOR|MODEL")],
+    nets: Annotated[PathLike | None, option(metavar="CSV")] = None,
+    *,
+    space: Space = None,
+    widen: Annotated[bool, option(help="Units without any measurement widen the interval.  [default: refuse]")] = False,
+    bound_s: Annotated[
+        float | None,
+        option("--bound", read=latency, metavar="2ms", help="Show the probability of staying below it."),
+    ] = None,
+    out: Annotated[PathLike | None, option(metavar="CSV", help="Nets with latency_s, low_s and high_s.")] = None,
+    overwrite: Overwrite = False,
+    tables: Annotated[
+        Sequence[PathLike], option("--table", repeat=True, metavar="DIR", help="Price MODEL by it. May be repeated.")
+    ] = (),
+    device: Annotated[
+        str | None,
+        option(metavar="NAME", help="Price MODEL by the tables that were built there.  [default: this machine]"),
+    ] = None,
+    shapes: Shapes | None = None,
+    record: Record = None,
+) -> PredictionsDocument | ModelPrediction:
+    """Predict the latency of the nets of CSV by ESTIMATOR, or that of an ONNX MODEL by tables, with intervals.
+
+    Raises GnomonError.
+    """
+    of_nets = {"space": space, "widen": widen, "bound": bound_s, "out": out, "overwrite": overwrite}
+    of_model = {"table": tables, "device": device, "shape": shapes, "record": record}
+    if nets is None and Path(path).suffix == ".json":
+        raise UsageError("no csv of nets is given", hint="Give ESTIMATOR CSV.")
+    idle = of_nets if nets is None else of_model
+    if given := [f"--{name}" for name, value in idle.items() if value not in (None, False, (), {})]:
+        subject = "nets of a csv alone, and none is given" if nets is None else "a MODEL alone, and this has a csv"
+        raise UsageError(f"{', '.join(given)}: for {subject}", hint="Leave it out.")
+    if nets is None:
+        return predict_model(path, tables=tables, device=device or "local", shapes=shapes, record=record)
+    return predict_nets(path, nets, space=space, widen=widen, bound_s=bound_s, out=out, overwrite=overwrite)
 
 
 def predict_nets(
@@ -178,11 +250,9 @@ def predict_nets(
     bound_s: float | None = None,
     out: PathLike | None = None,
     overwrite: bool = False,
-) -> tuple[Described, tuple[NetRow, ...], dict[str, Any]]:
-    """Predict the nets of a csv: as rows, and as JSON values. `out` is a csv that gets them, which must not be there
-    unless it may be overwritten. Raises GnomonError.
-    """
-    _unused(out, overwrite=overwrite)
+) -> PredictionsDocument:
+    """Predict the nets of a csv by an estimator's file: see `predict`. Raises GnomonError."""
+    file = None if out is None else _unused(out, overwrite=overwrite)
     estimator = load_estimator(path, space)
     described, unknown = estimator.described, Unknown.WIDEN if widen else Unknown.REFUSE
     chosen = [row.assignment for row in _nets(nets, described)]
@@ -192,9 +262,9 @@ def predict_nets(
         NetRow(assignment=net, latency_s=float(mean), low_s=float(low), high_s=float(high))
         for net, mean, low, high in zip(chosen, predicted.mean_s, predicted.low_s, predicted.high_s, strict=True)
     )
-    job.save_nets(rows, described.space.space, _path(out), measured=True)
-    file = None if out is None else str(out)
-    return described, rows, document.predictions_document(estimator, rows, bound_s, below, file)
+    if file is not None:
+        job.save_nets(rows, described.space.space, file, measured=True)
+    return document.predictions_document(estimator, rows, bound_s, below, None if out is None else str(out))
 
 
 def predict_model(
@@ -202,23 +272,23 @@ def predict_model(
     *,
     tables: Sequence[PathLike] = (),
     device: str = "local",
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
     coverage: float = 0.9,
     record: RecordLike | None = None,
 ) -> ModelPrediction:
-    """What an ONNX model that was never measured is expected to take, with an interval that says how that is known.
+    """What an ONNX model that was never measured is expected to take: see `predict`. Raises GnomonError.
 
-    Its units are priced by `tables`; none: by those that were built on `device`, as the results database (`record`)
-    knows them. `shapes` fix inputs that the file leaves open. Raises GnomonError.
+    Its units are priced by `tables`; none: by those that were built on `device`, as the results database knows them.
     """
     from gnomon.jobs.estimator import models
 
     chosen = [Path(table) for table in tables] or models.tables_of(device, record_address(record))
-    return models.predict_model(Path(model), chosen, shapes=shapes, coverage=coverage)
+    fixed = {name: tuple(sizes) for name, sizes in (shapes or {}).items()}
+    return models.predict_model(Path(model), chosen, shapes=fixed, coverage=coverage)
 
 
-def explain_net(path: PathLike, nets: PathLike, *, space: str | None = None) -> dict[str, Any]:
-    """What each unit of the first net of a csv adds to its time, and to the doubt, as JSON values.
+def explain_net(path: Estimator, nets: Nets, *, space: Space = None) -> ExplanationDocument:
+    """Show what each unit adds to the time of the first net of CSV, and which units its uncertainty comes from.
 
     Raises GnomonError.
     """
@@ -231,46 +301,79 @@ def load_estimator(path: PathLike, space: str | None = None) -> SpaceEstimator:
     return job.load_estimator(Path(path), space)
 
 
-def export_estimator(path: PathLike, *, space: str | None = None, out: PathLike, overwrite: bool = False) -> None:
-    """Write an estimator's file as one Python file that needs numpy alone. Raises GnomonError."""
+def export_estimator(
+    path: Estimator,
+    *,
+    space: Space = None,
+    out: Annotated[PathLike, option("--out", "-o", metavar="FILE", help="The Python file.")] = "estimator.py",
+    overwrite: Overwrite = False,
+) -> ExportDocument:
+    """Write ESTIMATOR as one Python file that needs numpy alone.
+
+    Its get_estimation takes a net as {slot: choice}, or as {unit: how often} by ids, labels or UIDs.
+
+    Raises GnomonError.
+    """
     from gnomon.estimate.export import export_estimator as exported
 
-    _unused(out, overwrite=overwrite)
+    file = _unused(out, overwrite=overwrite)
     estimator = load_estimator(path, space)
-    save_text(exported(estimator.estimator, job.space_document(estimator.described)), Path(out))
+    save_text(exported(estimator.estimator, job.space_document(estimator.described)), file)
+    return ExportDocument(format="gnomon-estimator-export", version=1, file=str(out))
 
 
 def import_nets(
-    latencies: PathLike, *, archs: PathLike, space: str, out: PathLike | None = None, overwrite: bool = False
-) -> tuple[tuple[NetRow, ...], tuple[str, ...]]:
-    """Nets and latencies of HELP's files, which PyTorch saved; returns them, and in sentences which have no latency.
+    latencies: Annotated[PathLike, option(metavar="LATENCY.pt")],
+    *,
+    archs: Annotated[PathLike, option(metavar="FILE.pt", help="The architectures, in the same order.")],
+    space: Annotated[str, option(complete="space", metavar="SPACE", help="The space that they are of.")],
+    out: Csv = "nets.csv",
+    overwrite: Overwrite = False,
+    on_message: Callable[[str], None] | None = None,
+) -> ImportDocument:
+    """Make a csv of measured nets of HELP's files: LATENCY.pt of a device, and the architectures that it is of.
 
-    `latencies` is its latency/DEVICE.pt, `archs` its metainfo.pt, ofa_archs.pt or str_arch2idx.pt, of `space`. `out`
-    is a csv that gets the nets; a file there is an error unless it may be overwritten. Raises GnomonError.
+    These are metainfo.pt (fbnet), ofa_archs.pt (ofa-mobilenetv3) or str_arch2idx.pt (nasbench201). PyTorch reads them
+    without running code from them.
+
+    Raises GnomonError.
     """
     from gnomon.jobs.estimator import help_files
 
-    _unused(out, overwrite=overwrite)
+    file = _unused(out, overwrite=overwrite)
     imported = help_files.import_nets(Path(latencies), Path(archs), space)
-    job.save_nets(imported.rows, imported.space.space, _path(out), measured=True)
-    return imported.rows, imported.told
+    job.save_nets(imported.rows, imported.space.space, file, measured=True)
+    skipped(imported.told, on_message)
+    return ImportDocument(
+        format="gnomon-estimator-import",
+        version=1,
+        file=str(out),
+        space=space,
+        nets=len(imported.rows),
+        measured=sum(row.latency_s is not None for row in imported.rows),
+        left_out=tuple(imported.told),
+    )
 
 
 def count_units(
-    nets: PathLike,
+    nets: Nets,
     *,
-    table: PathLike | None = None,
-    space: str | None = None,
-    estimator: PathLike | None = None,
-    out: PathLike | None = None,
-    overwrite: bool = False,
-) -> tuple[UnitCount, ...]:
-    """How often each unit occurs in each net of a csv: the units of `table`, or of `estimator`, as they run as one
-    there; of a `space` alone every operator is a unit.
+    table: MaybeTable = None,
+    space: Space = None,
+    estimator: Annotated[
+        PathLike | None, option(metavar="JSON", help="An estimator: its units, as they run as one there.")
+    ] = None,
+    out: Annotated[PathLike, option(metavar="CSV", help="The counts.")] = "counts.csv",
+    overwrite: Overwrite = False,
+) -> CountDocument:
+    """Count how often each unit occurs in each net of CSV, as a csv with the columns net, unit, label, uid and count.
 
-    `out` is a csv that gets the counts; a file there is an error unless it may be overwritten. Raises GnomonError.
+    The units are those of a table or an estimator; of a --space alone every operator is one, as the modules are that
+    have UIDs. The counts of a net by `uid` or `unit` are what the get_estimation of an exported estimator takes.
+
+    Raises GnomonError.
     """
-    _unused(out, overwrite=overwrite)
+    file = _unused(out, overwrite=overwrite)
     if table is not None and estimator is not None:
         raise UsageError("the units are those of a table or of an estimator", hint="Give one of both.")
     if estimator is not None:
@@ -282,15 +385,15 @@ def count_units(
     else:
         described = job.described(Path(table), space)
     counts = job.count_units(described, _nets(nets, described))
-    if out is not None:
-        save_text(write_counts(counts), Path(out))
-    return counts
+    save_text(write_counts(counts), file)
+    return CountDocument(format="gnomon-estimator-count", version=1, file=str(out), counts=counts)
 
 
-def _unused(out: PathLike | None, *, overwrite: bool) -> None:
-    """UsageError where a file would be replaced that may not be."""
-    if out is not None and not overwrite and Path(out).exists():
+def _unused(out: PathLike, *, overwrite: bool) -> Path:
+    """Where a file goes. UsageError where one would be replaced that may not be."""
+    if not overwrite and Path(out).exists():
         raise UsageError(f"{out} is there already", hint="Give --out another path, or --overwrite it.")
+    return Path(out)
 
 
 def _path(path: PathLike | None) -> Path | None:
@@ -307,8 +410,10 @@ def _measured_nets(paths: Sequence[PathLike], described: Described) -> dict[str,
     return {str(path): _nets(path, described, measured=True) for path in paths}
 
 
-def _drawn(values: dict[str, Any], picture: PathLike | None, tell: Callable[[str], None] | None) -> dict[str, Any]:
-    """The document of an evaluation, with its pictures where they are wanted."""
-    if picture is None:
-        return values
-    return values | {"pictures": draw(EVALUATION, values["evaluation"], Path(picture), tell)}
+def _drawn(
+    evaluated: FitDocument | EvaluationDocument, picture: PathLike | None, tell: Callable[[str], None] | None
+) -> tuple[str, ...]:
+    """The paths of the pictures of an evaluation, where they are wanted."""
+    if picture is None or evaluated.evaluation is None:
+        return ()
+    return tuple(draw(EVALUATION, asdict(evaluated.evaluation), Path(picture), tell))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -24,13 +24,28 @@ from gnomon.values import cores, dimension, environment, folder, input_files, se
 PathLike = str | os.PathLike[str]
 
 Model = Annotated[PathLike, option(metavar="MODEL")]
-MaybeModel = Annotated[PathLike | None, option(metavar="MODEL")]
 Record = Annotated[
     RecordLike | None,
     option(
         read=record_address,
         metavar="FILE|URL",
         help="The results database: a file, or postgresql://USER@HOST/DATABASE.  [default: the user's own]",
+    ),
+]
+Shapes = Annotated[
+    Mapping[str, Sequence[int]],
+    option(
+        "--shape",
+        repeat=True,
+        read=shape,
+        metavar="NAME=1,3,224,224",
+        help="Fix the shape of an input that the file leaves open. May be repeated.",
+    ),
+]
+Space = Annotated[
+    str | None,
+    option(
+        "--space", complete="space", metavar="SPACE", help="The space, where it is not the one that is named there."
     ),
 ]
 Package = Annotated[
@@ -169,16 +184,7 @@ class Options(MeasureOptions, total=False):
     that a job waited for its device does not count for `max_time_s`, which `place`, `profile` and `pareto` heed.
     """
 
-    shapes: Annotated[
-        Mapping[str, Sequence[int]],
-        option(
-            "--shape",
-            repeat=True,
-            read=shape,
-            metavar="NAME=1,3,224,224",
-            help="Fix the shape of an input that the file leaves open. May be repeated.",
-        ),
-    ]
+    shapes: Shapes
     dims: Annotated[
         Mapping[str, int | Sequence[int]],
         option(
@@ -354,3 +360,10 @@ def _device_of(options: MeasureOptions) -> DeviceConfig:
 def package_path(model: PathLike) -> Path:
     """Where `place` writes the package of a model unless told otherwise: ./MODEL.gnomon."""
     return Path(f"{Path(model).absolute().stem}.gnomon")
+
+
+def skipped(sentences: Iterable[str], on_message: Callable[[str], None] | None) -> None:
+    """Say what was left out."""
+    if on_message is not None:
+        for sentence in sentences:
+            on_message(f"skipped: {sentence}")

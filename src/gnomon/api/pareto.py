@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from gnomon.api.objectives import objective_names, objective_unit
 from gnomon.api.options import (
-    MaybeModel,
     Model,
     OldRecords,
     Options,
@@ -158,7 +157,7 @@ _OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
 
 
 def pareto(
-    model: MaybeModel = None,
+    model: Model | None = None,
     *,
     out: Package = None,
     overwrite: Overwrite = False,
@@ -201,8 +200,8 @@ def pareto_request(
     measure: bool = True,
 ) -> ParetoRequest:
     """The request that the options mean, as `model_request`. UsageError also for options that say nothing of a dump."""
-    others = {"out": out is not None, "overwrite": overwrite}
-    named = options.keys() | {name for name, is_given in others.items() if is_given}
+    of_package = {"out": out is not None, "overwrite": overwrite}
+    named = options.keys() | {name for name, is_given in of_package.items() if is_given}
     strange = sorted(named - _OF_DUMPS) if model is None else []
     if strange:
         raise UsageError(f"{strange[0]} says nothing of a dump", hint="Leave it out, or give a model.")

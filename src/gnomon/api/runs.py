@@ -6,18 +6,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from gnomon.api.options import Record
 from gnomon.core.sample import Campaign
 from gnomon.errors import RecordError
 from gnomon.jobs.runs import answers, job, joining
-from gnomon.jobs.runs.document import BroughtDocument, CampaignRow, RunDocument
+from gnomon.jobs.runs.document import BroughtDocument, RunDocument, RunsDocument
+from gnomon.options import option
 from gnomon.store.address import RecordLike, record_address
 from gnomon.store.lines import write_lines
+from gnomon.store.opening import default_record
 from gnomon.store.sql import SqlStore
 
 if TYPE_CHECKING:
     from gnomon.api.options import PathLike
+
+
+Files = Annotated[RecordLike, option(read=record_address, metavar="FILE", least=1)]
 
 
 @contextmanager
@@ -27,10 +33,25 @@ def _campaign(prefix: str, record: RecordLike | None) -> Iterator[tuple[SqlStore
         yield store, job.find_campaign(store, prefix)
 
 
-def runs(*, record: RecordLike | None = None, limit: int | None = None) -> tuple[CampaignRow, ...]:
-    """The campaigns in the results database, the newest first, at most `limit`. RecordError where it is not there."""
-    with job.open_record(record_address(record)) as store:
-        return tuple(islice(job.list_campaigns(store), limit))
+def runs(
+    *,
+    record: Record = None,
+    limit: Annotated[int, option(least=1, metavar="N", help="How many, the newest first.")] = 20,
+) -> RunsDocument:
+    """List the campaigns in the record, the newest first.
+
+    Raises RecordError where it is not there.
+    """
+    address = record_address(record)
+    with job.open_record(address) as store:
+        rows = tuple(islice(job.list_campaigns(store), limit + 1))
+    return RunsDocument(
+        format="gnomon-runs",
+        version=1,
+        record=str(address or default_record()),
+        campaigns=rows[:limit],
+        more=len(rows) > limit,
+    )
 
 
 def show_run(
@@ -106,17 +127,24 @@ def no_answer() -> RecordError:
     )
 
 
-def import_runs(*files: RecordLike, record: RecordLike | None = None) -> BroughtDocument:
-    """Add what the record (None: the user's own) lacks of files: records, or JSON lines of `export_run`.
+def import_runs(*files: Files, record: Record = None) -> BroughtDocument:
+    """Add what the record lacks of each FILE: a record (or its URL), or JSON lines as `runs export` writes them.
 
-    Each comes whole or not at all, and nothing twice. How its campaigns were asked for stays behind: that was another
-    machine's. RecordError or ProblemError, with the place, for one that is damaged; those before it stay.
+    Each is added whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
+    of its campaigns are not added: `runs resume` repeats none that was not given here.
+
+    Raises RecordError or ProblemError, with the place, for a file that is damaged; those before it stay.
     """
     return joining.import_runs([record_address(file) for file in files], record_address(record))
 
 
-def merge_runs(*files: RecordLike, out: RecordLike) -> BroughtDocument:
-    """Write a new record of all that several such files hold. RecordError if `out` is there already."""
+def merge_runs(
+    *files: Files, out: Annotated[RecordLike, option(read=record_address, metavar="FILE", help="The new record.")]
+) -> BroughtDocument:
+    """Write a new record of all that each FILE holds: a record (or its URL), or JSON lines of `runs export`.
+
+    Raises RecordError where `out` is there already.
+    """
     return joining.merge_runs([record_address(file) for file in files], record_address(out))
 
 

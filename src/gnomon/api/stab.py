@@ -15,6 +15,26 @@ from gnomon.options import option
 from gnomon.values import folder
 
 
+class StabOptions(Options, total=False):
+    """How to measure, under the names of ONE's stab."""
+
+    device: Annotated[
+        str, option(metavar="DEVICE", help="Instead of --ip: an address or name that `gnomon devices` takes.")
+    ]
+    threads: Annotated[  # type: ignore[misc]
+        int,
+        option(
+            "--num_threads",
+            "--num-threads",
+            "-n",
+            least=1,
+            most=1024,
+            metavar="N",
+            help="Threads of the runtime.  [default: 1]",
+        ),
+    ]
+
+
 def stab(
     nnpackage: Annotated[PathLike, option("--nnpackage", metavar="DIR", help="The nnpackage to schedule.")],
     *,
@@ -25,14 +45,6 @@ def stab(
     port: Annotated[
         int | None, option(least=1, most=65535, metavar="N", help="Port of ssh.  [default: as ssh has it]")
     ] = None,
-    device: Annotated[
-        str | None,
-        option(metavar="DEVICE", help="Instead of --ip: an address or name that `gnomon devices` takes."),
-    ] = None,
-    threads: Annotated[
-        int,
-        option("--num_threads", "--num-threads", "-n", least=1, most=1024, metavar="N", help="Threads of the runtime."),
-    ] = 1,
     verbose: Annotated[bool, option("--verbose", "-v", help="Report each step, and show every operator.")] = False,
     measure: Annotated[bool, option("--no-profile", off=True, help="Decide from the traces that are there.")] = True,
     traces: Annotated[PathLike, option(read=folder, metavar="DIR", help="Where traces are kept.")] = "traces",
@@ -48,7 +60,7 @@ def stab(
     ] = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[StabOptions],
 ) -> StabDocument:
     """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it.
 
@@ -58,9 +70,9 @@ def stab(
 
     Raises GnomonError.
     """
-    options |= {"threads": threads, "device": _device(ip, user, port, device) if measure else "local"}
+    device = _device(ip, user, port, options.get("device")) if measure else "local"
     request = job.StabRequest(
-        measuring=model_request(nnpackage, options),
+        measuring=model_request(nnpackage, {"threads": 1, **options, "device": device}),
         traces=Path(traces),
         out=Path("nnpkg_sched") / job.package_name(Path(nnpackage)) if out is None else Path(out),
         profile=measure,

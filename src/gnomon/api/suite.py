@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
+from gnomon.api.compare import CompareOptions, compare_settings
+from gnomon.api.options import Record
 from gnomon.errors import DeviceError, GnomonError, UsageError
+from gnomon.options import option
 from gnomon.store.address import RecordAddress, RecordLike, record_address
 
 if TYPE_CHECKING:
@@ -47,28 +51,30 @@ def run_suite(
     return job.run_suite(asked, measure_cell, tell=on_message)
 
 
-def suite_status(run: str = "last", *, record: RecordLike | None = None) -> SuiteDocument:
-    """How far a run of a suite is: by its id or how that begins, "last", or "last~1". Raises GnomonError."""
+def suite_status(run: Annotated[str, option(metavar="RUN")] = "last", *, record: Record = None) -> SuiteDocument:
+    """Show the cells of a RUN: its id or how that begins, last, or last~1. It may be running.
+
+    Raises GnomonError.
+    """
     from gnomon.jobs.suite import job
 
     return job.suite_status(run, record=_record(record))
 
 
 def compare_suites(
-    before: str = "last~1",
-    after: str = "last",
-    *,
-    record: RecordLike | None = None,
-    alpha: float = 0.01,
-    relevant: float = 0.01,
-    changed: Iterable[str] = (),
-    sessions: float = 0.02,
+    before: Annotated[str, option(metavar="RUN")] = "last~1",
+    after: Annotated[str, option(metavar="RUN")] = "last",
+    **options: Unpack[CompareOptions],
 ) -> SuiteCompareDocument:
-    """Compare two runs of a suite cell by cell, as `compare` does; all verdicts hold together. Raises GnomonError."""
+    """Compare the cells of place and profile that two RUNs of a suite have in common, as gnomon compare does.
+
+    Raises GnomonError. All verdicts of all cells hold together.
+    """
     from gnomon.jobs.suite import job
 
-    how: dict[str, Any] = {"alpha": alpha, "relevant": relevant, "changed": tuple(changed), "sessions": sessions}
-    return job.compare_suites(before, after, record=_record(record), **how)
+    fail_slower, how = compare_settings(options)
+    compared = job.compare_suites(before, after, **how | {"record": _record(how["record"])})
+    return replace(compared, fail_slower=fail_slower)
 
 
 def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:

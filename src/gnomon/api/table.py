@@ -2,70 +2,97 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
+from gnomon.api.options import MeasureOptions, PathLike, Shapes, measure_request, skipped
 from gnomon.errors import UsageError
 from gnomon.jobs.table import folder, look
+from gnomon.jobs.table.document import (
+    BlocksDocument,
+    SpacesDocument,
+    TableDiffDocument,
+    TableDocument,
+    TableExportDocument,
+    TablesDocument,
+)
+from gnomon.measure.progress import Watch
+from gnomon.options import option
 from gnomon.spaces.latency_table import merged
 from gnomon.spaces.loading import SearchSpace, load_space
+from gnomon.values import setting
 
 if TYPE_CHECKING:
-    from gnomon.api.options import MeasureOptions, PathLike
     from gnomon.jobs.table.job import Built
-    from gnomon.measure.progress import Watch
+
+Table = Annotated[PathLike, option(metavar="TABLE")]
+TablesSpace = Annotated[
+    str | None,
+    option("--space", complete="space", metavar="SPACE", help="The space it is for.  [default: the one it names]"),
+]
+NewTable = Annotated[PathLike, option(metavar="DIR", help="The new table.")]
 
 
 def build_table(
-    space: str | SearchSpace | None = None,
-    *,
-    models: Sequence[PathLike] = (),
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    out: PathLike | None = None,
-    fuse: Sequence[str] | None = None,
-    again: bool = False,
-    settings: Mapping[str, str] | None = None,
+    *what: Annotated[Any, option(metavar="SPACE", complete="space", least=1)],
+    from_models: Annotated[bool, option("--from", help="The arguments are ONNX models, not a space.")] = False,
+    out: Annotated[
+        PathLike | None, option(metavar="DIR", help="The table.  [default: ./SPACE.table, or ./models.table]")
+    ] = None,
+    shapes: Shapes | None = None,
+    fuse: Annotated[
+        Sequence[str],
+        option(
+            repeat=True,
+            metavar="Conv+Relu",
+            help="This chain of operators runs as one; 'none': every operator by itself. May be repeated.  "
+            "[default: as the runtime itself reports]",
+        ),
+    ] = (),
+    again: Annotated[bool, option(help="Measure also the units that the table holds already.")] = False,
+    settings: Annotated[
+        Mapping[str, str],
+        option(
+            "--set",
+            repeat=True,
+            read=setting,
+            metavar="KEY=VALUE",
+            help="A setting of an external measuring tool, such as perf_profile=burst or runs=20 of snpe. May be "
+            "repeated.",
+        ),
+    ] = {},  # read alone
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[MeasureOptions],
 ) -> Built:
-    """Measure every unit of a search space once, into the table at `out` (./SPACE.table).
+    """Measure every unit of SPACE once: a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
 
-    `models` are ONNX files in the place of a space: their units are measured, into ./models.table; `shapes` fix
-    inputs that they leave open.
-    `fuse` are chains of operators that run as one, such as "Conv+Relu"; None: as the runtime itself tells. The same
-    call completes a table that was interrupted; `again` measures all of it again. `settings` are for a tool that
-    measures by itself, such as snpe (docs/runtimes/snpe.md). Raises GnomonError.
+    With --from MODEL.. those of ONNX models, which price other models (gnomon estimator predict MODEL).
+    Results are written as they are measured: the same command completes a table that was interrupted.
+
+    Raises GnomonError. From Python a space may be a `SearchSpace` too.
     """
-    from gnomon.api.options import measure_request
     from gnomon.jobs.table.job import TableRequest
     from gnomon.jobs.table.job import build_table as build_job
     from gnomon.runtimes.snpe import bench_tools
     from gnomon.session.bench.tool import tool_of, tool_runtime
     from gnomon.spaces.fuse import rules
 
-    if (space is None) == (not models):
-        raise UsageError("a table is of a space or of models", hint="Give one of both.")
-    if space is None:
-        from gnomon.jobs.estimator.models import space_of_models
-
-        fixed = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-        found: SearchSpace = space_of_models([Path(model) for model in models], fixed)
-    else:
-        found = load_space(space) if isinstance(space, str) else space
+    chains = [chain for chain in fuse if chain != "none"]
+    if chains and len(chains) < len(fuse):
+        raise UsageError("'none' stands alone among chains that run as one", hint="Give --fuse none, or chains.")
     asked = TableRequest(
         request=measure_request(options),
-        space=found,
-        out=Path(out) if out is not None else Path(f"{found.name}.table"),
-        rules=None if fuse is None else rules(fuse),
+        space=(space := _space_of(what, from_models, shapes or {})),
+        out=Path(out) if out is not None else Path(f"{space.name}.table"),
+        rules=rules(chains) if fuse else None,
         again=again,
     )
     tool = tool_of(asked.request)
     if tool is not None:
-        asked = replace(asked, tool=tool_runtime(tool, asked.request, settings or {}, on_message))
+        asked = replace(asked, tool=tool_runtime(tool, asked.request, settings, on_message))
     elif settings:
         known = ", ".join(bench_tools())
         raise UsageError(
@@ -74,69 +101,120 @@ def build_table(
     return build_job(asked, watch=on_progress, tell=on_message)
 
 
-def check_table(path: PathLike, *, space: str | None = None) -> dict[str, Any]:
-    """What a table holds, and under "complaints" what speaks against it, as JSON values. Raises GnomonError."""
+def _space_of(what: Sequence[Any], from_models: bool, shapes: Mapping[str, Sequence[int]]) -> SearchSpace:
+    """The space of a table. UsageError where there is none, or several."""
+    if from_models and what:
+        from gnomon.jobs.estimator.models import space_of_models
+
+        return space_of_models([Path(model) for model in what], {name: tuple(s) for name, s in shapes.items()})
+    if len(what) != 1:
+        raise UsageError(f"a table is of one SPACE, and {len(what)} are given", hint="For models give --from MODEL..")
+    return load_space(what[0]) if isinstance(what[0], str) else what[0]
+
+
+def known_spaces() -> SpacesDocument:
+    """List the search spaces that are known by name: how many nets and units they have.
+
+    Raises GnomonError.
+    """
+    return look.known()
+
+
+def check_table(path: Table, *, space: TablesSpace = None) -> TableDocument:
+    """Check TABLE: report what it holds, and units that are missing, failed or unstable.
+
+    Exits with 7 if there are any.
+
+    Raises GnomonError.
+    """
     return look.look(Path(path), space)
 
 
-def compare_tables(first: PathLike, second: PathLike) -> dict[str, Any]:
-    """How two tables differ: what they were measured with, and each unit that both hold. Raises GnomonError."""
+def compare_tables(first: Table, second: Table) -> TableDiffDocument:
+    """Compare two tables: what differs in how they were measured, and each unit's times.
+
+    Raises GnomonError.
+    """
     return look.compare(Path(first), Path(second))
 
 
-def merge_tables(first: PathLike, second: PathLike, *, out: PathLike) -> None:
-    """Join two tables of one context into a new one: of a unit that both hold, what was measured last.
+def merge_tables(first: Table, second: Table, *, out: NewTable) -> TableDocument:
+    """Join two tables of one context: of a unit that both hold, what was measured last.
 
     Raises GnomonError.
     """
     tables = (folder.read_table(Path(path)) for path in (first, second))
     folder.write_table(merged(*tables), Path(out))
-
-
-def import_table(
-    file: PathLike, *, space: str, out: PathLike, runtime: str | None = None, key: str = "Layers Time"
-) -> tuple[str, ...]:
-    """Make a table of a csv or json of nnabla-nas's SNPE profiler; returns in sentences what of it was left out.
-
-    `runtime` and `key` say which of the file's; None: of each of its runtimes, as `import_tables` does.
-    Raises GnomonError.
-    """
-    return import_tables(file, space=space, out=out, runtime=runtime, key=key)[1]
+    return check_table(out)
 
 
 def import_tables(
-    file: PathLike, *, space: str, out: PathLike, runtime: str | None = None, key: str = "Layers Time"
-) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Make tables of a csv or json of nnabla-nas's SNPE profiler; returns where they are, and what of it was left out.
+    file: Annotated[PathLike, option(metavar="FILE")],
+    *,
+    space: Annotated[str, option(complete="space", metavar="SPACE", help="The space that its units belong to.")],
+    runtime: Annotated[
+        str | None, option(complete="runtime", metavar="NAME", help="Which runtime of the file.  [default: each]")
+    ] = None,
+    key: Annotated[str, option(metavar="NAME", help="Which time of the file.")] = "Layers Time",
+    out: NewTable,
+    on_message: Callable[[str], None] | None = None,
+) -> TableDocument | TablesDocument:
+    """Make a table of FILE, a csv or json of nnabla-nas's SNPE profiler (its .meta beside it is kept).
 
-    Of a file with several runtimes each has its own table, `out`/RUNTIME; one runtime, or the one that is named, makes
-    a table at `out` itself. `key` says which of the file's times. Raises GnomonError.
+    A file with several runtimes makes a table of each, DIR/RUNTIME, unless one is named.
+
+    Raises GnomonError. What is left out is said to `on_message`.
     """
     from gnomon.jobs.table import exchange
 
-    tables, left_out = exchange.import_tables(Path(file), Path(out), space=space, runtime=runtime, key=key)
-    return tuple(tables), left_out
+    paths, left_out = exchange.import_tables(Path(file), Path(out), space=space, runtime=runtime, key=key)
+    skipped(left_out, on_message)
+    tables = tuple(check_table(path) for path in paths)
+    if tuple(paths) == (Path(out),):
+        return tables[0]
+    return TablesDocument(format="gnomon-tables", version=1, tables=tables)
 
 
 def export_table(
-    path: PathLike | Sequence[PathLike], out: PathLike, *, nets: PathLike | None = None, space: str | None = None
-) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Write a table as nnabla-nas's SNPE profiler does; with a csv of `nets` its sum for each of them, into a folder.
+    *tables: Annotated[PathLike, option(metavar="TABLE", least=1)],
+    out: Annotated[PathLike, option(metavar="FILE", help="A .csv or .json; with --nets, a folder.")],
+    nets: Annotated[
+        PathLike | None, option(metavar="FILE", help="Write the table's sum for each net of this csv instead.")
+    ] = None,
+    space: TablesSpace = None,
+    on_message: Callable[[str], None] | None = None,
+) -> TableExportDocument:
+    """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, and its .meta beside it.
 
-    Several tables, of one space and a runtime each, make one file that has all of their runtimes.
-    Returns the files, and in sentences what was left out. Raises GnomonError.
+    Several tables of one space, of a runtime each, make one file with all of their runtimes, in the order given.
+    With --nets the sums of its times are written as that tool accumulates them: OUT/000.json for the first net.
+
+    Raises GnomonError. What is left out is said to `on_message`.
     """
     from gnomon.jobs.table import exchange
 
-    paths = [Path(path)] if isinstance(path, str | os.PathLike) else [Path(one) for one in path]
+    paths = [Path(table) for table in tables]
+    left_out: tuple[str, ...] = ()
     if nets is not None:
-        return exchange.export_sums(paths, Path(nets), Path(out), space), ()
-    return exchange.export_table(paths, Path(out), space)
+        files = exchange.export_sums(paths, Path(nets), Path(out), space)
+    else:
+        files, left_out = exchange.export_table(paths, Path(out), space)
+    skipped(left_out, on_message)
+    return TableExportDocument(
+        format="gnomon-table-export", version=1, files=tuple(map(str, files)), left_out=tuple(left_out)
+    )
 
 
-def sum_blocks(file: PathLike, names: Sequence[str] = ()) -> dict[str, Any]:
-    """The blocks of a YAML table of the ProxylessNAS or OFA kind, in seconds, and the sum of those named: JSON values.
+def sum_blocks(
+    file: Annotated[PathLike, option(metavar="FILE")],
+    *,
+    names: Annotated[
+        Sequence[str],
+        option("--sum", repeat=True, metavar="NAME[,NAME]", help="Add these blocks up. May be repeated."),
+    ] = (),
+) -> BlocksDocument:
+    """List FILE, a YAML table of blocks of the ProxylessNAS or OFA kind, and add up those that --sum names.
 
     Raises GnomonError.
     """
-    return look.blocks_document(Path(file), names)
+    return look.blocks(Path(file), [name.strip() for text in names for name in text.split(",") if name.strip()])

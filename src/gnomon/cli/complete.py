@@ -32,7 +32,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     from gnomon.errors import GnomonError
 
     try:
-        found = [row.campaign for row in runs(record=ctx.params.get("record"), limit=_MOST_RUNS)]
+        found = [row.campaign for row in runs(record=ctx.params.get("record"), limit=_MOST_RUNS).campaigns]
     except GnomonError:
         return []
     told = [(one.id[:8], f"{one.kind} of {one.context.model_name}") for one in found]

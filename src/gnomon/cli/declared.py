@@ -46,25 +46,44 @@ QUIET = Declared(name="quiet", kind=bool, option=_QUIET, default=False)
 
 
 class DeclaredGroup(Group):
-    """A group of commands by their rows; the module of a command is imported when the command is asked for."""
+    """A group of commands by their rows; the module of a command is imported when the command is asked for.
 
-    def __init__(self, *args: Any, rows: Mapping[str, CommandRow], **settings: Any) -> None:
+    Without a subcommand the group is its `default` one, whose options it takes too: for that, and for the others.
+    """
+
+    def __init__(self, *args: Any, rows: Mapping[str, CommandRow], default: str | None = None, **settings: Any) -> None:
+        if default is not None:
+            settings |= {"invoke_without_command": True, "callback": click.pass_context(self._call)}
         super().__init__(*args, **settings)
-        self._rows = rows
+        self.rows = rows
+        self._default = default
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """See `click.Command.get_params`."""
+        command = self.get_command(ctx, self._default) if self._default else None
+        own = [one for one in command.params if one.expose_value] if command else []
+        return [*own, *super().get_params(ctx)]
+
+    def _call(self, ctx: click.Context, /, **values: Any) -> Any:
+        """Do the default command where no other is given; else keep what is given for that."""
+        given = {name: value for name, value in values.items() if value is not None}
+        ctx.default_map = dict.fromkeys(self.list_commands(ctx), given)
+        command = self.get_command(ctx, self._default) if self._default and not ctx.invoked_subcommand else None
+        return None if command is None else ctx.invoke(command, **values)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order of the rows."""
-        return [*self._rows, *super().list_commands(ctx)]
+        return [*self.rows, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
-        if cmd_name in self._rows and cmd_name not in self.commands:
-            self.add_command(command_of(cmd_name, self._rows[cmd_name]))
+        if cmd_name in self.rows and cmd_name not in self.commands:
+            self.add_command(command_of(cmd_name, self.rows[cmd_name]))
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with one line each, without importing any."""
-        lines = {name: row.short_help for name, row in self._rows.items()}
+        lines = {name: row.short_help for name, row in self.rows.items()}
         lines |= {name: command.get_short_help_str() for name, command in self.commands.items() if name not in lines}
         with formatter.section("Commands"):
             formatter.write_dl([(name, lines[name]) for name in lines])
@@ -115,30 +134,40 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
     kinds = get_type_hints(holder, include_extras=True)
     taken: set[str] = set()
     for parameter in signature(function).parameters.values():
-        kind = kinds[parameter.name]
+        kind, found = _split(kinds[parameter.name])
         if parameter.kind is Parameter.VAR_KEYWORD:
             yield from (one for one in options_of(get_args(kind)[0]) if not taken & {one.name, long_name(one)})
-        elif found := _option_of(kind):
+        elif found is not None:
             has_place = parameter.kind is not Parameter.KEYWORD_ONLY and not found.names
             many = parameter.kind is Parameter.VAR_POSITIONAL
             is_empty = parameter.default is Parameter.empty
             declared = Declared(
                 name=parameter.name,
-                kind=Sequence[get_args(kind)[0]] if many else get_args(kind)[0],  # type: ignore[misc]
+                kind=Sequence[kind] if many else kind,  # type: ignore[valid-type]
                 option=found,
                 default=None if is_empty else parameter.default,
-                required=is_empty and not many,
+                required=bool(found.least) if many else is_empty,
                 has_place=has_place,
             )
             taken |= {declared.name, long_name(declared)}
             yield declared
 
 
+def rows_of(place: str | CommandRow) -> list[CommandRow]:
+    """The rows of a command, or of a group that "module:attribute" names."""
+    if isinstance(place, CommandRow):
+        return [place]
+    module, _, attribute = place.partition(":")
+    group = getattr(import_module(module), attribute)
+    return list(group.rows.values()) if isinstance(group, DeclaredGroup) else []
+
+
 def options_of(record: Any) -> Iterator[Declared]:
     """The options of the fields of a TypedDict."""
-    for name, kind in get_type_hints(record, include_extras=True).items():
-        if found := _option_of(kind):
-            yield Declared(name=name, kind=get_args(kind)[0], option=found, default=found.default)
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        kind, found = _split(hint)
+        if found is not None:
+            yield Declared(name=name, kind=kind, option=found, default=found.default)
 
 
 def parameter_of(declared: Declared) -> click.Parameter:
@@ -164,8 +193,8 @@ def parameter_of(declared: Declared) -> click.Parameter:
         settings |= {"is_flag": True, "type": None} | ({"flag_value": False} if found.off else {})
     text = found.help if isinstance(found.help, str) else ""
     shown = declared.default not in (None, "", ()) and not isinstance(declared.default, bool) and not found.repeat
-    metavar = found.metavar or (found.read.__name__.upper() if found.read else None)
-    settings |= {"metavar": metavar, "help": text, "show_default": shown and "[default:" not in text}
+    value_name = found.metavar or (found.read.__name__.upper() if found.read else None)
+    settings |= {"metavar": value_name, "help": text, "show_default": shown and "[default:" not in text}
     return _Option([*(found.names or (f"--{declared.name.replace('_', '-')}",)), declared.name], declared, settings)
 
 
@@ -200,11 +229,12 @@ class Value(click.ParamType[T]):
             self.fail(str(error), param, ctx)
 
 
-def _option_of(kind: Any) -> Option | None:
-    """The `Option` of an annotated type; None where there is none."""
-    if get_origin(kind) is not Annotated:
-        return None
-    return next((one for one in get_args(kind)[1:] if isinstance(one, Option)), None)
+def _split(kind: Any) -> tuple[Any, Option | None]:
+    """A type without its `Option`, and that; also where the type is one of a union, such as `Shapes | None`."""
+    for part in _members(kind):
+        if get_origin(part) is Annotated:
+            return get_args(part)[0], next((one for one in get_args(part)[1:] if isinstance(one, Option)), None)
+    return kind, None
 
 
 def _members(kind: Any) -> list[Any]:
@@ -239,10 +269,10 @@ def long_name(declared: Declared) -> str:
     return declared.option.names[0] if declared.option.names else f"--{declared.name.replace('_', '-')}"
 
 
-def _by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+def _by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[Any, ...]) -> dict[str, Any]:
     """The values by name, as the callback of an option. UsageError where it gives a name twice."""
     values: dict[str, Any] = {}
-    for name, value in pairs:
+    for name, value in (item for pair in pairs for item in (pair.items() if isinstance(pair, Mapping) else [pair])):
         if name in values:
             raise click.UsageError(f"{parameter.opts[0]} gives {name!r} twice", context)
         values[name] = value

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import gnomon
+from gnomon.builtin import JOBS
 from gnomon.cli.declared import command_of
 from gnomon.cli.help import Group, command
 from gnomon.cli.output import PRINTED, write_json
@@ -48,10 +49,13 @@ class LazyGroup(Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by section, each with one line."""
         width = max(map(len, self._places))
-        for section, places in _SECTIONS.items():
+        sections: dict[str, list[str]] = {}
+        for job in JOBS.values():
+            sections.setdefault(job.section, []).extend(job.commands)
+        for section, names in (sections | {"Help": [*_HELP]}).items():
             with formatter.section(section):
                 limit = formatter.width - 6 - width
-                formatter.write_dl([(f"{name:<{width}}", self._line(ctx, name, limit)) for name in places])
+                formatter.write_dl([(f"{name:<{width}}", self._line(ctx, name, limit)) for name in names])
         self._format_jobs(formatter)
 
     def _line(self, ctx: click.Context, name: str, limit: int) -> str:
@@ -134,68 +138,18 @@ def _command_of_package(name: str) -> click.Command:
     """The command of a job that a package adds. UsageError where it cannot be loaded."""
     from gnomon.plugins import at, job
 
-    found: click.Command = at(
-        job(name).command, f"the command {name}", lambda made: isinstance(made, click.Command), "one of click's"
+    place = job(name).commands[name]
+    if isinstance(place, CommandRow):
+        at(place.place, f"the function of the command {name}", callable, "a function")
+        return command_of(name, place)
+    command: click.Command = at(
+        place, f"the command {name}", lambda made: isinstance(made, click.Command), "one of click's"
     )
-    return found
+    return command
 
 
-_SECTIONS: Mapping[str, Mapping[str, str | CommandRow]] = {
-    "What should run where": {
-        "place": CommandRow(
-            "gnomon.api.place:place", "Find the fastest way to run a model here, prove it, and write it as a package."
-        ),
-        "profile": CommandRow(
-            "gnomon.api.place:profile", "Measure a model whole on every backend, end to end and per operator."
-        ),
-        "pareto": CommandRow(
-            "gnomon.api.pareto:pareto", "Find the front of latency, peak memory and other objectives, and prove it."
-        ),
-        "stab": CommandRow(
-            "gnomon.api.stab:stab",
-            "Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.",
-        ),
-        "oplist": CommandRow(
-            "gnomon.api.pareto:oplist",
-            "Show what the digits of a model's codes mean, and write ONE's oplist.json.",
-            html=False,
-        ),
-        "solve": CommandRow("gnomon.api.solve:solve", "Solve a placement problem that is given as JSON."),
-        "front": CommandRow(
-            "gnomon.api.solve:front", "Find the Pareto front of a placement problem that is given as JSON."
-        ),
-    },
-    "Networks that were never measured": {
-        "table": "gnomon.cli.commands.table:table",
-        "estimator": "gnomon.cli.commands.estimator:estimator",
-        "space": "gnomon.cli.commands.space:space",
-    },
-    "Tuned kernels": {
-        "tune": "gnomon.cli.commands.tune:tune",
-        "tune list": "gnomon.cli.commands.tune:list_",
-        "exec": "gnomon.cli.commands.tune:exec_",
-        "overlay": "gnomon.cli.commands.overlay:overlay",
-    },
-    "Results, runtimes and machines": {
-        "runs": "gnomon.cli.commands.runs:runs",
-        "compare": "gnomon.cli.commands.compare:compare",
-        "suite": "gnomon.cli.commands.suite:suite",
-        "report": "gnomon.cli.commands.report:report",
-        "runtimes": CommandRow(
-            "gnomon.api.devices:list_runtimes",
-            "List the runtimes that are installed here, and how to add the others.",
-            html=False,
-        ),
-        "devices": "gnomon.cli.commands.devices:devices",
-        "serve": "gnomon.cli.commands.serve:serve",
-        "schema": "gnomon.cli.commands.schema:schema",
-    },
-    "Help": {
-        "help": "gnomon.cli.main:help_",
-        "completion": "gnomon.cli.main:completion",
-    },
-}
-_COMMANDS = {name: place for places in _SECTIONS.values() for name, place in places.items()}
+_HELP = {"help": "gnomon.cli.main:help_", "completion": "gnomon.cli.main:completion"}
+_COMMANDS = {name: place for job in JOBS.values() for name, place in job.commands.items()} | _HELP
 
 _ALIASES = {"view": "tune list"}
 """Former names of commands."""

@@ -5,84 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import partial
-from importlib import import_module
 from typing import Any, Literal
 
 from gnomon import plugins
+from gnomon.builtin import JOBS
 from gnomon.core import codec
 from gnomon.errors import ProblemError, UsageError
 
-DOCUMENTS: Mapping[str, tuple[str, str]] = {
-    "place": ("place.document:PlaceDocument", "place.report:place_report"),
-    "profile": ("place.document:ProfileDocument", "place.report:profile_report"),
-    "fleet": ("place.document:FleetDocument", "place.report:fleet_report"),
-    "sweep": ("place.document:SweepDocument", "place.report:sweep_report"),
-    "pareto": ("pareto.document:ParetoDocument", "pareto.report:pareto_report"),
-    "table": ("table.document:TableDocument", "table.report:table_report"),
-    "nets": ("table.document:NetsDocument", "estimator.report:measured_report"),
-    "estimator-fit": ("estimator.document:FitDocument", "estimator.report:estimator_report"),
-    "estimator-evaluation": ("estimator.document:EvaluationDocument", "estimator.report:estimator_report"),
-    "estimator-predictions": ("estimator.document:PredictionsDocument", "estimator.report:predictions_report"),
-    "estimator-explanation": ("estimator.document:ExplanationDocument", "estimator.report:explanation_report"),
-    "model-prediction": ("estimator.document:ModelPredictionDocument", "estimator.report:model_report"),
-    "run": ("runs.document:RunDocument", ""),
-    "brought": ("runs.document:BroughtDocument", "runs.report:brought_report"),
-    "oplist": ("pareto.oplist:OplistDocument", "pareto.oplist_report:oplist_report"),
-    "tune": ("tune.document:TuneDocument", "tune.report:tune_report"),
-    "exec": ("tune.document:ExecDocument", "tune.report:exec_report"),
-    "overlay-collect": ("overlay.document:CollectDocument", "overlay.report:collect_report"),
-    "overlay-collected": ("overlay.document:CollectedDocument", ""),
-    "overlay-analyze": ("overlay.document:AnalyzeDocument", "overlay.report:analyze_report"),
-    "space": ("space.document:SpaceDocument", "space.report:profile_report"),
-    "space-select": ("space.document:SelectionDocument", "space.report:selection_report"),
-    "space-front": ("space.document:SpaceFrontDocument", "space.report:front_report"),
-    "space-validate": ("space.document:ValidationDocument", "space.report:validation_report"),
-    "space-export": ("space.document:SpaceExportDocument", "space.report:exported_report"),
-    "space-primitives": ("space.document:PrimitivesDocument", "space.report:primitives_report"),
-    "space-toolchains": ("space.document:ToolchainsDocument", "space.report:toolchains_report"),
-    "solve": ("solve.document:SolveDocument", "solve.report:solve_report"),
-    "front": ("solve.document:FrontDocument", "solve.report:front_report"),
-    "stab": ("stab.document:StabDocument", "stab.report:stab_report"),
-    "compare": ("compare.document:CompareDocument", "compare.report:compare_report"),
-    "runs": ("runs.document:RunsDocument", "runs.report:runs_report"),
-    "tables": ("table.document:TablesDocument", "table.report:tables_report"),
-    "table-diff": ("table.document:TableDiffDocument", "table.report:difference_report"),
-    "table-spaces": ("table.document:SpacesDocument", "table.report:spaces_report"),
-    "table-export": ("table.document:TableExportDocument", "table.report:exported_report"),
-    "table-blocks": ("table.document:BlocksDocument", "table.report:blocks_report"),
-    "estimator-export": ("estimator.document:ExportDocument", "estimator.report:file_report"),
-    "estimator-suggest": ("estimator.document:SuggestDocument", "estimator.report:suggested_report"),
-    "estimator-import": ("estimator.document:ImportDocument", "estimator.report:imported_report"),
-    "estimator-count": ("estimator.document:CountDocument", "estimator.report:file_report"),
-    "tuned": ("tune.document:TunedDocument", ""),
-    "tuned-files": ("tune.document:TunedFilesDocument", "tune.report:view_report"),
-    "devices": ("devices.document:DevicesDocument", "devices.report:devices_report"),
-    "device-added": ("devices.document:DeviceAddedDocument", "devices.report:added_report"),
-    "device-removed": ("devices.document:DeviceRemovedDocument", "devices.report:removed_report"),
-    "device-cleaned": ("devices.document:DeviceCleanedDocument", "devices.report:cleaned_report"),
-    "device-health": ("devices.document:DeviceHealthDocument", "devices.report:health_report"),
-    "runtimes": ("devices.document:RuntimesDocument", "devices.report:runtimes_report"),
-    "serve": ("devices.document:ServeDocument", ""),
-    "suite": ("suite.document:SuiteDocument", "suite.report:suite_report"),
-    "suite-compare": ("suite.document:SuiteCompareDocument", "suite.report:suite_compare_report"),
-}
-"""By what follows "gnomon-" in a document's `format`, its record, and what writes its report ("": its command does so
-by itself): "module:attribute", below `gnomon.jobs`.
-"""
+DOCUMENTS = {name: places for job in JOBS.values() for name, places in job.documents.items()}
+"""By what follows "gnomon-" in a document's `format`, its record, and what writes its report, as "module:attribute"."""
 
-_OF_RECORDS = frozenset(
-    {"place", "profile", "fleet", "sweep", "pareto", "oplist", "stab"}
-    | {"solve", "front", "compare", "suite", "suite-compare", "runs", "brought"}
-    | {"devices", "device-added", "device-removed", "device-cleaned", "device-health", "runtimes"}
+_OF_VALUES = frozenset(
+    {"run"}
+    | {"tune", "exec", "tuned", "tuned-files", "overlay-collect", "overlay-collected", "overlay-analyze"}
+    | {"space", "space-select", "space-front", "space-validate", "space-export", "space-primitives"}
+    | {"space-toolchains"}
 )
-"""Documents whose reports take the record; others take its JSON values."""
+"""Documents whose reports take JSON values; others take the record."""
 
 
 def report_of(document: Mapping[str, Any]) -> Callable[..., None] | None:
     """What writes the report of a document: report(document, page); None where there is none for its format."""
     name = str(document.get("format")).removeprefix("gnomon-")
-    found: Callable[..., None] | None = _found("reports", name)
-    return partial(_of_record, found) if found is not None and name in _OF_RECORDS else found
+    found: Callable[..., None] | None = _found("report", name)
+    return partial(_of_record, found) if found is not None and name not in _OF_VALUES else found
 
 
 def _of_record(report: Callable[..., None], document: Mapping[str, Any], *rest: Any, **settings: Any) -> None:
@@ -92,7 +38,7 @@ def _of_record(report: Callable[..., None], document: Mapping[str, Any], *rest: 
 
 def document_record(name: str) -> type[Any]:
     """The record that a document is made of; UsageError where there is none of that name."""
-    found: type[Any] | None = _found("documents", name)
+    found: type[Any] | None = _found("record", name)
     if found is None:
         raise UsageError(
             f"there is no document {name!r}", hint=f"Documents: {', '.join(document_names())}.{_unusable()}"
@@ -111,7 +57,7 @@ def read_document(document: Mapping[str, Any]) -> Any:
     ProblemError where it is none of gnomon's, RecordError with all that does not fit where it is of another version.
     """
     try:
-        record = _found("documents", str(document.get("format", "")).removeprefix("gnomon-"))
+        record = _found("record", str(document.get("format", "")).removeprefix("gnomon-"))
     except UsageError as error:  # of a package
         raise ProblemError(error.message, hint=error.hint) from error
     if record is None:
@@ -135,21 +81,20 @@ def _unusable() -> str:
     return f" Without jobs that cannot be loaded ({', '.join(names)}): gnomon --help tells why." if names else ""
 
 
-def _found(part: Literal["documents", "reports"], name: str) -> Any:
+def _found(part: Literal["record", "report"], name: str) -> Any:
     """The record or the report of a document of gnomon's, or of a package's job; None where there is none.
 
     UsageError where a package's cannot be loaded.
     """
-    if name in DOCUMENTS:
-        module, _, attribute = DOCUMENTS[name][part == "reports"].partition(":")
-        return getattr(import_module(f"gnomon.jobs.{module}"), attribute) if module else None
-    is_record = part == "documents"
+    is_record = part == "record"
     wanted = "a dataclass" if is_record else "a function"
 
-    def fits(found: object) -> bool:
-        return isinstance(found, type) and is_dataclass(found) if is_record else callable(found)
+    def fits(value: object) -> bool:
+        return isinstance(value, type) and is_dataclass(value) if is_record else callable(value)
 
-    for job in plugins.jobs().values():
-        if isinstance(job, plugins.Job) and name in (places := getattr(job, part)):
-            return plugins.at(places[name], f"what a package names as the {part[:-1]} {name}", fits, wanted)
+    for job in (*JOBS.values(), *plugins.jobs().values()):
+        if isinstance(job, plugins.Job) and name in job.documents:
+            place = job.documents[name][0 if is_record else 1]
+            what = f"what a package names as the {part} of the document {name}"
+            return plugins.at(place, what, fits, wanted) if place else None
     return None

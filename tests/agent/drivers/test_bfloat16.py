@@ -66,25 +66,17 @@ def job_of(runtime: str, model: Path, output_shape: list[int] | None, **options:
 
 def saved(path: Path, *, counted: bool) -> Path:
     """A model that doubles in float32; `counted`: that tells where it is not 0, so that only a call tells the size."""
-    onnx = pytest.importorskip("onnx")
-    make, types = onnx.helper, onnx.TensorProto
-    nodes = [
-        make.make_node("Cast", ["x"], ["wide"], to=types.FLOAT),
-        make.make_node("Add", ["wide", "wide"], ["twice"]),
-        make.make_node("Cast", ["twice"], ["y"], to=types.BFLOAT16),
-    ]
-    if counted:
-        nodes[-1:] = [
-            make.make_node("NonZero", ["twice"], ["where"]),
-            make.make_node("Cast", ["where"], ["y"], to=types.BFLOAT16),
-        ]
-    ends = (
-        [make.make_tensor_value_info("x", types.BFLOAT16, list(X.shape))],
-        [make.make_tensor_value_info("y", types.BFLOAT16, [2, "n"] if counted else list(X.shape))],
-    )
-    model = make.make_model(make.make_graph(nodes, "g", *ends), opset_imports=[make.make_opsetid("", 18)], ir_version=9)
-    onnx.save(model, path)
-    return path
+    pytest.importorskip("onnx")
+    from onnx import TensorProto
+    from tests.models import modelkit
+
+    kind, node = TensorProto.BFLOAT16, modelkit.node
+    nodes = [node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT), node("Add", ["wide", "wide"], ["twice"])]
+    nodes += [node("NonZero", ["twice"], ["where"])] if counted else []
+    nodes += [node("Cast", [nodes[-1].output[0]], ["y"], to=kind)]
+    shape = [2, "n"] if counted else list(X.shape)
+    inputs, outputs = [modelkit.value("x", list(X.shape), kind)], [modelkit.value("y", shape, kind)]
+    return modelkit.save(modelkit.model(nodes, inputs, outputs), path)
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])

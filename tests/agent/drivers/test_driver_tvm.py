@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -21,210 +20,167 @@ from gnomon.agent.driver import Refused
 from gnomon.agent.drivers.tvm import driver as driver_tvm
 from gnomon.agent.drivers.tvm.driver import TvmDriver
 
-pytestmark = needs_tvm
+pytestmark = [needs_tvm, pytest.mark.usefixtures("folder")]
 
 _SCRIPT = """
 import json, os, sys, time
 import numpy as np
 from gnomon.agent.arrays import make_buffers
 from gnomon.agent.drivers.tvm.driver import TvmDriver
-asked = json.loads(sys.stdin.readline())
-told = {}
-buffers = make_buffers(asked["tensors"])
-def fill(seed):
-    for k, (name, _) in enumerate(asked["segment"]["inputs"]):
-        value = np.random.default_rng([seed, k]).standard_normal(buffers[name].shape)
-        buffers[name][...] = value.astype(np.float32)
-for profiled in (False, True):
-    model = TvmDriver().load(asked["segment"], buffers, profiled=profiled)
-    made = []
-    for seed in range(asked["calls"]):
-        fill(seed)
-        model.call()
-        made.append({name: buffers[name].tolist() for name, _ in asked["segment"]["outputs"]})
-    if not profiled:
-        told["where"], told["outputs"] = model.where(), made
-        begun, worked = time.perf_counter(), time.process_time()
-        for _ in range(asked.get("timed", 0)):
+for asked in json.loads(sys.stdin.readline()):
+    facts = {}
+    buffers = make_buffers(asked["tensors"])
+    def fill(seed):
+        for k, (name, _) in enumerate(asked["segment"]["inputs"]):
+            value = np.random.default_rng([seed, k]).standard_normal(buffers[name].shape)
+            buffers[name][...] = value.astype(np.float32)
+    for profiled in (False, True):
+        model = TvmDriver().load(asked["segment"], buffers, profiled=profiled)
+        made = []
+        for seed in range(3):
+            fill(seed)
             model.call()
-        told["cores"] = (time.process_time() - worked) / (time.perf_counter() - begun)
-        told["tasks"] = len(os.listdir("/proc/self/task"))
-    else:
-        told["same"] = made == told["outputs"]
-        told["operators"] = model.operators(1)
-    model.close()
-    model.close()
-told["torch"] = "torch" in sys.modules
-told["compiler"] = any("libtvm_compiler" in line for line in open("/proc/self/maps"))
-told["affinity"] = [sorted(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")]
-print("told " + json.dumps(told))
+            made.append({name: buffers[name].tolist() for name, _ in asked["segment"]["outputs"]})
+        if not profiled:
+            facts["where"], facts["outputs"] = model.where(), made
+            begun, worked = time.perf_counter(), time.process_time()
+            for _ in range(2000):
+                model.call()
+            facts["cores"] = (time.process_time() - worked) / (time.perf_counter() - begun)
+            facts["tasks"] = len(os.listdir("/proc/self/task"))
+        else:
+            facts["same"] = made == facts["outputs"]
+            facts["operators"] = model.operators(1)
+        model.close()
+        model.close()
+    facts["torch"] = "torch" in sys.modules
+    facts["compiler"] = any("libtvm_compiler" in line for line in open("/proc/self/maps"))
+    facts["affinity"] = [sorted(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")]
+    print("facts " + json.dumps(facts))
 """
+NETS = {
+    "small": tvm_models.small_net(),
+    "layer norm": tvm_models.layer_norm_net(),
+    "two ends": tvm_models.two_ends(),
+    "channels last": tvm_models.deep_net(0.25),
+    "channels first": tvm_models.deep_net(1.5),
+    "batch norms": tvm_models.norm_net(),
+    "products of bytes": tvm_models.bytes_net(),
+}
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A private folder, as a visit has one."""
-    private = tmp_path / "private"
-    private.mkdir(mode=0o700)
-    monkeypatch.setenv("TMPDIR", str(private))
-    monkeypatch.setattr("tempfile.tempdir", str(private))
-    yield private
-
-
-def ask(path: Path, options: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What a fresh process tells of a model, nodes by their numbers; the pool of threads is made once in a process."""
-    graph = onnx.load(path).graph
+def ask(folder: Path, threads: int, *names: str) -> dict[str, dict[str, Any]]:
+    """What a fresh process tells of nets, nodes by their numbers; its pool of threads is made once."""
     kinds = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.INT64: "int64"}
-    tensors = {
-        v.name: {
-            "shape": [d.dim_value for d in v.type.tensor_type.shape.dim],
-            "dtype": kinds[v.type.tensor_type.elem_type],
+    graphs, asked = {}, []
+    for name in names:
+        graphs[name] = graph = onnx.load_from_string(NETS[name]).graph
+        path = folder / f"{name}.onnx"
+        path.write_bytes(NETS[name])
+        tensors = {
+            v.name: {
+                "shape": [d.dim_value for d in v.type.tensor_type.shape.dim],
+                "dtype": kinds[v.type.tensor_type.elem_type],
+            }
+            for v in (*graph.input, *graph.output)
         }
-        for v in (*graph.input, *graph.output)
-    }
-    asked = {
-        "tensors": tensors,
-        "calls": 3,
-        "segment": {
-            "model": str(path),
-            "options": options,
-            "inputs": [[v.name, v.name] for v in graph.input],
-            "outputs": [[v.name, v.name] for v in graph.output],
-        },
-        **more,
-    }
-    home = path.parent / "home of the process"
+        inputs, outputs = ([[v.name, v.name] for v in ends] for ends in (graph.input, graph.output))
+        segment = {"model": str(path), "options": {"threads": threads}, "inputs": inputs, "outputs": outputs}
+        asked.append({"tensors": tensors, "segment": segment})
+    home, private = folder / "home of the process", folder / "private folder"
     home.mkdir()
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HOME": str(home)}
+    private.mkdir(mode=0o700)
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HOME": str(home), "TMPDIR": str(private)}
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT],
         input=json.dumps(asked) + "\n",
         capture_output=True,
         text=True,
         env=environment,
-        timeout=120,
+        timeout=600,
         check=False,
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("told ")]
-    assert lines, done.stderr[-2000:]
+    lines = [line.removeprefix("facts ") for line in done.stdout.splitlines() if line.startswith("facts ")]
+    assert len(lines) == len(names), done.stderr[-2000:]
     assert list(home.iterdir()) == [], "TVM's interface would compile an extension into it, beside PyTorch"
-    found: dict[str, Any] = json.loads(lines[0].removeprefix("told "))
-    numbers = {node.output[0]: k for k, node in enumerate(graph.node)}
-    for key, rows in (("sources", found.get("operators", ())), ("operators", found.get("where", ()))):
-        for row in rows:
-            row[key] = sorted(numbers[name] for name in row[key])
+    found: dict[str, dict[str, Any]] = dict(zip(names, map(json.loads, lines), strict=True))
+    for name, facts in found.items():
+        numbers = {node.output[0]: k for k, node in enumerate(graphs[name].node)}
+        for key, rows in (("sources", facts["operators"]), ("operators", facts["where"])):
+            for row in rows:
+                row[key] = sorted(numbers[node] for node in row[key])
     return found
 
 
-def expected(path: Path, calls: int = 3) -> list[dict[str, Any]]:
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What one process with one thread tells of all nets."""
+    return ask(tmp_path_factory.mktemp("nets"), 1, *NETS)
+
+
+def check_threads(facts: dict[str, Any], threads: int) -> None:
+    """They are as many as asked for and bound to no core."""
+    assert facts["tasks"] == threads
+    assert facts["affinity"] == [sorted(os.sched_getaffinity(0))] * threads
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_values_are_those_of_onnx_runtime(found: dict[str, dict[str, Any]], name: str) -> None:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(path)
-    made = []
-    for seed in range(calls):
+    session = onnxruntime.InferenceSession(NETS[name])
+    for seed, got in enumerate(found[name]["outputs"]):
         feeds = {
             v.name: np.random.default_rng([seed, k]).standard_normal(v.shape).astype(np.float32)
             for k, v in enumerate(session.get_inputs())
         }
-        made.append(dict(zip((o.name for o in session.get_outputs()), session.run(None, feeds), strict=True)))
-    return made
+        for output, wanted in zip(session.get_outputs(), session.run(None, feeds), strict=True):
+            np.testing.assert_allclose(np.array(got[output.name]), wanted, rtol=1e-4, atol=1e-5)
+    assert found[name]["same"]
+
+
+# Where a leaky ReLU cannot be written otherwise, each would be turned for: that network stays as it is.
+PAIRS = [[2 * k, 2 * k + 1] for k in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        # The second and the third convolution are told apart, and the clipping belongs to the first.
+        ("small", [[0, 1], [2, 3], [4, 5, 6], [7], [8], [9], [10]]),
+        ("layer norm", [[0], [1], [2]]),
+        ("channels last", [[0], *PAIRS, [16], [17], [18]]),
+        ("channels first", [*PAIRS, [16], [17], [18]]),
+        # In the weights of what is before them, but for one of what is read twice and one of a sum: these are fused.
+        ("batch norms", [[0, 1, 2], [3, 4], [5, 6, 7, 8, 9], [10], [11], [12, 13]]),
+    ],
+)
+def test_the_nodes_of_each_kernel(found: dict[str, dict[str, Any]], name: str, kernels: list[list[int]]) -> None:
+    assert [row["sources"] for row in found[name]["operators"]] == kernels
+
+
+def test_outputs_that_come_of_one_node_and_products_of_bytes(found: dict[str, dict[str, Any]]) -> None:
+    assert {node for row in found["two ends"]["operators"] for node in row["sources"]} == {0, 1, 2}
+    rows = [row["sources"] for row in found["products of bytes"]["operators"]]
+    products = [[1, 2, 3, 4], [6, 7, 8, 9], [11, 12, 13, 14]]
+    assert [nodes for nodes in rows if {2, 7, 12} & set(nodes)] == products
+
+
+def test_times_and_threads(found: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    small = found["small"]
+    check_threads(small, 1)
+    assert small["cores"] < 1.05
+    assert small["where"] == [{"operators": list(range(11)), "backend": "llvm"}]
+    assert all(len(row["wall_ns"]) == 2 and min(row["wall_ns"]) > 0 for row in small["operators"])
+    # What is measured is the small runtime, without the compiler and without what else is installed.
+    assert (small["torch"], small["compiler"]) == (False, False)
+    check_threads(ask(tmp_path, 2, "layer norm")["layer norm"], 2)
 
 
 def written(tmp_path: Path, content: bytes) -> Path:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
     return path
-
-
-def check(path: Path, told: dict[str, Any]) -> None:
-    for got, want in zip(told["outputs"], expected(path), strict=True):
-        for name, value in want.items():
-            np.testing.assert_allclose(np.array(got[name]), value, rtol=1e-4, atol=1e-5)
-    assert told["same"]
-
-
-def check_threads(told: dict[str, Any], threads: int) -> None:
-    """They are as many as asked for and bound to no core."""
-    assert told["tasks"] == threads
-    assert told["affinity"] == [sorted(os.sched_getaffinity(0))] * threads
-
-
-def test_values_the_nodes_of_each_kernel_and_one_thread(tmp_path: Path) -> None:
-    path = written(tmp_path, tvm_models.small_net())
-    told = ask(path, {"threads": 1}, timed=2000)
-    check(path, told)
-    check_threads(told, 1)
-    assert told["cores"] < 1.05
-    assert told["where"] == [{"operators": list(range(11)), "backend": "llvm"}]
-    rows = told["operators"]
-    # The second and the third convolution are told apart, and the clipping belongs to the first.
-    assert [row["sources"] for row in rows] == [[0, 1], [2, 3], [4, 5, 6], [7], [8], [9], [10]]
-    assert all(len(row["wall_ns"]) == 2 and min(row["wall_ns"]) > 0 for row in rows)
-    # What is measured is the small runtime, without the compiler and without what else is installed.
-    assert (told["torch"], told["compiler"]) == (False, False)
-
-
-@pytest.mark.parametrize(
-    ("content", "sources"),
-    [(tvm_models.layer_norm_net(), [[0], [1], [2]]), (tvm_models.two_ends(), None)],
-    ids=["layer norm", "two ends"],
-)
-def test_other_models(tmp_path: Path, content: bytes, sources: list[list[int]] | None) -> None:
-    path = written(tmp_path, content)
-    told = ask(path, {"threads": 1})
-    check(path, told)
-    found = [row["sources"] for row in told["operators"]]
-    assert sorted({node for nodes in found for node in nodes}) == [0, 1, 2]
-    if sources is not None:
-        assert found == sources
-
-
-@pytest.mark.parametrize("alpha", [0.25, 1.5])
-def test_channels_last_where_that_turns_little(tmp_path: Path, alpha: float) -> None:
-    path = written(tmp_path, tvm_models.deep_net(alpha))
-    told = ask(path, {"threads": 1})
-    check(path, told)
-    found = [row["sources"] for row in told["operators"]]
-    pairs = [[2 * k, 2 * k + 1] for k in range(8)]
-    # Where a leaky ReLU cannot be written otherwise, each would be turned for: the network stays as it is.
-    assert found == ([[0], *pairs, [16], [17], [18]] if alpha < 1 else [*pairs, [16], [17], [18]])
-
-
-def test_batch_norms_are_no_kernels_of_their_own(tmp_path: Path) -> None:
-    path = written(tmp_path, tvm_models.norm_net())
-    told = ask(path, {"threads": 1})
-    check(path, told)
-    found = [row["sources"] for row in told["operators"]]
-    # In the weights of what is before them, but for one of what is read twice and one of a sum: these are fused.
-    assert found == [[0, 1, 2], [3, 4], [5, 6, 7, 8, 9], [10], [11], [12, 13]]
-
-
-def test_products_of_bytes(tmp_path: Path) -> None:
-    path = written(tmp_path, tvm_models.bytes_net())
-    told = ask(path, {"threads": 1})
-    check(path, told)
-    found = [row["sources"] for row in told["operators"]]
-    assert [nodes for nodes in found if {2, 7, 12} & set(nodes)] == [[1, 2, 3, 4], [6, 7, 8, 9], [11, 12, 13, 14]]
-
-
-def test_two_threads(tmp_path: Path) -> None:
-    check_threads(ask(written(tmp_path, tvm_models.layer_norm_net()), {"threads": 2}), 2)
-
-
-def test_a_process_compiles_once_for_all(tmp_path: Path, folder: Path) -> None:
-    segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {"threads": 1}}
-    assert TvmDriver().supports(segment)["functions"] == 2
-    names = {path: path.stat().st_mtime_ns for path in folder.rglob("*.so*")}
-    assert len(names) == 2
-    assert TvmDriver().supports(segment) == {"whole": True, "functions": 2, "scheduled": 0}
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.so*")} == names
-
-
-def test_a_folder_that_others_may_write_keeps_nothing(tmp_path: Path, folder: Path) -> None:
-    folder.chmod(0o777)
-    segment = {"model": str(written(tmp_path, tvm_models.layer_norm_net())), "options": {}}
-    assert TvmDriver().supports(segment)["whole"]
-    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import subprocess
 import sys
 import weakref
@@ -301,29 +300,3 @@ def test_threads_are_started(tmp_path: Path) -> None:
             started.append(int(done.stdout))
         assert started[0] == 0
         assert started[1] >= 2
-
-
-def test_it_leaves_nothing_in_the_home_and_opens_no_socket(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    path = written(tmp_path, "conv", "floor_mod")
-    script = (
-        "import json, sys, numpy as np\n"
-        "opened = []\n"
-        "sys.addaudithook(lambda e, a: opened.append(e) if e.startswith('socket.') else None)\n"
-        "from gnomon.agent.driver import driver_for\n"
-        "driver = driver_for('litert'); driver.probe()\n"
-        "x, y = np.zeros((1, 4, 4, 8), np.float32), np.zeros((1, 4, 4, 8), np.float32)\n"
-        "for asked in json.loads(sys.argv[1]):\n"
-        "    driver.supports(asked)\n"
-        "    m = driver.load(asked, {'x': x, 'y': y}, profiled=True); m.call(); m.where(); m.operators(0)\n"
-        "assert not opened, opened\n"
-        "import os\n"
-        "assert not any('socket:' in os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
-        " if os.path.islink(f'/proc/self/fd/{f}'))\n"
-    )
-
-    asked = json.dumps([segment(path, kernels) for kernels in ("xnnpack", "builtin", "reference")])
-    environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home)}
-    subprocess.run([sys.executable, "-c", script, asked], env=environment, cwd=home, check=True, capture_output=True)
-    assert list(home.iterdir()) == []

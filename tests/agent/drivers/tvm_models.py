@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
+from tests.models.modelkit import model, node, value
 
 MISSING = [name for name in ("tvm", "tvm_ffi") if importlib.util.find_spec(name) is None]
 needs_tvm = pytest.mark.skipif(bool(MISSING), reason=f"TVM is not installed: no {', '.join(MISSING)}")
@@ -27,14 +28,12 @@ def model_bytes(
     outputs: dict[str, tuple[int, Sequence[int]]],
 ) -> bytes:
     """An ONNX model whose inputs are float32; `outputs` are ONNX's data type and shape."""
-    graph = helper.make_graph(
-        list(nodes),
-        "g",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    made = model(
+        nodes,
+        [value(name, shape) for name, shape in inputs.items()],
+        [value(name, shape, kind) for name, (kind, shape) in outputs.items()],
+        weights,
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     return bytes(made.SerializeToString())
 
 
@@ -51,7 +50,6 @@ def small_net(size: int = 4) -> bytes:
         return name
 
     held["low"], held["high"] = np.zeros((), np.float32), np.full((), 6, np.float32)
-    node = helper.make_node
     nodes = [
         node("Conv", ["x", weights("w1", 4, 3, 3, 3), weights("b1", 4)], ["c1"], name="first", pads=[1, 1, 1, 1]),
         node("Clip", ["c1", "low", "high"], ["r1"], name="clip"),
@@ -76,11 +74,11 @@ def deep_net(alpha: float = 0.25) -> bytes:
     for k in range(8):
         held[f"w{k}"] = (rng.standard_normal((8, 8 if k else 3, 3, 3)) * 0.2).astype(np.float32)
         held[f"b{k}"] = rng.standard_normal(8).astype(np.float32)
-        nodes.append(helper.make_node("Conv", [last, f"w{k}", f"b{k}"], [f"c{k}"], pads=[1, 1, 1, 1]))
-        nodes.append(helper.make_node("LeakyRelu", [f"c{k}"], [last := f"r{k}"], alpha=alpha))
-    nodes.append(helper.make_node("GlobalAveragePool", [last], ["pooled"]))
-    nodes.append(helper.make_node("Flatten", ["pooled"], ["flat"]))
-    nodes.append(helper.make_node("MatMul", ["flat", "dense"], ["y"]))
+        nodes.append(node("Conv", [last, f"w{k}", f"b{k}"], [f"c{k}"], pads=[1, 1, 1, 1]))
+        nodes.append(node("LeakyRelu", [f"c{k}"], [last := f"r{k}"], alpha=alpha))
+    nodes.append(node("GlobalAveragePool", [last], ["pooled"]))
+    nodes.append(node("Flatten", ["pooled"], ["flat"]))
+    nodes.append(node("MatMul", ["flat", "dense"], ["y"]))
     return model_bytes(nodes, held, {"x": (1, 3, 6, 6)}, {"y": (TensorProto.FLOAT, (1, 5))})
 
 
@@ -98,9 +96,8 @@ def norm_net() -> bytes:
     def norm(x: str, y: str, channels: int) -> Any:
         names = [weights(f"{y}_{part}", channels) for part in ("scale", "shift", "mean", "variance")]
         held[names[-1]] = np.abs(held[names[-1]]) + np.float32(0.1)
-        return helper.make_node("BatchNormalization", [x, *names], [y], epsilon=1e-3)
+        return node("BatchNormalization", [x, *names], [y], epsilon=1e-3)
 
-    node = helper.make_node
     nodes = [
         node("Conv", ["x", weights("w1", 4, 3, 3, 3)], ["c1"], pads=[1, 1, 1, 1]),
         norm("c1", "n1", 4),
@@ -128,7 +125,6 @@ def shortcut_net() -> bytes:
     held = {
         f"w{k}": (rng.standard_normal((4, 4, size, size)) * 0.3).astype(np.float32) for k, size in enumerate((3, 3, 1))
     }
-    node = helper.make_node
     nodes = [
         node("Conv", ["x", "w0"], ["c0"], pads=[1, 1, 1, 1]),
         node("Relu", ["c0"], ["r0"]),
@@ -152,11 +148,11 @@ def bytes_net() -> bytes:
     for k, (summed, width) in enumerate([(64, 48), (48, 32), (32, 5)]):
         held[f"w{k}"] = rng.integers(-64, 64, (summed, width)).astype(np.int8)
         nodes += [
-            helper.make_node("DynamicQuantizeLinear", [last], [f"q{k}", f"scale{k}", f"point{k}"]),
-            helper.make_node("MatMulInteger", [f"q{k}", f"w{k}", f"point{k}", "zero"], [f"sum{k}"]),
-            helper.make_node("Cast", [f"sum{k}"], [f"f{k}"], to=TensorProto.FLOAT),
-            helper.make_node("Mul", [f"f{k}", f"scale{k}"], [f"m{k}"]),
-            helper.make_node("Mul", [f"m{k}", "small"], [last := f"y{k}" if k < 2 else "y"]),
+            node("DynamicQuantizeLinear", [last], [f"q{k}", f"scale{k}", f"point{k}"]),
+            node("MatMulInteger", [f"q{k}", f"w{k}", f"point{k}", "zero"], [f"sum{k}"]),
+            node("Cast", [f"sum{k}"], [f"f{k}"], to=TensorProto.FLOAT),
+            node("Mul", [f"f{k}", f"scale{k}"], [f"m{k}"]),
+            node("Mul", [f"m{k}", "small"], [last := f"y{k}" if k < 2 else "y"]),
         ]
     return model_bytes(nodes, held, {"x": (6, 64)}, {"y": (TensorProto.FLOAT, (6, 5))})
 
@@ -167,9 +163,9 @@ def layer_norm_net() -> bytes:
     held = {n: rng.standard_normal((6, 6)).astype(np.float32) for n in ("a", "b")}
     held["scale"], held["bias"] = np.ones(6, np.float32), np.zeros(6, np.float32)
     nodes = [
-        helper.make_node("MatMul", ["x", "a"], ["m"]),
-        helper.make_node("LayerNormalization", ["m", "scale", "bias"], ["n"], axis=-1),
-        helper.make_node("MatMul", ["n", "b"], ["y"]),
+        node("MatMul", ["x", "a"], ["m"]),
+        node("LayerNormalization", ["m", "scale", "bias"], ["n"], axis=-1),
+        node("MatMul", ["n", "b"], ["y"]),
     ]
     return model_bytes(nodes, held, {"x": (2, 6)}, {"y": (TensorProto.FLOAT, (2, 6))})
 
@@ -177,9 +173,9 @@ def layer_norm_net() -> bytes:
 def two_ends() -> bytes:
     """Two inputs, and outputs of two data types; one output comes of splitting."""
     nodes = [
-        helper.make_node("Add", ["x", "z"], ["sum"]),
-        helper.make_node("Split", ["sum"], ["left", "right"], axis=1),
-        helper.make_node("ArgMax", ["right"], ["place"], axis=1, keepdims=1),
+        node("Add", ["x", "z"], ["sum"]),
+        node("Split", ["sum"], ["left", "right"], axis=1),
+        node("ArgMax", ["right"], ["place"], axis=1, keepdims=1),
     ]
     return model_bytes(
         nodes,

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.jobs.estimator.estimator_kit import kit, measured, save
 from tests.report.picture_kit import needs_drawing
 
-from gnomon.cli.commands.estimator import estimator
+from gnomon.cli.main import cli
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
 from gnomon.jobs.estimator.job import Described
@@ -33,7 +33,7 @@ def run(*words: object) -> Result:
 
 
 def run_plainly(*words: object) -> Result:
-    return CliRunner().invoke(estimator, [str(word) for word in words], catch_exceptions=False)
+    return CliRunner().invoke(cli, ["estimator", *map(str, words)], catch_exceptions=False)
 
 
 def told(*words: object) -> str:

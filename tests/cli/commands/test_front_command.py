@@ -10,14 +10,13 @@ import pytest
 from click.testing import CliRunner
 from tests.jobs.solve.test_front_job import PROBLEM
 
-from gnomon.cli.commands.solve import _shown, front
-from gnomon.core.front.front import Front
+import gnomon
+from gnomon.cli.main import cli
 from gnomon.errors import ProblemError
-from gnomon.jobs.solve.job import front_problem
 
 
 def printed(problem: dict[str, Any], *options: str) -> str:
-    result = CliRunner().invoke(front, ["-", *options], input=json.dumps(problem), catch_exceptions=False)
+    result = CliRunner().invoke(cli, ["front", "-", *options], input=json.dumps(problem), catch_exceptions=False)
     assert result.exit_code == 0
     return result.output
 
@@ -36,7 +35,7 @@ def test_text(tmp_path: Path) -> None:
     assert "0-1 gpu" in text
     file = tmp_path / "problem.json"
     file.write_text(json.dumps(PROBLEM), encoding="utf-8")
-    assert "2 trade-offs" in CliRunner().invoke(front, [str(file), "--epsilon", "0"]).output
+    assert "2 trade-offs" in CliRunner().invoke(cli, ["front", str(file), "--epsilon", "0"]).output
 
 
 def test_long_fronts_are_shown_from_end_to_end() -> None:
@@ -62,26 +61,15 @@ def test_an_epsilon_is_told() -> None:
     "options", [["--epsilon", "-1"], ["--epsilon", "x"], ["--time-limit", "0"], ["--weights", "a=1"]]
 )
 def test_options_that_cannot_be_meant(options: list[str]) -> None:
-    assert CliRunner().invoke(front, ["-", *options], input="{}").exit_code == 2
+    assert CliRunner().invoke(cli, ["front", "-", *options], input="{}").exit_code == 2
 
 
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ProblemError, match="cannot be read"):
-        CliRunner().invoke(front, ["/nowhere.json"], catch_exceptions=False)
+        CliRunner().invoke(cli, ["front", "/nowhere.json"], catch_exceptions=False)
 
 
-def test_fronts_on_the_way_are_told_on_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    seen: list[int] = []
-    show = _shown()
-
-    def watch(found: Front) -> None:
-        seen.append(len(found))
-        show(found)
-
-    front_problem(json.dumps(PROBLEM), watch=watch)
-    told = capsys.readouterr()
-    lines = told.err.splitlines()
-    assert seen
-    assert [int(line.removeprefix("gnomon: ").split()[0]) for line in lines] == seen
-    assert all(" trade-offs after " in line for line in lines)
-    assert not told.out
+def test_progress_names_the_trade_offs_that_are_known() -> None:
+    stages: list[str] = []
+    front = gnomon.front(PROBLEM, on_progress=lambda progress: stages.append(progress.stage))
+    assert stages[-1].startswith(f"{len(front.points)} trade-offs: ")

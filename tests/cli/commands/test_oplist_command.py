@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gnomon.cli.commands.pareto import oplist
+from gnomon.cli.main import cli
 from gnomon.errors import GnomonError, ModelError
 from gnomon.formats.pareto.oplist import read_oplist
 
@@ -17,7 +17,7 @@ Zoo = Callable[[str], Path]
 
 
 def call(*args: str | Path) -> Result:
-    return CliRunner().invoke(oplist, [str(arg) for arg in args])
+    return CliRunner().invoke(cli, ["oplist", *map(str, args)])
 
 
 def test_the_page_tells_slots_codes_and_an_example(zoo_model: Zoo) -> None:

@@ -9,15 +9,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.report.picture_kit import needs_drawing, words_in, words_of
 
+from gnomon.api.pareto import bound, tuning
 from gnomon.api.pictures import draw
-from gnomon.cli.commands.pareto import pareto
-from gnomon.cli.main import run
-from gnomon.cli.values import bound, tuning
+from gnomon.cli.main import cli, run
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.jobs.pareto import job
 from gnomon.jobs.pareto.picture import front_charts
@@ -60,7 +58,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ParetoRequest]:
 
 
 def call(*arguments: str) -> Result:
-    return CliRunner().invoke(pareto, list(arguments))
+    return CliRunner().invoke(cli, ["pareto", *arguments])
 
 
 def document(dump: Path, *more: str) -> dict[str, Any]:
@@ -190,16 +188,15 @@ def test_codes_are_of_a_dump(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_bounds_with_units(given: str, meant: tuple[str, float]) -> None:
-    name, most = bound.convert(given, None, None)
+    name, most = bound(given)
     assert name == meant[0] and most == pytest.approx(meant[1])
-    assert bound.convert((name, most), None, None) == (name, most)
 
 
 def test_option_values() -> None:
-    assert tuning.convert("planner", None, None) == ("planner", ())
-    assert tuning.convert("threads=1, 2", None, None) == ("threads", ("1", "2"))
-    with pytest.raises(click.BadParameter):
-        tuning.convert("threads=", None, None)
+    assert tuning("planner") == ("planner", ())
+    assert tuning("threads=1, 2") == ("threads", ("1", "2"))
+    with pytest.raises(ValueError, match="is not an option"):
+        tuning("threads=")
 
 
 def test_a_dump_is_searched_and_shown(dump: Path) -> None:

@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli.placement_kit import placement
 
-from gnomon.cli.commands.stab import stab
+from gnomon.cli.main import cli
 from gnomon.core.pricing.stab import exact_decision
 from gnomon.core.sample import Origin, Spread, Trace, TraceOperator
 from gnomon.errors import GnomonError, ProblemError
@@ -55,7 +54,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[job.StabRequest]:
 
 
 def call(*arguments: str) -> Result:
-    return CliRunner().invoke(stab, list(arguments))
+    return CliRunner().invoke(cli, ["stab", *arguments])
 
 
 def trace_for(model: Model, backend: str, factor: int) -> Trace:
@@ -184,12 +183,6 @@ def test_traces_that_are_not_there_are_an_error(package: Model) -> None:
     error = call("--nnpackage", "net", "--no-profile").exception
     assert isinstance(error, ProblemError)
     assert "net_cpu_1" in error.hint
-
-
-def test_the_command_has_help_for_every_option() -> None:
-    for parameter in stab.params:
-        assert isinstance(parameter, click.Option)
-        assert parameter.help, parameter.name
 
 
 @pytest.mark.parametrize(("off", "told"), [(0.0, "equal the reference."), (1e-7, "by at most 1.0e-07.")])

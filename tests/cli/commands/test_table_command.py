@@ -226,9 +226,9 @@ def test_all_runtimes_of_a_file_make_a_table_each_and_one_file_again(
     assert (tmp_path / "out.csv").read_bytes() == source.read_bytes()
     one = document(capsys, "import", source, "--space", SPACE, "--runtime", "DSP", "--out", tmp_path / "one")
     assert one["table"] == str(tmp_path / "one")
-    assert gnomon.import_table(source, space=SPACE, out=tmp_path / "v") == ()
-    paths, _ = gnomon.export_table(tmp_path / "v" / "DSP", tmp_path / "dsp.csv")
-    assert paths[0].read_bytes().count(b",DSP,") == 9
+    assert gnomon.import_tables(source, space=SPACE, out=tmp_path / "v").document()["format"] == "gnomon-tables"
+    exported = gnomon.export_table(tmp_path / "v" / "DSP", out=tmp_path / "dsp.csv")
+    assert Path(exported.files[0]).read_bytes().count(b",DSP,") == 9
 
 
 @pytest.mark.parametrize("command", ["check", "diff", "merge", "export"])

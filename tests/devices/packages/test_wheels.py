@@ -26,7 +26,7 @@ from gnomon.devices.packages import files as wheel_installed
 from gnomon.devices.packages.files import Unusable, read_metadata
 from gnomon.devices.packages.provide import available, provide
 from gnomon.devices.packages.target import Target, target_of
-from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.system.process import own_guard
 
 HERE = fingerprint()
@@ -106,16 +106,8 @@ def test_wheels_that_fit(machine: str, libc: str | None, name: str, fits: bool) 
     assert bool(parse_wheel_filename(name)[3] & set(target.tags)) == fits
 
 
-@given(st.fixed_dictionaries({}, optional={k: st.none() | st.text(max_size=9) | st.integers() for k in ARM}))
-def test_any_fingerprint_is_a_target_or_a_device_error(found: dict[str, Any]) -> None:
-    try:
-        assert target_of(found).tags
-    except DeviceError as error:
-        assert error.hint
-
-
-@pytest.mark.parametrize("module", ["onert", "onnxruntime", "openvino"])
-def test_what_is_installed_here_is_brought(module: str, tmp_path: Path) -> None:
+def test_what_is_installed_here_is_brought(tmp_path: Path) -> None:
+    module = "onnxruntime"
     try:
         installed = version(module)
     except PackageNotFoundError:
@@ -249,22 +241,6 @@ def test_versions_of_thousands_of_digits_are_refused() -> None:
     for line in (f"Requires-Python: >={'9' * 5000}\n", f"Requires-Dist: b>={'9' * 5000}\n"):
         with pytest.raises(Unusable, match="a line of more than"):
             read_metadata(head + line, target_of(ARM))
-
-
-@given(st.data())
-def test_a_damaged_wheel_is_one_clear_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    home = tmp_path_factory.mktemp("home")
-    path = wheel(home / "wheels", "gpure")
-    whole = bytearray(path.read_bytes())
-    place = data.draw(st.integers(0, len(whole) - 1))
-    whole[place] ^= data.draw(st.integers(1, 255))
-    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole)
-    try:
-        folder = provide(["gpure"], ARM, home=home, fetch=False)
-    except RuntimeMissingError as error:
-        assert error.hint
-    else:
-        assert all(p.resolve().is_relative_to(folder) for p in folder.rglob("*"))
 
 
 @pytest.mark.parametrize("text", ["", "-r file", "--index-url=x", "a b", "x" * 5000 + "!"])

@@ -8,15 +8,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.devices.shell import plainkit
 from tests.devices.shell.sshkit import free_port
+from tests.processkit import becomes, processes_with
 
 from gnomon.devices.shell.adb import AdbSettings
+from gnomon.devices.shell.bridge import BridgeDevice
 
 STAND_IN = Path(__file__).parents[2] / "standins" / "adbd"
 _UNTIL_S = 30.0
@@ -53,12 +55,8 @@ class Phone:
         """Answer, at the same port as before."""
         (self.folder / "port").unlink(missing_ok=True)
         argv = [sys.executable, "-I", "-S", str(STAND_IN), str(self.folder), str(self.port)]
-        self._process = subprocess.Popen(argv, start_new_session=True)
-        deadline_s = time.monotonic() + _UNTIL_S
-        while not (self.folder / "port").exists():
-            assert self._process.poll() is None
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
+        self._process = process = subprocess.Popen(argv, start_new_session=True)
+        assert becomes(lambda: (self.folder / "port").exists() or process.poll() is not None)
         self.port = int((self.folder / "port").read_text())
 
     def leave(self) -> None:
@@ -68,31 +66,20 @@ class Phone:
             process.kill()
             process.wait()
 
-    def settings(
-        self, *, serial: str | None = None, silence_s: float = 30.0, keep: bool = True, connect_timeout_s: float = 10.0
-    ) -> AdbSettings:
-        return AdbSettings(
-            name="phone",
-            serial=self.serial if serial is None else serial,
-            silence_s=silence_s,
-            keep=keep,
-            connect_timeout_s=connect_timeout_s,
-        )
+    def settings(self, **changes: Any) -> AdbSettings:
+        """How to reach it."""
+        return AdbSettings(**{"name": "phone", "serial": self.serial, **changes})
+
+    def device(self, *, on_wait: Callable[[str], None] | None = None, **changes: Any) -> BridgeDevice:
+        """It as a device."""
+        return BridgeDevice(self.settings(**changes), on_wait=on_wait)
 
     def private_folders(self) -> list[Path]:
         return list((self.folder / "tmp").glob("gnomon-*"))
 
     def processes(self) -> list[int]:
         """What still runs on the phone."""
-        mark = f"TMPDIR={self.folder / 'tmp'}\0".encode()
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (process / "environ").read_bytes():
-                    found.append(int(process.name))
-            except OSError:
-                continue
-        return found
+        return processes_with("TMPDIR", str(self.folder / "tmp"))
 
 
 def adb(*words: str) -> str:

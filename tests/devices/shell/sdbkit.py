@@ -7,12 +7,15 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.devices.shell import plainkit
+from tests.processkit import processes_with
 
+from gnomon.devices.shell.bridge import BridgeDevice
 from gnomon.devices.shell.sdb import SdbSettings
 
 STAND_IN = Path(__file__).parents[2] / "standins" / "sdb"
@@ -46,23 +49,20 @@ class Board:
     def say(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
-    def settings(self, *, serial: str = "", silence_s: float = 30.0, keep: bool = True) -> SdbSettings:
-        return SdbSettings(name="board", serial=serial, silence_s=silence_s, keep=keep, program=str(self.program))
+    def settings(self, **changes: Any) -> SdbSettings:
+        """How to reach it."""
+        return SdbSettings(**{"name": "board", "program": str(self.program), **changes})
+
+    def device(self, *, on_wait: Callable[[str], None] | None = None, **changes: Any) -> BridgeDevice:
+        """It as a device."""
+        return BridgeDevice(self.settings(**changes), on_wait=on_wait)
 
     def private_folders(self) -> list[Path]:
         return list((self.folder / "tmp").glob("gnomon-*"))
 
     def processes(self) -> list[int]:
         """What still runs on the device."""
-        mark = f"TMPDIR={self.folder / 'tmp'}\0".encode()
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (process / "environ").read_bytes():
-                    found.append(int(process.name))
-            except OSError:
-                continue
-        return found
+        return processes_with("TMPDIR", str(self.folder / "tmp"))
 
     def end(self) -> None:
         server = self.root / ".server"

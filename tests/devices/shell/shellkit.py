@@ -1,17 +1,22 @@
-"""What every device that is served by its shell must do beside the contract of devices: how commands end."""
+"""What every device that is served by its shell must do beside the contract of devices: commands, and its visits."""
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
-from tests.devices.shell.sshkit import becomes, gone
+from tests.processkit import becomes, gone
 
 from gnomon.devices.base import Device
+from gnomon.devices.shell.device import ShellDevice
+from gnomon.errors import DeviceError
 from gnomon.system.process import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES
 from gnomon.testing.device import DeviceContract
 
@@ -19,8 +24,8 @@ FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"
 """A script that leaves three processes running and tells their numbers, a line each."""
 
 
-class ShellContract(DeviceContract):
-    """For every kind of shell."""
+class Commands(DeviceContract):
+    """How commands end, and what they leave: for devices of any kind."""
 
     def test_every_status_that_is_no_signal_is_exact(self, device: Device) -> None:
         for status in (0, 1, 127, 128, 193, 255):
@@ -57,7 +62,7 @@ class ShellContract(DeviceContract):
         assert gone(int(completed.stdout))
 
 
-class WithoutPython(ShellContract):
+class WithoutPython(Commands):
     """For devices without Python."""
 
     def test_its_python_starts(self, device: Device) -> None:
@@ -66,8 +71,8 @@ class WithoutPython(ShellContract):
         assert device.describe().fingerprint["python"] is None
 
 
-class ShellOutputs:
-    """For one shell of a kind: what takes longer."""
+class Extremes:
+    """For one device of a kind: starts, ends and outputs that are out of the ordinary."""
 
     def test_who_ignores_sigterm_is_killed(self, device: Device) -> None:
         script = "trap '' TERM; echo $$; while :; do sleep 600; done"
@@ -75,6 +80,13 @@ class ShellOutputs:
         assert (completed.signal, completed.timed_out) == (signal.SIGKILL, True)
         assert gone(int(completed.stdout))
         assert device.run(["echo", "still here"], env={}, timeout_s=60).stdout == "still here\n"
+
+    def test_what_cannot_start_is_one_error(self, device: Device) -> None:
+        for argv in ([], ["/no/such"], ["/etc/passwd"], ["a\0b"], ["sh", "a\0b"]):
+            with pytest.raises(DeviceError) as refused:
+                device.run(argv, env={}, timeout_s=60)
+            assert refused.value.hint
+        assert device.run(["true"], env={}, timeout_s=60).ok
 
     def test_every_line_of_a_big_output_comes(self, device: Device) -> None:
         seen: list[str] = []
@@ -90,34 +102,101 @@ class ShellOutputs:
                 break
         assert lengths == (STDOUT_TAIL_BYTES, STDERR_TAIL_BYTES)
 
-
-def killed_in_the_middle(program: str, *arguments: str) -> None:
-    """Run a program of gnomon's that tells the numbers of three processes there, kill it, and see these go too."""
-    with subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as victim:
-        assert victim.stdout is not None
-        pids = [int(victim.stdout.readline()) for _ in range(3)]
-        victim.kill()
-        victim.wait()
-        assert all(gone(pid) for pid in pids)
+    def test_stdin_and_stdout_both_big_do_not_deadlock(self, device: Device) -> None:
+        data = b"0123456789abcdef" * (1 << 18)
+        received: list[int] = []
+        assert device.run(["cat"], env={}, stdin=data, timeout_s=60, on_line=lambda s: received.append(len(s))).ok
+        assert sum(received) == len(data)
 
 
-def the_second_waits(opening: Callable[[Callable[[str], None] | None], Device]) -> None:
-    """Open the same device twice: the second is told once who has it, and comes in when the first has left."""
-    told: list[str] = []
-    entered = threading.Event()
+class Reached(Protocol):
+    """A device whose inside a test sees."""
 
-    def second() -> None:
-        with opening(told.append):
-            entered.set()
+    def settings(self, **changes: Any) -> Any:
+        """How to reach it."""
 
-    with opening(None):
-        thread = threading.Thread(target=second)
-        thread.start()
-        assert becomes(lambda: told)
-        assert not entered.is_set()
-    thread.join(60)
-    assert entered.is_set()
-    assert len(told) == 1
-    assert "another gnomon (process" in told[0]
+    def device(self, *, on_wait: Callable[[str], None] | None = None, **changes: Any) -> ShellDevice:
+        """It as a device."""
+
+    def private_folders(self) -> list[Path]:
+        """The private folders that are there now."""
+
+    def processes(self) -> list[int]:
+        """What runs there."""
+
+
+_VICTIM = """
+import importlib, sys
+device, settings = (getattr(importlib.import_module(m), n) for m, n in (w.split(":") for w in sys.argv[1:3]))
+with device(settings(**eval(sys.argv[3]))) as opened:
+    opened.run(["sh", "-c", sys.argv[4]], env={}, timeout_s=600, on_line=lambda line: print(line, flush=True))
+"""
+
+
+class Visits:
+    """What one visit leaves for the next, and that it leaves nothing else; each gives a fixture `reached`."""
+
+    silence_s = 30.0
+    """After so long without a word the device cleans up by itself."""
+
+    def test_the_configured_environment_is_there_and_gives_way(self, reached: Reached) -> None:
+        with reached.device(environment={"ONE": "1", "TWO": "it's\n2"}) as device:
+            printed = device.run(["sh", "-c", 'echo "$ONE$TWO"'], env={"ONE": "3"}, timeout_s=60).stdout
+        assert printed == "3it's\n2\n"
+
+    def test_the_device_is_clean_afterwards(self, reached: Reached) -> None:
+        with reached.device() as device:
+            assert len(reached.private_folders()) == 1
+            assert device.run(["ls", "-a"], env={}, timeout_s=60).stdout.split() == [".", ".."]
+        assert becomes(lambda: not reached.private_folders() and not reached.processes())
+
+    def test_what_was_pushed_is_not_sent_again_by_the_next(self, reached: Reached, tmp_path: Path) -> None:
+        (tmp_path / "m").write_bytes(b"x" * 100_000)
+        with reached.device() as device:
+            first = Path(device.push(tmp_path / "m", "m"))
+            renamed = Path(device.push(tmp_path / "m", "n"))
+            assert (renamed.name, renamed.read_bytes()) == ("n", b"x" * 100_000)
+        before = first.stat().st_ino
+        with reached.device() as device:
+            assert Path(device.push(tmp_path / "m", "m")).stat().st_ino == before
+        assert not list(first.parent.parent.glob(".new-*"))
+
+    def test_nothing_stays_where_nothing_may_be_kept(self, reached: Reached, tmp_path: Path) -> None:
+        (tmp_path / "m").write_text("of this test alone")
+        with reached.device(keep=False) as device:
+            remote = Path(device.push(tmp_path / "m", "m"))
+            assert remote.read_text() == "of this test alone"
+            assert remote.is_relative_to(Path(device.folder).parent)
+        assert not remote.exists()
+
+    def test_kill_9_of_gnomon_leaves_the_device_clean(self, reached: Reached) -> None:
+        settings = reached.settings(silence_s=self.silence_s)
+        kinds = [f"{kind.__module__}:{kind.__qualname__}" for kind in (type(reached.device()), type(settings))]
+        argv = [sys.executable, "-c", _VICTIM, *kinds, repr(dataclasses.asdict(settings)), FAMILY]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as victim:
+            assert victim.stdout is not None
+            pids = [int(victim.stdout.readline()) for _ in range(3)]
+            victim.kill()
+            victim.wait()
+            assert all(gone(pid) for pid in pids)
+        assert becomes(lambda: not reached.private_folders() and not reached.processes())
+        with reached.device():
+            pass
+
+    def test_the_second_waits_for_the_first(self, reached: Reached) -> None:
+        told: list[str] = []
+        entered = threading.Event()
+
+        def second() -> None:
+            with reached.device(on_wait=told.append):
+                entered.set()
+
+        with reached.device():
+            thread = threading.Thread(target=second)
+            thread.start()
+            assert becomes(lambda: told)
+            assert not entered.is_set()
+        thread.join(60)
+        assert entered.is_set()
+        assert len(told) == 1
+        assert "another gnomon (process" in told[0]

@@ -15,14 +15,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processkit import all_processes, becomes, gone, processes_with, words_of
 
+from gnomon.devices.shell.ssh import SshDevice
 from gnomon.devices.shell.ssh_client import SshSettings
+
+__all__ = ["becomes", "gone"]
 
 SSHD = "/usr/sbin/sshd"
 _START_S = 20.0
@@ -76,6 +80,14 @@ class SshServer:
         }
         return SshSettings(**{**known, **changes})
 
+    def device(self, *, on_wait: Callable[[str], None] | None = None, **changes: Any) -> SshDevice:
+        """It as a device."""
+        return SshDevice(self.settings(**changes), on_wait=on_wait)
+
+    def processes(self) -> list[int]:
+        """What runs in the sessions of the server, the guard's watcher among them."""
+        return processes_with("TMPDIR", str(self.tmp))
+
     def private_folders(self) -> list[Path]:
         """The private folders that are there now."""
         return sorted(self.tmp.glob("gnomon-*"))
@@ -83,7 +95,7 @@ class SshServer:
     def kill_sessions(self) -> None:
         """Kill the server's processes of all connections, but not the server."""
         for pid in children(self.process.pid):
-            for each in (pid, *(c for c in children(pid) if command(c).startswith("sshd"))):
+            for each in (pid, *(c for c in children(pid) if b"".join(words_of(c)).startswith(b"sshd"))):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(each, signal.SIGKILL)
 
@@ -110,19 +122,11 @@ class SshServer:
 def children(pid: int) -> list[int]:
     """The processes that this one started and that still are."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for other in all_processes():
         with contextlib.suppress(OSError, IndexError):
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(stat.parent.name))
+            if int(Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(other)
     return found
-
-
-def command(pid: int) -> str:
-    """The command line of a process, or nothing if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def below(pid: int) -> Iterator[int]:
@@ -138,29 +142,7 @@ def guard_of(server: SshServer) -> int:
 
 
 def _served(pid: int) -> bool:
-    return command(pid).startswith("sh -c IFS=")
-
-
-def gone(pid: int) -> bool:
-    """Whether the process has ended, waiting for it to do so."""
-    for _ in range(3000):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state in "ZX":
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def becomes(truth: Any) -> bool:
-    """Whether the function says yes, in the end: within minutes, as the machine may be busy."""
-    for _ in range(18_000):
-        if truth():
-            return True
-        time.sleep(0.01)
-    return False
+    return b" ".join(words_of(pid)).startswith(b"sh -c IFS=")
 
 
 def key(path: Path) -> Path:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.devices.shell import adbkit
 from tests.devices.shell.adbkit import Phone, adb_server, phone
-from tests.devices.shell.shellkit import (
-    FAMILY,
-    ShellContract,
-    ShellOutputs,
-    WithoutPython,
-    killed_in_the_middle,
-    the_second_waits,
-)
-from tests.devices.shell.sshkit import becomes, free_port, gone
+from tests.devices.shell.shellkit import FAMILY, Commands, Extremes, Visits, WithoutPython
+from tests.processkit import becomes, gone
 
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
@@ -35,22 +27,9 @@ def server() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phone]:
-    """With shell v2: outputs apart, no terminal."""
-    with phone(tmp_path_factory.mktemp("modern") / "phone") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phone]:
     """Before Android 7: a terminal and no status; without Python, setsid, flock, mkfifo and sha256sum too."""
     with phone(tmp_path_factory.mktemp("old") / "phone", poor=True, features="") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def android(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phone]:
-    with adbkit.phone(tmp_path_factory.mktemp("android") / "phone", android=True) as found:
         yield found
 
 
@@ -60,20 +39,14 @@ def own(tmp_path: Path) -> Iterator[Phone]:
         yield found
 
 
-@pytest.fixture(params=["own", "old"])
-def either(request: pytest.FixtureRequest) -> Phone:
-    found: Phone = request.getfixturevalue(request.param)
-    return found
+class TestAdbDevice(Commands, Extremes):
+    """With shell v2 (outputs apart, no terminal), Python, setsid and flock there."""
 
-
-@pytest.fixture(scope="module")
-def device(modern: Phone) -> Iterator[BridgeDevice]:
-    with BridgeDevice(modern.settings()) as opened:
-        yield opened
-
-
-class TestAdbDevice(ShellContract, ShellOutputs):
-    """With shell v2, Python, setsid and flock there."""
+    @pytest.fixture(scope="class")
+    @classmethod
+    def device(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgeDevice]:
+        with phone(tmp_path_factory.mktemp("modern") / "phone") as modern, modern.device() as opened:
+            yield opened
 
 
 class TestOldAdbDevice(WithoutPython):
@@ -82,41 +55,44 @@ class TestOldAdbDevice(WithoutPython):
     @pytest.fixture(scope="class")
     @classmethod
     def device(cls, old: Phone) -> Iterator[BridgeDevice]:
-        with BridgeDevice(old.settings()) as opened:
+        with old.device() as opened:
             yield opened  # the phone is held as long as this class is tested
 
 
+class TestAndroid(WithoutPython):
+    """With the shell of Android and its programs alone."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def device(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgeDevice]:
+        with phone(tmp_path_factory.mktemp("android") / "phone", android=True) as android, android.device() as opened:
+            yield opened
+
+
+@pytest.fixture(params=["own", "old"])
+def either(request: pytest.FixtureRequest) -> Phone:
+    found: Phone = request.getfixturevalue(request.param)
+    return found
+
+
+class TestVisits(Visits):
+    silence_s = 2.0
+
+    @pytest.fixture
+    def reached(self, either: Phone) -> Phone:
+        return either
+
+    def test_what_is_pushed_stays_where_the_user_of_adb_may_write(self, own: Phone, tmp_path: Path) -> None:
+        (tmp_path / "m").write_text("m")
+        with own.device() as device:
+            assert Path(device.push(tmp_path / "m", "m")).is_relative_to(own.folder / "tmp" / "gnomon")
+
+
 def test_the_carriage_returns_of_a_command_stay(either: Phone) -> None:
-    with BridgeDevice(either.settings()) as device:
+    with either.device() as device:
         script = "printf 'a\\r\\nb\\rc\\r\\r\\n\\n\\t\\033[0m'; printf 'e\\r\\n' >&2"
         completed = device.run(["sh", "-c", script], env={}, timeout_s=60)
     assert (completed.stdout, completed.stderr) == ("a\r\nb\rc\r\r\n\n\t\x1b[0m", "e\r\n")
-
-
-def test_a_file_that_comes_half_is_told(own: Phone, tmp_path: Path) -> None:
-    (tmp_path / "m").write_bytes(b"x" * 100_000)
-    with BridgeDevice(own.settings()) as device:
-        assert device.run(["sh", "-c", "seq 20000 >f"], env={}, timeout_s=60).ok
-        own.say("loses", "50000")
-        with pytest.raises(DeviceError, match="as it was sent") as pushed:
-            device.push(tmp_path / "m", "m")
-        with pytest.raises(DeviceError, match="as it is there"):
-            device.pull("f", tmp_path / "kept")
-        (own.folder / "loses").unlink()
-        remote = Path(device.push(tmp_path / "m", "m"))
-        assert remote.read_bytes() == b"x" * 100_000
-    assert pushed.value.transient
-    assert not (tmp_path / "kept").exists()
-    # It stays where the user of adb may write, which its home is not.
-    assert own.folder / "tmp" / "gnomon" in remote.parents
-    own.say("loses", "50000")  # sent again it would not arrive
-    with BridgeDevice(own.settings()) as device:
-        assert Path(device.push(tmp_path / "m", "m")) == remote
-
-
-def private(found: Phone) -> list[Path]:
-    """The private folders, beside the one of what is kept."""
-    return [folder for folder in found.private_folders() if folder.name != "gnomon"]
 
 
 def test_a_phone_that_leaves_is_lost_and_can_be_opened_when_it_is_back(own: Phone) -> None:
@@ -127,64 +103,33 @@ def test_a_phone_that_leaves_is_lost_and_can_be_opened_when_it_is_back(own: Phon
         if len(pids) == 3:
             own.leave()
 
-    with pytest.raises(DeviceError) as lost, BridgeDevice(own.settings(silence_s=2.0)) as device:
+    with pytest.raises(DeviceError) as lost, own.device(silence_s=2.0) as device:
         device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
     assert lost.value.transient
     assert "adb devices" in lost.value.hint or "cable" in lost.value.hint
     # The phone cleans up by itself.
     assert becomes(lambda: all(gone(pid) for pid in pids))
-    assert becomes(lambda: not private(own))
+    assert becomes(lambda: not own.private_folders())
     with (
         pytest.raises(DeviceError) as away,
-        BridgeDevice(own.settings(connect_timeout_s=1.0)),
+        own.device(connect_timeout_s=1.0),
     ):
         pass
     assert away.value.transient
     own.start()
-    with BridgeDevice(own.settings()) as device:
+    with own.device() as device:
         assert device.run(["echo", "back"], env={}, timeout_s=60).stdout == "back\n"
     assert becomes(lambda: not own.processes())
-
-
-_VICTIM = """
-import sys
-from gnomon.devices.shell.adb import AdbSettings
-from gnomon.devices.shell.bridge import BridgeDevice
-with BridgeDevice(AdbSettings(**eval(sys.argv[1]))) as device:
-    device.run(["sh", "-c", sys.argv[2]], env={}, timeout_s=600, on_line=lambda line: print(line, flush=True))
-"""
-
-
-def test_kill_9_of_gnomon_leaves_the_phone_clean(either: Phone) -> None:
-    shown = repr(dataclasses.asdict(either.settings(silence_s=2.0)))
-    killed_in_the_middle(_VICTIM, shown, FAMILY)
-
-
-@pytest.mark.parametrize("kind", ["own", "android"])
-def test_the_second_waits_for_the_first(kind: str, request: pytest.FixtureRequest) -> None:
-    found: Phone = request.getfixturevalue(kind)
-    the_second_waits(lambda on_wait: BridgeDevice(found.settings(), on_wait=on_wait))
-    assert becomes(lambda: not found.private_folders() and not list(found.leases.iterdir()))
-
-
-class TestAndroid(WithoutPython):
-    """With the shell of Android and its programs alone."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def device(cls, android: Phone) -> Iterator[BridgeDevice]:
-        with BridgeDevice(android.settings()) as opened:
-            yield opened
 
 
 def test_a_killed_adb_server_is_a_lost_connection_and_comes_back(own: Phone) -> None:
     def end_it(_: str) -> None:
         adbkit.adb("kill-server")
 
-    with pytest.raises(DeviceError) as lost, BridgeDevice(own.settings(silence_s=2.0)) as device:
+    with pytest.raises(DeviceError) as lost, own.device(silence_s=2.0) as device:
         device.run(["sh", "-c", "echo go; sleep 600"], env={}, timeout_s=60, on_line=end_it)
     assert lost.value.transient
-    with BridgeDevice(own.settings(silence_s=2.0)) as device:  # once the phone has noticed, which holds its lease
+    with own.device(silence_s=2.0) as device:  # once the phone has noticed, which holds its lease
         assert device.run(["true"], env={}, timeout_s=60).ok
 
 
@@ -202,39 +147,26 @@ class TestChoosing:
                 adbkit.adb("connect", one.serial)
             assert becomes(lambda: devices(own.settings()).get(other.serial) == "unauthorized")
             with pytest.raises(DeviceError) as told:
-                BridgeDevice(own.settings(serial="")).__enter__()
+                own.device(serial="").__enter__()
             assert own.serial in told.value.message
             assert f"{other.serial} (unauthorized)" in told.value.message
             assert "adb://127.0.0.1:" in told.value.hint
             with pytest.raises(DeviceError, match=f"{other.serial} is unauthorized") as told:
-                BridgeDevice(own.settings(serial=other.serial)).__enter__()
+                own.device(serial=other.serial).__enter__()
             assert "allow USB debugging" in told.value.hint
             assert told.value.transient
-            with BridgeDevice(own.settings()) as device:
+            with own.device() as device:
                 assert device.folder.startswith(str(own.folder))
 
     def test_the_only_phone_needs_no_name(self, own: Phone, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(DeviceError, match="adb knows no device") as told:
-            BridgeDevice(own.settings(serial="")).__enter__()
+            own.device(serial="").__enter__()
         assert "USB debugging" in told.value.hint
         adbkit.adb("connect", own.serial)
         with opened(resolve("adb:")) as device:
             assert device.describe().fingerprint["machine"]
         with adb_device(DeviceConfig(name="mine", address=parse_address(f"adb://{own.serial}")), None) as device:
             assert device.describe().name == "mine"
-
-    def test_an_unknown_phone_is_told_with_those_that_are_there(self, own: Phone) -> None:
-        adbkit.adb("connect", own.serial)
-        with pytest.raises(DeviceError, match=rf"adb knows no device QV714AE41T; connected: {own.serial}"):
-            BridgeDevice(own.settings(serial="QV714AE41T")).__enter__()
-        with pytest.raises(DeviceError, match="adb knows no device 127") as told:
-            BridgeDevice(own.settings(serial=f"127.0.0.1:{free_port()}")).__enter__()
-        assert told.value.transient
-
-    def test_an_adb_that_is_not_there_is_told(self, own: Phone) -> None:
-        with pytest.raises(DeviceError, match="'/no/adb' cannot be started") as told:
-            BridgeDevice(dataclasses.replace(own.settings(), program="/no/adb")).__enter__()
-        assert "apt install adb" in told.value.hint
 
 
 @pytest.mark.parametrize(
@@ -263,10 +195,3 @@ def test_every_state_that_adb_lists_is_read(tmp_path: Path, row: str, state: str
         with pytest.raises(DeviceError, match="QV7 is ") as told:
             BridgeDevice(settings).__enter__()
         assert hint in told.value.hint
-
-
-def test_a_silent_phone_is_lost(own: Phone) -> None:
-    settings = own.settings(silence_s=3.0)
-    with pytest.raises(DeviceError, match="silent for 3 s") as told, BridgeDevice(settings) as device:
-        device.run(["sh", "-c", "echo go; sleep 600"], env={}, timeout_s=600, on_line=lambda _: own.say("slow", "600"))
-    assert told.value.transient

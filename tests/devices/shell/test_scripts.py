@@ -6,19 +6,24 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from gnomon.devices.shell.scripts import run_script
 
 
-def test_a_command_whose_note_cannot_be_written_is_killed(tmp_path: Path) -> None:
-    """The guard cleaned up while it was started, and so would not find it."""
+@pytest.mark.parametrize(
+    ("argv", "folder", "status"),
+    [
+        (["sh", "-c", "sleep 600 & wait"], "ended", b"137"),  # the guard cleaned up meanwhile, and would not find it
+        (["true"], "work", b"0"),  # the disk is full: the note cannot be written, but the guard is there
+    ],
+)
+def test_a_command_without_a_note_is_killed_only_where_the_guard_has_gone(
+    tmp_path: Path, argv: list[str], folder: str, status: bytes
+) -> None:
     (tmp_path / "work").mkdir()
-    script = run_script(
-        argv=["sh", "-c", "sleep 600 & wait"],
-        env={},
-        work=str(tmp_path / "work"),
-        note=str(tmp_path / "ended" / "1"),
-        token="t",  # noqa: S106 - it marks the output
-    )
+    note = tmp_path / folder / "1" if folder == "ended" else tmp_path / folder
+    script = run_script(argv=argv, env={}, work=str(tmp_path / "work"), note=str(note), token="t")  # noqa: S106
     done = subprocess.run(
         ["setsid", "sh", "-c", script],
         env={"PATH": os.environ["PATH"]},
@@ -26,18 +31,4 @@ def test_a_command_whose_note_cannot_be_written_is_killed(tmp_path: Path) -> Non
         capture_output=True,
         check=True,
     )
-    assert done.stdout.endswith(b"\x1et>137\x1e")
-
-
-def test_a_full_disk_does_not_kill_a_command(tmp_path: Path) -> None:
-    """Its note could not be written, but the guard is there."""
-    (tmp_path / "work").mkdir()
-    script = run_script(argv=["true"], env={}, work=str(tmp_path / "work"), note=f"{tmp_path}/work", token="t")  # noqa: S106
-    done = subprocess.run(
-        ["setsid", "sh", "-c", script],
-        env={"PATH": os.environ["PATH"]},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-    )
-    assert done.stdout.endswith(b"\x1et>0\x1e")
+    assert done.stdout.endswith(b"\x1et>" + status + b"\x1e")

@@ -3,158 +3,153 @@
 from __future__ import annotations
 
 import os
-import signal
+import shutil
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.devices.shell.sshkit import SshServer, becomes, children, gone, guard_of, server
+from tests.devices.shell.shellkit import Commands, Extremes
+from tests.devices.shell.sshkit import SshServer, children, guard_of, server
+from tests.processkit import becomes
 
 from gnomon.devices.shell.scripts import REMOTE, line
 from gnomon.devices.shell.ssh import SshDevice
 from gnomon.devices.shell.ssh_client import SshSettings, client_argv
 from gnomon.errors import DeviceError, UsageError
-from gnomon.system.process import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES
-from gnomon.testing.device import DeviceContract
 
 __all__ = ["server"]
 
-FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"
-PYTHON = [sys.executable, "-I", "-S", "-c"]
 
+class TestSshDevice(Commands, Extremes):
+    """One visit of a device that has Python; nothing of these tests opens another."""
 
-@pytest.fixture
-def device(server: SshServer) -> Iterator[SshDevice]:
-    with SshDevice(server.settings()) as opened:
-        yield opened
-
-
-class TestSshDevice(DeviceContract):
     @pytest.fixture(scope="class")
     @classmethod
     def device(cls, server: SshServer) -> Iterator[SshDevice]:
-        with SshDevice(server.settings()) as opened:
+        with server.device() as opened:
             yield opened
 
+    def test_nobody_listens_after_the_time_limit(self, device: SshDevice) -> None:
+        lines: list[str] = []
+        script = "trap 'echo late; exit 0' TERM; echo early; while :; do sleep 0.01; done"
+        completed = device.run(["sh", "-c", script], env={}, timeout_s=0.5, on_line=lines.append)
+        assert completed.timed_out
+        assert lines == ["early"]
+        assert completed.stdout == "early\nlate\n"
 
-def test_the_whole_family_dies_at_the_time_limit(device: SshDevice) -> None:
-    completed = device.run(["sh", "-c", FAMILY], env={}, timeout_s=0.5)
-    assert (completed.timed_out, completed.signal) == (True, signal.SIGTERM)
-    pids = [int(p) for p in completed.stdout.split()]
-    assert len(pids) == 3
-    assert all(gone(p) for p in pids)
+    def test_a_slow_listener_holds_the_command_back(self, server: SshServer, device: SshDevice) -> None:
+        """Gibibytes that nobody takes fill the memory of neither side."""
+        guard = guard_of(server)
+        first = True
 
+        def listen(line: str) -> None:
+            nonlocal first
+            if first:
+                first = False
+                time.sleep(1.0)
+                assert resident_bytes(guard) < 60 << 20
+                raise ZeroDivisionError
 
-def test_who_ignores_sigterm_is_killed(device: SshDevice) -> None:
-    script = "trap '' TERM; echo $$; while :; do sleep 600; done"
-    completed = device.run(["sh", "-c", script], env={}, timeout_s=0.2)
-    assert (completed.signal, completed.timed_out) == (signal.SIGKILL, True)
-    assert gone(int(completed.stdout))
+        with pytest.raises(ZeroDivisionError):
+            device.run(["yes", "x" * 1000], env={}, timeout_s=60, on_line=listen)
 
+    def test_input_that_nobody_reads_does_not_hold_the_time_limit(self, device: SshDevice) -> None:
+        completed = device.run(["sleep", "600"], env={}, stdin=b"x" * 10_000_000, timeout_s=0.5)
+        assert completed.timed_out
 
-def test_nobody_listens_after_the_time_limit(device: SshDevice) -> None:
-    lines: list[str] = []
-    script = "trap 'echo late; exit 0' TERM; echo early; while :; do sleep 0.01; done"
-    completed = device.run(["sh", "-c", script], env={}, timeout_s=0.5, on_line=lines.append)
-    assert completed.timed_out
-    assert lines == ["early"]
-    assert completed.stdout == "early\nlate\n"
+    def test_folders_keep_their_structure(self, device: SshDevice, tmp_path: Path) -> None:
+        source = tmp_path / "package"
+        (source / "empty").mkdir(parents=True)
+        (source / "ünï").mkdir()
+        (source / "ünï" / os.fsdecode(b"n\xff'\"\n")).write_text("odd")
+        (source / "tool").write_text("#!/bin/sh\necho ran\n")
+        (source / "tool").chmod(0o755)
+        (source / "nothing").write_text("")
+        (tmp_path / "outside").write_text("linked")
+        (source / "link").symlink_to(tmp_path / "outside")
+        (source / "folder").symlink_to("ünï")
+        remote = Path(device.push(source, "other name"))
+        assert device.run([str(remote / "tool")], env={}, timeout_s=60).stdout == "ran\n"
+        found = {str(p.relative_to(remote)): p.read_text() for p in remote.rglob("*") if p.is_file()}
+        wanted = {str(p.relative_to(source)): p.read_text() for p in source.rglob("*") if p.is_file()}
+        wanted |= {f"folder/{p.name}": p.read_text() for p in (source / "ünï").iterdir()}
+        assert found == wanted
+        assert (remote / "empty").is_dir()
+        assert not [p for p in remote.rglob("*") if p.is_symlink()]
+        assert stat.S_IMODE((remote / "nothing").stat().st_mode) == 0o400
 
+    @pytest.mark.parametrize("make", ["loop", "pipe", "dangling"])
+    def test_what_is_no_file_is_not_pushed(self, device: SshDevice, tmp_path: Path, make: str) -> None:
+        source = tmp_path / "source"
+        source.mkdir()
+        if make == "loop":
+            (source / "up").symlink_to(source)
+        elif make == "pipe":
+            os.mkfifo(source / "pipe")
+        else:
+            (source / "gone").symlink_to(tmp_path / "absent")
+        with pytest.raises(DeviceError) as refused:
+            device.push(source, "source")
+        assert refused.value.hint
+        assert device.run(["true"], env={}, timeout_s=60).ok
 
-def test_children_that_hold_pipes_do_not_block(device: SshDevice) -> None:
-    completed = device.run(["sh", "-c", "sleep 600 & echo $!"], env={}, timeout_s=60)
-    assert completed.ok
-    assert gone(int(completed.stdout))
-    left = device.run(["setsid", "-f", "sh", "-c", "echo $$; exec sleep 3"], env={}, timeout_s=60)
-    assert not left.timed_out
+    @pytest.mark.parametrize("harm", ["cut", "touched", "removed"])
+    def test_a_damaged_entry_is_sent_again(self, device: SshDevice, tmp_path: Path, harm: str) -> None:
+        content = os.urandom(100_000)
+        (tmp_path / "m").write_bytes(content)
+        first = Path(device.push(tmp_path / "m", "m"))
+        if harm == "cut":
+            with first.open("r+b") as file:
+                file.truncate(5)
+        elif harm == "touched":
+            first.chmod(0o600)
+            first.write_bytes(b"y" * len(content))
+        else:
+            first.unlink()
+        assert Path(device.push(tmp_path / "m", "m")).read_bytes() == content
 
+    @pytest.mark.parametrize("harm", ["cut", "added", "removed", "compiled"])
+    def test_a_damaged_folder_is_sent_again(self, device: SshDevice, tmp_path: Path, harm: str) -> None:
+        """What Python compiles beside its sources is not damage."""
+        source = tmp_path / "package"
+        (source / "below" / "__pycache__").mkdir(parents=True)
+        content = os.urandom(1000).hex()
+        (source / "below" / "m.py").write_text(content)
+        (source / "below" / "__pycache__" / "own.pyc").write_text("own")
+        first = Path(device.push(source, "package"))
+        inode = first.stat().st_ino
+        time.sleep(0.02)
+        if harm == "cut":
+            (first / "below" / "m.py").chmod(0o600)
+            (first / "below" / "m.py").write_text("")
+        elif harm == "added":
+            (first / "below" / "n.py").write_text("evil")
+        elif harm == "removed":
+            (first / "below" / "m.py").unlink()
+        else:
+            (first / "below" / "__pycache__" / "m.pyc").write_text("compiled")
+        again = Path(device.push(source, "package"))
+        assert [p.name for p in (again / "below").glob("*.py")] == ["m.py"]
+        assert (again / "below" / "m.py").read_text() == content
+        assert (again.stat().st_ino == inode) == (harm == "compiled")
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_an_exception_kills_the_family_and_the_device_stays_open(device: SshDevice, error: type[BaseException]) -> None:
-    pids: list[int] = []
-
-    def listen(line: str) -> None:
-        pids.append(int(line))
-        if len(pids) == 3:
-            raise error
-
-    with pytest.raises(error):
-        device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
-    assert all(gone(p) for p in pids)
-    assert device.run(["echo", "still here"], env={}, timeout_s=60).stdout == "still here\n"
-
-
-def test_endless_output_meets_the_limit_and_is_capped(device: SshDevice) -> None:
-    completed = device.run(["sh", "-c", "yes err >&2 & yes"], env={}, timeout_s=0.5)
-    assert completed.timed_out
-    assert len(completed.stdout) == STDOUT_TAIL_BYTES
-    assert len(completed.stderr) == STDERR_TAIL_BYTES
-
-
-def test_a_slow_listener_holds_the_command_back(server: SshServer, device: SshDevice) -> None:
-    """Gibibytes that nobody takes fill the memory of neither side."""
-    guard = guard_of(server)
-    first = True
-
-    def listen(line: str) -> None:
-        nonlocal first
-        if first:
-            first = False
-            time.sleep(1.0)
-            assert resident_bytes(guard) < 60 << 20
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        device.run(["yes", "x" * 1000], env={}, timeout_s=60, on_line=listen)
-
-
-def test_every_line_of_a_big_output_comes(device: SshDevice) -> None:
-    count = 0
-
-    def listen(line: str) -> None:
-        nonlocal count
-        assert line == str(count)
-        count += 1
-
-    script = "import sys\nfor i in range(300000): print(i)\nsys.stderr.write('x' * 10**6 + 'end')"
-    completed = device.run([*PYTHON, script], env={}, timeout_s=60, on_line=listen)
-    assert count == 300000
-    assert completed.stdout.endswith("299999\n")
-    assert completed.stderr.endswith("xend")
-
-
-def test_stdin_and_stdout_both_big_do_not_deadlock(device: SshDevice) -> None:
-    data = b"0123456789abcdef" * (1 << 18)
-    received = 0
-
-    def listen(line: str) -> None:
-        nonlocal received
-        received += len(line)
-
-    assert device.run(["cat"], env={}, stdin=data, timeout_s=60, on_line=listen).ok
-    assert received == len(data)
-
-
-def test_input_that_nobody_reads_does_not_hold_the_time_limit(device: SshDevice) -> None:
-    completed = device.run(["sleep", "600"], env={}, stdin=b"x" * 10_000_000, timeout_s=0.5)
-    assert completed.timed_out
-
-
-@pytest.mark.parametrize("argv", [[], ["/no/such"], ["/etc/passwd"], ["a\0b"], ["sh", "a\0b"]])
-def test_what_cannot_start_is_one_error(device: SshDevice, argv: list[str]) -> None:
-    with pytest.raises(DeviceError) as refused:
-        device.run(argv, env={}, timeout_s=60)
-    assert refused.value.hint
-    assert device.run(["true"], env={}, timeout_s=60).ok
+    @pytest.mark.parametrize("remote", ["absent", ".", "pipe", "a\0b", "/proc/self/nothing"])
+    def test_what_is_no_file_is_not_pulled(self, device: SshDevice, tmp_path: Path, remote: str) -> None:
+        device.run(["mkfifo", "pipe"], env={}, timeout_s=60)
+        with pytest.raises(DeviceError) as refused:
+            device.pull(remote, tmp_path / "here")
+        assert refused.value.hint
+        assert list(tmp_path.glob("*here*")) == []
+        with pytest.raises(DeviceError):
+            device.pull("absent", tmp_path / "no folder" / "here")
+        assert device.run(["true"], env={}, timeout_s=60).ok
 
 
 def test_the_environment_is_the_devices_and_the_settings(server: SshServer) -> None:
-    settings = server.settings(environment={"LD_LIBRARY_PATH": "/opt/o ne/lib", "X": "weak"})
-    with SshDevice(settings) as device:
+    with server.device(environment={"LD_LIBRARY_PATH": "/opt/o ne/lib", "X": "weak"}) as device:
         lines = device.run(["env"], env={"X": "strong"}, timeout_s=60).stdout.splitlines()
     assert f"HOME={server.home}" in lines
     assert "LD_LIBRARY_PATH=/opt/o ne/lib" in lines
@@ -164,7 +159,7 @@ def test_the_environment_is_the_devices_and_the_settings(server: SshServer) -> N
 
 
 def test_the_private_folder_is_the_working_folder_and_goes_away(server: SshServer) -> None:
-    with pytest.raises(ZeroDivisionError), SshDevice(server.settings()) as device:
+    with pytest.raises(ZeroDivisionError), server.device() as device:
         assert server.private_folders() == [Path(device.folder).parent]
         assert device.run(["pwd"], env={}, timeout_s=60).stdout == device.folder + "\n"
         device.run(["sh", "-c", "mkdir -p a/b; echo > a/b/c; chmod 0 a"], env={}, timeout_s=60)
@@ -175,133 +170,18 @@ def test_the_private_folder_is_the_working_folder_and_goes_away(server: SshServe
     assert "with" in closed.value.hint
 
 
-def test_folders_keep_their_structure(device: SshDevice, tmp_path: Path) -> None:
-    source = tmp_path / "package"
-    (source / "empty").mkdir(parents=True)
-    (source / "ünï").mkdir()
-    (source / "ünï" / os.fsdecode(b"n\xff'\"\n")).write_text("odd")
-    (source / "tool").write_text("#!/bin/sh\necho ran\n")
-    (source / "tool").chmod(0o755)
-    (source / "nothing").write_text("")
-    (tmp_path / "outside").write_text("linked")
-    (source / "link").symlink_to(tmp_path / "outside")
-    (source / "folder").symlink_to("ünï")
-    remote = Path(device.push(source, "other name"))
-    assert device.run([str(remote / "tool")], env={}, timeout_s=60).stdout == "ran\n"
-    found = {str(p.relative_to(remote)): p.read_text() for p in remote.rglob("*") if p.is_file()}
-    wanted = {str(p.relative_to(source)): p.read_text() for p in source.rglob("*") if p.is_file()}
-    wanted |= {f"folder/{p.name}": p.read_text() for p in (source / "ünï").iterdir()}
-    assert found == wanted
-    assert (remote / "empty").is_dir()
-    assert not [p for p in remote.rglob("*") if p.is_symlink()]
-    assert stat.S_IMODE((remote / "nothing").stat().st_mode) == 0o400
-
-
-@pytest.mark.parametrize("make", ["loop", "pipe", "dangling"])
-def test_what_is_no_file_is_not_pushed(device: SshDevice, tmp_path: Path, make: str) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    if make == "loop":
-        (source / "up").symlink_to(source)
-    elif make == "pipe":
-        os.mkfifo(source / "pipe")
-    else:
-        (source / "gone").symlink_to(tmp_path / "absent")
-    with pytest.raises(DeviceError) as refused:
-        device.push(source, "source")
-    assert refused.value.hint
-    assert device.run(["true"], env={}, timeout_s=60).ok
-
-
-def pushed(server: SshServer) -> dict[str, int]:
-    """The inodes of all files in the cache: what is sent again has a new one."""
-    return {str(p): p.stat().st_ino for p in (server.home / ".cache" / "gnomon" / "pushed").glob("*/*")}
-
-
-def test_unchanged_is_not_sent_again_not_even_by_the_next(server: SshServer, tmp_path: Path) -> None:
-    (tmp_path / "m").write_bytes(os.urandom(100_000))
-    with SshDevice(server.settings()) as device:
-        first = device.push(tmp_path / "m", "m")
-        before = pushed(server)
-        assert device.push(tmp_path / "m", "m") == first
-        renamed = Path(device.push(tmp_path / "m", "n"))
-        assert (renamed.name, renamed.resolve()) == ("n", Path(first))
-    with SshDevice(server.settings()) as device:
-        assert device.push(tmp_path / "m", "m") == first
-        assert before.items() <= pushed(server).items()
-
-
-@pytest.mark.parametrize("harm", ["cut", "touched", "removed"])
-def test_a_damaged_entry_is_sent_again(device: SshDevice, tmp_path: Path, harm: str) -> None:
-    content = os.urandom(100_000)
-    (tmp_path / "m").write_bytes(content)
-    first = Path(device.push(tmp_path / "m", "m"))
-    if harm == "cut":
-        with first.open("r+b") as file:
-            file.truncate(5)
-    elif harm == "touched":
-        first.chmod(0o600)
-        first.write_bytes(b"y" * len(content))
-    else:
-        first.unlink()
-    assert Path(device.push(tmp_path / "m", "m")).read_bytes() == content
-
-
-@pytest.mark.parametrize("harm", ["cut", "added", "removed", "compiled"])
-def test_a_damaged_folder_is_sent_again(device: SshDevice, tmp_path: Path, harm: str) -> None:
-    """What Python compiles beside its sources is not damage."""
-    source = tmp_path / "package"
-    (source / "below" / "__pycache__").mkdir(parents=True)
-    content = os.urandom(1000).hex()
-    (source / "below" / "m.py").write_text(content)
-    (source / "below" / "__pycache__" / "own.pyc").write_text("own")
-    first = Path(device.push(source, "package"))
-    inode = first.stat().st_ino
-    time.sleep(0.02)
-    if harm == "cut":
-        (first / "below" / "m.py").chmod(0o600)
-        (first / "below" / "m.py").write_text("")
-    elif harm == "added":
-        (first / "below" / "n.py").write_text("evil")
-    elif harm == "removed":
-        (first / "below" / "m.py").unlink()
-    else:
-        (first / "below" / "__pycache__" / "m.pyc").write_text("compiled")
-    again = Path(device.push(source, "package"))
-    assert [p.name for p in (again / "below").glob("*.py")] == ["m.py"]
-    assert (again / "below" / "m.py").read_text() == content
-    assert (again.stat().st_ino == inode) == (harm == "compiled")
-
-
-def test_nothing_stays_if_so_wished(server: SshServer, tmp_path: Path) -> None:
-    (tmp_path / "m").write_bytes(os.urandom(100))
-    before = pushed(server)
-    with SshDevice(server.settings(keep=False)) as device:
-        assert Path(device.push(tmp_path / "m", "m")).is_relative_to(Path(device.folder).parent)
-    assert pushed(server) == before
-    assert server.private_folders() == []
-
-
 def test_the_folder_of_pushed_files_can_be_chosen(server: SshServer, tmp_path: Path) -> None:
     (tmp_path / "m").write_text("x")
     for folder, place in ((f'{tmp_path}/o\'ne "x" $y', tmp_path), ("~/other", server.home)):
-        with SshDevice(server.settings(folder=folder)) as device:
+        with server.device(folder=folder) as device:
             assert Path(device.push(tmp_path / "m", "m")).is_relative_to(place)
-
-
-def test_a_python_with_an_odd_name_can_be_chosen(server: SshServer, tmp_path: Path) -> None:
-    odd = tmp_path / 'it\'s a "py" $thon !x\\y'
-    odd.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    odd.chmod(0o755)
-    with SshDevice(server.settings(python=str(odd))) as device:
-        assert device.describe().python == str(odd)
 
 
 def test_a_talkative_login_does_not_disturb(server: SshServer) -> None:
     rc = server.home / ".bashrc"
     rc.write_text("echo Welcome; echo ' to the board'; echo careful >&2\n")
     try:
-        with SshDevice(server.settings()) as device:
+        with server.device() as device:
             assert device.run(["echo", "x"], env={}, timeout_s=60).stdout == "x\n"
     finally:
         rc.unlink()
@@ -317,7 +197,7 @@ def test_big_pushes_and_pulls_fill_no_memory(server: SshServer, tmp_path: Path) 
     with (tmp_path / "big").open("wb") as file:
         file.truncate(size)
     Path("/proc/self/clear_refs").write_text("5")
-    with SshDevice(server.settings(keep=False)) as device:
+    with server.device(keep=False) as device:
         before = resident_bytes(os.getpid())
         remote = device.push(tmp_path / "big", "big")
         device.pull(remote, tmp_path / "back")
@@ -326,48 +206,12 @@ def test_big_pushes_and_pulls_fill_no_memory(server: SshServer, tmp_path: Path) 
         assert resident_bytes(os.getpid()) < before + (40 << 20)
 
 
-@pytest.mark.parametrize("remote", ["absent", ".", "pipe", "a\0b", "/proc/self/nothing"])
-def test_what_is_no_file_is_not_pulled(device: SshDevice, tmp_path: Path, remote: str) -> None:
-    device.run(["mkfifo", "pipe"], env={}, timeout_s=60)
-    with pytest.raises(DeviceError) as refused:
-        device.pull(remote, tmp_path / "here")
-    assert refused.value.hint
-    assert list(tmp_path.glob("*here*")) == []
-    with pytest.raises(DeviceError):
-        device.pull("absent", tmp_path / "no folder" / "here")
-    assert device.run(["true"], env={}, timeout_s=60).ok
-
-
-def test_two_exclude_each_other_and_say_so(server: SshServer) -> None:
-    told: list[str] = []
-    script = (
-        "import sys; from gnomon.devices.shell.ssh import *; s = SshSettings(name='board', host=sys.argv[1],"
-        " user=sys.argv[2], port=int(sys.argv[3]), program=sys.argv[4])\n"
-        "with SshDevice(s, on_wait=lambda w: print(w, flush=True)) as d: print('in', flush=True)"
-    )
-    s = server.settings()
-    with SshDevice(s, on_wait=told.append):
-        guard = guard_of(server)
-        argv = [sys.executable, "-c", script, s.host, str(s.user), str(s.port), s.program]
-        second = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        assert second.stdout is not None
-        waits = second.stdout.readline()
-        assert f"process {guard}, " in waits
-        assert ", since " in waits
-        assert "waiting" in waits
-    with second:
-        assert second.stdout.readline() == "in\n"
-        assert second.stdout.read() == ""
-    assert second.returncode == 0
-    assert told == []
-
-
 def test_the_lease_is_that_of_a_gnomon_on_the_device(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
     from gnomon.devices.lease import lease, lease_folder
 
     monkeypatch.setenv("GNOMON_LEASES", str(server.leases))
     with (
-        SshDevice(server.settings()),
+        server.device(),
         pytest.raises(DeviceError, match="in use by process"),
         lease(lease_folder(), "local", wait_s=0),
     ):
@@ -381,7 +225,7 @@ def test_neither_files_nor_processes_pile_up(server: SshServer) -> None:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     def visit(times: int) -> None:
-        with SshDevice(server.settings()) as device:
+        with server.device() as device:
             guard = guard_of(server)
             device.run(["true"], env={}, timeout_s=60)
             here, there = open_files(), len(list(Path(f"/proc/{guard}/fd").iterdir()))
@@ -396,9 +240,7 @@ def test_neither_files_nor_processes_pile_up(server: SshServer) -> None:
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "zsh", "fish", "csh", "tcsh", "busybox"])
-def test_any_login_shell_hands_the_line_on(tmp_path: Path, shell: str) -> None:
-    import shutil
-
+def test_any_login_shell_hands_the_line_on(shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"the shell is not installed: {shell} (Debian: {shell})")
     argv = [shell, "sh", "-c", REMOTE] if shell == "busybox" else [shell, "-c", REMOTE]

@@ -87,12 +87,6 @@ def test_whatever_it_prints_it_is_described(tmp_path: Path, printed: str) -> Non
         assert device.describe().name == "board"
 
 
-def test_the_stand_in_is_taken_for_a_device_where_it_talks_sense(tmp_path: Path) -> None:
-    with board(tmp_path, printed="hello") as device:
-        done = device.run(["echo", "hello"], env={}, timeout_s=60)
-        assert (done.returncode, done.stdout) == (0, "hello")
-
-
 def test_a_connection_whose_client_goes_on_was_lost_and_not_silent(tmp_path: Path) -> None:
     with board(tmp_path) as device, pytest.raises(DeviceError, match="the connection to board was lost"):
         device._opened().check()

@@ -14,7 +14,6 @@ from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions
 from gnomon.estimate.estimator import relative_error, spearman, within
 from gnomon.formats.nets_csv import NetRow
-from gnomon.jobs.estimator.document import evaluation_part
 from gnomon.jobs.estimator.evaluation import ceiling, cross_validate, evaluate, learning_curve
 from gnomon.jobs.estimator.job import Described, fit_estimator, suggest_nets
 
@@ -174,7 +173,7 @@ def test_a_unit_that_costs_more_than_the_table_says_stands_out(tmp_path: Path) -
 
 def test_the_document_has_all_of_it_as_plain_values(tmp_path: Path) -> None:
     found, _, _ = kit(tmp_path)
-    document = codec.document(evaluation_part(cross_validate(found, measured(found, 12))))
+    document = codec.document(cross_validate(found, measured(found, 12)).part())
     assert list(document) == ["how", "scores", "ceiling", "nets", "units", "curve"]
     assert len(document["nets"]) == 12
     assert {type(value) for net in document["nets"] for value in net.values()} == {float}

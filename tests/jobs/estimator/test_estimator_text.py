@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.estimator import report as estimator_text
 from gnomon.report.page import Page
 
@@ -24,12 +25,20 @@ CEILING = {"within_10": 1.0, "within_5": 0.97, "mean_error": 0.006, "spearman": 
 
 
 def printed(report: str, document: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
-    getattr(estimator_text, report)(document, Page())
+    getattr(estimator_text, report)(read_document(document), Page())
     return capsys.readouterr().out
+
+
+def evaluated(how: str, ceiling: dict[str, float] | None) -> dict[str, Any]:
+    return {"how": how, "scores": SCORES, "ceiling": ceiling, "nets": [], "units": [], "curve": []}
 
 
 def fitted(**changes: Any) -> dict[str, Any]:
     made = {
+        "format": "gnomon-estimator-fit",
+        "version": 1,
+        "noise": None,
+        "pictures": [],
         "space": "mine",
         "samples": 20,
         "units": 89,
@@ -38,7 +47,7 @@ def fitted(**changes: Any) -> dict[str, Any]:
         "context": {"runtime": "onnxruntime", "device": {"machine": "aarch64", "soc": None}},
         "learner": False,
         "unknown": [],
-        "evaluation": {"how": "10 folds of 20 nets", "scores": SCORES, "ceiling": CEILING},
+        "evaluation": evaluated("10 folds of 20 nets", CEILING),
         "file": "e.json",
     }
     return {**made, **changes}
@@ -54,8 +63,7 @@ def test_scores_stand_beside_the_ceiling(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_without_intervals_no_ceiling_is_made_up(capsys: pytest.CaptureFixture[str]) -> None:
-    evaluation = {"how": "x", "scores": SCORES, "ceiling": None}
-    text = printed("estimator_report", fitted(evaluation=evaluation), capsys)
+    text = printed("estimator_report", fitted(evaluation=evaluated("x", None)), capsys)
     assert "the noise is unknown" in text
     assert "mean error 2.1 % -" in " ".join(text.split())
 
@@ -85,14 +93,21 @@ def test_a_table_that_is_a_little_off_is_not_suspect(capsys: pytest.CaptureFixtu
 
 
 def test_an_evaluation_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
-    document = {"space": "mine", "file": "e.json", "evaluation": fitted()["evaluation"]}
+    document = {"format": "gnomon-estimator-evaluation", "version": 1, "space": "mine", "file": "e.json"}
+    document |= {"evaluation": fitted()["evaluation"], "pictures": []}
     assert printed("estimator_report", document, capsys).startswith("The estimator e.json of mine.")
 
 
 def test_measured_nets_with_failures_and_what_was_unlike(capsys: pytest.CaptureFixture[str]) -> None:
     document = {
+        "format": "gnomon-nets",
+        "version": 1,
+        "seconds": 1.0,
         "clock": "cpu",
-        "nets": [{"latency_s": 2e-3}, {"latency_s": None}, {"latency_s": 1e-3}],
+        "nets": [
+            {"latency_s": latency_s, "low_s": None, "high_s": None, "reference_s": None}
+            for latency_s in (2e-3, None, 1e-3)
+        ],
         "failures": [{"net": 1, "reason": "it crashed"}],
         "unlike": ["version: 1 and 2"],
         "doubts": [{"kind": "load", "message": "others were busy", "hint": "stop them"}],

@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 import gnomon
-from gnomon.cli.commands.estimator import estimator
+from gnomon.cli.main import cli
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.nets_csv import read_nets
 from gnomon.jobs.estimator.help_files import import_nets
+from gnomon.jobs.estimator.job import described, read_samples
 from gnomon.spaces import UNFUSED, draw
 from gnomon.spaces.catalogue.fbnet import KINDS
 from gnomon.spaces.catalogue.nasbench201 import architecture
@@ -208,7 +209,7 @@ def test_the_command_writes_a_csv_that_fit_reads(tmp_path: Path, times: Path) ->
 
     def call(*more: str) -> Any:
         words = ["import", str(times), "--archs", str(archs), "--space", "nasbench201", "--out", str(out), *more]
-        return CliRunner().invoke(estimator, words, catch_exceptions=False)
+        return CliRunner().invoke(cli, ["estimator", *words], catch_exceptions=False)
 
     result = call()
     assert result.exit_code == 0
@@ -224,7 +225,9 @@ def test_the_command_writes_a_csv_that_fit_reads(tmp_path: Path, times: Path) ->
     assert {key: document[key] for key in ("file", "space", "nets", "measured")} == {
         "file": str(out), "space": "nasbench201", "nets": 7, "measured": 6,
     }  # fmt: skip
-    made, evaluation, _ = gnomon.fit_estimator(space="nasbench201", samples=out)
-    assert len(made.fitted) == 6
-    assert evaluation is not None
-    assert gnomon.import_nets(times, archs=archs, space="nasbench201")[0][1].latency_s == pytest.approx(TIMES[1] / 1e3)
+    fitted = gnomon.fit_estimator(space="nasbench201", samples=out, out=tmp_path / "e.json")
+    assert fitted.samples == 6 and fitted.evaluation is not None
+    assert gnomon.import_nets(times, archs=archs, space="nasbench201", out=tmp_path / "n.csv").measured == 6
+    assert read_samples(tmp_path / "n.csv", described(None, "nasbench201"), measured=True)[
+        0
+    ].latency_s == pytest.approx(TIMES[1] / 1e3)

@@ -65,7 +65,7 @@ def test_each_size_has_its_answer_and_its_package(bert: Path, capsys: pytest.Cap
         ["16", "onnxruntime"],
     ]
     assert "batch_size' open; it was taken as 1" in again
-    shown = {row.campaign.id for row in gnomon.runs()}
+    shown = {row.campaign.id for row in gnomon.runs().campaigns}
     assert shown == {answer.campaign for answer in answers}, "what was found before was measured again"
 
 
@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(bert: Path, capsys: p
     ):
         assert run([words[0], str(bert), *words[1:], *LITTLE]) == 2
         assert told in capsys.readouterr().err
-    assert gnomon.runs() == ()
+    assert gnomon.runs().campaigns == ()
 
 
 def test_what_decides_how_much_work_there_is_stands_in_the_first_lines(

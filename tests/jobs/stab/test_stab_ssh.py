@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.devices.shell.sshkit import SshServer, server, user
 from tests.formats.onert.tracing_kit import skip_without_onert
 
-from gnomon.cli.commands.stab import stab
+from gnomon.cli.main import cli
 from gnomon.formats.onert.trace import read_trace
 from gnomon.models.load import load
 from gnomon.models.nnpackage import write_nnpackage
@@ -39,7 +39,7 @@ def test_the_published_command_line_works_on_a_device_behind_ssh(
     monkeypatch.chdir(tmp_path)
     write_nnpackage(load(zoo_model("mix.circle")), Path("net"), {})
     where = ["--ip", server.address, "--port", str(server.port), "--user", user()]
-    done = CliRunner().invoke(stab, ["--nnpackage", "net", *where, "-v", "--processes", "1", "--budget", "1"])
+    done = CliRunner().invoke(cli, ["stab", "--nnpackage", "net", *where, "-v", "--processes", "1", "--budget", "1"])
     assert done.exception is None, f"{done.output}\n{done.exception!r}"
     steps = ["Upload the agent and net", "Profile each backend", "The traces are in traces", "Schedule a backend"]
     positions = [done.output.index(step) for step in [*steps, "The scheduled nnpackage is nnpkg_sched/net"]]

@@ -55,6 +55,6 @@ def test_a_suite_and_its_answers_are_in_the_database(
         assert profiles[0].id in (tmp_path / "page.html").read_text()
         assert gnomon.answer_of_run(profiles[0].id) is not None
         assert run(["runs", "merge", url, "--out", "all.sqlite"]) == 0
-        both = [[row.campaign for row in gnomon.runs(record=record)] for record in ("all.sqlite", url)]
+        both = [[row.campaign for row in gnomon.runs(record=record).campaigns] for record in ("all.sqlite", url)]
         assert both[0] == both[1] and len(both[0]) == 5  # two suites, two profiles, a probe
     assert not (tmp_path / "home" / "record.sqlite").exists()

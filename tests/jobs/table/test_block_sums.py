@@ -9,7 +9,8 @@ import pytest
 
 from gnomon.cli.main import run
 from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs.table.look import blocks_document
+from gnomon.jobs.table.document import BlockSum
+from gnomon.jobs.table.look import blocks
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "block-table-block.yaml"
 STEM = "Conv-input:224x224x3-output:112x112x32"
@@ -17,28 +18,28 @@ SECOND = "expanded_conv-input:112x112x32-output:112x112x16-expand:1-kernel:3-str
 
 
 def test_blocks_are_listed_and_added_up() -> None:
-    found = blocks_document(GOLDEN, [STEM, SECOND, SECOND])
-    assert found["sum"] == {"blocks": 3, "mean_s": pytest.approx((8.25 + 2 * 9.5) * 1e-3)}
-    first = found["blocks"][0]
-    assert (first["name"], first["kind"], first["std_s"], first["count"]) == (STEM, "Conv", 0.5e-3, 12)
-    assert first["attributes"]["output"] == "112x112x32"
-    assert blocks_document(GOLDEN)["sum"] is None
+    found = blocks(GOLDEN, [STEM, SECOND, SECOND])
+    assert found.sum == BlockSum(blocks=3, mean_s=pytest.approx((8.25 + 2 * 9.5) * 1e-3))
+    first = found.blocks[0]
+    assert (first.name, first.kind, first.std_s, first.count) == (STEM, "Conv", 0.5e-3, 12)
+    assert first.attributes["output"] == "112x112x32"
+    assert blocks(GOLDEN).sum is None
     with pytest.raises(UsageError, match="no block") as told:
-        blocks_document(GOLDEN, [STEM.replace("224x224", "192x192")])
+        blocks(GOLDEN, [STEM.replace("224x224", "192x192")])
     assert STEM in told.value.hint
 
 
 def test_the_good_part_of_a_file_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "t.yaml"
     file.write_text("a: {mean: 1.5}\nb: {mean: -2}\n")
-    found = blocks_document(file)
-    assert [row["name"] for row in found["blocks"]] == ["a"]
-    assert "line 2" in found["left_out"][0]
+    found = blocks(file)
+    assert [row.name for row in found.blocks] == ["a"]
+    assert "line 2" in found.left_out[0]
     file.write_text("!!python/object:os.system {mean: 1}\n")
     with pytest.raises(ProblemError):
-        blocks_document(file)
+        blocks(file)
     with pytest.raises(UsageError, match="cannot be read"):
-        blocks_document(tmp_path / "none.yaml")
+        blocks(tmp_path / "none.yaml")
 
 
 def test_the_command_tells_it(capsys: pytest.CaptureFixture[str]) -> None:

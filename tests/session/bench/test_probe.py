@@ -135,7 +135,7 @@ def test_this_machine_is_probed_told_and_released(capsys: pytest.CaptureFixture[
     assert run(["devices", "probe", "local"]) == 0
     assert "is in order" in capsys.readouterr().out
     known = health_of("local").baseline
-    assert known is not None and known.campaign in [row.campaign.id for row in gnomon.runs()]
+    assert known is not None and known.campaign in [row.campaign.id for row in gnomon.runs().campaigns]
     board = {**known.fingerprint, "cpu_model": "another"}
     passed("local", replace(known, fingerprint=board), 1e-4)
     assert run(["devices", "probe", "local"]) == DeviceError.exit_code

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gnomon.api.compare import CompareOptions
+from gnomon.cli.complete import complete_run
+from gnomon.cli.declared import options_of
 from gnomon.cli.help import command
-from gnomon.cli.options import changed_option, sessions_option
+from gnomon.cli.options import declared_options
 from gnomon.cli.output import write_report
-from gnomon.cli.values import RECORD, complete_run
 
 if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress
@@ -28,9 +30,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     default=Path("report.html"),
     help="The page; an existing one is replaced.  [default: report.html]",
 )
-@sessions_option
-@changed_option
-@RECORD
+@declared_options(*(one for one in options_of(CompareOptions) if one.name in ("sessions", "changed", "record")))
 def report(
     runs: tuple[str, ...], out: Path, sessions: float, changed: tuple[str, ...], record: RecordAddress | None
 ) -> None:

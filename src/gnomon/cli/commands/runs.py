@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnomon.cli.help import group
+from gnomon.cli.complete import complete_run
+from gnomon.cli.declared import DeclaredGroup
 from gnomon.cli.options import json_option
-from gnomon.cli.output import answering, end_report, report_page, write_json, write_lines
-from gnomon.cli.values import RECORD, RecordValue, complete_run
+from gnomon.cli.output import end_report, report_page, write_json, write_lines
+from gnomon.cli.values import RECORD
 from gnomon.errors import GnomonError, RecordError, UsageError
+from gnomon.options import CommandRow
 from gnomon.report.plain import clean
 
 if TYPE_CHECKING:
@@ -20,47 +22,22 @@ if TYPE_CHECKING:
 _FILE_EACH = ("parquet", "perfetto", "netron")
 _WRITTEN = ("files", *_FILE_EACH, "model-explorer")
 """The forms that are written to a path."""
-_FILES = click.argument("files", nargs=-1, required=True, type=RecordValue(), metavar="FILE..")
-_LIMIT = click.option(
-    "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
-)
 _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 
-@group(invoke_without_command=True, short_help="List, show, export, join and resume what was measured.")
-@RECORD
-@json_option
-@_LIMIT
-@click.pass_context
-def runs(ctx: click.Context, /, **values: Any) -> Any:
-    """List, show, export, join and resume what was measured. Without a subcommand: list.
-
-    Nothing in the record is ever changed or removed; docs/record.md describes the file.
-    """
-    given = {name: value for name, value in values.items() if value is not None}
-    ctx.default_map = dict.fromkeys(runs.commands, given)
-    return None if ctx.invoked_subcommand else ctx.invoke(list_)
-
-
-@runs.command("list", short_help="List the campaigns, the newest first.")
-@RECORD
-@json_option
-@_LIMIT
-@answering
-def list_(*, record: RecordAddress | None, limit: int) -> Any:
-    """List the campaigns in the record, the newest first."""
-    from gnomon.api.runs import runs as list_runs
-    from gnomon.jobs.runs.document import RunsDocument
-    from gnomon.store.opening import default_record
-
-    rows = list_runs(record=record, limit=limit + 1)
-    return RunsDocument(
-        format="gnomon-runs",
-        version=1,
-        record=str(record or default_record()),
-        campaigns=rows[:limit],
-        more=len(rows) > limit,
-    )
+runs = DeclaredGroup(
+    default="list",
+    short_help="List, show, export, join and resume what was measured.",
+    help="List, show, export, join and resume what was measured. Without a subcommand: list.\n\nNothing in the record "
+    "is ever changed or removed; docs/record.md describes the file.",
+    rows={
+        "list": CommandRow("gnomon.api.runs:runs", "List the campaigns, the newest first.", html=False),
+        "import": CommandRow(
+            "gnomon.api.runs:import_runs", "Add the runs of other files to the results database.", html=False
+        ),
+        "merge": CommandRow("gnomon.api.runs:merge_runs", "Join results databases into a new one.", html=False),
+    },
+)
 
 
 @runs.command(short_help="Show one campaign.")
@@ -151,34 +128,6 @@ def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | N
         write_lines(str(path) for path in written)
     else:
         write_lines(export_run(campaign, record=record, form=form))
-
-
-@runs.command("import", short_help="Add the runs of other files to the results database.")
-@_FILES
-@RECORD
-@json_option
-@answering
-def import_(*, files: tuple[RecordAddress, ...], record: RecordAddress | None) -> Any:
-    """Add what the record lacks of each FILE: a record (or its URL), or JSON lines as `runs export` writes them.
-
-    Each is added whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
-    of its campaigns are not added: `runs resume` repeats none that was not given here.
-    """
-    from gnomon.api.runs import import_runs
-
-    return import_runs(*files, record=record)
-
-
-@runs.command(short_help="Join results databases into a new one.")
-@_FILES
-@click.option("--out", type=RecordValue(), required=True, metavar="FILE", help="The new record.")
-@json_option
-@answering
-def merge(*, files: tuple[RecordAddress, ...], out: RecordAddress) -> Any:
-    """Write a new record of all that each FILE holds: a record (or its URL), or JSON lines of `runs export`."""
-    from gnomon.api.runs import merge_runs
-
-    return merge_runs(*files, out=out)
 
 
 @runs.command(short_help="Resume an interrupted campaign.")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gnomon.cli.complete import complete_device, complete_runtime
 from gnomon.cli.help import command
 from gnomon.cli.output import write_json
-from gnomon.cli.values import RECORD, complete_device, complete_runtime, seconds
+from gnomon.cli.values import RECORD, seconds
 
 if TYPE_CHECKING:
     from gnomon.serving.settings import ServeSettings

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gnomon.cli.help import command, group
-from gnomon.cli.options import comparing_options, html_option, json_option
+from gnomon.cli.declared import DeclaredGroup
+from gnomon.cli.help import command
+from gnomon.cli.options import html_option, json_option
 from gnomon.cli.output import answering
 from gnomon.cli.values import RECORD
 from gnomon.errors import GATE_FAILED
-
-if TYPE_CHECKING:
-    from gnomon.store.address import RecordAddress
+from gnomon.options import CommandRow
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@group(short_help="Many models on many devices by several jobs: run, look, compare.")
-def suite() -> None:
-    """Measure many models on many devices by several jobs, from one file, and compare one run with another."""
+suite = DeclaredGroup(
+    short_help="Many models on many devices by several jobs: run, look, compare.",
+    help="Measure many models on many devices by several jobs, from one file, and compare one run with another.",
+    rows={
+        "status": CommandRow("gnomon.api.suite:suite_status", "Show how far the run of a suite is."),
+        "compare": CommandRow("gnomon.api.suite:compare_suites", "Compare two runs of a suite, cell by cell."),
+    },
+)
 
 
 @command("run", short_help="Run the suite of a file, or resume it.")
@@ -68,34 +72,4 @@ def run(*, file: Path, quiet: bool, **values: Any) -> Any:
     return suite_run, 0 if suite_run.whole else GATE_FAILED
 
 
-@command(short_help="Show how far the run of a suite is.")
-@click.argument("name", metavar="[RUN]", default="last")
-@RECORD
-@json_option
-@html_option
-@answering
-def status(*, name: str, record: RecordAddress | None) -> Any:
-    """Show the cells of a RUN: its id or how that begins, last, or last~1. It may be running."""
-    from gnomon.api.suite import suite_status
-
-    return suite_status(name, record=record)
-
-
-@command(short_help="Compare two runs of a suite, cell by cell.")
-@click.argument("before", metavar="[RUN]", default="last~1")
-@click.argument("after", metavar="[RUN]", default="last")
-@comparing_options
-@RECORD
-@json_option
-@html_option
-@answering
-def compare(*, before: str, after: str, fail_slower: float | None, **values: Any) -> Any:
-    """Compare the cells of place and profile that two RUNs of a suite have in common, as gnomon compare does."""
-    from gnomon.api.suite import compare_suites
-
-    compared = compare_suites(before, after, **values)
-    return compared, compared.gate(fail_slower)
-
-
-for one in (run, status, compare):
-    suite.add_command(one)
+suite.add_command(run)

@@ -109,7 +109,10 @@ class PairPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CompareDocument(Answer):
-    """All that `gnomon compare` found: the sides, and each later one against the first."""
+    """All that `gnomon compare` found: the sides, and each later one against the first.
+
+    `fail_slower` is the share by which nothing may have become slower; null: no gate.
+    """
 
     format: Literal["gnomon-compare"]
     version: Literal[1]
@@ -117,6 +120,7 @@ class CompareDocument(Answer):
     relevant: float
     sides: tuple[SidePart, ...]
     pairs: tuple[PairPart, ...]
+    fail_slower: float | None = None
 
     main = "pairs"
 
@@ -144,13 +148,18 @@ class CompareDocument(Answer):
                 told.append(f"{len(found)} {word(verdict)}")
         return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
 
-    def write(self, files: Mapping[str, Path | None], *, fail_slower: float | None = None) -> None:
+    @property
+    def exit_code(self) -> int:
+        """That of the gate, where `fail_slower` makes one."""
+        return self.gate(self.fail_slower)
+
+    def write(self, files: Mapping[str, Path | None]) -> None:
         """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.
 
         A configuration that is slower by more than `fail_slower`, or is `missing`, is a failure in JUnit's where that
         is given. RecordError where a file cannot be written.
         """
-        import_module("gnomon.jobs.compare.exchange").write(self, files, fail_slower)
+        import_module("gnomon.jobs.compare.exchange").write(self, files, self.fail_slower)
 
     def missing(self) -> tuple[str, ...]:
         """The configurations that were measured before and should have been after, and were not."""

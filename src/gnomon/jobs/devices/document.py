@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gnomon.devices.health import Health, Quarantine
+from gnomon.errors import DeviceError
 from gnomon.report.answer import Answer
 
 
@@ -86,6 +87,12 @@ class DevicesDocument(Answer):
     file_exists: bool
     named: bool
     devices: tuple[DeviceRow, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """6 where one that was asked for is not ready."""
+        is_ready = all(row.state == "ready" for row in self.devices)
+        return 0 if is_ready or not self.named else DeviceError.exit_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

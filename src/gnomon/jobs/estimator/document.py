@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from gnomon.core import codec
 from gnomon.estimate.columns import Unknown
 from gnomon.formats.nets_csv import NetRow, UnitCount
+from gnomon.report.answer import Answer
 
 if TYPE_CHECKING:
-    from gnomon.jobs.estimator.evaluation import Evaluation
     from gnomon.jobs.estimator.job import SpaceEstimator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoresPart:
+class Scores:
     """How predictions of held-out nets compare with what was measured: shares, relative errors, and the rank."""
 
     nets: int
@@ -31,7 +30,7 @@ class ScoresPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CeilingPart:
+class Ceiling:
     """What a perfect estimator would score against measurements as noisy as these."""
 
     within_10: float
@@ -51,7 +50,7 @@ class HeldOutPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitResidualPart:
+class UnitResidual:
     """By how much nets that hold a unit were predicted too long on average, relative, with its 95 % interval."""
 
     unit: str
@@ -62,7 +61,7 @@ class UnitResidualPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpentPart:
+class Spent:
     """Scores on `nets` of an estimator that was fitted to the first `samples` of the others."""
 
     samples: int
@@ -77,15 +76,15 @@ class EvaluationPart:
     """Scores, the ceiling, each net held out, residuals by unit, and what more samples brought."""
 
     how: str
-    scores: ScoresPart
-    ceiling: CeilingPart | None
+    scores: Scores
+    ceiling: Ceiling | None
     nets: tuple[HeldOutPart, ...]
-    units: tuple[UnitResidualPart, ...]
-    curve: tuple[SpentPart, ...]
+    units: tuple[UnitResidual, ...]
+    curve: tuple[Spent, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FitDocument(Answer):
     """What an estimator was fitted to, and how good it is on nets held out (null: too few). `unknown` are units."""
 
     format: Literal["gnomon-estimator-fit"]
@@ -101,10 +100,11 @@ class FitDocument:
     learner: bool
     evaluation: EvaluationPart | None
     file: str | None = None
+    pictures: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class EvaluationDocument(Answer):
     """What an estimator's file predicts of measured nets that it was not fitted to."""
 
     format: Literal["gnomon-estimator-evaluation"]
@@ -112,6 +112,7 @@ class EvaluationDocument:
     space: str
     file: str
     evaluation: EvaluationPart
+    pictures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +125,8 @@ class PredictedNet:
     below: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionsDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PredictionsDocument(Answer):
     """What an estimator predicts of nets, in their order; the intervals hold with the probability `coverage`."""
 
     format: Literal["gnomon-estimator-predictions"]
@@ -146,8 +147,8 @@ class ExplainedPart:
     share: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplanationDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExplanationDocument(Answer):
     """What the latency of a net is made of."""
 
     format: Literal["gnomon-estimator-explanation"]
@@ -158,8 +159,8 @@ class ExplanationDocument:
     parts: tuple[ExplainedPart, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExportDocument(Answer):
     """The Python file that an estimator was written as: `gnomon estimator export`."""
 
     format: Literal["gnomon-estimator-export"]
@@ -167,8 +168,8 @@ class ExportDocument:
     file: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuggestDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SuggestDocument(Answer):
     """The nets to measure, as choices slot by slot, and their csv: `gnomon estimator suggest`."""
 
     format: Literal["gnomon-estimator-suggest"]
@@ -177,8 +178,8 @@ class SuggestDocument:
     nets: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ImportDocument(Answer):
     """The csv of another tool's nets, how many were measured, and what was left out: `gnomon estimator import`."""
 
     format: Literal["gnomon-estimator-import"]
@@ -190,8 +191,8 @@ class ImportDocument:
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CountDocument(Answer):
     """How often each unit occurs in each net, and the csv of that: `gnomon estimator count`."""
 
     format: Literal["gnomon-estimator-count"]
@@ -221,8 +222,8 @@ class LeftOutPart:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPredictionDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ModelPredictionDocument(Answer):
     """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
 
     `shares` of the time are known in each way; `guessed_s` is what operators that are not units take by what others do.
@@ -244,59 +245,38 @@ class ModelPredictionDocument:
     left_out: tuple[LeftOutPart, ...]
 
 
-def evaluation_part(found: Evaluation) -> EvaluationPart:
-    """An evaluation; numbers that are not known become null where the document is made."""
-    scores, ceiling = found.scores, found.ceiling
-    columns = (found.measured_s, found.mean_s, found.low_s, found.high_s)
-    return EvaluationPart(
-        how=found.how,
-        scores=ScoresPart(**asdict(scores)),
-        ceiling=None if ceiling is None else CeilingPart(**asdict(ceiling)),
-        nets=tuple(
-            HeldOutPart(measured_s=float(measured), mean_s=float(mean), low_s=float(low), high_s=float(high))
-            for measured, mean, low, high in zip(*columns, strict=True)
-        ),
-        units=tuple(UnitResidualPart(**asdict(unit)) for unit in found.units),
-        curve=tuple(SpentPart(**asdict(spent)) for spent in found.curve),
-    )
-
-
 def fit_document(
-    made: SpaceEstimator, samples: Sequence[NetRow], evaluation: Evaluation | None, file: str | None
-) -> dict[str, Any]:
-    """An estimator that was fitted to samples, as JSON values."""
+    made: SpaceEstimator, samples: Sequence[NetRow], evaluation: EvaluationPart | None, file: str | None
+) -> FitDocument:
+    """An estimator that was fitted to samples."""
     described, estimator = made.described, made.estimator
     prices = {} if described.table is None else described.table.times_s
     known = zip(described.columns.names, estimator.known, strict=True)
-    return codec.document(
-        FitDocument(
-            format="gnomon-estimator-fit",
-            version=1,
-            space=described.space.name,
-            samples=len(samples),
-            units=len(described.tables.units),
-            priced=sum(unit in prices for unit in described.tables.units),
-            sum_over_measured=described.sum_over_measured(samples),
-            context=made.context,
-            noise=estimator.noise.relative,
-            unknown=tuple(described.label(name) for name, is_known in known if not is_known),
-            learner=estimator.residual is not None,
-            evaluation=None if evaluation is None else evaluation_part(evaluation),
-            file=file,
-        )
+    return FitDocument(
+        format="gnomon-estimator-fit",
+        version=1,
+        space=described.space.name,
+        samples=len(samples),
+        units=len(described.tables.units),
+        priced=sum(unit in prices for unit in described.tables.units),
+        sum_over_measured=described.sum_over_measured(samples),
+        context=made.context,
+        noise=estimator.noise.relative,
+        unknown=tuple(described.label(name) for name, is_known in known if not is_known),
+        learner=estimator.residual is not None,
+        evaluation=evaluation,
+        file=file,
     )
 
 
-def evaluation_document(made: SpaceEstimator, evaluation: Evaluation, file: str) -> dict[str, Any]:
-    """How good an estimator's file is on nets that it was not fitted to, as JSON values."""
-    return codec.document(
-        EvaluationDocument(
-            format="gnomon-estimator-evaluation",
-            version=1,
-            space=made.described.space.name,
-            file=file,
-            evaluation=evaluation_part(evaluation),
-        )
+def evaluation_document(made: SpaceEstimator, evaluation: EvaluationPart, file: str) -> EvaluationDocument:
+    """How good an estimator's file is on nets that it was not fitted to."""
+    return EvaluationDocument(
+        format="gnomon-estimator-evaluation",
+        version=1,
+        space=made.described.space.name,
+        file=file,
+        evaluation=evaluation,
     )
 
 
@@ -306,38 +286,34 @@ def predictions_document(
     bound_s: float | None,
     below: Sequence[float | None] | None,
     file: str | None,
-) -> dict[str, Any]:
-    """Predicted nets, with their probabilities to stay `below` the bound, as JSON values."""
-    return codec.document(
-        PredictionsDocument(
-            format="gnomon-estimator-predictions",
-            version=1,
-            space=made.described.space.name,
-            coverage=made.estimator.noise.coverage,
-            bound_s=bound_s,
-            nets=tuple(
-                PredictedNet(latency_s=net.latency_s, low_s=net.low_s, high_s=net.high_s, below=probability)
-                for net, probability in zip(nets, below or [None] * len(nets), strict=True)
-            ),
-            file=file,
-        )
+) -> PredictionsDocument:
+    """Predicted nets, with their probabilities to stay `below` the bound."""
+    return PredictionsDocument(
+        format="gnomon-estimator-predictions",
+        version=1,
+        space=made.described.space.name,
+        coverage=made.estimator.noise.coverage,
+        bound_s=bound_s,
+        nets=tuple(
+            PredictedNet(latency_s=net.latency_s, low_s=net.low_s, high_s=net.high_s, below=probability)
+            for net, probability in zip(nets, below or [None] * len(nets), strict=True)
+        ),
+        file=file,
     )
 
 
-def explanation_document(made: SpaceEstimator, net: Sequence[int]) -> dict[str, Any]:
-    """What the latency of a net is made of, as JSON values."""
+def explanation_document(made: SpaceEstimator, net: Sequence[int]) -> ExplanationDocument:
+    """What the latency of a net is made of."""
     row = made.described.rows([net])
     predicted = made.estimator.predict(row, unknown=Unknown.WIDEN)
-    return codec.document(
-        ExplanationDocument(
-            format="gnomon-estimator-explanation",
-            version=1,
-            latency_s=float(predicted.mean_s[0]),
-            low_s=float(predicted.low_s[0]),
-            high_s=float(predicted.high_s[0]),
-            parts=tuple(
-                ExplainedPart(unit=made.described.label(unit.column), time_s=unit.time_s, share=unit.share)
-                for unit in made.estimator.explain(row[0])
-            ),
-        )
+    return ExplanationDocument(
+        format="gnomon-estimator-explanation",
+        version=1,
+        latency_s=float(predicted.mean_s[0]),
+        low_s=float(predicted.low_s[0]),
+        high_s=float(predicted.high_s[0]),
+        parts=tuple(
+            ExplainedPart(unit=made.described.label(unit.column), time_s=unit.time_s, share=unit.share)
+            for unit in made.estimator.explain(row[0])
+        ),
     )

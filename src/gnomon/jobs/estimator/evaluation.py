@@ -15,6 +15,7 @@ from gnomon.estimate.columns import FitOptions, Floats, Unknown
 from gnomon.estimate.estimator import coverage, relative_error, spearman, within
 from gnomon.estimate.fit import Source
 from gnomon.formats.nets_csv import NetRow
+from gnomon.jobs.estimator.document import Ceiling, EvaluationPart, HeldOutPart, Scores, Spent, UnitResidual
 from gnomon.jobs.estimator.job import REFERENCE, Described, Moments, SpaceEstimator, fit_estimator, reference_of
 
 _Z95 = NormalDist().inv_cdf(0.975)
@@ -24,53 +25,6 @@ _LEAST_OF_UNIT = 3
 _SPENT = (0, 2, 4, 6, 8, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
 LEAST_TO_HOLD_OUT = 4
 """Nets from which on some can be held out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
-    """How predictions of held-out nets compare with what was measured of them."""
-
-    nets: int
-    within_10: float
-    within_5: float
-    mean_error: float
-    median_error: float
-    spearman: float
-    coverage: float
-    nominal: float
-    half_width: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
-    """What a perfect estimator would score against these noisy measurements: expected shares, mean error and rank."""
-
-    within_10: float
-    within_5: float
-    mean_error: float
-    spearman: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """Scores on `nets` held-out nets of an estimator that was fitted to the first `samples` of the others."""
-
-    samples: int
-    nets: int
-    mean_error: float
-    within_10: float
-    spearman: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitResidual:
-    """By how much nets that hold a unit were predicted too long on average, relative, with its 95 % interval."""
-
-    unit: str
-    nets: int
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +45,21 @@ class Evaluation:
     curve: tuple[Spent, ...] = ()
 
     __repr__ = brief
+
+    def part(self) -> EvaluationPart:
+        """What documents hold of it."""
+        columns = (self.measured_s, self.mean_s, self.low_s, self.high_s)
+        return EvaluationPart(
+            how=self.how,
+            scores=self.scores,
+            ceiling=self.ceiling,
+            nets=tuple(
+                HeldOutPart(measured_s=float(measured), mean_s=float(mean), low_s=float(low), high_s=float(high))
+                for measured, mean, low, high in zip(*columns, strict=True)
+            ),
+            units=self.units,
+            curve=self.curve,
+        )
 
 
 def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:
@@ -209,14 +178,15 @@ def _units(found: Described, rows: Sequence[NetRow], relative: Floats) -> tuple[
     Units that are in all nets alike, or in fewer than three, tell nothing of their own.
     """
     counts = found.rows([row.assignment for row in rows])[:, 1:]
-    told = []
+    residuals: list[tuple[float, UnitResidual]] = []
     for index, unit in enumerate(found.tables.units):
         own = relative[counts[:, index] > 0]
         if len(own) < _LEAST_OF_UNIT or np.ptp(counts[:, index]) == 0:
             continue
         mean, half = float(own.mean()), _Z95 * float(own.std(ddof=1)) / math.sqrt(len(own))
-        told.append(UnitResidual(unit=unit.label, nets=len(own), mean=mean, low=mean - half, high=mean + half))
-    return tuple(sorted(told, key=lambda u: -abs(u.mean) / max(u.high - u.low, 1e-12)))
+        residual = UnitResidual(unit=unit.label, nets=len(own), mean=mean, low=mean - half, high=mean + half)
+        residuals.append((-abs(mean) / max(2 * half, 1e-12), residual))
+    return tuple(residual for _, residual in sorted(residuals, key=lambda row: row[0]))
 
 
 def _evaluation(

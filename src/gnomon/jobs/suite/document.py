@@ -98,8 +98,14 @@ class SuiteCompareDocument(Answer):
     after: str
     alpha: float
     cells: tuple[ComparedCell, ...]
+    fail_slower: float | None = None
 
     main = "cells"
+
+    @property
+    def exit_code(self) -> int:
+        """That of the gate, where `fail_slower` makes one."""
+        return self.gate(self.fail_slower)
 
     def headline(self) -> tuple[str, str]:
         """The suite, and how many configurations became slower or faster."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gnomon.core import codec
 from gnomon.core.stats import Block
+from gnomon.errors import MeasurementError
 from gnomon.measure.environment import Doubt
+from gnomon.report.answer import Answer
 from gnomon.session.document import BlockColumns, block_columns
 from gnomon.spaces.latency_table import Row, Table
 
@@ -35,8 +36,8 @@ class UnitPart:
     samples: BlockColumns | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TableDocument(Answer):
     """A latency table, the most expensive unit first, and what speaks against it.
 
     From `measured` on it is what a build did: how many units, in which campaign, and the doubts; null otherwise.
@@ -60,8 +61,13 @@ class TableDocument:
     campaign: str | None = None
     doubts: tuple[Doubt, ...] | None = None
 
+    @property
+    def exit_code(self) -> int:
+        """7 where something speaks against the table that was looked at."""
+        return MeasurementError.exit_code if self.complaints and self.measured is None else 0
 
-def table_record(table: Table, path: Path, told: Sequence[str]) -> TableDocument:
+
+def table_document(table: Table, path: Path, warnings: Sequence[str]) -> TableDocument:
     """A table, with complaints about it."""
     manifest = table.manifest
     times = table.times_s
@@ -79,13 +85,8 @@ def table_record(table: Table, path: Path, told: Sequence[str]) -> TableDocument
         evidence=manifest.evidence,
         counts={status: sum(r.status == status for r in rows) for status in ("ok", "unstable", "failed")},
         units=tuple(_unit(row, times.get(row.unit)) for row in rows),
-        complaints=tuple(told),
+        complaints=tuple(warnings),
     )
-
-
-def table_document(table: Table, path: Path, told: Sequence[str]) -> dict[str, Any]:
-    """A table as JSON values, with complaints about it."""
-    return codec.document(table_record(table, path, told))
 
 
 def _unit(row: Row, time_s: float | None) -> UnitPart:
@@ -115,8 +116,8 @@ def _blocks(row: Row) -> list[Block]:
     return made
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TablesDocument(Answer):
     """Tables of one file, one a runtime: `gnomon table import`."""
 
     format: Literal["gnomon-tables"]
@@ -135,8 +136,8 @@ class DifferingUnit:
     apart: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDiffDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TableDiffDocument(Answer):
     """How two tables differ: `gnomon table diff`. `only` are the units of one alone; `ratio` is the geometric mean."""
 
     format: Literal["gnomon-table-diff"]
@@ -158,8 +159,8 @@ class KnownSpace:
     units: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpacesDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SpacesDocument(Answer):
     """The search spaces that are known by name: `gnomon table spaces`."""
 
     format: Literal["gnomon-table-spaces"]
@@ -167,8 +168,8 @@ class SpacesDocument:
     spaces: tuple[KnownSpace, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableExportDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TableExportDocument(Answer):
     """The files that a table was written as, and what was left out: `gnomon table export`."""
 
     format: Literal["gnomon-table-export"]
@@ -197,8 +198,8 @@ class BlockSum:
     mean_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlocksDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BlocksDocument(Answer):
     """A YAML table of blocks: `gnomon table blocks`. `left_out` is what of the file is wrong."""
 
     format: Literal["gnomon-table-blocks"]
@@ -227,8 +228,8 @@ class NetFailure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetsDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class NetsDocument(Answer):
     """Whole nets, measured as a table was. `unlike` says what was otherwise than there. `file` is the csv of them."""
 
     format: Literal["gnomon-nets"]

@@ -16,7 +16,7 @@ import gnomon
 from gnomon.core import codec
 from gnomon.core.stats import median
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
-from gnomon.jobs.table.document import table_record
+from gnomon.jobs.table.document import table_document
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
 from gnomon.measure.campaign import Measured
@@ -91,7 +91,7 @@ class Built(Answer):
         """As JSON values for reports."""
         return codec.document(
             replace(
-                table_record(self.table, self.path, self.complaints),
+                table_document(self.table, self.path, self.complaints),
                 measured=self.measured,
                 seconds=self.seconds,
                 campaign=self.campaign,

@@ -1,7 +1,4 @@
-"""Looking at tables: what one holds, what speaks against it, and how two differ; as documents for reports.
-
-The job `table blocks`: a block table of ProxylessNAS or OFA, listed, and the sum of a net's blocks.
-"""
+"""Looking at tables: what one holds, what speaks against it, how two differ, and tables of blocks of other tools."""
 
 from __future__ import annotations
 
@@ -9,71 +6,83 @@ import difflib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gnomon.errors import GnomonError, UsageError
 from gnomon.formats.block_table import Block, BlockTable, scan_block_table
-from gnomon.jobs.table.document import table_document
+from gnomon.jobs.table.document import (
+    BlockPart,
+    BlocksDocument,
+    BlockSum,
+    DifferingUnit,
+    KnownSpace,
+    SpacesDocument,
+    TableDiffDocument,
+    TableDocument,
+    table_document,
+)
 from gnomon.jobs.table.folder import read_table
-from gnomon.spaces.fuse import rules
+from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import complaints, differences, unlike
-from gnomon.spaces.loading import space_of
+from gnomon.spaces.loading import known_spaces, load_space, space_of
 from gnomon.system.files import read_file
 
+_MS = 1e-3
 
-def look(path: Path, space: str | None) -> dict[str, Any]:
+
+def look(path: Path, space: str | None) -> TableDocument:
     """What a table holds and what speaks against it. `space` says where its space is, if it is not a shipped one.
 
     UsageError for a table of another space; other GnomonErrors where the table or that space cannot be read.
     """
     table = read_table(path)
-    told: list[str] = []
     try:
         loaded = space_of(path, table.manifest.space, space)
         units = loaded.tables(rules(table.manifest.rules)).units
-        told = complaints(table, units)
+        warnings = complaints(table, units)
     except GnomonError as error:
         if space is not None:
             raise
-        told = [f"{error.message}. {error.hint}", *complaints(table, ())]
-    return table_document(table, path, told)
+        warnings = [f"{error.message}. {error.hint}", *complaints(table, ())]
+    return table_document(table, path, warnings)
 
 
-def compare(first: Path, second: Path) -> dict[str, Any]:
+def compare(first: Path, second: Path) -> TableDiffDocument:
     """How two tables differ: what they were measured with, and each unit that both hold. Raises GnomonError."""
-    ones, others = read_table(first), read_table(second)
-    found = differences(ones, others)
-    units = [{row.unit for row in table.rows} for table in (ones, others)]
-    logs = [math.log(d.ratio) for d in found]
-    return {
-        "format": "gnomon-table-diff",
-        "version": 1,
-        "tables": [str(first), str(second)],
-        "unlike": unlike(ones.manifest, others.manifest),
-        "only": [
-            sorted(unit.label for unit in units[0] - units[1]),
-            sorted(unit.label for unit in units[1] - units[0]),
-        ],
-        "ratio": math.exp(sum(logs) / len(logs)) if logs else None,
-        "apart": sum(d.apart for d in found),
-        "units": [
-            {
-                "id": d.unit.id,
-                "label": d.unit.label,
-                "times_s": [d.first_s, d.second_s],
-                "ratio": d.ratio,
-                "apart": d.apart,
-            }
-            for d in found
-        ],
-    }
+    tables = read_table(first), read_table(second)
+    both = differences(*tables)
+    units = [{row.unit for row in table.rows} for table in tables]
+    logs = [math.log(unit.ratio) for unit in both]
+    return TableDiffDocument(
+        format="gnomon-table-diff",
+        version=1,
+        tables=(str(first), str(second)),
+        unlike=tuple(unlike(tables[0].manifest, tables[1].manifest)),
+        only=(
+            tuple(sorted(unit.label for unit in units[0] - units[1])),
+            tuple(sorted(unit.label for unit in units[1] - units[0])),
+        ),
+        ratio=math.exp(sum(logs) / len(logs)) if logs else None,
+        apart=sum(unit.apart for unit in both),
+        units=tuple(
+            DifferingUnit(
+                id=d.unit.id, label=d.unit.label, times_s=(d.first_s, d.second_s), ratio=d.ratio, apart=d.apart
+            )
+            for d in both
+        ),
+    )
 
 
-_MS = 1e-3
+def known() -> SpacesDocument:
+    """The search spaces that are known by name. GnomonError where one that a package adds cannot be loaded."""
+    spaces = []
+    for name in known_spaces():
+        tables = load_space(name).tables(UNFUSED)
+        spaces.append(KnownSpace(name=name, nets=str(tables.nets()), units=len(tables.units)))
+    return SpacesDocument(format="gnomon-table-spaces", version=1, spaces=tuple(spaces))
 
 
-def blocks_document(file: Path, names: Sequence[str] = ()) -> dict[str, Any]:
-    """The blocks of a YAML file as JSON values, in seconds, and the sum of those named: a name twice counts twice.
+def blocks(file: Path, names: Sequence[str] = ()) -> BlocksDocument:
+    """The blocks of a YAML file in seconds, and the sum of those named: a name twice counts twice.
 
     `left_out` says what of the file is wrong. UsageError for a file that cannot be read, or a block that is not there;
     ProblemError for a file of which nothing can be used.
@@ -82,32 +91,33 @@ def blocks_document(file: Path, names: Sequence[str] = ()) -> dict[str, Any]:
     if not table.blocks:
         complaints.raise_any()
     chosen = [_block(table, name) for name in names]
-    return {
-        "format": "gnomon-table-blocks",
-        "version": 1,
-        "file": str(file),
-        "blocks": [_document(block) for block in table.blocks.values()],
-        "left_out": list(complaints.told),
-        "sum": {"blocks": len(chosen), "mean_s": _MS * math.fsum(b.mean_ms for b in chosen)} if chosen else None,
-    }
+    total = BlockSum(blocks=len(chosen), mean_s=_MS * math.fsum(b.mean_ms for b in chosen)) if chosen else None
+    return BlocksDocument(
+        format="gnomon-table-blocks",
+        version=1,
+        file=str(file),
+        blocks=tuple(map(_part, table.blocks.values())),
+        left_out=tuple(complaints.told),
+        sum=total,
+    )
 
 
 def _block(table: BlockTable, name: str) -> Block:
-    found = table.blocks.get(name)
-    if found is None:
+    block = table.blocks.get(name)
+    if block is None:
         near = difflib.get_close_matches(name[:200], list(table.blocks)[:1000], n=1)
         hint = f"Nearest: {near[0]}" if near else f"The file has {len(table.blocks)} other blocks."
         raise UsageError(f"the file has no block {name[:100]!r}", hint=hint)
-    return found
+    return block
 
 
-def _document(block: Block) -> dict[str, Any]:
+def _part(block: Block) -> BlockPart:
     std_ms = block.numbers.get("std")
-    return {
-        "name": block.name,
-        "kind": block.kind,
-        "attributes": block.attributes,
-        "mean_s": block.mean_ms * _MS,
-        "std_s": None if std_ms is None else std_ms * _MS,
-        "count": block.numbers.get("count"),
-    }
+    return BlockPart(
+        name=block.name,
+        kind=block.kind,
+        attributes=block.attributes,
+        mean_s=block.mean_ms * _MS,
+        std_s=None if std_ms is None else std_ms * _MS,
+        count=block.numbers.get("count"),
+    )

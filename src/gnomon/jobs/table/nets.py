@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from gnomon.core import codec
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
@@ -18,7 +16,6 @@ from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.units import write_net
-from gnomon.report.answer import Answer
 from gnomon.runtimes.snpe import BenchTool
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
 from gnomon.session.bench.bench import Bench, Placed, measured_net_name, open_bench
@@ -36,7 +33,7 @@ Eight share a process with the anchor and the reference net, as all lie in its m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetsMeasured(Answer):
+class NetsMeasured:
     """Nets with what was measured of them: None where one failed, for the reason in `failures`.
 
     `unlike` says how this was measured otherwise than the table, in sentences.
@@ -49,24 +46,21 @@ class NetsMeasured(Answer):
     doubts: tuple[Doubt, ...]
     seconds: float
 
-    __repr__ = Answer.__repr__
-
-    def document(self) -> dict[str, Any]:
-        """What measuring nets told, as JSON values."""
-        return codec.document(
-            NetsDocument(
-                format="gnomon-nets",
-                version=1,
-                clock=self.clock,
-                nets=tuple(
-                    NetPart(latency_s=r.latency_s, low_s=r.low_s, high_s=r.high_s, reference_s=r.reference_s)
-                    for r in self.rows
-                ),
-                failures=tuple(NetFailure(net=index, reason=reason) for index, reason in self.failures),
-                unlike=self.unlike,
-                doubts=self.doubts,
-                seconds=self.seconds,
-            )
+    def document(self, file: str | None = None) -> NetsDocument:
+        """The document of nets whose csv is `file`."""
+        return NetsDocument(
+            format="gnomon-nets",
+            version=1,
+            clock=self.clock,
+            nets=tuple(
+                NetPart(latency_s=r.latency_s, low_s=r.low_s, high_s=r.high_s, reference_s=r.reference_s)
+                for r in self.rows
+            ),
+            failures=tuple(NetFailure(net=index, reason=reason) for index, reason in self.failures),
+            unlike=self.unlike,
+            doubts=self.doubts,
+            seconds=self.seconds,
+            file=file,
         )
 
 
