@@ -18,6 +18,7 @@ from gnomon.core.space import Slot, Space
 from gnomon.jobs.pareto import job
 from gnomon.measure.campaign import CampaignRunner, Candidate, Question
 from gnomon.search.base import Assignment
+from gnomon.session.reference import Sensitivity
 from gnomon.store.sqlite import SqliteStore
 
 CONTEXT = Context(
@@ -150,7 +151,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
 
     monkeypatch.setattr(job, "open_lab", open_lab)
     monkeypatch.setattr(job, "decision_space", lambda lab, by, options, all_cores: space)
-    monkeypatch.setattr(job, "reference", lambda lab: 1.0)
+    monkeypatch.setattr(job, "reference", lambda lab: Sensitivity(1.0, finite_share=1.0))
     monkeypatch.setattr(job, "doubts", lambda lab, sensitivity: ())
 
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tests.jobs.pareto.pareto_kit import Pretended, PretendedSpace, pretend
 
 from gnomon.core.sample import Run, Samples
+from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.job import pareto
 from gnomon.jobs.pareto.prove import MOST_SESSIONS, Point, choose, decide, worth_proving
-from gnomon.jobs.pareto.records import Pareto, ParetoRequest
+from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import Plan
 from gnomon.jobs.pareto.space import Sample
 from gnomon.measure.campaign import Measured
@@ -371,7 +372,7 @@ class Unlucky(Pretended):
 
 def searched(
     folder: Path, monkeypatch: pytest.MonkeyPatch, slots: int, keys: Sequence[str], together: int = 8
-) -> tuple[Pareto, Unlucky]:
+) -> tuple[ParetoDocument, Unlucky]:
     space = PretendedSpace(slots, ("cpu", "ruy"))
 
     def price(assignment: Assignment) -> tuple[float, int]:
@@ -389,7 +390,7 @@ def test_four_assignments_and_one_unlucky_sample(tmp_path: Path, monkeypatch: py
     found, device = searched(tmp_path, monkeypatch, 2, ["search/cpu-cpu"])
     assert {p.label for p in found.points} == {"cpu-cpu", "ruy-cpu", "cpu-ruy", "ruy-ruy"}
     assert [p.label for p in found.front] == ["ruy-ruy", "cpu-cpu"]
-    assert (found.certificate.kind, found.left_out, found.behind, found.noise) == ("complete", 0, 0, None)
+    assert (found.certificate, found.left_out, found.behind, found.noise) == ("complete", 0, 0, None)
     assert not any(key.startswith("again/") for key in device.opened)
 
 
@@ -430,9 +431,8 @@ def test_points_of_several_sessions_are_brought_to_one_speed(tmp_path: Path, mon
     request = ModelRequest(model=tmp_path / "m", effort=effort, record=tmp_path / "record.sqlite")
     found = pareto(ParetoRequest(request=request, plan=Plan(name="brute")))
     assert found.sessions > 1
-    front = {p.assignment for p in found.front}
-    assert {(0, 0, 0), (1, 1, 1)} <= front
-    values = {p.assignment: (p.estimates or ())[0].value for p in found.points if p.estimates}
+    assert {"cpu-cpu-cpu", "ruy-ruy-ruy"} <= {p.label for p in found.front}
+    values = {space.assignments[p.label]: p.estimates[0].value for p in found.points if p.estimates}
     one = values[1, 1, 1] / price((1, 1, 1))[0]
     for assignment, value in values.items():
         assert value == pytest.approx(one * price(assignment)[0], rel=1e-3)
