@@ -160,7 +160,10 @@ def large() -> dict[str, Any]:
         )
         for one in many
     ]
-    return replace(found, graph=graph_part(model), operators=rows, contenders=tuple(contenders)).document()
+    decision = replace(found.decision, chosen=many[1].key, best_single=many[0].key)
+    return replace(
+        found, graph=graph_part(model), decision=decision, operators=rows, contenders=tuple(contenders)
+    ).document()
 
 
 def part(model: Graph, assignment: tuple[str, ...]) -> Part:
