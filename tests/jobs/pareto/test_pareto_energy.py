@@ -140,14 +140,6 @@ def test_what_cannot_be_meant_is_told_without_a_look_at_the_device(
         pareto(replace(ParetoRequest(request=nowhere), **change))
 
 
-def test_a_dump_does_not_tell_energy(tmp_path: Path) -> None:
-    dump = tmp_path / "d.json"
-    rows = '[{"memory": 1, "id": 0, "time": 1.0}]'
-    dump.write_text('{"oplist": ["Add"], "solutions": ' + rows + ', "backends": ["cpu", "ruy"]}')
-    with pytest.raises(UsageError, match="does not have energy"):
-        pareto(ParetoRequest(source=dump, objectives=("latency", "energy")))
-
-
 def test_the_front_of_a_machine_that_draws_the_same_always(request_on: Any, tmp_path: Path) -> None:
     """Whatever runs, the stand-in draws 4 W: a call's energy over its time is that."""
     request = request_on(AMD)

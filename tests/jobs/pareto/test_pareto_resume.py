@@ -228,22 +228,9 @@ def test_asked_afresh_it_is_another_campaign(tmp_path: Path, monkeypatch: pytest
 
 def start(folder: Path) -> subprocess.Popen[str]:
     """The real command in a process of its own, with all that it makes below `folder`."""
-    arguments = (
-        "--runtime",
-        "onert",
-        "--by",
-        "operator",
-        "--search",
-        "brute",
-        "-n",
-        "1",
-        "--processes",
-        "1",
-        "--json",
-        "--quiet",
-    )
+    arguments = ("--runtime", "onert", "--by", "operator", "--search", "brute", "-n", "1", "--processes", "1")
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "pareto", str(folder / "add.circle"), *arguments],
+        [sys.executable, "-c", COMMAND, "pareto", str(folder / "add.circle"), *arguments, "--json", "--quiet"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

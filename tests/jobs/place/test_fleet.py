@@ -30,15 +30,18 @@ def board(name: str, host: str = "") -> DeviceConfig:
 BOARDS = {name: board(name) for name in ("a", "b", "c")}
 
 
-def test_lanes_run_at_the_same_time_and_keep_their_order() -> None:
+def test_lanes_run_at_the_same_time_keep_their_order_and_fail_alone() -> None:
     together = threading.Barrier(3, timeout=20)
 
     def job(name: str) -> str:
         together.wait()
+        if name == "b":
+            raise DeviceError("b is gone")
         return name.upper()
 
     ended = run_lanes(BOARDS, job)
-    assert list(ended) == ["a", "b", "c"] and [e.found for e in ended.values()] == ["A", "B", "C"]
+    assert list(ended) == ["a", "b", "c"] and [e.found for e in ended.values()] == ["A", None, "C"]
+    assert isinstance(ended["b"].error, DeviceError)
 
 
 def test_devices_of_one_machine_take_turns() -> None:
@@ -51,17 +54,6 @@ def test_devices_of_one_machine_take_turns() -> None:
 
     ended = run_lanes({name: board(name, "one") for name in "abc"}, job)
     assert all(e.error is None for e in ended.values())
-
-
-def test_a_lane_that_fails_leaves_the_others() -> None:
-    def job(name: str) -> str:
-        if name == "b":
-            raise DeviceError("b is gone")
-        return name
-
-    ended = run_lanes(BOARDS, job)
-    assert isinstance(ended["b"].error, DeviceError) and ended["b"].found is None
-    assert ended["a"].found == "a" and ended["c"].found == "c"
 
 
 def waiting(started: Callable[[], object], cleaned: list[str]) -> Callable[[str], None]:

@@ -97,13 +97,6 @@ def shown_line(start: str, text: str) -> str:
     return next(line.strip() for line in text.splitlines() if line.strip().startswith(start))
 
 
-def test_profile_too(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    over_from("profile, traced", monkeypatch)
-    found = api.profile(model, **how(tmp_path))
-    assert [c.label for c in found.columns] == ["onnxruntime"]
-    assert found.doubts[0].kind == "stopped"
-
-
 @pytest.mark.parametrize("changed", ["an option", "the adapter's package"])
 def test_runs_of_other_options_or_of_another_adapter_are_not_gone_on_with(
     model: Path, tmp_path: Path, changed: str, monkeypatch: pytest.MonkeyPatch
@@ -111,6 +104,8 @@ def test_runs_of_other_options_or_of_another_adapter_are_not_gone_on_with(
     with monkeypatch.context() as patched:
         over_from("profile, traced", patched)
         found = api.profile(model, **how(tmp_path))
+        assert [c.label for c in found.columns] == ["onnxruntime"]
+        assert found.doubts[0].kind == "stopped"
         assert api.profile(model, **how(tmp_path)).resumed
     if changed == "an option":
         made = OnnxRuntime.configurations
