@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,8 @@ from gnomon.core.graph import Graph
 from gnomon.core.sample import Context, Run, Samples
 from gnomon.core.space import Slot, Space
 from gnomon.jobs.pareto import job
-from gnomon.jobs.pareto.prove import Point, decide
+from gnomon.jobs.pareto.document import PointPart
+from gnomon.jobs.pareto.prove import decide
 from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, Question
 from gnomon.measure.effort import Clock
 from gnomon.search.base import Assignment
@@ -188,16 +188,15 @@ def runs(
     return Measured(key=key, runs=tuple(made), failure=None)
 
 
-def point(measured: Measured) -> Point:
+def point(label: str) -> PointPart:
     """A point of the proof before anything is decided."""
-    contender: Any = SimpleNamespace(key=measured.key)
-    return Point(assignment=(0,), code=0, label=measured.key, contender=contender, sampled=(1.0, 1.0), estimates=None)
+    return PointPart(code="0", label=label, choices=(), sampled=(1.0, 1.0))
 
 
-def decided(clocks: Mapping[str, Clock] | None = None, **measured: Measured) -> dict[str, Point]:
+def decided(clocks: Mapping[str, Clock] | None = None, **measured: Measured) -> dict[str, PointPart]:
     """What the noise says of points, by name, in order."""
-    named = {name: replace(m, key=name) for name, m in measured.items()}
-    found = decide(GOALS2, [point(m) for m in named.values()], named, clocks or dict.fromkeys(named, "cpu"))
+    of: list[Clock] = [(clocks or {}).get(name, "cpu") for name in measured]
+    found = decide(GOALS2, [point(name) for name in measured], list(measured.values()), of)
     numbers = [p.number for p in found if p.number]
     assert numbers == list(range(1, len(numbers) + 1))
     return {p.label: p for p in found}

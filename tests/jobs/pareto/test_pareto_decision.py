@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jobs.pareto.pareto_kit import GOALS2, decided, point, runs
+from tests.jobs.pareto.pareto_kit import GOALS2, PretendedSpace, decided, point, runs
 
 from gnomon.core.sample import Failure
 from gnomon.errors import InfeasibleError, UsageError
@@ -47,7 +47,7 @@ def test_what_the_noise_says_of_points() -> None:
         slow=runs([300, 301, 299, 300], [43.3e6, 43.3e6, 43.2e6, 43.2e6]),
     )
     assert [found[name].number for name in ("fast", "small", "slow")] == [1, 2, None]
-    assert not found["small"].maybe and not found["small"].ties
+    assert not found["small"].maybe_dominated_by and not found["small"].ties
     # Noise keeps a point, and a tie is said; not of what differs for sure.
     found = decided(a=runs([100, 130, 95]), b=runs([110, 104, 125]))
     assert all(p.number and len(p.ties) == 1 for p in found.values())
@@ -56,7 +56,7 @@ def test_what_the_noise_says_of_points() -> None:
     # Surely less memory, and the times cannot be told apart: it may be better in all, but that is not shown.
     found = decided(a=runs([100, 130, 95], [1000] * 3), b=runs([110, 104, 125], [2000] * 3))
     assert found["b"].number is not None and found["b"].dominated_by is None
-    assert found["b"].maybe
+    assert found["b"].maybe_dominated_by
     # One process dominates nothing; what failed is no point of the front.
     found = decided(a=runs([100], [1000]), b=runs([200], [2000]))
     assert (found["a"].number, found["b"].number) == (1, 2)
@@ -67,9 +67,8 @@ def test_what_the_noise_says_of_points() -> None:
 
 def test_a_single_backend_that_no_mix_is_surely_better_than() -> None:
     def found(mix: Measured, *, singles: tuple[str, ...] = ("cpu",)) -> str | None:
-        named = {"cpu": runs([100, 103, 98], [1000] * 3, key="cpu"), "mix": replace(mix, key="mix")}
-        points = [replace(point(m), single=name in singles) for name, m in named.items()]
-        best = enough(decide(GOALS2, points, named, dict.fromkeys(named, "cpu")))
+        points = [replace(point(name), single=name in singles) for name in ("cpu", "mix")]
+        best = enough(decide(GOALS2, points, [runs([100, 103, 98], [1000] * 3), mix], ["cpu", "cpu"]))
         return None if best is None else best.label
 
     assert found(runs([99, 104, 97], [1000] * 3)) == "cpu"
@@ -90,7 +89,7 @@ def test_a_front_is_never_empty_and_every_loser_has_its_winner(points: list[tupl
         f"p{k}": runs([t * f for f in rng.normal(1, 0.001 + 0.02 * noise, 3).clip(0.5, 2)], [m, m, m + 1], key=f"p{k}")
         for k, (t, m, noise) in enumerate(points)
     }
-    found = decide(GOALS2, [point(m) for m in measured.values()], measured, dict.fromkeys(measured, "cpu"))
+    found = list(decided(None, **measured).values())
     assert any(p.number == 1 for p in found)
     assert sorted(p.label for p in found) == sorted(measured)
     for p in found:
@@ -162,7 +161,7 @@ def test_spread_with_many_objectives() -> None:
 def test_picking_by_number_and_by_bound() -> None:
     costs = ((1.0, 90.0), (2.0, 70.0), (3.0, 50.0))
     told = [Told(assignment=(k,), cost=cost) for k, cost in enumerate(costs)]
-    points = sampled_points(told, lambda a: a[0], lambda a: f"point {a[0]}")
+    points = sampled_points(told, PretendedSpace(1, ("a", "b", "c")))
     names = ("latency", "peak-memory")
     assert choose(points, names, None, {}) is None
     assert choose(points, names, 2, {}) is points[1]

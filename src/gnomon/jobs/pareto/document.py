@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gnomon.core.sample import Failure
 from gnomon.core.space import Space, decimal
@@ -19,15 +19,14 @@ from gnomon.session.document import (
     ModelPart,
     OperatorPart,
     RunsPart,
-    runs_part,
 )
 from gnomon.session.objectives import Estimate, goal_of
 from gnomon.session.prove import Verified
 from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
-    from gnomon.jobs.pareto.prove import Point
     from gnomon.jobs.pareto.search import Plan, Searched
+    from gnomon.search.base import Assignment, Cost, Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,27 +90,31 @@ class SampledPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointPart:
-    """A point of the front (with a `number`), or one that was measured beside it.
+    """A point of the front (with a `number`, from 1), or one that was measured beside it.
 
-    `estimates` has one an objective, in its unit. `dominated_by`, `ties`, `maybe_dominated_by` and `beats` are indices
-    among the points. `runs` is what the proof measured of it, null where there was none.
+    `estimates` has one an objective, in its unit, null where the point failed in the proof. `dominated_by`, `ties`,
+    `maybe_dominated_by` and `beats` are indices among the points: of one that surely dominates it; of those that the
+    noise does not tell it from in any objective; of those that are better somewhere, and nowhere surely worse; and of
+    those that it surely beats in an objective, by more than 1 %. `single` says that one backend takes all that it can.
+    `clock` is that of its latency; `wall` is its latency by wall time where the clocks of the points differ. `runs` is
+    what the proof measured of it, null where there was none.
     """
 
-    number: int | None
+    number: int | None = None
     code: str
     label: str
     choices: tuple[str, ...]
     sampled: tuple[float | None, ...] | None
-    estimates: tuple[Estimate, ...] | None
-    clock: str | None
-    wall: Estimate | None
-    failure: Failure | None
-    dominated_by: int | None
-    ties: tuple[int, ...]
-    maybe_dominated_by: tuple[int, ...]
-    beats: tuple[int, ...]
-    single: bool
-    runs: RunsPart | None
+    estimates: tuple[Estimate, ...] | None = None
+    clock: str | None = None
+    wall: Estimate | None = None
+    failure: Failure | None = None
+    dominated_by: int | None = None
+    ties: tuple[int, ...] = ()
+    maybe_dominated_by: tuple[int, ...] = ()
+    beats: tuple[int, ...] = ()
+    single: bool = False
+    runs: RunsPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,22 +242,32 @@ def search_parts(plans: tuple[Plan, ...], searches: tuple[Searched, ...]) -> tup
     return tuple(search_part(plan.name, plan, searched) for plan, searched in zip(plans, searches, strict=True))
 
 
-def point_part(point: Point, space: Space) -> PointPart:
-    """A point, by the names of its choices."""
+class Coded(Protocol):
+    """A space whose assignments have codes and labels."""
+
+    @property
+    def space(self) -> Space:
+        """The choices."""
+
+    def code(self, assignment: Assignment) -> int:
+        """The published code of an assignment."""
+
+    def label(self, assignment: Assignment) -> str:
+        """An assignment in words."""
+
+
+def point_part(coded: Coded, assignment: Assignment, cost: Cost | None) -> PointPart:
+    """A point by the names of its choices, with what one sample of it cost."""
     return PointPart(
-        number=point.number,
-        code=decimal(point.code),
-        label=point.label,
-        choices=tuple(space.names(point.assignment)),
-        sampled=point.sampled,
-        estimates=point.estimates,
-        clock=point.clock,
-        wall=point.wall,
-        failure=point.failure,
-        dominated_by=point.dominated_by,
-        ties=point.ties,
-        maybe_dominated_by=point.maybe,
-        beats=point.beats,
-        single=point.single,
-        runs=None if point.measured is None else runs_part(point.measured),
+        code=decimal(coded.code(assignment)),
+        label=coded.label(assignment),
+        choices=tuple(coded.space.names(assignment)),
+        sampled=cost,
+    )
+
+
+def sample_parts(coded: Coded, told: Sequence[Told]) -> tuple[SampledPart, ...]:
+    """What a search ran or priced, in order."""
+    return tuple(
+        SampledPart(code=decimal(coded.code(t.assignment)), label=coded.label(t.assignment), cost=t.cost) for t in told
     )

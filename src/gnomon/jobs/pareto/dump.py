@@ -13,15 +13,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from gnomon.core.space import Slot, Space, decimal
+from gnomon.core.space import Slot, Space
 from gnomon.errors import MeasurementError, ProblemError, UsageError
 from gnomon.formats.pareto.dump import Dump, DumpSolution, read_dump, write_dump
 from gnomon.formats.pareto.oplist import is_type
 from gnomon.jobs.pareto.document import (
     ParetoDocument,
-    SampledPart,
     objective_parts,
-    point_part,
+    sample_parts,
     search_part,
     search_parts,
     space_part,
@@ -79,6 +78,20 @@ class Recorded:
     def code(self, assignment: Assignment) -> int:
         """The dump's code of an assignment of the narrowed space."""
         return self._dump.encode(self._dump.indices(self.space.names(assignment)))
+
+    def label(self, assignment: Assignment) -> str:
+        """The backend that most slots have, then the slots of each other one."""
+        names = self.space.names(assignment)
+        most = max(dict.fromkeys(names), key=names.count)
+        others: dict[str, list[str]] = {}
+        for slot, name in zip(self.space.slots, names, strict=True):
+            if name != most:
+                others.setdefault(name, []).append(slot.name)
+        told = [
+            f"{name}: {', '.join(members[:3])}" + (" and more" if len(members) > 3 else "")
+            for name, members in others.items()
+        ]
+        return "; ".join([most, *told])
 
 
 def narrowed(dump: Dump) -> Space:
@@ -199,10 +212,6 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
         told.append(Doubt(kind="lacking", message=message, hint="They count as failed."))
     if asked.dumpfile is not None:
         save_dump(dump_again(dump, {code(t.assignment) for t in found.told}, asked.plan, found), asked.dumpfile)
-
-    def label(assignment: Sequence[int]) -> str:
-        return _dump_label(space.names(assignment), dump.slots)
-
     complete = found.complete and not lacking
     return ParetoDocument(
         format="gnomon-pareto",
@@ -213,27 +222,12 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
         search=search_part(" and ".join(plan.name for plan in asked.plans), asked.plan, found),
         searches=search_parts(asked.plans, searches),
         certificate="complete" if complete else "heuristic",
-        samples=tuple(
-            SampledPart(code=decimal(code(t.assignment)), label=label(t.assignment), cost=t.cost) for t in found.told
-        ),
-        points=tuple(point_part(point, space) for point in sampled_points(found.front, code, label)),
+        samples=sample_parts(evaluate, found.told),
+        points=tuple(sampled_points(found.front, evaluate)),
         dumpfile=None if asked.dumpfile is None else str(asked.dumpfile),
         doubts=tuple(told),
         seconds=time.monotonic() - start,
     )
-
-
-def _dump_label(names: Sequence[str], slots: Sequence[str]) -> str:
-    most = max(dict.fromkeys(names), key=names.count)
-    others: dict[str, list[str]] = {}
-    for slot, name in zip(slots, names, strict=True):
-        if name != most:
-            others.setdefault(name, []).append(slot)
-    told = [
-        f"{name}: {', '.join(members[:3])}" + (" and more" if len(members) > 3 else "")
-        for name, members in others.items()
-    ]
-    return "; ".join([most, *told])
 
 
 _SHARE = 0.02

@@ -26,12 +26,11 @@ _MOST_FAILURES = 5
 def pareto_report(document: ParetoDocument, page: Page) -> None:
     """Write the report: the front first, then what it rests on, then what speaks against it."""
     page.headline(headline(document))
-    first_warnings(document.doubts, page)
     if document.model:
         page.line(conditions_line(document.model, document.device or "", document.conditions))
-        first_warnings(document.doubts, page)
     else:
         page.line(f"From {Path(document.source or '').name}; nothing was measured.")
+    first_warnings(document.doubts, page)
     page.line(_space_line(document))
     _front(document, page)
     with page.details("what is dominated"):
