@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.cli.placement_kit import placement
 from tests.jobs.stab.stab_kit import trace_for
 
-from gnomon.cli.main import cli
+from gnomon.cli.main import cli, run
 from gnomon.core.pricing.stab import exact_decision
 from gnomon.core.sample import Trace
 from gnomon.errors import GnomonError, ProblemError
@@ -101,17 +101,18 @@ def test_all_options_of_the_published_command_are_taken(package: Model, requests
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "give the device"),
+        ([], "nothing says which device"),
         (["--ip", "a", "--device", "b"], "--ip and --device both name the device"),
         (["--device", "local", "--port", "3"], "belong to --ip"),
         (["--ip", "a", "--port", "0"], "--port"),
         (["--ip", "a", "-n", "0"], "-n"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(options: list[str], told: str, package: Model) -> None:
-    done = call("--nnpackage", "net", *options)
-    assert done.exit_code == 2
-    assert told in done.output
+def test_options_that_cannot_be_meant_are_refused(
+    options: list[str], told: str, package: Model, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["stab", "--nnpackage", "net", *options]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_the_report_of_a_decision_from_traces(package: Model) -> None:
