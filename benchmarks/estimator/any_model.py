@@ -73,7 +73,7 @@ def _row(path: Path, tables: list[Path], shapes: dict[str, tuple[int, ...]], opt
     own = {name: shape for name, shape in shapes.items() if name in unfixed}
     told = {key: predict_model(path, tables=tables[:count], shapes=own) for key, count in _BY.items()}
     found = profile(path, threads=1, shapes=own, **options)
-    took = found.fastest.level_s
+    took = found.chosen.level_s
     row: dict[str, Any] = {"model": path.stem, "clock": found.clock, "took_s": took}
     for key, one in told.items():
         row[key] = {

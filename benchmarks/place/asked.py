@@ -142,7 +142,7 @@ def _answer(spec: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
     document = found.document()
     page = StringIO()
-    place_report(document, Page(page, width=100, brief=True))
+    place_report(found, Page(page, width=100, brief=True))
     package = folder / "package"
     sizes = {path.relative_to(package): path.stat().st_size for path in package.rglob("*") if path.is_file()}
     chosen = next(row for row in document["contenders"] if row["label"] == document["decision"]["chosen"])

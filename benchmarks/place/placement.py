@@ -12,12 +12,13 @@ slower than it beyond 2 %; predicted against measured within 10 % on all.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import arguments, model_path, own_record, publish
-from gnomon.jobs.place.job import Placement, place
-from gnomon.session.contender import Proved, level
+from gnomon.jobs.place.document import ContenderPart, PlaceDocument
+from gnomon.jobs.place.job import place
 from gnomon.session.request import ModelRequest
 
 MODELS = (
@@ -30,54 +31,51 @@ MODELS = (
 )
 
 
-def row(proved: Proved, placement: Placement) -> dict[str, Any]:
+def row(contender: ContenderPart, placement: PlaceDocument) -> dict[str, Any]:
     """One contender's figures."""
-    versus = proved.against_best
-    measured = level(proved.measured, placement.clock) if proved.ok else None
-    predicted = proved.contender.predicted_s
+    versus, wall = contender.against_best, contender.measured
     return {
-        "label": proved.contender.label,
-        "kind": proved.contender.kind,
-        "predicted_s": predicted,
-        "level_s": measured,
-        "prediction_error": predicted / measured - 1 if predicted and measured else None,
-        "prediction_error_of_ratio": _error_of_ratio(proved, placement),
-        "wall_median_s": proved.summary.median_s if proved.summary else None,
-        "wall_interval_s": [proved.summary.low_s, proved.summary.high_s] if proved.summary else None,
-        "samples": proved.summary.n if proved.summary else 0,
-        "processes": proved.summary.processes if proved.summary else 0,
+        "label": contender.label,
+        "kind": contender.kind,
+        "predicted_s": contender.predicted_s,
+        "level_s": contender.level_s,
+        "prediction_error": contender.prediction_error,
+        "prediction_error_of_ratio": _error_of_ratio(contender, placement),
+        "wall_median_s": wall.median_s if wall else None,
+        "wall_interval_s": [wall.low_s, wall.high_s] if wall else None,
+        "samples": wall.n if wall else 0,
+        "processes": wall.processes if wall else 0,
         "ratio_to_best_single": versus.ratio if versus else 1.0,
         "ratio_interval": [versus.low, versus.high] if versus else None,
         "verdict": versus.verdict if versus else "best single",
-        "failure": proved.measured.failure.message if proved.measured.failure else None,
+        "failure": contender.failure.message if contender.failure else None,
     }
 
 
-def _error_of_ratio(proved: Proved, placement: Placement) -> float | None:
+def _error_of_ratio(contender: ContenderPart, placement: PlaceDocument) -> float | None:
     """Predicted against measured ratio to the best single contender: without the machine's drift since the profile."""
-    best = placement.verdict.best_single
-    predicted, base = proved.contender.predicted_s, best.contender.predicted_s
-    if not (proved.ok and predicted and base):
+    (best,) = (c for c in placement.contenders if c.label == placement.decision.best_single)
+    if not (contender.level_s and best.level_s and contender.predicted_s and best.predicted_s):
         return None
-    measured = level(proved.measured, placement.clock) / level(best.measured, placement.clock)
-    return predicted / base / measured - 1
+    return (contender.predicted_s / best.predicted_s) / (contender.level_s / best.level_s) - 1
 
 
-def figures(name: str, placement: Placement) -> dict[str, Any]:
+def figures(name: str, placement: PlaceDocument) -> dict[str, Any]:
     """One model's figures."""
-    chosen = row(placement.verdict.chosen, placement)
-    fastest = min((p for p in placement.verdict.proved if p.ok), key=lambda p: level(p.measured, placement.clock))
+    chosen = row(placement.chosen, placement)
+    fastest_s = min(c.level_s for c in placement.contenders if c.level_s is not None)
+    rows, difference = placement.operators, placement.verified.difference
     return {
         "model": name,
         "clock": placement.clock,
-        "decision": placement.verdict.reason,
+        "decision": placement.decision.reason,
         "chosen": chosen,
-        "chosen_over_measured_fastest": (chosen["level_s"] or 0.0) / level(fastest.measured, placement.clock),
-        "contenders": [row(p, placement) for p in placement.verdict.proved],
-        "operators": len(placement.rows),
-        "operators_proven": sum(r.ran_on == r.planned for r in placement.rows),
-        "operators_off_default": sum(r.planned != placement.rows[0].planned for r in placement.rows),
-        "difference": dict(placement.verified.difference or {}),
+        "chosen_over_measured_fastest": (chosen["level_s"] or 0.0) / fastest_s,
+        "contenders": [row(contender, placement) for contender in placement.contenders],
+        "operators": len(rows),
+        "operators_proven": sum(r.ran_on == r.planned for r in rows),
+        "operators_off_default": sum(r.planned != rows[0].planned for r in rows),
+        "difference": asdict(difference) if difference else {},
         "doubts": [d.message for d in placement.doubts],
         "seconds": placement.seconds,
     }

@@ -24,9 +24,10 @@ from benchmarks.common import model_path, own_record, parser, publish, spread
 from benchmarks.search.searches import examine, summary
 from benchmarks.search.spaces import Priced
 from gnomon.api.pareto import pareto
-from gnomon.core.space import Space
+from gnomon.core.front.dominance import nondominated
+from gnomon.core.space import Slot, Space
+from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.exact import latency_model, priced_model
-from gnomon.jobs.pareto.records import Pareto
 from gnomon.jobs.pareto.space import decision_space
 from gnomon.jobs.place.transfers import inside_placer
 from gnomon.measure.progress import Progress
@@ -51,40 +52,39 @@ def exhausted(name: str, repeats: int, folder: Path | None) -> tuple[dict[str, A
     tables = [_priced(name, found) for found in runs]
     costs = np.median([table.costs for table in tables], axis=0)  # what failed once is left out
     priced = replace(tables[0], costs=costs)
-    found = runs[-1]
+    found, space = runs[-1], priced.space
+    objectives = tuple(objective.name for objective in found.objectives)
     if folder is not None:
-        write_table(folder / f"{name}.csv", priced, found.asked.objectives)
+        write_table(folder / f"{name}.csv", priced, objectives)
     told = costs[~np.isnan(costs).any(axis=1)]
     ratios = [(b.costs / a.costs)[~np.isnan(a.costs + b.costs)[:, 0]] for a, b in itertools.pairwise(tables)]
     return {
-        "space": {slot.name: list(slot.choices) for slot in found.space.slots},
-        "assignments": found.space.size,
+        "space": {slot.name: list(slot.choices) for slot in space.slots},
+        "assignments": space.size,
         "failed": int(np.isnan(costs).any(axis=1).sum()),
         "repeats": repeats,
         "from_run_to_run": {
-            goal: spread([abs(v - 1) for r in ratios for v in r[:, k].tolist()])
-            for k, goal in enumerate(found.asked.objectives)
+            goal: spread([abs(v - 1) for r in ratios for v in r[:, k].tolist()]) for k, goal in enumerate(objectives)
         }
         if ratios
         else None,
         "seconds": round(time.monotonic() - start, 1),
-        "seconds_each": round(found.searched.seconds / len(found.searched.told), 3),
+        "seconds_each": round(found.search.seconds / len(found.samples), 3),
         "latency_s": spread(told[:, 0].tolist()),
         "peak_memory_bytes": spread(told[:, 1].tolist()),
-        "sampled_front": len(found.searched.front),
+        "sampled_front": len(nondominated(np.nan_to_num(tables[-1].costs, nan=np.inf))),
         "measured_front": [
             {
                 "choices": point.label,
                 "estimates": [[e.low, e.value, e.high] for e in point.estimates or ()],
                 "sampled": point.sampled,
             }
-            for point in found.points
-            if point.number is not None
+            for point in found.front
         ],
     }, priced
 
 
-def once(name: str, record: Path) -> Pareto:
+def once(name: str, record: Path) -> ParetoDocument:
     """Every assignment of a model, run once."""
     shown = -1
 
@@ -105,12 +105,15 @@ def once(name: str, record: Path) -> Pareto:
     )
 
 
-def _priced(name: str, found: Pareto) -> Priced:
-    costs = np.full((found.space.size, len(found.asked.objectives)), np.nan)
-    for told in found.searched.told:
-        if told.cost is not None:
-            costs[found.space.encode(told.assignment)] = told.cost
-    return Priced(name=name, space=found.space, costs=costs)
+def _priced(name: str, found: ParetoDocument) -> Priced:
+    slots, count = tuple(Slot(slot.name, slot.choices) for slot in found.space.slots), found.space.operator_slots
+    backends = tuple(dict.fromkeys(backend for slot in slots[:count] for backend in slot.choices))
+    space, codes = Space(slots), Space((*(Slot(slot.name, backends) for slot in slots[:count]), *slots[count:]))
+    costs = np.full((space.size, len(found.objectives)), np.nan)
+    for sample in found.samples:
+        if sample.cost is not None:
+            costs[space.encode(space.indices(codes.names(codes.decode(int(sample.code)))))] = sample.cost
+    return Priced(name=name, space=space, costs=costs)
 
 
 def write_table(path: Path, priced: Priced, objectives: tuple[str, ...]) -> None:

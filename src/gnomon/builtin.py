@@ -70,7 +70,7 @@ JOBS: Mapping[str, Job] = {
             pareto="ParetoDocument pareto_report",
         )
         | {
-            "oplist": ("gnomon.jobs.pareto.oplist:OplistDocument", "gnomon.jobs.pareto.report:oplist_report"),
+            "oplist": ("gnomon.jobs.pareto.oplist:OplistDocument", "gnomon.jobs.pareto.oplist_report:oplist_report"),
         },
         functions=_functions("pareto", "oplist", "pareto") | _functions("objectives", "objectives"),
     ),

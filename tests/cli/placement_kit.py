@@ -1,27 +1,42 @@
-"""A placement made by hand: what `place` finds, without measuring anything."""
+"""Documents of placements and profiles made by hand: what `place` and `profile` answer, without measuring anything."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
-from gnomon.core.solver.solve import Solution
-from gnomon.core.stats import Comparison, summarise
-from gnomon.jobs.place.job import Column, OperatorRow, Placement, Profile
+from gnomon.jobs.place.document import (
+    PlaceDocument,
+    PlacedOperator,
+    ProfileDocument,
+    ProfiledOperator,
+    SolutionPart,
+)
+from gnomon.jobs.place.job import column_part, contender_part, decision_part
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Support
 from gnomon.runtimes.onert import Onert
-from gnomon.session.contender import Clocks, Contender, Kind, Part, Proved, blocks, level, versus
-from gnomon.session.document import ConditionsPart, FedInput
-from gnomon.session.kernels import Kernel, breakdown, divided
+from gnomon.session.contender import Clocks, Contender, Kind, Part, Proved, level, versus
+from gnomon.session.document import (
+    ConditionsPart,
+    DifferencePart,
+    FedInput,
+    environment_parts,
+    graph_part,
+    kernel_part,
+    labels_of,
+    model_part,
+)
+from gnomon.session.kernels import Breakdown, Kernel, breakdown, divided
+from gnomon.session.package import run_line
 from gnomon.session.prove import Verdict, Verified
-from gnomon.session.reference import Sensitivity
 from gnomon.session.targets import Missing, Target
 
 NO_JOB: Any = {}
@@ -141,44 +156,14 @@ def contender(kind: Kind, label: str, assignment: tuple[str, ...], predicted_s: 
 
 def proved(found: Contender, runs: Measured, best: Measured, clock: Clock) -> Proved:
     """A contender and its runs."""
-    if runs.failure is not None:
-        return Proved(contender=found, measured=runs, summary=None, cpu=None, against_best=None)
-    against: Comparison | None = None if runs is best else versus(runs, best, clock)
-    return Proved(
-        contender=found,
-        measured=runs,
-        summary=summarise(blocks(runs, "wall")),
-        cpu=summarise(blocks(runs, "cpu")),
-        against_best=against,
-    )
+    against = None if runs is best or runs.failure is not None else versus(runs, best, clock)
+    return Proved(contender=found, measured=runs, against_best=against)
 
 
-def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("out.gnomon")) -> Placement:
-    """A plan that is faster than the best single backend, one contender that crashed, one that was left out."""
-    crash = Failure(stage="run", kind="crash", transient=False, message="ended by SIGSEGV", log_tail="at \x1b[2Jkernel")
-    runs = {"cpu": measured("cpu", 220), "ruy": measured("ruy", 360), "plan": measured("plan", 160)}
-    plan_of = ("cpu", "cpu", "ruy", "ruy")
-    made = [
-        proved(contender("single", "onert:cpu", ("cpu",) * 4, 215e-6), runs["cpu"], runs["cpu"], clock),
-        proved(
-            contender("single", "onert:ruy (+cpu for 1 of 4)", ("ruy", "cpu", "ruy", "ruy"), 354e-6),
-            runs["ruy"],
-            runs["cpu"],
-            clock,
-        ),
-        proved(contender("plan", "onert: plan", plan_of, 154e-6), runs["plan"], runs["cpu"], clock),
-        proved(
-            contender("greedy", "onert: greedy", ("ruy",) * 4, None),
-            measured("greedy", 0, failure=crash),
-            runs["cpu"],
-            clock,
-        ),
-    ]
-    chosen = made[2] if mixed else made[0]
-    reason = "Mix: the plan is faster." if mixed else "Use onert:cpu: it alone is the fastest."
-    planned = chosen.contender.backends
-    rows = tuple(
-        OperatorRow(
+def operators(planned: Mapping[int, str], graph: Graph = MODEL) -> tuple[PlacedOperator, ...]:
+    """The operators of the model, each run where it was planned."""
+    return tuple(
+        PlacedOperator(
             index=op.index,
             name=op.name,
             type=op.type,
@@ -188,127 +173,158 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
             times_s={backend: PRICES_S[backend][op.index] for backend in PRICES_S},
             within={},
         )
-        for op in MODEL.operators
+        for op in graph.operators
     )
-    breakdowns = {
-        p.contender.label: divided(
-            {i: PRICES_S[backend][i] or 0.0 for i, backend in p.contender.backends.items()},
-            (),
-            level(p.measured, clock),
-        )
-        for p in made
-        if p.ok
+
+
+def document(
+    verdict: Verdict,
+    rows: tuple[PlacedOperator, ...],
+    times: Mapping[str, Breakdown],
+    traces: Mapping[str, Measured] | None = None,
+    **more: Any,
+) -> PlaceDocument:
+    """The document of a verdict over the operators of `rows`, with `more` of its fields as they are given."""
+    fields: dict[str, Any] = {
+        "model": model_part(Path("models/hand\x07.circle"), MODEL),
+        "graph": graph_part(MODEL),
+        "device": "local",
+        "fingerprint": {"machine": "x86_64", "cores": 2},
+        "versions": {"onert": "0.1.0"},
+        "clock": verdict.clock,
+        "decision": decision_part(verdict),
+        "contenders": tuple(
+            contender_part(
+                one,
+                verdict.clocks.of(one.contender),
+                rows,
+                times.get(one.contender.label),
+                (traces or {}).get(one.contender.label),
+            )
+            for one in verdict.proved
+        ),
+        "operators": rows,
+        "verified": Verified(ok=True, skipped=False, moved=(), difference=OFF, failure=None),
+        "solutions": {"onert": SOLUTION},
+        "unattributed_s": {label: parts.unattributed_s for label, parts in times.items()},
+        "ideal_s": None,
+        "why_not_mixed": None,
+        "sensitivity": 0.5,
+        "reference": "onert 0.1.0 on the model's file, unmodified",
+        "reference_checked_by": "litert 2.3.0",
+        "missing": (Missing(name="onert:train", reason="crashed with SIGSEGV", hint="Leave it out."),),
+        "doubts": (Doubt(kind="busy", message="others used 30% of the machine", hint="Stop them."),),
+        "environments": environment_parts(
+            (environment("cpu", "ruy", "plan"),),
+            labels_of({one.contender.label: one.measured for one in verdict.proved}),
+        ),
+        "package": "out.gnomon",
+        "run": run_line({}),
+        "pictures": (),
+        "campaign": "0123456789abcdef",
+        "record": "record.sqlite",
+        "resumed": True,
+        "seconds": 75.0,
+        "waited_s": 0.0,
+        "threads": CONDITIONS.threads,
+        "conditions": CONDITIONS,
     }
-    return Placement(
-        model=Path("models/hand\x07.circle"),
-        graph=MODEL,
-        device="local",
-        fingerprint={"machine": "x86_64", "cores": 2},
-        versions={"onert": "0.1.0"},
+    return PlaceDocument(format="gnomon-place", version=2, **{**fields, **more})
+
+
+def placement(*, mixed: bool = True, clock: Clock = "cpu") -> PlaceDocument:
+    """A plan that is faster than the best single backend, one contender that crashed, one that was left out."""
+    crash = Failure(stage="run", kind="crash", transient=False, message="ended by SIGSEGV", log_tail="at \x1b[2Jkernel")
+    cpu, ruy, plan = measured("cpu", 220), measured("ruy", 360), measured("plan", 160)
+    failed = measured("greedy", 0, failure=crash)
+    ruy_of, plan_of = ("ruy", "cpu", "ruy", "ruy"), ("cpu", "cpu", "ruy", "ruy")
+    proven = (
+        proved(contender("single", "onert:cpu", ("cpu",) * 4, 215e-6), cpu, cpu, clock),
+        proved(contender("single", "onert:ruy (+cpu for 1 of 4)", ruy_of, 354e-6), ruy, cpu, clock),
+        proved(contender("plan", "onert: plan", plan_of, 154e-6), plan, cpu, clock),
+        proved(contender("greedy", "onert: greedy", ("ruy",) * 4, None), failed, cpu, clock),
+    )
+    chosen = proven[2] if mixed else proven[0]
+    verdict = Verdict(
+        proved=proven,
+        best_single=proven[0],
+        chosen=chosen,
+        reason="Mix: the plan is faster." if mixed else "Use onert:cpu: it alone is the fastest.",
         clock=clock,
-        conditions=CONDITIONS,
-        verdict=Verdict(
-            proved=tuple(made),
-            best_single=made[0],
-            chosen=chosen,
-            reason=reason,
-            clock=clock,
-            clocks=Clocks(serial=clock),
-        ),
-        verified=Verified(places=planned, moved=(), difference={"absolute": 1e-7, "relative": 2e-7}, failure=None),
-        rows=rows,
-        breakdowns=breakdowns,
-        solutions={"onert": solution()},
-        why_not_mixed="",
-        ideal_s=None,
-        inside=(),
-        across=None,
-        missing=(Missing(name="onert:train", reason="crashed with SIGSEGV", hint="Leave it out."),),
-        doubts=(Doubt(kind="busy", message="others used 30% of the machine", hint="Stop them."),),
-        sensitivity=Sensitivity(
-            0.5,
-            finite_share=1.0,
-            reference="onert 0.1.0 on the model's file, unmodified",
-            runtime="onert",
-            checked_by="litert 2.3.0",
-        ),
-        traces={"onert:cpu": traced()},
-        environments=(environment("cpu", "ruy", "plan"),),
-        package=folder,
-        campaign="0123456789abcdef",
-        record=Path("record.sqlite"),
-        resumed=True,
-        seconds=75.0,
+        clocks=Clocks(serial=clock),
     )
+    times = {
+        one.contender.label: divided(
+            {i: PRICES_S[backend][i] or 0.0 for i, backend in one.contender.backends.items()},
+            (),
+            level(one.measured, clock),
+        )
+        for one in proven
+        if one.ok
+    }
+    return document(verdict, operators(chosen.contender.backends), times, {"onert:cpu": traced()})
 
 
-def solution() -> Solution:
-    """The certificate of the plan."""
-    return Solution(
-        assignment=(0, 0, 1, 1),
-        choices=("cpu", "cpu", "ruy", "ruy"),
-        code=12,
-        cost=(154e-6,),
-        value=154e-6,
-        optimal=True,
-        method="elimination",
-        bound=154e-6,
-        width=0,
-    )
+OFF = DifferencePart(absolute=1e-7, relative=2e-7)
+SOLUTION = SolutionPart(method="elimination", optimal=True, value_s=154e-6, bound_s=154e-6, width=0, code="12")
+"""The certificate of the plan."""
 
 
-def profiled() -> Profile:
+def profiled() -> ProfileDocument:
     """Two columns, one of them with a kernel that the runtime added itself."""
-    model = graph()
     kernels = (
         Kernel(name="fused", operators=(0, 1, 2), backend="cpu", time_s=190e-6),
         Kernel(name="reorder", operators=(), backend="cpu", time_s=10e-6),
         Kernel(name="fc", operators=(3,), backend="cpu", time_s=5e-6),
     )
-    runs = measured("cpu", 220)
-    column = Column(
-        label="onert:cpu",
-        level_s=level(runs, "cpu"),
-        against_fastest=None,
-        wall=summarise(blocks(runs, "wall")),
-        cpu=summarise(blocks(runs, "cpu")),
-        load_s=0.01,
-        first_call_s=0.001,
-        peak_rss_bytes=None,
-        difference={"absolute": 0.0, "relative": 0.0},
-        kernels=kernels,
-        breakdown=breakdown(model, kernels, 220e-6),
-        graph=model,
-        measured=runs,
-        traced=traced(),
-    )
-    slow = measured("ruy", 360)
-    slower = replace(
-        column,
-        label="onert:ruy",
-        level_s=level(slow, "cpu"),
-        against_fastest=versus(slow, runs, "cpu"),
-        wall=summarise(blocks(slow, "wall")),
-        cpu=summarise(blocks(slow, "cpu")),
-        measured=slow,
-        traced=Measured(key="ruy/traced", runs=(), failure=None),
-    )
-    return Profile(
-        model=Path("hand.circle"),
-        graph=model,
+    fast, slow = measured("cpu", 220), measured("ruy", 360)
+    times = breakdown(MODEL, kernels, 220e-6)
+    none = Measured(key="ruy/traced", runs=(), failure=None)
+    columns = [
+        replace(
+            column_part(contender("single", label, (backend,) * 4, None), runs, traces, times, fast, "cpu"),
+            kernels=tuple(map(kernel_part, kernels)),
+            peak_rss_bytes=None,
+            difference=DifferencePart(absolute=0.0, relative=0.0),
+            settings={},
+        )
+        for label, backend, runs, traces in (("onert:ruy", "ruy", slow, none), ("onert:cpu", "cpu", fast, traced()))
+    ]
+    labels = [column.label for column in columns]
+    return ProfileDocument(
+        format="gnomon-profile",
+        version=2,
+        model=model_part(Path("hand.circle"), MODEL),
+        graph=graph_part(MODEL),
         device="local",
         fingerprint={"machine": "x86_64", "cores": 2},
         versions={"onert": "0.1.0"},
+        threads=CONDITIONS.threads,
         conditions=CONDITIONS,
         clock="cpu",
-        columns=(slower, column),
+        fastest="onert:cpu",
+        tied=(),
+        columns=tuple(columns),
+        operators=tuple(
+            ProfiledOperator(
+                index=op.index,
+                name=op.name,
+                type=op.type,
+                macs=op.macs,
+                times_s={label: times.times_s.get(op.index) for label in labels},
+                within={label: times.within[op.index] for label in labels if op.index in times.within},
+            )
+            for op in MODEL.operators
+        ),
         missing=(),
         doubts=(),
-        environments=(environment("cpu", "ruy"),),
+        environments=environment_parts((environment("cpu", "ruy"),), labels_of({"onert:ruy": slow, "onert:cpu": fast})),
         campaign="0123456789abcdef",
-        record=Path("record.sqlite"),
+        record="record.sqlite",
         resumed=False,
         seconds=3.0,
+        waited_s=0.0,
+        turns=(),
     )
 
 

@@ -143,8 +143,8 @@ def test_python_and_the_command_give_one_answer_which_is_kept(
     again = gnomon.place("model.onnx", **how, on_message=heard.append)
     assert again.document() == printed
     assert heard == ["this was found before; --overwrite (or --fresh) measures again"]
-    assert (again.verdict.reason, again.package) == (printed["decision"]["reason"], Path("p"))
-    assert [row.planned for row in again.rows] == ["onnxruntime", "onnxruntime"]
+    assert (again.decision.reason, again.package) == (printed["decision"]["reason"], "p")
+    assert [row.planned for row in again.operators] == ["onnxruntime", "onnxruntime"]
     assert again.exit_code == 0 and "of model.onnx on local" in repr(again)
     with pytest.raises(PackageError, match="p exists already"):
         gnomon.place("model.onnx", **how, seed=3)

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.placement_kit import HOSTILE, keys_of, placement, profiled
+from tests.cli.placement_kit import HOSTILE, keys_of, measured, placement, profiled
 
 from gnomon.cli.output import write_json
-from gnomon.jobs.place.document import place_document, profile_document
 from gnomon.session.contender import level
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -43,7 +42,7 @@ def words(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", ["formats/place-json.md", "commands.md"])
 def test_every_key_is_described(name: str) -> None:
-    document = place_document(placement()) if name == "formats/place-json.md" else profile_document(profiled())
+    document = (placement() if name == "formats/place-json.md" else profiled()).document()
     told = words(described(name)) | words(described("formats/documents.md"))
     for path in keys_of(document):
         parts = path.replace("[]", "").split(".")
@@ -54,7 +53,7 @@ def test_every_key_is_described(name: str) -> None:
 
 def test_described_keys_exist() -> None:
     text = described("formats/place-json.md")
-    document = place_document(placement())
+    document = placement().document()
     found = {part for path in keys_of(document) for part in path.replace("[]", "").split(".")}
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     for row in rows:
@@ -62,11 +61,10 @@ def test_described_keys_exist() -> None:
 
 
 def test_the_document_says_what_the_records_say() -> None:
-    found = placement()
-    document = place_document(found)
+    document = placement().document()
     plan = document["contenders"][2]
     assert document["decision"]["kind"] == "plan"
-    assert plan["level_s"] == level(found.verdict.proved[2].measured, "cpu")
+    assert plan["level_s"] == level(measured("plan", 160), "cpu")
     assert plan["prediction_error"] == pytest.approx(plan["predicted_s"] / plan["level_s"] - 1)
     gain, ratio = document["decision"]["speedup_vs_best_single"], plan["against_best"]
     assert gain["ratio"] == pytest.approx(1 / ratio["ratio"])
@@ -80,7 +78,7 @@ def test_the_document_says_what_the_records_say() -> None:
 
 
 def test_a_single_choice_has_no_speedup() -> None:
-    document = place_document(placement(mixed=False))
+    document = placement(mixed=False).document()
     assert document["decision"]["kind"] == "single"
     assert document["decision"]["speedup_vs_best_single"] is None
 
@@ -96,8 +94,8 @@ def test_the_output_is_ascii_json_without_infinity(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("clock", ["cpu", "wall"])
 def test_documents_are_json(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    write_json(place_document(placement(clock=clock)))
-    write_json(profile_document(profiled()))
+    write_json(placement(clock=clock).document())
+    write_json(profiled().document())
     place, profile = capsys.readouterr().out.split("}\n{")
     assert json.loads(place + "}")["clock"] == clock
     assert json.loads("{" + profile)["fastest"] == "onert:cpu"

@@ -17,7 +17,7 @@ from gnomon.api.pictures import draw, draw_overlay
 from gnomon.cli.main import run
 from gnomon.errors import RecordError
 from gnomon.jobs.documents import read_document
-from gnomon.jobs.place.job import Placement
+from gnomon.jobs.place.document import PlaceDocument
 
 MODEL = str(ROOT / "docs" / "examples" / "digits.onnx")
 
@@ -108,6 +108,6 @@ def test_a_picture_that_fails_is_told_and_no_reason_to_stop(
     told: list[str] = []
     monkeypatch.setattr("gnomon.jobs.place.picture.placement_charts", broken)
     monkeypatch.setattr("gnomon.jobs.overlay.picture.overlay_pictures", broken)
-    drawn = draw(Placement.charts_by, {}, tmp_path / "plan", told.append)
+    drawn = draw(PlaceDocument.charts_by, {}, tmp_path / "plan", told.append)
     assert drawn == draw_overlay(read_document(analyze()), tmp_path, told.append) == []
     assert all(one.startswith("no picture: it cannot be ") for one in told)

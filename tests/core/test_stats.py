@@ -142,7 +142,8 @@ def test_outliers_do_not_depend_on_the_unit(values: list[float]) -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), TIMES), min_size=1, max_size=8))
 def test_a_summary_is_ordered(parts: list[tuple[int, int, list[float]]]) -> None:
     summary = summarise([Block(process=p, block=b, values_s=tuple(v)) for p, b, v in parts])
-    assert 0 <= summary.low_s <= summary.median_s <= summary.high_s
+    if summary.low_s is not None and summary.high_s is not None:
+        assert 0 < summary.low_s <= summary.median_s <= summary.high_s
     assert summary.min_s <= summary.p10_s <= summary.median_s <= summary.p90_s
     assert summary.n == sum(len(v) for _, _, v in parts)
     assert summary.processes == len({p for p, _, _ in parts})
@@ -150,9 +151,9 @@ def test_a_summary_is_ordered(parts: list[tuple[int, int, list[float]]]) -> None
 
 def test_too_few_samples_bound_nothing() -> None:
     summary = summarise(one([1.0] * 5))
-    assert (summary.low_s, summary.high_s) == (0.0, math.inf)
-    assert math.isinf(summary.relative_half_width)
-    assert summarise(one([1.0] * 6)).relative_half_width == 0
+    assert (summary.low_s, summary.high_s) == (None, None)
+    summary = summarise(one([1.0] * 6))
+    assert (summary.low_s, summary.high_s) == (1.0, 1.0)
     with pytest.raises(ValueError, match="no samples"):
         summarise([])
 
@@ -240,7 +241,7 @@ def test_equal_candidates_are_hardly_ever_called_faster(make: Make) -> None:
     rng = np.random.default_rng(21)
     found = [compare(*until_known(make, rng)) for _ in range(600)]
     assert sum(c.verdict == "faster" for c in found) <= 26  # 2.5 % nominal of 600; 26 are too many one time in 200
-    assert sum(c.low <= 1 <= c.high for c in found) >= 552  # 92 %; 95 % nominal
+    assert sum(c.low is None or c.low <= 1 <= c.high for c in found) >= 552  # 92 %; 95 % nominal
 
 
 def test_one_disturbed_process_of_six_does_not_decide() -> None:
@@ -316,7 +317,7 @@ def test_one_process_needs_a_larger_difference_and_says_so() -> None:
 
 def test_one_pair_decides_nothing() -> None:
     found = compare(one([1.0]), one([9.0]))
-    assert (found.low, found.high, found.verdict, found.pairs) == (0.0, math.inf, "tie", 1)
+    assert (found.low, found.high, found.verdict, found.pairs) == (None, None, "tie", 1)
     with pytest.raises(ValueError, match="share no block"):
         compare(one([1.0]), [Block(process=1, block=0, values_s=(1.0,))])
 

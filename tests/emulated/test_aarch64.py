@@ -155,15 +155,15 @@ def test_place_from_the_first_probe_to_the_package(arm: Emulated, zoo_model: Zoo
     found = place(request, tmp_path / "package")
     assert found.verified.ok, found.verified
     assert found.fingerprint["machine"] == "aarch64"
-    assert {proved.contender.label for proved in found.verdict.proved} >= {"onert:cpu", "onert: plan"}
-    assert all(proved.ok for proved in found.verdict.proved)
-    assert all(row.ran_on == row.planned for row in found.rows)
+    assert {contender.label for contender in found.contenders} >= {"onert:cpu", "onert: plan"}
+    assert all(contender.failure is None for contender in found.contenders)
+    assert all(row.ran_on == row.planned for row in found.operators)
     assert all(solution.optimal for solution in found.solutions.values())
     with SqliteStore.open(default_path()) as store:
         (campaign,) = store.query(CampaignQuery())
     assert campaign.context.device["machine"] == "aarch64"
     plan = json.loads((tmp_path / "package/plan.json").read_text())
-    assert [op["backend"] for op in plan["operators"]] == [row.planned for row in found.rows]
+    assert [op["backend"] for op in plan["operators"]] == [row.planned for row in found.operators]
     there = run_package(tmp_path / "package", str(arm.python), arm.packages, "there.npz")
     here = run_package(tmp_path / "package", sys.executable, None, "here.npz")
     assert there.keys() == here.keys()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.placement_kit import TARGET, contender, graph, placement, profiled, proved
+from tests.cli.placement_kit import TARGET, contender, graph, measured, placement, profiled, proved
 from tests.jobs.space.kits import space_kit
 from tests.report import tuning_kit
 
@@ -19,11 +19,11 @@ from gnomon.core.graph import Graph
 from gnomon.core.sample import OperatorSamples, Run, Samples
 from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.jobs.documents import DOCUMENTS, document_record
-from gnomon.jobs.place.document import place_document, profile_document
+from gnomon.jobs.place.job import contender_part
 from gnomon.measure.campaign import Measured
 from gnomon.report.plain import json_text
 from gnomon.session.contender import Part
-from gnomon.session.document import runs_of
+from gnomon.session.document import graph_part, runs_of
 from gnomon.session.kernels import divided
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cli" / "golden"
@@ -45,8 +45,8 @@ KITS = {
 
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     """Documents that commands printed, and some made by hand."""
-    yield "place by hand", json.loads(json_text(place_document(placement())))
-    yield "profile by hand", json.loads(json_text(profile_document(profiled())))
+    yield "place by hand", placement().document()
+    yield "profile by hand", profiled().document()
     for name, made in KITS.items():
         yield f"{name} by hand", json.loads(json_text(made))
     for file in sorted(GOLDEN.glob("*.json")):
@@ -105,20 +105,18 @@ def test_what_is_no_document_is_refused() -> None:
     with pytest.raises(ProblemError, match="its format is 'other'"):
         gnomon.read_document({"format": "other"})
     with pytest.raises(RecordError, match=r"\$\.version"):
-        gnomon.read_document(place_document(placement()) | {"version": 1})
+        gnomon.read_document(placement().document() | {"version": 1})
 
 
 def test_samples_are_those_that_were_taken() -> None:
-    found = placement()
-    read = gnomon.read_document(place_document(found))
-    for shown, known in zip(read.contenders, found.verdict.proved, strict=True):
-        taken = [run for run in known.measured.runs if run.samples]
-        again = runs_of(shown.runs.samples, known.measured.key)
-        assert [(r.process, r.block, r.samples) for r in again] == [(r.process, r.block, r.samples) for r in taken]
+    known = measured("cpu", 220)
+    shown = gnomon.read_document(placement().document()).contenders[0]
+    again = runs_of(shown.runs.samples, known.key)
+    assert [(r.process, r.block, r.samples) for r in again] == [(r.process, r.block, r.samples) for r in known.runs]
 
 
 def test_a_document_has_the_graph_and_what_else_was_measured() -> None:
-    document = place_document(placement())
+    document = placement().document()
     assert document["graph"]["edges"] == {"producer": [0, 1, 2], "consumer": [1, 2, 3], "tensor": [1, 2, 3]}
     assert document["graph"]["tensors"]["name"] == ["t0", "t1", "t2", "t3", "t4"]
     runs = document["contenders"][0]["runs"]
@@ -144,27 +142,28 @@ def large() -> dict[str, Any]:
     assignment = ("cpu",) * OPERATORS
     many = [wide(f"onert:cpu {number}", 40_000 + 977 * number) for number in range(4)]
     found = placement()
-    proven = [
-        proved(
-            replace(contender("single", one.key, assignment, 1e-3), parts=(part(model, assignment),)), one, one, "cpu"
+    times = divided({op.index: 1.2345678e-5 for op in model.operators}, (), 5e-2)
+    rows = tuple(
+        replace(
+            found.operators[0], index=op.index, name=op.name, times_s=dict.fromkeys((m.key for m in many), 1.2345678e-5)
+        )
+        for op in model.operators
+    )
+    parts = (part(model, assignment),)
+    contenders = [
+        contender_part(
+            proved(replace(contender("single", one.key, assignment, 1e-3), parts=parts), one, one, "cpu"),
+            "cpu",
+            rows,
+            times,
+            profile_of(names, one.key),
         )
         for one in many
     ]
-    times = {op.index: 1.2345678e-5 for op in model.operators}
-    rows = tuple(
-        replace(found.rows[0], index=op.index, name=op.name, times_s=dict.fromkeys((m.key for m in many), 1.2345678e-5))
-        for op in model.operators
-    )
-    return place_document(
-        replace(
-            found,
-            graph=model,
-            verdict=replace(found.verdict, proved=tuple(proven)),
-            rows=rows,
-            breakdowns={one.key: divided(times, (), 5e-2) for one in many},
-            traces={one.key: profile_of(names, one.key) for one in many},
-        )
-    )
+    decision = replace(found.decision, chosen=many[1].key, best_single=many[0].key)
+    return replace(
+        found, graph=graph_part(model), decision=decision, operators=rows, contenders=tuple(contenders)
+    ).document()
 
 
 def part(model: Graph, assignment: tuple[str, ...]) -> Part:

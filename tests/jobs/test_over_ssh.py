@@ -19,7 +19,8 @@ from gnomon.devices.local import LocalDevice
 from gnomon.devices.pushed import Part, contents
 from gnomon.errors import MeasurementError, RuntimeMissingError
 from gnomon.jobs.place.across import AcrossPlacer
-from gnomon.jobs.place.job import Placement, place, profile
+from gnomon.jobs.place.document import PlaceDocument
+from gnomon.jobs.place.job import place, profile
 from gnomon.measure.campaign import CampaignRunner, Measured
 from gnomon.measure.effort import Effort
 from gnomon.models.load import convert
@@ -76,7 +77,7 @@ def kept(board: Board) -> dict[str, int]:
     return {p.name: p.stat().st_ino for p in board.cache.iterdir() if p.is_dir()}
 
 
-def placed_there(found: Placement, record: Path) -> None:
+def placed_there(found: PlaceDocument, record: Path) -> None:
     """What the package's run on the device recorded is of this campaign."""
     assert any(key.startswith("package/") for campaign, key, *_ in recorded(record) if campaign == found.campaign)
 
@@ -108,8 +109,8 @@ def test_place_with_everything_to_be_brought(
     check_structure(found)
     assert found.device == "board"
     assert len([s for s in told if s.startswith("installs numpy") and "onert" in s]) == 1
-    assert set(found.verified.places) == set(range(29))  # by the trace of the package, which was run there
-    assert {row.ran_on for row in found.rows} <= {"cpu", "ruy"}
+    assert len(found.operators) == 29  # by the trace of the package, which was run there
+    assert {row.ran_on for row in found.operators} <= {"cpu", "ruy"}
     placed_there(found, record)
     assert board.clean()
     first, brought = kept(board), sum(sent)
@@ -128,7 +129,7 @@ def test_place_with_everything_to_be_brought(
     _decide_without_the_board(board, replace(request, measure=False), again, tmp_path / "decided")
 
 
-def _decide_without_the_board(board: Board, request: ModelRequest, live: Placement, out: Path) -> None:
+def _decide_without_the_board(board: Board, request: ModelRequest, live: PlaceDocument, out: Path) -> None:
     switch_off(board)
     try:
         found = place(request, out)
@@ -136,10 +137,9 @@ def _decide_without_the_board(board: Board, request: ModelRequest, live: Placeme
         switch_on(board)
     assert found.campaign == live.campaign
     assert (found.device, found.fingerprint, found.versions) == ("board", live.fingerprint, live.versions)
-    assert found.verdict.chosen.contender.label == live.verdict.chosen.contender.label
-    assert found.verdict.reason == live.verdict.reason
-    assert [row.planned for row in found.rows] == [row.planned for row in live.rows]
-    assert {k: s.value for k, s in found.solutions.items()} == {k: s.value for k, s in live.solutions.items()}
+    assert (found.decision.chosen, found.decision.reason) == (live.decision.chosen, live.decision.reason)
+    assert [row.planned for row in found.operators] == [row.planned for row in live.operators]
+    assert {k: s.value_s for k, s in found.solutions.items()} == {k: s.value_s for k, s in live.solutions.items()}
     assert found.verified.skipped
     assert (out / "plan.json").is_file()
 
@@ -191,7 +191,7 @@ def _forget_labs(record: Path) -> None:
 
 
 @pytest.fixture
-def both(board: Board, small: Effort, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelRequest, Placement]:
+def both(board: Board, small: Effort, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelRequest, PlaceDocument]:
     """What asks for a model that two backends take whole, and what was found live; measured once for all tests."""
     if not _BOTH:
         folder = tmp_path_factory.mktemp("both")
@@ -203,31 +203,31 @@ def both(board: Board, small: Effort, tmp_path_factory: pytest.TempPathFactory) 
     return _BOTH[0]
 
 
-_BOTH: list[tuple[ModelRequest, Placement]] = []
+_BOTH: list[tuple[ModelRequest, PlaceDocument]] = []
 
 
-def check_recalled(both: tuple[ModelRequest, Placement], backend: str, out: Path) -> None:
+def check_recalled(both: tuple[ModelRequest, PlaceDocument], backend: str, out: Path) -> None:
     """The backend alone, decided from the record of both, is what was measured of it."""
     request, live = both
-    runs = {p.contender.label: p.measured.runs for p in live.verdict.proved}
+    runs = {contender.label: contender.runs for contender in live.contenders}
     assert set(runs) >= {"onert:cpu", "onert:ruy"}
     found = place(replace(request, measure=False, wish=Wish(backends=(backend,))), out)
-    (proved,) = found.verdict.proved
-    assert proved.contender.label == f"onert:{backend}"
-    assert proved.measured.runs == runs[f"onert:{backend}"]
-    assert {row.planned for row in found.rows} == {backend}
+    (contender,) = found.contenders
+    assert contender.label == f"onert:{backend}"
+    assert contender.runs == runs[contender.label]
+    assert {row.planned for row in found.operators} == {backend}
     assert found.campaign == live.campaign
 
 
 @pytest.mark.slow
 def test_fewer_backends_are_decided_from_what_was_measured(
-    both: tuple[ModelRequest, Placement], tmp_path: Path
+    both: tuple[ModelRequest, PlaceDocument], tmp_path: Path
 ) -> None:
     check_recalled(both, "cpu", tmp_path / "cpu")
 
 
 def test_runs_of_one_backend_are_not_taken_for_those_of_another(
-    both: tuple[ModelRequest, Placement], tmp_path: Path
+    both: tuple[ModelRequest, PlaceDocument], tmp_path: Path
 ) -> None:
     check_recalled(both, "ruy", tmp_path / "ruy")
 

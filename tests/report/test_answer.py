@@ -16,7 +16,6 @@ from tests.jobs.solve.test_front_job import PROBLEM
 
 import gnomon
 from gnomon.errors import UsageError
-from gnomon.jobs.place.document import place_document
 from gnomon.report.answer import SVG, Answer
 
 RESULTS: dict[str, Answer] = {
@@ -43,7 +42,7 @@ def test_a_result_shows_in_three_lines(name: str) -> None:
 
 def test_the_three_lines_say_what_of_and_what_was_found() -> None:
     model, reason, _ = repr(placement()).splitlines()
-    assert model == "Placement of hand\\x07.circle on local"
+    assert model == "PlaceDocument of hand\\x07.circle on local"
     assert reason == "Mix: the plan is faster."
 
 
@@ -62,7 +61,7 @@ def test_the_main_table_is_that_of_the_configurations() -> None:
     found = placement()
     frame = found.frame()
     assert isinstance(frame, pandas.DataFrame)
-    contenders = place_document(found)["contenders"]
+    contenders = found.document()["contenders"]
     assert frame["label"].tolist() == [one["label"] for one in contenders]
     assert frame["measured.p99_s"].tolist()[:3] == [one["measured"]["p99_s"] for one in contenders[:3]]
     assert frame["load_s"].tolist()[:3] == [0.01] * 3

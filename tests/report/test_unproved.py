@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gnomon.report.parts import unproved
+from gnomon.jobs.place.shared_report import unproved
+from gnomon.measure.environment import Doubt
 
 
 @pytest.mark.parametrize(
@@ -21,5 +22,5 @@ from gnomon.report.parts import unproved
     ],
 )
 def test_only_what_another_runtime_computed_too_is_proved(kinds: Any, checked_by: str | None, said: str) -> None:
-    document = {"doubts": [{"kind": kind} for kind in kinds], "reference": "onnxruntime 1.32.0 without optimisations"}
-    assert unproved({**document, "reference_checked_by": checked_by}) == said
+    doubts = [Doubt(kind=kind, message="", hint="") for kind in kinds]
+    assert unproved(doubts, "onnxruntime 1.32.0 without optimisations", checked_by) == said

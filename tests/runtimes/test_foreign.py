@@ -72,7 +72,7 @@ def test_it_is_placed_and_placed_again_without_measuring(name: str, tmp_path: Pa
             record=tmp_path / "r.sqlite",
             measure=measure,
         )
-        assert found.verdict.chosen.contender.label == name
+        assert found.decision.chosen == name
         package = tmp_path / f"out-{measure}"
         assert not (package / "environment.sh").exists()
         assert not any(word in (package / "README.txt").read_text() for word in ("nnpackage", "session.py"))

@@ -21,8 +21,8 @@ from tests.models.modelkit import model, node, save, value
 
 from gnomon.cli import main
 from gnomon.errors import PROVES_NOTHING, UNDECIDED
-from gnomon.jobs.place.document import place_document
-from gnomon.jobs.place.job import Placement, place
+from gnomon.jobs.place.document import PlaceDocument
+from gnomon.jobs.place.job import place
 from gnomon.jobs.place.report import place_report
 from gnomon.measure.effort import Effort
 from gnomon.report.page import Page
@@ -126,14 +126,14 @@ def test_without_a_third_it_is_undecided(
 
 
 @pytest.fixture
-def placed(small: Effort, tmp_path: Path) -> Callable[..., tuple[Placement, str]]:
+def placed(small: Effort, tmp_path: Path) -> Callable[..., tuple[PlaceDocument, str]]:
     """Places a model with little effort: the answer, and its page."""
 
-    def run(path: Path, *runtimes: str, **more: Any) -> tuple[Placement, str]:
+    def run(path: Path, *runtimes: str, **more: Any) -> tuple[PlaceDocument, str]:
         request = ModelRequest(model=path, runtimes=runtimes, effort=small, **more)
         found = place(request, tmp_path / "out", overwrite=True)
         out = io.StringIO()
-        place_report(place_document(found), Page(out, brief=True, width=400))
+        place_report(found, Page(out, brief=True, width=400))
         return found, out.getvalue()
 
     return run
@@ -147,7 +147,7 @@ def test_what_one_runtime_alone_computed_is_not_called_proved(placed: Any, tmp_p
     assert "nobody checked it" in (tmp_path / "out" / "README.txt").read_text(encoding="utf-8")
     found, page = placed(agreed(tmp_path / "n.onnx"), "onnxruntime")
     assert "Proved" in page
-    assert place_document(found)["reference_checked_by"]
+    assert found.reference_checked_by
 
 
 def test_the_command_exits_with_it_and_writes_the_package(
@@ -191,12 +191,12 @@ def double(path: Path) -> Path:
 def test_float64_is_not_given_to_runtimes_that_compute_float32(placed: Any, tmp_path: Path) -> None:
     path = double(tmp_path / "m.onnx")
     found, page = placed(path, "onnxruntime", "mnn", "openvino")
-    assert [proved.contender.label for proved in found.verdict.proved] == ["onnxruntime"]
+    assert [contender.label for contender in found.contenders] == ["onnxruntime"]
     told = [d for d in found.doubts if d.kind == "precision"]
     assert {"mnn", "openvino"} >= {d.message.split()[0] for d in told} >= {"mnn"}
     assert "--precision float32" in told[0].hint
     found, page = placed(path, "onnxruntime", "mnn", wish=Wish(precisions=("float32",)))
-    assert {"mnn[float32]", "onnxruntime"} <= {proved.contender.label for proved in found.verdict.proved}
+    assert {"mnn[float32]", "onnxruntime"} <= {contender.label for contender in found.contenders}
     found, page = placed(path, "mnn")
     assert "the model computes in float64, mnn[float32] in less" in page
 
@@ -235,7 +235,7 @@ def test_a_runtime_that_differs_from_itself_is_not_refused_for_that(
         assert "with and without optimisations" in told.message
         assert lab.tolerance(lab.targets[0].configuration) > 0.05
     found, page = placed(path, "onnxruntime")
-    assert found.verdict.chosen.contender.label == "onnxruntime"
+    assert found.decision.chosen == "onnxruntime"
     assert "with and without optimisations" in page.splitlines()[2]
 
 
@@ -248,7 +248,7 @@ def test_outputs_that_are_nearly_right_are_timed_and_never_chosen(
     path = saved(tmp_path / "m.onnx", nodes, {"w": rng.standard_normal((16, 16)).astype(np.float32)})
     monkeypatch.setattr("gnomon.session.precision._NEARLY", 1e6)
     found, page = placed(path, "onnxruntime", "mnn")
-    assert found.verdict.chosen.contender.label == "onnxruntime"
+    assert found.decision.chosen == "onnxruntime"
     assert "mnn is refused: outputs differ by" in "".join(page.splitlines()[2:4])
     assert "mnn was refused" in page
 

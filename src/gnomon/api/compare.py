@@ -139,10 +139,10 @@ def compare_models(
     if options.get("processes") is None:
         options["processes"] = TURNS
     requests = [model_request(model, options, sweeps=True, limited=True) for model in (before, *others)]
-    found = profile_by_turns(requests, watch=on_progress, tell=on_message)
-    for one in found:
-        keep(one.document(), on_message)
-    sides = [Side(name=str(one.model), document=one.document()) for one in found]
+    profiles = profile_by_turns(requests, watch=on_progress, tell=on_message)
+    for profile in profiles:
+        keep(profile.document(), on_message)
+    sides = [Side(name=profile.model.path, document=profile.document()) for profile in profiles]
     return compare_sides(
         sides, record=requests[0].record, alpha=alpha, relevant=relevant, changed=tuple(changed), sessions=0.0
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
@@ -23,7 +24,8 @@ from gnomon.api.pictures import draw
 from gnomon.core.graph import By
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
-from gnomon.jobs.pareto.records import Pareto, ParetoRequest
+from gnomon.jobs.pareto.document import ParetoDocument
+from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import Plan
 from gnomon.jobs.runs import answers
 from gnomon.measure.progress import Watch
@@ -32,7 +34,7 @@ from gnomon.session.objectives import LATENCY, MEMORY
 from gnomon.values import file, names
 
 if TYPE_CHECKING:
-    from gnomon.jobs.pareto.oplist import OplistReport
+    from gnomon.jobs.pareto.oplist import OplistDocument
 
 
 _SIZES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
@@ -170,7 +172,7 @@ def pareto(
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[ParetoOptions],
-) -> Pareto:
+) -> ParetoDocument:
     """Find the assignments of MODEL's operators to backends that nothing else beats in every objective.
 
     Each assignment is run whole, in a process of its own. What the search finds best is measured again side by side,
@@ -181,10 +183,10 @@ def pareto(
     """
     request = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
     front = job.pareto(request, watch=on_progress, tell=on_message)
-    to = Path(picture) if picture is not None else front.package / "front" if front.package else None
+    to = Path(picture) if picture is not None else Path(front.package) / "front" if front.package else None
     if to is not None:
-        front = front.drawn(draw(Pareto.charts_by, front.document(), to, on_message))
-    if front.lived is not None:
+        front = replace(front, pictures=tuple(draw(front.charts_by, front, to, on_message)))
+    if front.record is not None:
         answers.keep(front.document(), on_message)
     return front
 
@@ -242,7 +244,7 @@ def oplist(
         option(read=names, metavar="NAME,NAME", help="The backends, that of digit 0 first.  [default: cpu,acl_cl]"),
     ] = ("cpu", "acl_cl"),
     out: Annotated[PathLike | None, option(read=file, metavar="FILE", help="Write the oplist there.")] = None,
-) -> OplistReport:
+) -> OplistDocument:
     """Show what the digits of MODEL's integer codes mean, how many codes there are, and what a code means.
 
     With --out this is written as pareto_profiler of ONE reads it: by type {"oplist"}, else {"opmap", "oplist",

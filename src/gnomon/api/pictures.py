@@ -21,7 +21,7 @@ EVALUATION = "gnomon.jobs.estimator.picture:evaluation_charts"
 """The charts of an estimator's evaluation."""
 
 
-def draw(charts: str, document: Mapping[str, Any], to: Path, tell: Tell) -> list[str]:
+def draw(charts: str, document: Any, to: Path, tell: Tell) -> list[str]:
     """Write TO.svg and TO.png of the charts that "module:function" makes of a document; returns their paths."""
     return _written(lambda: {to.name: function_at(charts)(document)}, to.parent, tell)
 

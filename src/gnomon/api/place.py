@@ -5,7 +5,7 @@
     import gnomon
 
     found = gnomon.place("model.onnx", threads=1)
-    print(found.verdict.reason, found.package)
+    print(found.decision.reason, found.package)
 
 Errors are those of `gnomon.errors`. Nothing is printed: `on_progress` is called with progress, and
 `on_message` with sentences.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
+from typing import Annotated, Any, Unpack, cast
 
 from gnomon.api.options import (
     Model,
@@ -33,18 +33,16 @@ from gnomon.api.options import (
 )
 from gnomon.api.pictures import draw
 from gnomon.errors import UsageError
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.place import job
-from gnomon.jobs.place.job import Placement, Profile
+from gnomon.jobs.place.document import DevicePart, FleetDocument, PlaceDocument, ProfileDocument, SweepDocument
 from gnomon.jobs.runs import answers
 from gnomon.measure.progress import TellOf, Watch, WatchOf
+from gnomon.models.load import load
 from gnomon.options import option
 from gnomon.session.request import ModelRequest, timed
 from gnomon.system.process import guarded_folder
 from gnomon.values import span
-
-if TYPE_CHECKING:
-    from gnomon.jobs.place.fleet import Fleet
-    from gnomon.jobs.place.sweep import Sweep
 
 
 def place(
@@ -71,7 +69,7 @@ def place(
     on_progress: Watch | WatchOf | None = None,
     on_message: Callable[[str], None] | TellOf | None = None,
     **options: Unpack[Options],
-) -> Placement:
+) -> PlaceDocument:
     """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
 
     MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
@@ -79,9 +77,9 @@ def place(
     placed on side by side. After an interruption the same command resumes.
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there. Where the same
-    question was answered before and its package is there, the answer is that one: a `KeptPlacement`, unless
-    `overwrite` or `fresh`. Several sizes of a dimension, or several files of an input, give a `Sweep`, with a package
-    each in `out`-NAMEvalue. Several `devices` give a `Fleet`, whose `on_progress` gives the watch of a device by its
+    question was answered before and its package is there, the answer is that one, unless `overwrite` or `fresh`.
+    Several sizes of a dimension, or several files of an input, give a `SweepDocument`, with a package each in
+    `out`-NAMEvalue. Several `devices` give a `FleetDocument`, whose `on_progress` gives the watch of a device by its
     name, and whose `on_message` is called with a name and a sentence.
     """
     how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture}
@@ -95,21 +93,39 @@ def place(
     if not package and out is not None:
         raise UsageError("there is no folder for a package that is not kept", hint="Give either of the two.")
     if len(names) > 1:
-        return cast("Placement", place_on(model, names, out=out, **how, **options))
+        return cast("PlaceDocument", place_on(model, names, out=out, **how, **options))
     if names:
         options["device"] = names[0]
     destination = package_path(model) if out is None else Path(out)
     if len(parts := parts_of(options)) > 1:
 
-        def part(values: Mapping[str, str], own: Options) -> Placement:
+        def part(values: Mapping[str, str], own: Options) -> PlaceDocument:
             where = destination.with_name(f"{destination.name}-{_part_name(values)}")
             return place(model, out=where if package else None, package=package, **how, **own)
 
-        return cast("Placement", _sweep(model, parts, part, how["on_message"]))
+        return cast("PlaceDocument", _sweep(model, parts, part, how["on_message"]))
     request = model_request(model, options, measure=measure, sweeps=True, usual=True, limited=True)
     watch, tell = how["on_progress"], how["on_message"]
-    placement = _place(request, destination if package else None, watch, tell, overwrite=overwrite)
+    folder = destination if package else None
+    if (answer := _answer_of_before(request, folder, tell, overwrite=overwrite)) is not None:
+        return answer
+    placement = _place(request, folder, watch, tell, overwrite=overwrite)
     return _finished(request, placement, tell, picture=picture)
+
+
+def _answer_of_before(
+    request: ModelRequest, package: Path | None, tell: Callable[[str], None] | None, *, overwrite: bool
+) -> PlaceDocument | None:
+    """The answer to the same request, whose package is there; None without one. GnomonError for a bad model."""
+    if package is None or not package.exists() or overwrite or request.fresh or not request.measure:
+        return None
+    digest, question = load(request.model).graph.digest, answers.question_of(request, package)
+    document = answers.asked_before(request.record, "place", question, digest, package=package)
+    if document is None:
+        return None
+    if tell is not None:
+        tell("this was found before; --overwrite (or --fresh) measures again")
+    return cast("PlaceDocument", read_document(document))
 
 
 def _place(
@@ -119,32 +135,24 @@ def _place(
     tell: Callable[[str], None] | None,
     *,
     overwrite: bool,
-) -> Placement:
-    """The placement on one device: a `KeptPlacement` where the same was answered before, and its package is there."""
-    if package is None:
-        with guarded_folder("gnomon-package-") as folder:
-            placement = job.place(request, folder / package_path(request.model).name, watch=watch, tell=tell)
-        return replace(placement, package=None)
-    if package.exists() and request.measure and not (overwrite or request.fresh):
-        from gnomon.jobs.place.kept import kept_placement
-
-        if (before := kept_placement(request, package)) is not None:
-            if tell is not None:
-                tell("this was found before; --overwrite (or --fresh) measures again")
-            return cast("Placement", before)
-    return job.place(request, package, overwrite=overwrite, watch=watch, tell=tell)
+) -> PlaceDocument:
+    """The placement on one device; without a folder its package is written to one that goes away."""
+    if package is not None:
+        return job.place(request, package, overwrite=overwrite, watch=watch, tell=tell)
+    with guarded_folder("gnomon-package-") as folder:
+        placement = job.place(request, folder / package_path(request.model).name, watch=watch, tell=tell)
+    return replace(placement, package=None)
 
 
 def _finished(
-    request: ModelRequest, placement: Placement, tell: Callable[[str], None] | None, *, picture: bool
-) -> Placement:
-    """The placement with the picture of its package, kept as the answer to the request; one of before as it is."""
-    if not isinstance(placement, Placement):
-        return placement
-    if picture and placement.package is not None:
-        plan = placement.package / "plan"
-        placement = placement.drawn(draw(Placement.charts_by, placement.document(), plan, tell))
-    answers.keep(placement.document(), tell, answers.question_of(request, placement.package))
+    request: ModelRequest, placement: PlaceDocument, tell: Callable[[str], None] | None, *, picture: bool
+) -> PlaceDocument:
+    """The placement with the picture of its package, kept as the answer to the request."""
+    package = None if placement.package is None else Path(placement.package)
+    if picture and package is not None:
+        pictures = draw(placement.charts_by, placement, package / "plan", tell)
+        placement = replace(placement, pictures=tuple(pictures))
+    answers.keep(placement.document(), tell, answers.question_of(request, package))
     return placement
 
 
@@ -156,12 +164,11 @@ def _part_name(values: Mapping[str, str]) -> str:
 def _sweep(
     model: PathLike,
     parts: Sequence[tuple[Mapping[str, str], Options]],
-    ask: Callable[[Mapping[str, str], Options], Any],
+    ask: Callable[[Mapping[str, str], Options], PlaceDocument | ProfileDocument],
     on_message: Callable[[str], None] | None,
-) -> Sweep:
+) -> SweepDocument:
     """The answers to several requests, each a run of its own. UsageError before any begins where shapes do not fit."""
     from gnomon.jobs.place.sweep import sweep
-    from gnomon.models.load import load
     from gnomon.session.model import shapes_of
 
     read = load(Path(model))
@@ -181,7 +188,7 @@ def place_on(
     on_progress: WatchOf | None = None,
     on_message: TellOf | None = None,
     **options: Unpack[Options],
-) -> Fleet:
+) -> FleetDocument:
     """Place a model on several devices side by side, each as `place` does.
 
     Packages go to `out`/NAME. `on_progress` gives the watch of a device by its name, `on_message` is called with a name
@@ -193,19 +200,26 @@ def place_on(
     asked = [model_request(model, own, measure=measure, sweeps=True, usual=True, limited=True) for own in each]
     requests = {request.device.name: timed(request) for request in asked}
     destination = package_path(model) if out is None else Path(out)
-    place_one = partial(_place, overwrite=overwrite)
+    answered_before: set[str] = set()
+
+    def place_one(
+        request: ModelRequest, package: Path, watch: Watch | None, tell: Callable[[str], None] | None
+    ) -> PlaceDocument:
+        answer = _answer_of_before(request, package, tell, overwrite=overwrite)
+        if answer is None:
+            return _place(request, package, watch, tell, overwrite=overwrite)
+        answered_before.add(request.device.name)
+        return answer
+
+    def finished(device: DevicePart) -> DevicePart:
+        if device.placement is None or device.name in answered_before:
+            return device
+        tell = None if on_message is None else partial(on_message, device.name)
+        return replace(device, placement=_finished(requests[device.name], device.placement, tell, picture=picture))
+
     fleet = place_fleet(requests, destination, place_one, watch=on_progress, tell=on_message)
-
-    def finished(name: str, placement: Placement) -> Placement:
-        tell = None if on_message is None else partial(on_message, name)
-        return _finished(requests[name], placement, tell, picture=picture)
-
     # Pictures are drawn once nothing is measured any more: this machine may be one of the devices.
-    results = (
-        result if result.placement is None else replace(result, placement=finished(result.name, result.placement))
-        for result in fleet.results
-    )
-    return replace(fleet, results=tuple(results))
+    return replace(fleet, devices=tuple(map(finished, fleet.devices)))
 
 
 def profile(
@@ -248,13 +262,13 @@ def profile(
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
-) -> Profile:
+) -> ProfileDocument:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
     MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there. Several sizes of a
-    dimension, or several files of an input, give a `Sweep`; with models `beside` it, the result is that of
+    dimension, or several files of an input, give a `SweepDocument`; with models `beside` it, the result is that of
     `compare_models`.
     """
     if beside:
@@ -263,7 +277,7 @@ def profile(
         if inside or for_s is not None:
             raise UsageError("--beside compares models", hint="Leave out --inside and --for.")
         compared = compare_models(*beside, model, on_progress=on_progress, on_message=on_message, **options)
-        return cast("Profile", compared)
+        return cast("ProfileDocument", compared)
     from gnomon.jobs.place.sustained import Sustain
 
     if every_s is not None and for_s is None:
@@ -271,9 +285,10 @@ def profile(
     if len(parts := parts_of(options)) > 1:
         how: dict[str, Any] = {"inside": inside, "for_s": for_s, "every_s": every_s}
         how |= {"on_progress": on_progress, "on_message": on_message}
-        return cast("Profile", _sweep(model, parts, lambda values, own: profile(model, **how, **own), on_message))
+        sweep = _sweep(model, parts, lambda values, own: profile(model, **how, **own), on_message)
+        return cast("ProfileDocument", sweep)
     asked = None if for_s is None else Sustain(for_s=for_s, every_s=every_s)
     request = model_request(model, options, sweeps=True, usual=True, limited=True)
-    found = job.profile(request, inside=inside, asked=asked, watch=on_progress, tell=on_message)
-    answers.keep(found.document(), on_message)
-    return found
+    document = job.profile(request, inside=inside, asked=asked, watch=on_progress, tell=on_message)
+    answers.keep(document.document(), on_message)
+    return document

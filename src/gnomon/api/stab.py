@@ -9,6 +9,7 @@ from typing import Annotated, Unpack
 from gnomon.api.options import Options, Overwrite, PathLike, model_request
 from gnomon.errors import UsageError
 from gnomon.jobs.stab import job
+from gnomon.jobs.stab.document import StabDocument
 from gnomon.measure.progress import Watch
 from gnomon.options import option
 from gnomon.values import folder
@@ -60,7 +61,7 @@ def stab(
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[StabOptions],
-) -> job.Scheduled:
+) -> StabDocument:
     """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it.
 
     Each backend is profiled on the device, the placement is solved for exactly, measured against the best single

@@ -47,16 +47,16 @@ class Block:
 class Summary:
     """What the samples of one candidate say.
 
-    `low_s` and `high_s` bound the median with 95 % confidence; they are 0 and infinity where the samples
-    are too few to bound it. `outliers` counts samples that are flagged, never removed. `trend` says that
-    times rose or fell while measuring, so that the summary describes no steady state.
+    `low_s` and `high_s` bound the median (p50) with 95 % confidence; they are None where the samples, `n` in so many
+    fresh `processes`, are too few to bound it. `outliers` counts samples that are flagged, never removed. `trend` says
+    that times rose or fell while measuring, so that the summary describes no steady state.
     """
 
     n: int
     processes: int
     median_s: float
-    low_s: float
-    high_s: float
+    low_s: float | None
+    high_s: float | None
     p10_s: float
     p90_s: float
     p99_s: float
@@ -69,12 +69,23 @@ class Summary:
         """Half the interval over the median: 0.02 means the median is known within 2 %; infinity if
         unknown.
         """
-        return (self.high_s - self.low_s) / 2 / self.median_s if self.median_s > 0 else math.inf
+        if self.low_s is None or self.high_s is None or self.median_s <= 0:
+            return math.inf
+        return (self.high_s - self.low_s) / 2 / self.median_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    """How many times as fast one candidate is as another, with its 95 % interval (None: not bounded)."""
+
+    ratio: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Candidate a against candidate b: `ratio` is time of a over time of b, with its 95 % interval.
+    """Candidate a against candidate b: `ratio` is time of a over time of b, with its 95 % interval (None: not bounded).
 
     `verdict` is about a: "faster", "slower" or "tie". `pairs` counts the independent pairs behind the
     interval and `unit` says what they are: "process", or "block" where only one process was seen, whose
@@ -83,12 +94,18 @@ class Comparison:
     """
 
     ratio: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     verdict: Literal["faster", "slower", "tie"]
     pairs: int
     unit: Literal["process", "block"]
     trimmed: bool = False
+
+    @property
+    def speedup(self) -> Speedup:
+        """How many times as fast as b candidate a is."""
+        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
+        return Speedup(ratio=1 / self.ratio, low=low, high=high)
 
 
 _FAR = 1.5
@@ -284,6 +301,11 @@ def median_interval(blocks: Sequence[Block], *, confidence: float = 0.95) -> tup
     return min(low, centre), max(high, centre)
 
 
+def _bounded(low: float, high: float) -> tuple[float | None, float | None]:
+    """The ends of an interval; None where nothing is known of them."""
+    return (low, high) if low > 0 and math.isfinite(high) else (None, None)
+
+
 def has_trend(series: Sequence[Sequence[float]], *, alpha: float = 0.01, relevant: float = 0.02) -> bool:
     """Whether the series, each in order of time, rise or fall together, by at least `relevant` of their
     level.
@@ -317,7 +339,7 @@ def summarise(blocks: Sequence[Block], *, confidence: float = 0.95) -> Summary:
     pooled = [v for group in groups.values() for b in group for v in b.values_s]
     if not pooled:
         raise ValueError("no samples to summarise")
-    low, high = median_interval(blocks, confidence=confidence)
+    low_s, high_s = _bounded(*median_interval(blocks, confidence=confidence))
     flagged = sum(sum(outliers([v for b in group for v in b.values_s])) for group in groups.values())
     # Blocks of one process lie apart in time, with other candidates between them: a trend shows there. One
     # long block shows it in its own samples.
@@ -330,8 +352,8 @@ def summarise(blocks: Sequence[Block], *, confidence: float = 0.95) -> Summary:
         n=len(pooled),
         processes=len(groups),
         median_s=median(pooled),
-        low_s=low,
-        high_s=high,
+        low_s=low_s,
+        high_s=high_s,
         p10_s=quantile(pooled, 0.1),
         p90_s=quantile(pooled, 0.9),
         p99_s=quantile(pooled, 0.99),
@@ -350,7 +372,7 @@ def compare(
     block medians, which cancels what slowed both. Student's interval over these numbers; if there are five or more
     and `outliers` flags one, that of their trimmed mean, so that one disturbed process does not decide. The verdict is
     a tie if the interval holds 1, or the ratio is within `relevant` of 1: by default 1 %, and 5 % where
-    only one process was seen. Without two pairs the interval is (0, infinity) and the verdict a tie.
+    only one process was seen. Without two pairs nothing bounds the ratio, and the verdict is a tie.
     Raises ValueError if nothing pairs.
     """
     left = {(x.process, x.block): median(x.values_s) for x in a if x.values_s}
@@ -372,8 +394,11 @@ def compare(
     verdict: Literal["faster", "slower", "tie"] = "tie"
     if abs(math.log(ratio)) >= math.log1p(threshold):
         verdict = "faster" if high < 1 else "slower" if low > 1 else "tie"
+    known = _bounded(low, high)
     pairs = int(logs.size)
-    return Comparison(ratio=ratio, low=low, high=high, verdict=verdict, pairs=pairs, unit=unit, trimmed=trimmed)
+    return Comparison(
+        ratio=ratio, low=known[0], high=known[1], verdict=verdict, pairs=pairs, unit=unit, trimmed=trimmed
+    )
 
 
 _MEDIAN = math.sqrt(math.pi / 2)

@@ -15,7 +15,7 @@ from gnomon.errors import ProblemError, UsageError
 DOCUMENTS = {name: places for job in JOBS.values() for name, places in job.documents.items()}
 """By what follows "gnomon-" in a document's `format`, its record, and what writes its report, as "module:attribute"."""
 
-_OF_VALUES = frozenset({"place", "profile", "fleet", "sweep", "pareto", "oplist", "stab", "run"})
+_OF_VALUES = frozenset({"run"})
 """Documents whose reports take JSON values; others take the record."""
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Container, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gnomon.core import codec
 from gnomon.errors import UsageError, exit_code_of
@@ -23,18 +22,17 @@ _PAGE = "gnomon.api.html:html_page"
 
 
 class Answer:
-    """The base of results. A result says what is special about it by the class variables and `headline`.
+    """The base of results, which are records of documents. A result says what is special about it by the class
+    variables and `headline`.
 
-    `document_by` and `charts_by` are "module:function" of what makes its document of it ("": it is one itself), and the
-    charts of that document; both are imported when they are needed. `main` is the table that counts ("": the first
-    there is), and `columns_shown` are those that a notebook shows of it: heading -> name in the frame; none: the first
-    few.
+    `charts_by` is "module:function" of what makes its charts, which is imported when it is needed. `main` is the table
+    that counts ("": the first there is), and `columns_shown` are those that a notebook shows of it: heading -> name in
+    the frame; none: the first few.
     """
 
     __slots__ = ("_document",)
 
     _document: dict[str, Any]
-    document_by: ClassVar[str] = ""
     charts_by: ClassVar[str] = ""
     main: ClassVar[str] = ""
     columns_shown: ClassVar[Mapping[str, str]] = {}
@@ -42,16 +40,8 @@ class Answer:
     def document(self) -> dict[str, Any]:
         """The result in JSON values, made once: what the command prints with --json (docs/formats/documents.md)."""
         if not hasattr(self, "_document"):
-            document = function_at(self.document_by)(self) if self.document_by else codec.document(self)
-            object.__setattr__(self, "_document", document)
+            object.__setattr__(self, "_document", codec.document(self))
         return self._document
-
-    def drawn(self, pictures: Sequence[str]) -> Self:
-        """The result with the paths of its pictures, also in its document, which is not made again."""
-        document = self.document()
-        result: Self = replace(cast("Any", self), pictures=tuple(pictures))
-        object.__setattr__(result, "_document", {**document, "pictures": list(pictures)})
-        return result
 
     @property
     def exit_code(self) -> int:
@@ -103,7 +93,7 @@ class Answer:
         """Text, HTML, and a picture where there is one, for a notebook, which may ask for some of them alone."""
         document = self.document()
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html(document)}
-        if self.charts_by and (charts := function_at(self.charts_by)(document)):
+        if self.charts_by and (charts := function_at(self.charts_by)(self)):
             from gnomon.report.svg import picture
 
             bundle[SVG] = picture(charts)

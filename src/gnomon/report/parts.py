@@ -9,51 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnomon.core.stats import may_be_as_fast
-from gnomon.errors import UNDECIDED, exit_code_of
+from gnomon.core.sample import Failure
+from gnomon.core.stats import Comparison, Summary, may_be_as_fast
 from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.plain import clean
-
-_MOST_SHAPES = 3
-"""Inputs whose shapes stand in a report's second line."""
-_LONGEST = 300
-"""Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
-
-
-def conditions(document: dict[str, Any], page: Page) -> None:
-    """What the answer holds for, as a line."""
-    page.line(conditions_line(document))
-
-
-def conditions_line(document: Mapping[str, Any]) -> str:
-    """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
-    told = document.get("conditions")
-    if told is None:  # of an older gnomon
-        return model_line(document, brief=True)
-    return f"{held_for(Path(document['model']['path']).name, document['device'], told)}."
-
-
-def held_for(name: str, device: str, told: Mapping[str, Any]) -> str:
-    """What a model's times on a device hold for, by the conditions they were measured under."""
-    cores = "" if told["cores"] is None else f", {told['cores']} core{'' if told['cores'] == 1 else 's'}"
-    counts = " and ".join(map(str, told["threads"]))
-    threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if told['defaults'] else ''}"
-    fed = told["inputs"]
-    shapes = [f"{row['name'] if len(fed) > 1 else ''} {'x'.join(map(str, row['shape']))}".strip() for row in fed]
-    more = [f"{len(shapes) - _MOST_SHAPES} more"] if len(shapes) > _MOST_SHAPES else []
-    drawn = [row["name"] for row in fed if row["sha256"] is None]
-    inputs = (
-        "given inputs" if not drawn else "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
-    )
-    parts = [threads, *told["precisions"], *shapes[:_MOST_SHAPES], *more, inputs, told["date"]]
-    return f"{name} on {device} ({told['machine']}{cores}): {', '.join(filter(None, parts))}"
 
 
 def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
@@ -70,87 +34,21 @@ def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
     return f"{', '.join(filter(None, parts))}."
 
 
-def model_line(document: Mapping[str, Any], *, brief: bool = False) -> str:
-    """The model, the machine and, unless `brief`, the runtimes in one sentence."""
-    model = document["model"]
-    macs = "" if model["macs"] is None else f", {units.count(model['macs'])} multiply-accumulates"
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
-    operators = "1 operator" if model["operators"] == 1 else f"{model['operators']} operators"
-    name = Path(model["path"]).name
-    if brief:
-        return f"{name} ({model['format']}, {operators}{macs}) on {document['device']}."
-    return f"{name} ({model['format']}, {operators}{macs}) on {document['device']}, with {versions}."
-
-
-def failure_text(failure: dict[str, Any]) -> str:
+def failure_text(failure: Failure) -> str:
     """A failure in one line, with the end of what the process said where it died."""
-    text = f"{failure['kind']} at {failure['stage']}: {failure['message']}"
-    tail = failure["log_tail"].strip().splitlines()
-    return f"{text} ({tail[-1].strip()[:160]})" if tail and failure["kind"] in ("crash", "hang", "memory") else text
+    text = f"{failure.kind} at {failure.stage}: {failure.message}"
+    tail = failure.log_tail.strip().splitlines()
+    return f"{text} ({tail[-1].strip()[:160]})" if tail and failure.kind in ("crash", "hang", "memory") else text
 
-
-def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = ()) -> None:
-    """What was left out, and why; `known` names were told already."""
-    told = [row for row in rows if row["name"] not in known]
-    if not told:
-        return
-    if page.brief:
-        names = list(dict.fromkeys(row["name"] for row in told if not row["name"].endswith(_TRACED)))
-        if names:
-            page.line(f"Skipped: {'; '.join(names)} (why: -v).")
-        return
-    page.heading("Skipped")
-    for row in told:
-        reason = " ".join(row["reason"].split())
-        page.item(f"{row['name']}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row["hint"])
-
-
-def fed_inputs(document: dict[str, Any], page: Page) -> None:
-    """What each input was fed."""
-    rows = (document["conditions"] or {}).get("inputs", ())
-    with page.details("inputs"):
-        if rows:
-            page.heading("Inputs")
-        for row in rows:
-            page.line(f"{row['name']}: {row['fed']}", indent=1)
-
-
-_TRACED = ", traced"
-"""How the names of profiles end that failed: what they are of was measured."""
-
-_TIPS = frozenset({"precision", "threads-undecided"})
-"""Kinds of doubts that speak against nothing, and say what else could be tried."""
-_MUTE = frozenset({"precision-no-gain"})
-"""Kinds of doubts that say what else was tried in vain: details."""
-_MOST_WARNINGS, _MOST_TIPS = 3, 2
-
-_FIRST = frozenset(
-    {
-        *("clocks-disagree", "copy", "medians-disagree", "model-changed", "software-device"),
-        *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
-        *(
-            "no-finite-output",
-            "unrepeatable",
-            "nearly-right",
-            "lower-precision",
-            "drawn-steering",
-            "not-compared",
-            "unstable",
-        ),
-    }
-)
-"""Kinds of doubts about the answer itself, which stand under it."""
 
 _NARROW = 1.04
 """How many times the lower end the upper end of an interval may be for a tie to be certain: 2 % to either side."""
-
-
 _UNBOUNDED = "[unknown]"
 
 
-def bounds(found: Mapping[str, Any]) -> str:
+def bounds(compared: Comparison) -> str:
     """The interval of a comparison in brackets: "[unknown]" where too little was seen."""
-    return ratio_interval(found["low"], found["high"])
+    return ratio_interval(compared.low, compared.high)
 
 
 def ratio_interval(low: float | None, high: float | None) -> str:
@@ -160,26 +58,27 @@ def ratio_interval(low: float | None, high: float | None) -> str:
     return f"[{units.digits(low)}, {units.digits(high)}]"
 
 
-def is_open(found: Mapping[str, Any]) -> bool:
+def is_open(compared: Comparison) -> bool:
     """Whether a comparison leaves open that its first is as fast as its second."""
-    return may_be_as_fast(found["verdict"], found["ratio"])
+    return may_be_as_fast(compared.verdict, compared.ratio)
 
 
-def outcome(found: Mapping[str, Any]) -> str:
+def outcome(compared: Comparison) -> str:
     """The verdict of a comparison: "undecided" for a tie that nothing bounds, or that lies far from 1."""
-    bounded = bounds(found) != _UNBOUNDED and is_open(found) and may_be_as_fast(found["verdict"], 1 / found["ratio"])
-    return "undecided" if found["verdict"] == "tie" and not bounded else str(found["verdict"])
+    close = is_open(compared) and may_be_as_fast(compared.verdict, 1 / compared.ratio)
+    bounded = close and bounds(compared) != _UNBOUNDED
+    return "undecided" if compared.verdict == "tie" and not bounded else compared.verdict
 
 
-def compared(found: Mapping[str, Any]) -> str:
+def bounds_and_outcome(compared: Comparison) -> str:
     """The interval of a comparison and its verdict: "[1.20, 1.40] slower"; "undecided" where nothing bounds it."""
-    return f"{bounds(found)} {outcome(found)}".removeprefix(f"{_UNBOUNDED} ")
+    return f"{bounds(compared)} {outcome(compared)}".removeprefix(f"{_UNBOUNDED} ")
 
 
-def counted(summaries: list[dict[str, Any]]) -> str:
+def counted(summaries: Sequence[Summary]) -> str:
     """How many processes and samples each of several summaries is of: "3 to 6 processes, 40 to 900 samples each"."""
-    processes, samples = ([s[key] for s in summaries] for key in ("processes", "n"))
-    return f"{_range(processes, 'process', 'processes')}, {_range(samples, 'sample', 'samples')} each"
+    processes = _range([summary.processes for summary in summaries], "process", "processes")
+    return f"{processes}, {_range([summary.n for summary in summaries], 'sample', 'samples')} each"
 
 
 def _range(counts: list[int], one: str, many: str) -> str:
@@ -187,38 +86,15 @@ def _range(counts: list[int], one: str, many: str) -> str:
     return f"{low} to {high} {many}" if low < high else f"{high} {one if high == 1 else many}"
 
 
-def first_warnings(rows: list[dict[str, str]], page: Page) -> None:
-    """The warnings in the first lines: those about the answer itself, and on a brief page the first of the others."""
-    warnings = [row for row in rows if row["kind"] not in _TIPS | _MUTE]
-    first = [row for row in warnings if row["kind"] in _FIRST]
-    others = [row for row in warnings if row["kind"] not in _FIRST] if page.brief else []
-    shown = [*first, *others[: max(0, _MOST_WARNINGS - len(first))]]
-    for row in shown:
-        page.item(f"Warning: {row['message']}.", row["hint"] if row in first else "")
-    if page.brief and len(shown) < len(warnings):
-        page.omitted.append(f"{len(warnings) - len(shown)} more warnings")
-
-
-def unproved(document: Mapping[str, Any]) -> str:
-    """Why equal outputs prove nothing of the package; "" where another runtime confirmed them."""
-    # How many threads are faster says nothing of outputs.
-    code = exit_code_of(doubt["kind"] for doubt in document["doubts"] if doubt["kind"] != "threads-undecided")
-    if code:
-        return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
-    if document.get("reference_checked_by") != "":  # null: an older document does not tell
-        return ""
-    return f"computed by {str(document['reference']).partition(' ')[0].partition('[')[0]} only; nobody checked it"
-
-
-def certainty(each: list[tuple[str, dict[str, Any] | None]], best: str, processes: int, page: Page) -> None:
+def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processes: int, page: Page) -> None:
     """Which differences from the best stay open, by label and comparison, and how to get certainty.
 
     A tie whose interval is narrow is certain: the two are equally fast.
     """
     ties = [
-        (label, is_open(found))
-        for label, found in each
-        if found and found["verdict"] == "tie" and not _is_narrow(found)
+        (label, is_open(compared))
+        for label, compared in each
+        if compared and compared.verdict == "tie" and not _is_narrow(compared)
     ]
     near, far = ([label for label, close in ties if close is wanted] for wanted in (True, False))
     advice = f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine."
@@ -239,37 +115,8 @@ def _in_short(near: list[str], far: list[str], best: str) -> str:
     return f"how much faster {best} is than {' and '.join(far[:2])}."
 
 
-def _is_narrow(found: dict[str, Any]) -> bool:
-    return bool(found["low"] and found["high"] and found["high"] <= _NARROW * found["low"])
-
-
-def doubts(rows: list[dict[str, str]], page: Page) -> None:
-    """What else speaks against trusting the figures, and tips; on a brief page some tips alone."""
-    if page.brief:
-        tips = [row for row in rows if row["kind"] in _TIPS]
-        for row in tips[:_MOST_TIPS]:
-            page.item(f"Tip: {row['message']}.", row["hint"])
-        return
-    rows = [row for row in rows if row["kind"] not in _FIRST]
-    if not rows:
-        return
-    page.heading("Warnings and tips" if any(row["kind"] in _TIPS for row in rows) else "Warnings")
-    for row in rows:
-        message = row["message"]
-        page.item(message[:1].upper() + message[1:] + ".", row["hint"])
-
-
-def closing(document: dict[str, Any], page: Page) -> None:
-    """Where everything is kept, and how long it took."""
-    with page.details("the results database"):
-        page.path("record", document["record"])
-    where = f" --record {shlex.quote(document['record'])}" if page.own_record else ""
-    page.path("show it", f"gnomon runs show {document['campaign'][:8]}{where}")
-    known = "what the results database held" if document["format"] == "gnomon-pareto" else "an interrupted run"
-    went_on = f", resumed from {known}" if document["resumed"] else ""
-    waited_s = document.get("waited_s", 0.0)
-    waited = f", without {units.duration(waited_s)} of waiting for the device" if waited_s >= 1 else ""
-    page.line(f"Elapsed: {units.duration(document['seconds'])}{waited}{went_on}.", indent=2)
+def _is_narrow(compared: Comparison) -> bool:
+    return bool(compared.low and compared.high and compared.high <= _NARROW * compared.low)
 
 
 def spans(assignment: Sequence[str | None]) -> list[tuple[int, int, str]]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gnomon.core.graph import Graph
-    from gnomon.core.stats import Comparison, Summary
     from gnomon.session.kernels import Kernel
 
 
@@ -125,44 +124,6 @@ class GraphPart:
     outputs: tuple[int, ...]
     tensors: TensorColumns
     edges: EdgeColumns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryPart:
-    """Seconds of one call: the median (p50) with its 95 % interval (null: too little is known), and percentiles.
-
-    Of `n` samples in so many fresh processes; `outliers` are flagged, never removed. With a `trend` times rose or
-    fell meanwhile.
-    """
-
-    n: int
-    processes: int
-    median_s: float
-    low_s: float | None
-    high_s: float | None
-    p10_s: float
-    p90_s: float
-    p99_s: float
-    min_s: float
-    outliers: int
-    trend: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonPart:
-    """A paired comparison: the ratio of times with its 95 % interval, and what it means for the first.
-
-    `pairs` are independent, a `unit` each ("process", or "block" of the only one). `trimmed`: the outer ones count
-    less, as one lies far off.
-    """
-
-    ratio: float
-    low: float | None
-    high: float | None
-    verdict: str
-    pairs: int
-    unit: str
-    trimmed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,52 +306,18 @@ def graph_part(graph: Graph) -> GraphPart:
     )
 
 
-def summary_part(found: Summary | None) -> SummaryPart | None:
-    """The summary; bounds that are not known are null."""
-    if found is None:
+def difference_part(difference: Mapping[str, float] | None) -> DifferencePart | None:
+    """The difference that an agent reports."""
+    if difference is None:
         return None
-    return SummaryPart(
-        n=found.n,
-        processes=found.processes,
-        median_s=found.median_s,
-        low_s=found.low_s if found.low_s > 0 else None,
-        high_s=found.high_s,
-        p10_s=found.p10_s,
-        p90_s=found.p90_s,
-        p99_s=found.p99_s,
-        min_s=found.min_s,
-        outliers=found.outliers,
-        trend=found.trend,
-    )
+    # The agent reports the largest float for what has no bound, such as a NaN in place of a number.
+    bounded = {name: value for name, value in difference.items() if value < sys.float_info.max}
+    return DifferencePart(absolute=bounded.get("absolute"), relative=bounded.get("relative"))
 
 
-def comparison_part(found: Comparison | None) -> ComparisonPart | None:
-    """The comparison; bounds that are not known are null."""
-    if found is None:
-        return None
-    return ComparisonPart(
-        ratio=found.ratio,
-        low=found.low if found.low > 0 else None,
-        high=found.high,
-        verdict=found.verdict,
-        pairs=found.pairs,
-        unit=found.unit,
-        trimmed=found.trimmed,
-    )
-
-
-def difference_part(found: Mapping[str, float] | None) -> DifferencePart | None:
-    """The difference that an agent told."""
-    if found is None:
-        return None
-    # The agent tells the largest float for what has no bound, such as a NaN in place of a number.
-    told = {key: value for key, value in found.items() if value < sys.float_info.max}
-    return DifferencePart(absolute=told.get("absolute"), relative=told.get("relative"))
-
-
-def kernel_part(found: Kernel) -> KernelPart:
-    """A kernel."""
-    return KernelPart(name=found.name, operators=found.operators, backend=found.backend, time_s=found.time_s)
+def kernel_part(kernel: Kernel) -> KernelPart:
+    """A kernel, without what it was matched by."""
+    return KernelPart(name=kernel.name, operators=kernel.operators, backend=kernel.backend, time_s=kernel.time_s)
 
 
 def runs_part(measured: Measured, graph: Graph | None = None, traced: Measured | None = None) -> RunsPart:

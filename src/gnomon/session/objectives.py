@@ -260,4 +260,5 @@ def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int =
     if found.unit != "process":  # one process cannot tell a difference from its luck
         return Against(ratio=found.ratio, low=0.0, high=math.inf, verdict="unknown")
     verdicts: dict[str, Verdict] = {"faster": "better", "slower": "worse", "tie": "tie"}
-    return Against(ratio=found.ratio, low=found.low, high=found.high, verdict=verdicts[found.verdict])
+    high = math.inf if found.high is None else found.high
+    return Against(ratio=found.ratio, low=found.low or 0.0, high=high, verdict=verdicts[found.verdict])

@@ -85,11 +85,11 @@ def _measured(
             False,
         )
     compared = versus(found[wanted.key], found[beside.key], clock)
-    interval = f" [{compared.low:.2f}, {compared.high:.2f}]" if compared.low > 0 else ""
+    bounds = "" if compared.low is None else f" {interval(compared.low, compared.high)}"
     difference = found[wanted.key].fact("difference") or {}
     off = difference.get("relative")
     within = "" if off is None or lab.unrepeatable else f", its outputs within {off:.1g} of the largest"
-    took = f": {configuration.name} took {compared.ratio:.2f}{interval} of the time of {usual} in one process{within}"
+    took = f": {configuration.name} took {compared.ratio:.2f}{bounds} of the time of {usual} in one process{within}"
     return took, compared.ratio < 1
 
 
@@ -121,7 +121,7 @@ def nearly_right(lab: Lab, contenders: Sequence[Contender], alive: Sequence[Cont
         hint = "Give real inputs with --input NAME=FILE.npy: with them it may be right."
         lab.doubts.append(Doubt(kind="nearly-right", message=message, hint=hint))
         failed = replace(one, failure=replace(failure, message=f"{off}; it took {time(took_s)}"))
-        refused.append(Proved(contender=contender, measured=failed, summary=None, cpu=None, against_best=None))
+        refused.append(Proved(contender=contender, measured=failed, against_best=None))
     return refused
 
 
@@ -185,6 +185,6 @@ def _side(ratio: float) -> int:
     return 0 if 1 / EQUAL < ratio < EQUAL else 1 if ratio > 1 else -1
 
 
-def interval(low: float, high: float) -> str:
+def interval(low: float | None, high: float | None) -> str:
     """An interval of a ratio in brackets."""
-    return f"[{low:.2f}, {high:.2f}]" if low > 0 and math.isfinite(high) else "[unknown]"
+    return "[unknown]" if low is None or high is None else f"[{low:.2f}, {high:.2f}]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from gnomon.core.brief import brief
 from gnomon.core.sample import Failure
-from gnomon.core.stats import Comparison, may_be_as_fast, summarise
+from gnomon.core.stats import Comparison, Speedup, may_be_as_fast
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
@@ -20,15 +19,14 @@ from gnomon.session.contender import (
     Clocks,
     Contender,
     Proved,
-    blocks,
     choose_clocks,
-    cpu_summary,
     fastest_of,
     level,
     not_compared,
     traced_candidate,
     versus,
 )
+from gnomon.session.document import DifferencePart, difference_part
 from gnomon.session.model_session import Lab
 from gnomon.session.package import read_plan
 from gnomon.session.precision import EQUAL, clock_warnings, interval
@@ -80,26 +78,27 @@ class Verdict:
 
     __repr__ = brief
 
+    @property
+    def speedup(self) -> Speedup | None:
+        """How many times as fast as the best single backend the choice is; None where it is that, or was not run."""
+        compared = self.chosen.against_best
+        mixed = self.chosen.contender.key != self.best_single.contender.key
+        return compared.speedup if mixed and compared is not None else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A package that was run on the device from its own files.
+    """How a package did that was run on the device from its own files: `ok` with right outputs and all where planned.
 
-    `places` maps each operator to where the runtime's own report says that it ran; `moved` lists the operators that
-    ran elsewhere than planned. `failure` is set where the package did not run or computed wrongly. `skipped` says that
-    it was not run, as nothing was to be measured any more.
+    `moved` are the operators that ran elsewhere. `failure` is set where the package did not run or computed wrongly.
+    `skipped` says that it was not run, as nothing was to be measured any more.
     """
 
-    places: Mapping[int, str]
+    ok: bool
+    skipped: bool
     moved: tuple[int, ...]
-    difference: Mapping[str, float] | None
+    difference: DifferencePart | None
     failure: Failure | None
-    skipped: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Whether it ran with right outputs, everything where it was planned."""
-        return self.failure is None and not self.moved and not self.skipped
 
 
 def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: bool = False) -> Verdict:
@@ -181,11 +180,11 @@ def _hopeless(lab: Lab, contenders: Sequence[Contender], clocks: Clocks) -> dict
         for contender in group:
             found = known[contender.key]
             compared = None if found is best else versus(found, best, clock)
+            if contender.key == kept or compared is None or compared.verdict != "slower" or compared.low is None:
+                continue
             # What is not priced has lost sooner: nothing but its own time speaks for it.
             limit = lab.request.effort.hopeless if contender.predicted_s else _BEHIND
-            if contender.key == kept:
-                continue
-            if compared and compared.verdict == "slower" and compared.ratio > limit and compared.low > limit / 2:
+            if compared.ratio > limit and compared.low > limit / 2:
                 far[contender.key] = best
     return far
 
@@ -381,15 +380,8 @@ def _is_near(proved: Proved) -> bool:
 
 
 def _proved(contender: Contender, measured: Measured, best: Measured, clock: Clock) -> Proved:
-    if not measured.ok:
-        return Proved(contender=contender, measured=measured, summary=None, cpu=None, against_best=None)
-    return Proved(
-        contender=contender,
-        measured=measured,
-        summary=summarise(blocks(measured, "wall")),
-        cpu=cpu_summary(measured),
-        against_best=None if measured.key == best.key else versus(measured, best, clock),
-    )
+    compared = None if not measured.ok or measured.key == best.key else versus(measured, best, clock)
+    return Proved(contender=contender, measured=measured, against_best=compared)
 
 
 def _reason(
@@ -409,12 +401,10 @@ def _reason(
         why = "because an accelerator here is a program on the processor"
         return f"{how}{chosen.contender.label}; no ratio is reported, {why}."
     if chosen is not best and chosen.against_best is not None:
-        gain = 1 / chosen.against_best.ratio
-        bounds = interval(
-            1 / chosen.against_best.high, 1 / chosen.against_best.low if chosen.against_best.low > 0 else math.inf
-        )
+        gain = chosen.against_best.speedup
+        bounds = interval(gain.low, gain.high)
         parts = [
-            f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone {bounds}",
+            f"Mix: {chosen.contender.label} is {gain.ratio:.2f} times as fast as {alone} alone {bounds}",
             _beside(default),
         ]
         return f"{'; '.join(filter(None, parts))}."
@@ -477,10 +467,10 @@ def _mixing(proved: Sequence[Proved], *, priced: bool) -> str:
     return "what a mix gains is inside the noise"
 
 
-def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
-    """Run a written package on the device from its own files: outputs, and where each operator ran."""
+def verify(lab: Lab, folder: Path, contender: Contender) -> tuple[Verified, dict[int, str]]:
+    """Run a written package on the device from its own files: outputs, and where each operator ran by its report."""
     if lab.link is None or lab.runner.over("run the package"):
-        return Verified(places={}, moved=(), difference=None, failure=None, skipped=True)
+        return Verified(ok=False, skipped=True, moved=(), difference=None, failure=None), {}
     pushed = lab.push(folder, folder.name)
     written = read_plan(folder, at=pushed)
     job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
@@ -491,11 +481,12 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
     known = lab.runner.measure("run the package", [plain, traced], effort)
     failure = known[plain.key].failure or known[traced.key].failure
     if failure is not None:
-        return Verified(places={}, moved=(), difference=None, failure=failure)
+        return Verified(ok=False, skipped=False, moved=(), difference=None, failure=failure), {}
     places = _places(contender, known[plain.key], known[traced.key])
     planned = contender.backends
     moved = tuple(i for i, backend in sorted(planned.items()) if places.get(i) != backend)
-    return Verified(places=places, moved=moved, difference=known[plain.key].fact("difference"), failure=None)
+    difference = difference_part(known[plain.key].fact("difference"))
+    return Verified(ok=not moved, skipped=False, moved=moved, difference=difference, failure=None), places
 
 
 def _places(contender: Contender, plain: Measured, traced: Measured) -> dict[int, str]:

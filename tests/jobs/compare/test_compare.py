@@ -28,7 +28,6 @@ from gnomon.jobs.compare.report import compare_report, markdown
 from gnomon.jobs.compare.sides import _embedded_in, embedded, read_side
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.views import comparison
-from gnomon.jobs.place.document import place_document, profile_document
 from gnomon.jobs.runs.answers import ANSWER, keep, packed
 from gnomon.report.page import Page
 from gnomon.store.base import note
@@ -39,7 +38,7 @@ def document(
     rng: np.random.Generator, *, level_us: float = 5000.0, scatter: float = 0.005, processes: int = 12, **more: Any
 ) -> dict[str, Any]:
     """The document of a profile, of which each configuration has so many processes of one block of 20 samples."""
-    made: dict[str, Any] = profile_document(profiled())
+    made: dict[str, Any] = profiled().document()
     made["clock"] = "cpu"
     for column in made["columns"]:
         runs = column["runs"]
@@ -510,7 +509,7 @@ def test_a_plan_that_is_not_made_again_is_no_loss(tmp_path: Path) -> None:
 
 def placed(labels: Sequence[str]) -> dict[str, Any]:
     """The document of a placement with contenders of these names, of which "plan" is one."""
-    made: dict[str, Any] = place_document(placement())
+    made: dict[str, Any] = placement().document()
     row = next(one for one in made["contenders"] if one["kind"] == "single" and one["runs"]["samples"]["process"])
     made["contenders"] = [
         {**copy.deepcopy(row), "label": label, "kind": "plan" if label == "plan" else "single"} for label in labels

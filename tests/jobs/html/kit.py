@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tests.cli.placement_kit import placement
-
-from gnomon.jobs.place.document import place_document
 
 HOSTILE = "<img src=x onerror=window.owned=1>\"'</script><script>window.owned=1</script><!--{{7*7}}\u202etxt\x1b[2J"
 
 
 def hostile() -> dict[str, Any]:
     """A placement whose operators, configurations, warnings and failures have such names."""
-    made: dict[str, Any] = json.loads(json.dumps(place_document(placement())))
+    made = placement().document()
     for row in made["operators"]:
         row["name"] = row["type"] = HOSTILE
         row["times_s"] = {HOSTILE + key: value for key, value in row["times_s"].items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,6 @@ from tests.jobs.html.kit import HOSTILE, hostile
 from tests.jobs.test_job_documents import FOUND, OPERATORS, large
 
 from gnomon.jobs.html.page import page
-from gnomon.jobs.place.document import place_document
 
 pytestmark = needs_chromium
 
@@ -50,7 +48,7 @@ def test_every_document_is_drawn_without_a_word(browser: Page, tmp_path: Path, n
 
 
 def test_numbers_that_are_not_known_are_drawn_by_no_script(browser: Page, tmp_path: Path) -> None:
-    made = json.loads(json.dumps(place_document(placement())))
+    made = placement().document()
     for row in made["operators"]:
         row["times_s"] = dict.fromkeys(row["times_s"], math.nan)
     for one in made["contenders"]:
@@ -83,7 +81,7 @@ def test_a_heat_map_is_darker_where_more_is_lost(browser: Page, tmp_path: Path) 
 @pytest.mark.parametrize(("width", "kind"), [(1280, "wide"), (390, "narrow")])
 def test_a_window_has_the_charts_of_its_width(browser: Page, tmp_path: Path, width: int, kind: str) -> None:
     browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-    found = opened(browser, tmp_path, json.loads(json.dumps(place_document(placement()))))
+    found = opened(browser, tmp_path, placement().document())
     seen = "[...document.querySelectorAll('svg.chart')].filter((one) => one.getBoundingClientRect().width)"
     assert set(found.value(f"{seen}.map((one) => one.classList[1])")) == {kind}
     assert found.value(f"{seen}.every((one) => one.getBoundingClientRect().width <= {width})")
@@ -132,7 +130,7 @@ def test_a_click_joins_row_and_node(browser: Page, tmp_path: Path) -> None:
 
 
 def test_what_runs_as_one_has_a_box(browser: Page, tmp_path: Path) -> None:
-    found = opened(browser, tmp_path, json.loads(json.dumps(place_document(placement()))))
+    found = opened(browser, tmp_path, placement().document())
     assert found.value("document.querySelectorAll('#graph-view .group').length") > 0
     assert found.value("document.querySelectorAll('#timeline .chart.wide, #samples .chart.wide').length") == 2
 
@@ -148,7 +146,7 @@ def test_a_hostile_name_stays_text(browser: Page, tmp_path: Path) -> None:
 
 
 def test_the_theme_is_changed_by_a_button(browser: Page, tmp_path: Path) -> None:
-    found = opened(browser, tmp_path, json.loads(json.dumps(place_document(placement()))))
+    found = opened(browser, tmp_path, placement().document())
     back = "getComputedStyle(document.body).backgroundColor"
     light = found.value(back)
     found.value("document.getElementById('theme').click()")
@@ -157,7 +155,7 @@ def test_the_theme_is_changed_by_a_button(browser: Page, tmp_path: Path) -> None
 
 
 def test_of_several_runs_one_is_chosen(browser: Page, tmp_path: Path) -> None:
-    first, second = json.loads(json.dumps(place_document(placement()))), large()
+    first, second = placement().document(), large()
     found = opened(browser, tmp_path, first, second)
     count = "document.querySelectorAll('#graph-view .node').length"
     assert found.value(count) == 4

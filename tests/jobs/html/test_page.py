@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from tests.cli.placement_kit import placement, profiled
 from tests.jobs.compare.test_compare import document as profile
 from tests.jobs.html.kit import hostile
+from tests.jobs.place.test_sustained import found as sustained_part
 from tests.jobs.test_job_documents import FOUND, large
 from tests.report.tuning_kit import tune
 
@@ -27,8 +29,6 @@ from gnomon.jobs.compare.sides import read_run
 from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
 from gnomon.jobs.html.pictures import sustained
-from gnomon.jobs.place.document import place_document, profile_document
-from gnomon.report.chart import Chart
 
 MOST_BYTES = 2_000_000
 
@@ -52,11 +52,6 @@ class Elements(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.setdefault(self._in, []).append(data)
-
-
-def plain(made: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(made))
-    return found
 
 
 @pytest.mark.parametrize(("more", "hint"), [({}, "Give --html a file"), ({"campaign": "0"}, "gnomon report last")])
@@ -115,7 +110,7 @@ def read_back(text: str) -> Any:
 
 
 def test_headings_of_tables_have_a_scope_and_charts_a_name() -> None:
-    elements = Elements(page([plain(place_document(placement()))], ["one"]))
+    elements = Elements(page([placement().document()], ["one"]))
     assert {attributes.get("scope") for tag, attributes in elements.found if tag == "th"} == {"col", "row"}
     charts = [attributes for tag, attributes in elements.found if tag == "svg"]
     assert [(one.get("class") or "").partition(" ")[2] for one in charts].count("wide") == 4
@@ -191,28 +186,18 @@ def test_documents_of_several_devices_are_shown_one_by_one(tmp_path: Path) -> No
 
 
 def test_a_result_makes_its_page() -> None:
-    assert read_back(profiled().to_html()) == plain(profile_document(profiled()))
+    assert read_back(profiled().to_html()) == profiled().document()
 
 
 def test_a_sustained_run_is_drawn_over_even_time() -> None:
-    blocks: dict[str, Any] = {
-        "at_s": [1.0, 2.0, 3.0, 40.0],
-        "p50_us": [9.0, 9.0, 9.0, 12.0],
-        "p99_us": [11.0, 12.0, 11.0, 15.0],
-    }
-    blocks |= {key: [None] * 4 for key in ("frequency_khz", "others_share")} | {
-        "temperature_c": [40.0, 45.0, 50.0, 60.0]
-    }
-    change = {"since_s": 30.0, "before_s": 9e-6, "after_s": 12e-6}
-    one = {"label": "a", "calls": 400, "ran_s": 40.0, "changes": [change], "blocks": blocks}
-    (section,) = sustained({"sustained": [one]})
-    calls, heat = section.parts
-    assert isinstance(calls, Chart) and isinstance(heat, Chart)
+    states = {block: {"temperatures_c": {"zone": 40.0 + block / 10}} for block in (0, 190)}
+    part = sustained_part([1.0] * 190 + [1.25] * 410, states=states)
+    calls, heat = sustained(part)
     assert (calls.x.title, calls.x.linear, [group.name for group in calls.groups]) == (
-        "seconds of calling",
+        "minutes of calling",
         True,
         ["99th percentile", "median", "a change"],
     )
     assert [mark.label for mark in calls.groups[2].marks] == ["slower"]
     assert heat.title == "hottest zone, degrees Celsius"
-    assert sustained({"sustained": []}) == ()
+    assert not list(sustained(replace(part, blocks=replace(part.blocks, at_s=part.blocks.at_s[:1]))))

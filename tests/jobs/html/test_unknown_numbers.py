@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,13 +18,12 @@ from tests.jobs.html.test_page import Elements
 from tests.jobs.test_job_documents import FOUND
 
 from gnomon.errors import RecordError
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.page import page
 from gnomon.jobs.html.pictures import pictures
 from gnomon.jobs.pareto.picture import front_charts
-from gnomon.jobs.place.document import place_document
-from gnomon.jobs.place.picture import contenders_of, placement_charts, profile_charts
+from gnomon.jobs.place.picture import bars_of, placement_charts, profile_charts
 from gnomon.report.chart import Chart
-from gnomon.report.plain import finite
 from gnomon.report.svg import picture
 
 NO_NUMBER = re.compile(r"[Nn]a[Nn]|[Ii]nf|None")
@@ -79,14 +79,14 @@ def test_charts_leave_out_what_is_not_known(document: dict[str, Any]) -> None:
 
 
 def draw(document: dict[str, Any]) -> None:
-    """Make all pictures of a document; none holds what is not a number. What does not fit its record has none."""
+    """Make all pictures of a document, if it fits its record; none holds what is not a number."""
+    drawn = {"gnomon-pareto": front_charts, "gnomon-place": placement_charts, "gnomon-profile": profile_charts}
     try:
         found = [part for section in pictures(document) for part in section.parts if isinstance(part, Chart)]
+        if document["format"] in drawn:
+            found += drawn[document["format"]](read_document(document))
     except RecordError:
         return
-    drawn = {"gnomon-pareto": front_charts, "gnomon-place": placement_charts, "gnomon-profile": profile_charts}
-    if document["format"] in drawn:
-        found += drawn[document["format"]](document)
     for tag, attributes in Elements(picture(found)).found:
         if tag in SHAPES:
             told = {key: value for key, value in attributes.items() if key not in ("class", "aria-label") and value}
@@ -110,8 +110,10 @@ def test_each_number_alone_may_be_unknown(name: str) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_a_configuration_without_a_time_is_no_bar(value: float | None) -> None:
-    made = place_document(placement())
-    ran = [one for one in made["contenders"] if one["measured"]]
-    ran[0][("cpu" if made["clock"] == "cpu" else "measured")]["median_s"] = value
+    made = placement()
+    first, *others = made.contenders
+    assert first.cpu is not None
+    time = None if value is None else replace(first.cpu, median_s=value)
+    made = replace(made, contenders=(replace(first, cpu=time), *others))
     assert len(placement_charts(made)) == 1
-    assert ran[0]["label"] not in [row.label for row in contenders_of(finite(made))]
+    assert first.label not in [row.label for row in bars_of(made)]

@@ -13,11 +13,16 @@ from typing import Any, cast
 import pytest
 
 from gnomon.core.graph import Graph
-from gnomon.core.sample import Context
+from gnomon.core.sample import Context, Run, Samples
 from gnomon.core.space import Slot, Space
 from gnomon.jobs.pareto import job
-from gnomon.measure.campaign import CampaignRunner, Candidate, Question
+from gnomon.jobs.pareto.document import PointPart
+from gnomon.jobs.pareto.prove import decide
+from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, Question
+from gnomon.measure.effort import Clock
 from gnomon.search.base import Assignment
+from gnomon.session.objectives import goals_of
+from gnomon.session.reference import Sensitivity
 from gnomon.store.sqlite import SqliteStore
 
 CONTEXT = Context(
@@ -150,8 +155,51 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
 
     monkeypatch.setattr(job, "open_lab", open_lab)
     monkeypatch.setattr(job, "decision_space", lambda lab, by, options, all_cores: space)
-    monkeypatch.setattr(job, "reference", lambda lab: 1.0)
+    monkeypatch.setattr(job, "reference", lambda lab: Sensitivity(1.0, finite_share=1.0))
     monkeypatch.setattr(job, "doubts", lambda lab, sensitivity: ())
+
+
+GOALS2 = goals_of(("latency", "peak-memory"))
+
+
+def runs(
+    wall_us: Sequence[float],
+    memory: Sequence[float] | None = None,
+    *,
+    cpu_us: Sequence[float] | None = None,
+    error: float = 0.0,
+    key: str = "k",
+) -> Measured:
+    """A point in one process a time, three blocks each of which is 0.5 % off the next."""
+    made = []
+    for process, wall in enumerate(wall_us):
+        cpu = wall if cpu_us is None else cpu_us[process]
+        for block in range(3):
+            wall_ns, cpu_ns = (round(t * 1000 * (1 + 0.005 * (block - 1))) for t in (wall, cpu))
+            facts = {
+                "peak_rss_bytes": 1000 if memory is None else memory[process],
+                "difference": {"relative": error},
+                "waits": 0,
+                "energy": {"spent_uj": round(500 * wall), "wall_ns": 5 * wall_ns},
+            }
+            samples = Samples(wall_ns=(wall_ns,) * 5, cpu_ns=(cpu_ns,) * 5)
+            run = Run(candidate=key, process=process, block=block, started_at_s=0.0, samples=samples, facts=facts)
+            made.append(run)
+    return Measured(key=key, runs=tuple(made), failure=None)
+
+
+def point(label: str) -> PointPart:
+    """A point of the proof before anything is decided."""
+    return PointPart(code="0", label=label, choices=(), sampled=(1.0, 1.0))
+
+
+def decided(clocks: Mapping[str, Clock] | None = None, **measured: Measured) -> dict[str, PointPart]:
+    """What the noise says of points, by name, in order."""
+    of: list[Clock] = [(clocks or {}).get(name, "cpu") for name in measured]
+    found = decide(GOALS2, [point(name) for name in measured], list(measured.values()), of)
+    numbers = [p.number for p in found if p.number]
+    assert numbers == list(range(1, len(numbers) + 1))
+    return {p.label: p for p in found}
 
 
 def campaigns(record: Path) -> list[Any]:

@@ -102,12 +102,9 @@ def test_backends_that_cannot_be_meant(zoo_model: Zoo, backends: tuple[str, ...]
         oplist(zoo_model("mix.circle"), backends=backends)
 
 
-def test_a_file_that_cannot_be_written(zoo_model: Zoo, tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_written(zoo_model: Zoo, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         oplist(zoo_model("mix.circle"), out=tmp_path / "no" / "oplist.json")
-
-
-def test_a_model_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(b"\0\0\0\0TFL3")
     with pytest.raises(ModelError):
         oplist(tmp_path / "m.tflite")

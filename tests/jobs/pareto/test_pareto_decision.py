@@ -5,17 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.jobs.pareto.pareto_kit import GOALS2, PretendedSpace, decided, point, runs
 
-from gnomon.core.sample import Failure, Run, Samples
+from gnomon.core.sample import Failure
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.jobs.pareto.prove import (
-    Point,
     check_bounds,
     choose,
     decide,
@@ -26,85 +25,50 @@ from gnomon.jobs.pareto.prove import (
 )
 from gnomon.jobs.pareto.search import spread
 from gnomon.measure.campaign import Measured
-from gnomon.search.base import Cost, Told
-from gnomon.session.objectives import GOALS, Against, against, cost_of, estimate, goals_of
+from gnomon.search.base import Told
+from gnomon.session.objectives import GOALS, Against, against, cost_of, estimate
 
 # What the noise says
 
 
-def runs(times_us: list[float], memory: list[int] | None = None, *, error: float = 0.0, key: str = "k") -> Measured:
-    """A point measured in one process a time, three blocks each."""
-    made = []
-    for process, time in enumerate(times_us):
-        for block in range(3):
-            ns = round(time * 1000)
-            made.append(
-                Run(
-                    candidate=key,
-                    process=process,
-                    block=block,
-                    started_at_s=0.0,
-                    samples=Samples(wall_ns=(ns, ns, ns), cpu_ns=(ns, ns, ns)),
-                    facts={
-                        "peak_rss_bytes": (memory or [1000] * len(times_us))[process],
-                        "difference": {"relative": error},
-                        "waits": 0,
-                        "energy": {"spent_uj": round(300 * time), "wall_ns": 3 * ns},
-                    },
-                )
-            )
-    return Measured(key=key, runs=tuple(made), failure=None)
-
-
-GOALS2 = goals_of(("latency", "peak-memory"))
-
-
-def point(measured: Measured) -> Point:
-    from types import SimpleNamespace
-
-    contender: Any = SimpleNamespace(key=measured.key)
-    return Point(assignment=(0,), code=0, label=measured.key, contender=contender, sampled=(1.0, 1.0), estimates=None)
-
-
-def decided(**measured: Measured) -> dict[str, Point]:
-    named = {name: replace(m, key=name) for name, m in measured.items()}
-    found = decide(GOALS2, [point(m) for m in named.values()], named, dict.fromkeys(named, "cpu"))
-    assert [p.number for p in found if p.number] == list(range(1, sum(p.number is not None for p in found) + 1))
-    return {p.label: p for p in found}
-
-
-def test_a_sure_trade_off_stays_and_a_sure_loser_goes() -> None:
+def test_what_the_noise_says_of_points() -> None:
     found = decided(
         fast=runs([100, 101, 99], [2000, 2000, 2001]),
         small=runs([200, 201, 199], [1000, 1001, 1000]),
         bad=runs([300, 301, 299], [2000, 2001, 2000]),
     )
-    assert found["fast"].number == 1
-    assert found["small"].number == 2
-    assert found["bad"].number is None
+    assert [found[name].number for name in ("fast", "small", "bad")] == [1, 2, None]
     assert found["bad"].dominated_by is not None
-
-
-def test_noise_keeps_a_point_and_a_tie_is_said() -> None:
-    found = decided(a=runs([100, 130, 95], [1000] * 3), b=runs([110, 104, 125], [1000] * 3))
-    assert found["a"].number is not None
-    assert found["b"].number is not None
-    assert len(found["a"].ties) == len(found["b"].ties) == 1
-
-
-def test_a_gain_beside_an_uncertain_other_is_perhaps_and_never_claimed() -> None:
+    # What surely takes less memory is not behind, however little it is.
+    sizes = [43.3e6, 43.2e6, 43.3e6, 43.3e6]
+    found = decided(
+        fast=runs([100, 101, 99, 100], sizes),
+        small=runs([200, 201, 199, 200], [42.9e6, 42.8e6, 42.9e6, 42.9e6]),
+        slow=runs([300, 301, 299, 300], [43.3e6, 43.3e6, 43.2e6, 43.2e6]),
+    )
+    assert [found[name].number for name in ("fast", "small", "slow")] == [1, 2, None]
+    assert not found["small"].maybe_dominated_by and not found["small"].ties
+    # Noise keeps a point, and a tie is said; not of what differs for sure.
+    found = decided(a=runs([100, 130, 95]), b=runs([110, 104, 125]))
+    assert all(p.number and len(p.ties) == 1 for p in found.values())
+    found = decided(a=runs([100, 104, 97, 101], [43e6] * 4), b=runs([101, 98, 103, 100], [43.172e6] * 4))
+    assert all(p.number and not p.ties for p in found.values())
     # Surely less memory, and the times cannot be told apart: it may be better in all, but that is not shown.
     found = decided(a=runs([100, 130, 95], [1000] * 3), b=runs([110, 104, 125], [2000] * 3))
-    assert found["b"].number is not None
-    assert found["b"].dominated_by is None
-    assert found["b"].maybe
+    assert found["b"].number is not None and found["b"].dominated_by is None
+    assert found["b"].maybe_dominated_by
+    # One process dominates nothing; what failed is no point of the front.
+    found = decided(a=runs([100], [1000]), b=runs([200], [2000]))
+    assert (found["a"].number, found["b"].number) == (1, 2)
+    failure = Failure(stage="run", kind="crash", transient=False, message="gone")
+    found = decided(a=runs([100, 101]), b=Measured(key="b", runs=(), failure=failure))
+    assert (found["a"].number, found["b"].number, found["b"].failure) == (1, None, failure)
 
 
 def test_a_single_backend_that_no_mix_is_surely_better_than() -> None:
     def found(mix: Measured, *, singles: tuple[str, ...] = ("cpu",)) -> str | None:
-        named = {"cpu": runs([100, 103, 98], [1000] * 3, key="cpu"), "mix": replace(mix, key="mix")}
-        points = [replace(point(m), single=name in singles) for name, m in named.items()]
-        best = enough(decide(GOALS2, points, named, dict.fromkeys(named, "cpu")))
+        points = [replace(point(name), single=name in singles) for name in ("cpu", "mix")]
+        best = enough(decide(GOALS2, points, [runs([100, 103, 98], [1000] * 3), mix], ["cpu", "cpu"]))
         return None if best is None else best.label
 
     assert found(runs([99, 104, 97], [1000] * 3)) == "cpu"
@@ -113,20 +77,6 @@ def test_a_single_backend_that_no_mix_is_surely_better_than() -> None:
     assert found(runs([200, 201, 199], [1001] * 3)) is None  # the mix is not on the front at all
     assert found(runs([99, 104, 97], [1000] * 3), singles=("cpu", "mix")) is None  # there is no mix
     assert found(runs([99, 104, 97], [1000] * 3), singles=()) is None
-
-
-def test_one_process_dominates_nothing() -> None:
-    found = decided(a=runs([100], [1000]), b=runs([200], [2000]))
-    assert found["a"].number == 1
-    assert found["b"].number == 2
-
-
-def test_failures_and_what_does_not_tell_all_are_no_points_of_the_front() -> None:
-    failure = Failure(stage="run", kind="crash", transient=False, message="gone")
-    found = decided(a=runs([100, 101]), b=Measured(key="b", runs=(), failure=failure))
-    assert found["a"].number == 1
-    assert found["b"].number is None
-    assert found["b"].failure == failure
 
 
 @given(
@@ -139,7 +89,7 @@ def test_a_front_is_never_empty_and_every_loser_has_its_winner(points: list[tupl
         f"p{k}": runs([t * f for f in rng.normal(1, 0.001 + 0.02 * noise, 3).clip(0.5, 2)], [m, m, m + 1], key=f"p{k}")
         for k, (t, m, noise) in enumerate(points)
     }
-    found = decide(GOALS2, [point(m) for m in measured.values()], measured, dict.fromkeys(measured, "cpu"))
+    found = list(decided(None, **measured).values())
     assert any(p.number == 1 for p in found)
     assert sorted(p.label for p in found) == sorted(measured)
     for p in found:
@@ -189,18 +139,14 @@ def test_estimates_hold_the_value_and_an_exact_zero_has_no_interval() -> None:
     assert against(goal, other, measured, "cpu").verdict == "worse"
 
 
-def test_a_cost_that_is_not_known_is_none() -> None:
+def test_what_is_not_reported_is_not_known() -> None:
     measured = runs([100])
     blind = replace(measured, runs=tuple(replace(r, facts={}) for r in measured.runs))
     assert cost_of(GOALS2, blind, "cpu") is None
     assert cost_of(GOALS2, measured, "cpu") == pytest.approx((100e-6, 1000.0))
-
-
-# What is measured again
-
-
-def told(*costs: Cost | None) -> list[Told]:
-    return [Told(assignment=(k,), cost=cost) for k, cost in enumerate(costs)]
+    found = against(GOALS["peak-memory"], blind, measured, "cpu")
+    assert found == Against(ratio=1.0, low=0.0, high=math.inf, verdict="unknown")
+    assert not found.not_worse
 
 
 def test_spread_with_many_objectives() -> None:
@@ -213,7 +159,9 @@ def test_spread_with_many_objectives() -> None:
 
 
 def test_picking_by_number_and_by_bound() -> None:
-    points = sampled_points(told((1.0, 90.0), (2.0, 70.0), (3.0, 50.0)), lambda a: a[0], lambda a: f"point {a[0]}")
+    costs = ((1.0, 90.0), (2.0, 70.0), (3.0, 50.0))
+    told = [Told(assignment=(k,), cost=cost) for k, cost in enumerate(costs)]
+    points = sampled_points(told, PretendedSpace(1, ("a", "b", "c")))
     names = ("latency", "peak-memory")
     assert choose(points, names, None, {}) is None
     assert choose(points, names, 2, {}) is points[1]
@@ -225,10 +173,3 @@ def test_picking_by_number_and_by_bound() -> None:
     with pytest.raises(InfeasibleError, match=r"peak-memory of 10 B \(the least: 50 B of peak-memory\)"):
         choose(points, names, None, {"peak-memory": 10.0})
     check_bounds(names, 1, {})
-
-
-def test_against_knows_what_it_does_not_know() -> None:
-    blind = replace(runs([100]), runs=tuple(replace(r, facts={}) for r in runs([100]).runs))
-    found = against(GOALS["peak-memory"], blind, runs([100]), "cpu")
-    assert found == Against(ratio=1.0, low=0.0, high=math.inf, verdict="unknown")
-    assert not found.not_worse

@@ -16,7 +16,7 @@ from tests.report.picture_kit import words_of
 from gnomon.core.sample import Run, Samples
 from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.devices.job import check_devices
-from gnomon.jobs.pareto.document import pareto_document
+from gnomon.jobs.pareto.document import ObjectivePart
 from gnomon.jobs.pareto.job import pareto
 from gnomon.jobs.pareto.picture import front_charts
 from gnomon.jobs.pareto.records import ParetoRequest
@@ -90,7 +90,7 @@ def test_the_source_names_the_counters() -> None:
     ("joules", "shown"), [(2e-3, "2.00 mJ"), (1.234e-5, "12.3 uJ"), (5.5e-8, "55.0 nJ"), (1.5, "1.50 J"), (None, "-")]
 )
 def test_an_energy_is_shown_in_a_fitting_unit(joules: float | None, shown: str) -> None:
-    assert value(joules, {"unit": "J"}) == shown
+    assert value(joules, ObjectivePart(name="energy", unit="J", price="")) == shown
 
 
 # For real, on a made-up /sys
@@ -140,14 +140,6 @@ def test_what_cannot_be_meant_is_told_without_a_look_at_the_device(
         pareto(replace(ParetoRequest(request=nowhere), **change))
 
 
-def test_a_dump_does_not_tell_energy(tmp_path: Path) -> None:
-    dump = tmp_path / "d.json"
-    rows = '[{"memory": 1, "id": 0, "time": 1.0}]'
-    dump.write_text('{"oplist": ["Add"], "solutions": ' + rows + ', "backends": ["cpu", "ruy"]}')
-    with pytest.raises(UsageError, match="does not have energy"):
-        pareto(ParetoRequest(source=dump, objectives=("latency", "energy")))
-
-
 def test_the_front_of_a_machine_that_draws_the_same_always(request_on: Any, tmp_path: Path) -> None:
     """Whatever runs, the stand-in draws 4 W: a call's energy over its time is that."""
     request = request_on(AMD)
@@ -155,25 +147,24 @@ def test_the_front_of_a_machine_that_draws_the_same_always(request_on: Any, tmp_
     with constant_draw(tmp_path / "sys", 4.0):
         found = pareto(asked)
     assert found.proved
-    assert "package-0 (intel-rapl:0)" in found.prices["energy"]
-    document = pareto_document(found)
-    assert [o["unit"] for o in document["objectives"]] == ["s", "J"]
+    assert [o.unit for o in found.objectives] == ["s", "J"]
+    assert "package-0 (intel-rapl:0)" in found.objectives[1].price
     page = io.StringIO()
-    pareto_report(document, Page(page))
+    pareto_report(found, Page(page))
     assert re.search(r"\d (uJ|mJ) ", page.getvalue())
-    assert any(words.startswith("energy, ") for words in words_of(front_charts(document)))
-    assert found.lived is not None
+    assert any(words.startswith("energy, ") for words in words_of(front_charts(found)))
+    assert found.campaign is not None
     with SqliteStore.open(tmp_path / "record.sqlite") as store:
-        (event,) = store.query(EventQuery(campaign=found.lived.campaign, name="energy"))
+        (event,) = store.query(EventQuery(campaign=found.campaign, name="energy"))
     assert event.data["names"] == ["intel-rapl:0"]
     for point in found.front:
         _, joules = [e.value for e in point.estimates or ()]
         assert joules > 0
-    check_power(tmp_path, found.lived.campaign, 4.0)
+    check_power(tmp_path, found.campaign, 4.0)
     # From the record alone it says the same, without a counter.
     recorded = pareto(replace(asked, request=replace(request, measure=False)))
     assert [p.estimates for p in recorded.front] == [p.estimates for p in found.front]
-    assert recorded.prices["energy"] == found.prices["energy"]
+    assert recorded.objectives == found.objectives
 
 
 def check_power(folder: Path, campaign: str, power_w: float) -> None:

@@ -20,8 +20,9 @@ from tests.jobs.pareto.pareto_kit import Killed, Pretended, PretendedSpace, camp
 
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
+from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.records import Pareto, ParetoRequest
+from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import Plan
 from gnomon.jobs.pareto.space import Evaluator
 from gnomon.measure.campaign import RecordedRunner
@@ -60,7 +61,7 @@ class Bench:
         assert isinstance(self.asked.request.record, Path)
         return self.asked.request.record
 
-    def run(self, visits: int | None = None, *, dies_after: bool = False, **change: Any) -> Pareto | None:
+    def run(self, visits: int | None = None, *, dies_after: bool = False, **change: Any) -> ParetoDocument | None:
         """The job, killed at a visit; None where that happened."""
         self.device.visits_left = None if visits is None else self.device.visits + visits
         self.device.dies_after = dies_after
@@ -82,13 +83,16 @@ def bench(folder: Path, monkeypatch: pytest.MonkeyPatch, search: str, iterations
     return Bench(device=device, asked=ParetoRequest(request=request, plan=plan))
 
 
-def told(found: Pareto | None) -> Any:
+def lasting(found: ParetoDocument | None) -> Any:
     """All that must not depend on whether the search was ended in between."""
     assert found is not None
-    points = tuple(replace(point, measured=None) for point in found.points)
-    # All runs of the points too, but for when they were made.
-    runs = [[replace(run, started_at_s=0.0) for run in p.measured.runs] for p in found.points if p.measured]
-    return found.samples, found.searched.told, found.searched.volume, points, runs, found.certificate
+    points = []
+    for point in found.points:
+        runs = point.runs  # but for when they were made
+        if runs is not None:
+            runs = replace(runs, samples=replace(runs.samples, started_at_s=(0.0,) * len(runs.samples.started_at_s)))
+        points.append(replace(point, runs=runs))
+    return found.samples, found.search.volume, points, found.certificate
 
 
 def twice(device: Pretended) -> dict[str, int]:
@@ -103,7 +107,7 @@ def twice(device: Pretended) -> dict[str, int]:
 @pytest.mark.parametrize("search", SEARCHES)
 def test_killed_at_any_visit_it_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: str) -> None:
     whole = bench(tmp_path / "whole", monkeypatch, search)
-    wanted = told(whole.run())
+    wanted = lasting(whole.run())
     assert len(wanted[0]) == (8 if search == "brute" else EVALUATIONS)
     for visit in range(whole.device.visits):
         killed = bench(tmp_path / f"{visit}", monkeypatch, search)
@@ -111,10 +115,9 @@ def test_killed_at_any_visit_it_finds_the_same(tmp_path: Path, monkeypatch: pyte
         (row,) = campaigns(killed.record)
         assert not row.finished
         found = killed.run()
-        assert told(found) == wanted
+        assert lasting(found) == wanted
         assert found is not None
-        assert found.lived is not None
-        assert found.lived.resumed
+        assert found.resumed
         assert sum(twice(killed.device).values()) <= 2  # one evaluation, twice
         (row,) = campaigns(killed.record)
         assert (row.finished, row.decision["front"]) == (True, len(found.front))
@@ -122,27 +125,27 @@ def test_killed_at_any_visit_it_finds_the_same(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_killed_again_and_again_it_gets_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: str) -> None:
-    wanted = told(bench(tmp_path / "whole", monkeypatch, search).run())
+    wanted = lasting(bench(tmp_path / "whole", monkeypatch, search).run())
     killed = bench(tmp_path / "killed", monkeypatch, search)
     kills = 0
     while (found := killed.run(1)) is None:  # each time one visit is recorded, and the next one lost
         kills += 1
-    assert told(found) == wanted
+    assert lasting(found) == wanted
     assert kills >= EVALUATIONS
     assert max(twice(killed.device).values()) == 2  # each lost once, and never made again after it was recorded
     assert len(campaigns(killed.record)) == 1
 
 
 def test_a_finished_search_goes_on_in_its_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = told(bench(tmp_path / "six", monkeypatch, "random", 6).run())
+    wanted = lasting(bench(tmp_path / "six", monkeypatch, "random", 6).run())
     made = bench(tmp_path, monkeypatch, "random", 3)
     assert made.run() is not None
     (first,) = campaigns(made.record)
     assert first.finished
     more = made.run(plan=replace(made.asked.plan, iterations=6))
     assert more is not None
-    assert more.searched.replayed == sum(t.cost is not None for t in more.searched.told[:3])
-    assert told(more)[:2] == wanted[:2]
+    assert more.search.replayed == sum(sample.cost is not None for sample in more.samples[:3])
+    assert lasting(more)[:2] == wanted[:2]
     (again,) = campaigns(made.record)
     assert (again.campaign, again.finished) == (first.campaign, True)
     assert not twice(made.device)
@@ -160,8 +163,8 @@ def test_another_search_takes_over_what_one_has_run(tmp_path: Path, monkeypatch:
     other = made.run(plan=Plan(name="hlps", iterations=5))
     assert first is not None
     assert other is not None
-    assert other.searched.replayed == sum(t.cost is not None for t in other.searched.told)  # failures are tried again
-    assert len(other.searched.told) == 5
+    assert other.search.replayed == sum(sample.cost is not None for sample in other.samples)  # failures are tried again
+    assert len(other.samples) == 5
     assert not twice(made.device)
     assert len(campaigns(made.record)) == 1
 
@@ -174,16 +177,16 @@ def test_what_something_ended_is_named_and_measured_when_it_goes_on(
     made.device.ended = {("search", "cpu-npu-npu"): 1, ("search", "npu-npu-npu"): 2}
     first = made.run()
     assert first is not None and wanted is not None
-    assert first.certificate.kind == "heuristic"  # an assignment is not known
+    assert first.certificate == "heuristic"  # an assignment is not known
     assert [d.message for d in first.doubts if d.kind == "not-compared"] == [
         "npu-npu-npu was not measured: ended by SIGTERM"
     ]
     made.device.ended = {("proof", "npu-npu-npu"): 2}
     second = made.run()
     assert second is not None
-    assert second.certificate.kind == "complete"
+    assert second.certificate == "complete"
     lost = [d.message for d in second.doubts if d.kind == "not-compared"]
-    assert lost and all("was measured (" in told and "ended by SIGTERM: not compared" in told for told in lost)
+    assert lost and all("was measured (" in line and "ended by SIGTERM: not compared" in line for line in lost)
     made.device.ended = {}
     third = made.run()
     assert third is not None
@@ -192,13 +195,14 @@ def test_what_something_ended_is_named_and_measured_when_it_goes_on(
 
 
 def test_searches_side_by_side_run_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = [told(bench(tmp_path / name, monkeypatch, name, 5).run())[1] for name in ("random", "hlps")]
+    wanted = [lasting(bench(tmp_path / name, monkeypatch, name, 5).run())[0] for name in ("random", "hlps")]
     made = bench(tmp_path / "both", monkeypatch, "random", 5)
     found = made.run(others=(Plan(name="hlps", seed=3, iterations=5),))
     assert found is not None
-    assert [s.told for s in found.searches] == wanted
     assert not twice(made.device)
-    common = {t.assignment for t in wanted[0]} & {t.assignment for t in wanted[1]}
+    assert [s.evaluations for s in found.searches] == [5, 5]
+    assert set(found.samples) == {*wanted[0], *wanted[1]}
+    common = {*wanted[0]} & {*wanted[1]}
     assert [s.replayed for s in found.searches] == [0, len(common)]
     assert len(found.samples) == 10 - len(common)
 
@@ -224,22 +228,9 @@ def test_asked_afresh_it_is_another_campaign(tmp_path: Path, monkeypatch: pytest
 
 def start(folder: Path) -> subprocess.Popen[str]:
     """The real command in a process of its own, with all that it makes below `folder`."""
-    arguments = (
-        "--runtime",
-        "onert",
-        "--by",
-        "operator",
-        "--search",
-        "brute",
-        "-n",
-        "1",
-        "--processes",
-        "1",
-        "--json",
-        "--quiet",
-    )
+    arguments = ("--runtime", "onert", "--by", "operator", "--search", "brute", "-n", "1", "--processes", "1")
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "pareto", str(folder / "add.circle"), *arguments],
+        [sys.executable, "-c", COMMAND, "pareto", str(folder / "add.circle"), *arguments, "--json", "--quiet"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

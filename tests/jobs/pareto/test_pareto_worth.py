@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jobs.pareto.pareto_kit import Pretended, PretendedSpace, pretend
+from tests.jobs.pareto.pareto_kit import GOALS2, Pretended, PretendedSpace, decided, pretend, runs
 
-from gnomon.core.sample import Run, Samples
+from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.prove import MOST_SESSIONS, Point, choose, decide, worth_proving
-from gnomon.jobs.pareto.records import Pareto, ParetoRequest
+from gnomon.jobs.pareto.prove import MOST_SESSIONS, choose, worth_proving
+from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import Plan
 from gnomon.jobs.pareto.space import Sample
-from gnomon.measure.campaign import Measured
-from gnomon.measure.effort import Clock, Effort
+from gnomon.measure.effort import Effort
 from gnomon.search.base import Assignment, Cost
-from gnomon.session.objectives import RELEVANT, estimate, goals_of
+from gnomon.session.objectives import RELEVANT, estimate
 from gnomon.session.request import ModelRequest
 
 MIB = 2.0**20
 UNLUCKY = 3.0
-GOALS2 = goals_of(("latency", "peak-memory"))
 
 
 def sampled(*costs: Cost, single: Sequence[int] = ()) -> list[Sample]:
@@ -119,9 +116,7 @@ def test_a_front_that_does_not_fit_takes_more_sessions_and_leaves_room_for_singl
     worth = worth_proving(sampled(*costs, single=(12,)), 4, same)
     assert {0, 11, 12} <= places(worth.chosen)
     assert (len(worth.chosen), worth.left_out, worth.behind) == (10, 3, 0)
-
-
-def test_what_is_predicted_is_not_sampled_again() -> None:
+    # What is predicted is not sampled again.
     worth = worth_proving(sampled(*((float(k), float(20 - k)) for k in range(10)), single=(3,)), 4)
     assert 3 in places(worth.chosen)
     assert (worth.noise, worth.left_out) == (None, 6)
@@ -214,56 +209,6 @@ def test_few_true_points_are_lost_where_not_all_fit() -> None:
 # What the proof says
 
 
-def runs(
-    wall_us: Sequence[float], memory: Sequence[float], *, cpu_us: Sequence[float] | None = None, key: str = "k"
-) -> Measured:
-    """A point in one process a time, three blocks each of which is 0.5 % off the next."""
-    made = []
-    for process, (wall, size) in enumerate(zip(wall_us, memory, strict=True)):
-        cpu = wall if cpu_us is None else cpu_us[process]
-        for block in range(3):
-            wall_ns, cpu_ns = (round(t * 1000 * (1 + 0.005 * (block - 1))) for t in (wall, cpu))
-            made.append(
-                Run(
-                    candidate=key,
-                    process=process,
-                    block=block,
-                    started_at_s=0.0,
-                    samples=Samples(wall_ns=(wall_ns,) * 5, cpu_ns=(cpu_ns,) * 5),
-                    facts={"peak_rss_bytes": size, "waits": 0},
-                )
-            )
-    return Measured(key=key, runs=tuple(made), failure=None)
-
-
-def decided(clocks: Mapping[str, Clock] | None = None, **measured: Measured) -> dict[str, Point]:
-    points = []
-    for name in measured:
-        contender: Any = SimpleNamespace(key=name)
-        points.append(
-            Point(assignment=(0,), code=0, label=name, contender=contender, sampled=(1.0, 1.0), estimates=None)
-        )
-    found = decide(GOALS2, points, measured, clocks or dict.fromkeys(measured, "cpu"))
-    return {p.label: p for p in found}
-
-
-def test_what_surely_takes_less_memory_is_not_behind_however_little_it_is() -> None:
-    found = decided(
-        fast=runs([100, 101, 99, 100], [43.3 * MIB, 43.2 * MIB, 43.3 * MIB, 43.3 * MIB]),
-        small=runs([200, 201, 199, 200], [42.9 * MIB, 42.8 * MIB, 42.9 * MIB, 42.9 * MIB]),
-        slow=runs([300, 301, 299, 300], [43.3 * MIB, 43.3 * MIB, 43.2 * MIB, 43.2 * MIB]),
-    )
-    assert (found["fast"].number, found["small"].number, found["slow"].number) == (1, 2, None)
-    assert not found["small"].maybe
-    assert not found["small"].ties
-
-
-def test_what_differs_for_sure_is_not_said_to_be_like() -> None:
-    sizes = [43.0 * MIB] * 4
-    found = decided(a=runs([100, 104, 97, 101], sizes), b=runs([101, 98, 103, 100], [s * 1.004 for s in sizes]))
-    assert all(p.number and not p.ties for p in found.values())
-
-
 @pytest.mark.parametrize("luck", [0.0, 0.1])
 def test_one_of_equal_points_is_behind_any_other_no_more_often_than_the_intervals_say(luck: float) -> None:
     """Eight points in three processes each, some of which take three times as long; memory moves by 0.05 %."""
@@ -279,10 +224,7 @@ def test_one_of_equal_points_is_behind_any_other_no_more_often_than_the_interval
         behind += sum(p.dominated_by is not None for p in found)
         total += len(found)
     assert behind <= 0.025 * total + 2 * (0.025 * total) ** 0.5
-
-
-def test_what_is_far_behind_is_found_behind_beside_many_others() -> None:
-    """Some others cost it some confidence, not all of it."""
+    # What is far behind is found behind all the same: others cost it some confidence, not all of it.
     rng = np.random.default_rng(6)
     measured = {}
     for name in "abcdefgh":
@@ -308,19 +250,15 @@ def test_a_value_is_the_middle_of_its_own_interval(times: list[float], seed: int
 # One clock where it tells
 
 
-def mixed() -> dict[str, Point]:
+def test_points_of_one_thread_are_compared_by_cpu_time_and_those_of_several_by_wall_time() -> None:
     """Two points of one thread beside a busy neighbour, who takes most of the core, and one of two threads."""
     size = [100 * MIB, 100.1 * MIB, 99.9 * MIB]
-    return decided(
+    found = decided(
         {"one": "cpu", "other": "cpu", "two": "wall"},
         one=runs([50_000, 90_000, 30_000], size, cpu_us=[14_000, 14_010, 13_990]),
         other=runs([60_000, 25_000, 80_000], [s * 0.9 for s in size], cpu_us=[15_000, 15_010, 14_990]),
         two=runs([20_000, 20_100, 19_900], size, cpu_us=[38_000, 38_100, 37_900]),
     )
-
-
-def test_points_of_one_thread_are_compared_by_cpu_time_and_those_of_several_by_wall_time() -> None:
-    found = mixed()
     assert {name: p.clock for name, p in found.items()} == {"one": "cpu", "other": "cpu", "two": "wall"}
     index = {p.label: k for k, p in enumerate(found.values())}
     one, two = found["one"], found["two"]
@@ -336,22 +274,16 @@ def test_points_of_one_thread_are_compared_by_cpu_time_and_those_of_several_by_w
     assert all(p.number for p in found.values())
     assert next(iter(found)) == "two"  # in order of the time that all of them have
     assert choose([*found.values()], ("latency", "peak-memory"), None, {"peak-memory": 1e12}) is two
-
-
-def test_where_one_clock_tells_of_all_there_is_no_other() -> None:
-    sizes = [1e8] * 3
-    found = decided(a=runs([100, 101, 99], sizes), b=runs([200, 201, 199], sizes))
-    assert all(p.wall is None and p.clock == "cpu" for p in found.values())
-
-
-def test_a_sure_difference_by_wall_time_counts_where_one_has_several_threads() -> None:
+    # A sure difference by wall time counts, too.
     found = decided(
         {"one": "cpu", "two": "wall"},
         one=runs([40_000, 40_100, 39_900], [1e8, 1.001e8, 1e8], cpu_us=[14_000, 14_010, 13_990]),
         two=runs([20_000, 20_100, 19_900], [0.9e8, 0.9e8, 0.9e8], cpu_us=[38_000, 38_100, 37_900]),
     )
-    assert found["one"].number is None
-    assert found["two"].number == 1
+    assert (found["one"].number, found["two"].number) == (None, 1)
+    # Where one clock tells of all there is no other.
+    found = decided(a=runs([100, 101, 99], [1e8] * 3), b=runs([200, 201, 199], [1e8] * 3))
+    assert all(p.wall is None and p.clock == "cpu" for p in found.values())
 
 
 # The whole job, on a device that has bad luck
@@ -371,7 +303,7 @@ class Unlucky(Pretended):
 
 def searched(
     folder: Path, monkeypatch: pytest.MonkeyPatch, slots: int, keys: Sequence[str], together: int = 8
-) -> tuple[Pareto, Unlucky]:
+) -> tuple[ParetoDocument, Unlucky]:
     space = PretendedSpace(slots, ("cpu", "ruy"))
 
     def price(assignment: Assignment) -> tuple[float, int]:
@@ -389,7 +321,7 @@ def test_four_assignments_and_one_unlucky_sample(tmp_path: Path, monkeypatch: py
     found, device = searched(tmp_path, monkeypatch, 2, ["search/cpu-cpu"])
     assert {p.label for p in found.points} == {"cpu-cpu", "ruy-cpu", "cpu-ruy", "ruy-ruy"}
     assert [p.label for p in found.front] == ["ruy-ruy", "cpu-cpu"]
-    assert (found.certificate.kind, found.left_out, found.behind, found.noise) == ("complete", 0, 0, None)
+    assert (found.certificate, found.left_out, found.behind, found.noise) == ("complete", 0, 0, None)
     assert not any(key.startswith("again/") for key in device.opened)
 
 
@@ -430,9 +362,8 @@ def test_points_of_several_sessions_are_brought_to_one_speed(tmp_path: Path, mon
     request = ModelRequest(model=tmp_path / "m", effort=effort, record=tmp_path / "record.sqlite")
     found = pareto(ParetoRequest(request=request, plan=Plan(name="brute")))
     assert found.sessions > 1
-    front = {p.assignment for p in found.front}
-    assert {(0, 0, 0), (1, 1, 1)} <= front
-    values = {p.assignment: (p.estimates or ())[0].value for p in found.points if p.estimates}
+    assert {"cpu-cpu-cpu", "ruy-ruy-ruy"} <= {p.label for p in found.front}
+    values = {space.assignments[p.label]: p.estimates[0].value for p in found.points if p.estimates}
     one = values[1, 1, 1] / price((1, 1, 1))[0]
     for assignment, value in values.items():
         assert value == pytest.approx(one * price(assignment)[0], rel=1e-3)

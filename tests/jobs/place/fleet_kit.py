@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from tests.cli import placement_kit as kit
 
-from gnomon.jobs.place.job import Placement
+from gnomon.jobs.place.document import PlaceDocument
 from gnomon.session.contender import Proved
 from gnomon.session.prove import Verdict
 
 
-def device(name: str, times_us: dict[str, int], *, folder: Path = Path("out")) -> Placement:
+def device(name: str, times_us: dict[str, int], *, folder: Path = Path("out")) -> PlaceDocument:
     """A device where single backends (a name) and mixes ("cpu,cpu,ruy,ruy") took these times; the least is chosen."""
     runs = {key: kit.measured(key, time) for key, time in times_us.items()}
     singles = [key for key in times_us if "," not in key]
@@ -26,13 +25,5 @@ def device(name: str, times_us: dict[str, int], *, folder: Path = Path("out")) -
     verdict = Verdict(
         proved=tuple(made.values()), best_single=made[best], chosen=chosen, reason="It is the fastest.", clock="cpu"
     )
-    planned = chosen.contender.backends
-    base = kit.placement(folder=folder / name)
-    return replace(
-        base,
-        device=name,
-        verdict=verdict,
-        rows=tuple(replace(row, planned=planned[row.index], ran_on=planned[row.index]) for row in base.rows),
-        verified=replace(base.verified, places=planned),
-        package=folder / name,
-    )
+    rows = kit.operators(chosen.contender.backends)
+    return kit.document(verdict, rows, {}, device=name, package=str(folder / name))

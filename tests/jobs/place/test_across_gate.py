@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pytest
 from tests.bad_days.livekit import matmul_onnx
 
@@ -75,7 +75,7 @@ def decide(folder: Path, profiles: dict[str, Times], monkeypatch: pytest.MonkeyP
             OperatorSamples(name=f"k{k}", sources=sources, backend="b", wall_ns=(ns,))
             for k, (sources, ns) in enumerate(rows)
         )
-        traced = Run(**{**{k: getattr(run, k) for k in run.__slots__}, "profiled": True, "operators": operators})
+        traced = replace(run, profiled=True, operators=operators)
         known[contender.key] = Measured(key=contender.key, runs=(run,), failure=None)
         known[trace_of(contender).key] = Measured(key=trace_of(contender).key, runs=(traced,), failure=None)
 
@@ -86,30 +86,29 @@ def decide(folder: Path, profiles: dict[str, Times], monkeypatch: pytest.MonkeyP
     return placer.run(alive, "cpu")
 
 
+EVEN = [(k, 1000) for k in KERNELS]
+WHOLE = tuple(range(2 * DEPTH))
+
+
 def test_what_is_nowhere_faster_is_not_priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = decide(tmp_path, {"a": [(k, 1000) for k in KERNELS], "b": [(k, 1200) for k in KERNELS]}, monkeypatch)
+    found = decide(tmp_path, {"a": EVEN, "b": [(k, 1200) for k in KERNELS]}, monkeypatch)
     assert "no block is faster elsewhere" in found.why
     assert found.ideal_s == pytest.approx(DEPTH * 1e-6)
-
-
-def test_what_is_faster_somewhere_is_priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    half = DEPTH // 2
-    uneven = [(k, 500 if number < half else 2000) for number, k in enumerate(KERNELS)]
-    with pytest.raises(Priced):
-        decide(tmp_path, {"a": [(k, 1000) for k in KERNELS], "b": uneven}, monkeypatch)
-
-
-def test_time_that_was_shared_out_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # By multiply-accumulates every block of b takes a fifth more than that of a; what they really take nobody knows.
-    whole = [(tuple(range(2 * DEPTH)), 1200 * DEPTH)]
-    with pytest.raises(Priced):
-        decide(tmp_path, {"a": [(k, 1000) for k in KERNELS], "b": whole}, monkeypatch)
-
-
-def test_what_reports_no_parts_and_has_lost_as_a_whole_is_not_priced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = [(tuple(range(2 * DEPTH)), 9000 * DEPTH)]
-    found = decide(tmp_path, {"a": [(k, 1000) for k in KERNELS], "b": whole}, monkeypatch)
+    # What reports no parts has lost as a whole.
+    found = decide(tmp_path, {"a": EVEN, "b": [(WHOLE, 9000 * DEPTH)]}, monkeypatch)
     assert found.why == "there are no two configurations that give right results and report their times"
-    assert np.isclose(found.contenders[0].predicted_s or 0.0, DEPTH * 1e-6)
+    assert found.contenders[0].predicted_s == pytest.approx(DEPTH * 1e-6)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [(k, 500 if number < DEPTH // 2 else 2000) for number, k in enumerate(KERNELS)],
+        # By multiply-accumulates every block takes a fifth more than that of a; what they really take nobody knows.
+        [(WHOLE, 1200 * DEPTH)],
+    ],
+    ids=["faster somewhere", "shared out"],
+)
+def test_what_may_be_faster_somewhere_is_priced(tmp_path: Path, other: Times, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Priced):
+        decide(tmp_path, {"a": EVEN, "b": other}, monkeypatch)

@@ -23,8 +23,8 @@ import gnomon
 from gnomon.core import codec
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import MeasurementError, ModelError, UsageError
-from gnomon.jobs.place.derived import Derived, Span, contrast, take_apart
-from gnomon.jobs.place.document import ProfileDocument, profile_document
+from gnomon.jobs.place.derived import Span, contrast, take_apart
+from gnomon.jobs.place.document import InsidePart, ProfileDocument
 from gnomon.jobs.place.job import profile
 from gnomon.jobs.place.report import profile_report
 from gnomon.measure.campaign import CampaignRunner, Measured
@@ -71,7 +71,7 @@ class World:
                 runs.append(Run(candidate=str(span), process=process, block=block, started_at_s=0.0, samples=samples))
         return Measured(key=str(span), runs=tuple(runs), failure=None)
 
-    def taken(self) -> Derived:
+    def taken(self) -> InsidePart:
         operators = tuple(range(10, 10 + len(self.costs_ns)))
         return take_apart(Kernel(name="k", operators=operators, backend="b", time_s=1.0), operators, self, "cpu")
 
@@ -82,10 +82,10 @@ def test_prices_are_exact_where_times_add_up() -> None:
     assert not found.why
     assert [step.operators for step in found.steps] == [(10,), (11,), (12,)]
     # The mean of the processes' speeds is twice the first one's.
-    assert [s.price.value_s for s in found.steps] == pytest.approx([2 * 15e-6, 2 * 2e-6, 2 * 39e-6])
+    assert [s.derived.value_s for s in found.steps] == pytest.approx([2 * 15e-6, 2 * 2e-6, 2 * 39e-6])
     assert [s.alone.value_s for s in found.steps] == pytest.approx([2 * 15e-6, 2 * 8e-6, 2 * 45e-6])
     assert found.together is not None
-    assert sum(s.price.value_s for s in found.steps) == pytest.approx(found.together.value_s)
+    assert sum(s.derived.value_s for s in found.steps) == pytest.approx(found.together.value_s)
     assert found.saved is not None
     assert found.saved.value_s == pytest.approx(2 * (2 * CALL_NS + 2 * 1_000) * 1e-9)
     assert len(world.asked) == 1
@@ -104,10 +104,10 @@ def test_a_long_kernel_is_bisected_to_what_takes_most(count: int, where: float) 
     assert len(world.asked) <= (count - 1).bit_length()
     assert max(map(len, world.asked)) <= 5
     assert [i for s in found.steps for i in s.operators] == list(range(10, 10 + count))
-    worst = max(found.steps, key=lambda s: s.price.value_s)
+    worst = max(found.steps, key=lambda s: s.derived.value_s)
     assert worst.operators == (10 + heavy,)
-    assert worst.price.value_s == pytest.approx(2 * (500_000 + CALL_NS * (heavy == 0)) * 1e-9)
-    assert sum(s.price.value_s for s in found.steps) == pytest.approx(2 * world.time_ns((0, count)) * 1e-9)
+    assert worst.derived.value_s == pytest.approx(2 * (500_000 + CALL_NS * (heavy == 0)) * 1e-9)
+    assert sum(s.derived.value_s for s in found.steps) == pytest.approx(2 * world.time_ns((0, count)) * 1e-9)
 
 
 def test_what_cannot_be_measured_leaves_the_kernel_whole_or_as_far_as_it_came() -> None:
@@ -184,12 +184,11 @@ def test_onnx_runtime_is_taken_apart_and_goes_on(
     assert [step.operators for step in part.steps] == [(0,), (1,)]
     assert part.saved is not None
     assert all(step.alone.value_s > 0 for step in part.steps)
-    document = profile_document(found)
-    assert document["columns"][0]["inside"][0]["derived"] is True
+    assert part.derived is True
     # No measured time has become another by it.
-    assert document["columns"][0]["kernels"][0]["operators"] == [0, 1]
+    assert found.columns[0].kernels[0].operators == (0, 1)
     text = io.StringIO()
-    profile_report(document, Page(text, width=100))
+    profile_report(found, Page(text, width=100))
     assert "inside its kernels, derived (~)" in text.getvalue()
     assert any("Relu" in line and "~" in line for line in text.getvalue().splitlines())
     spent = profile(replace(request, fresh=True, effort=replace(small, budget_s=1e-9)), inside=True)
@@ -204,11 +203,11 @@ def test_openvinos_convolution_with_its_normalisation_and_activation_is_taken_ap
     record = tmp_path / "record.sqlite"
     request = ModelRequest(model=net(tmp_path / "net.onnx"), runtimes=("openvino",), effort=small, record=record)
     (column,) = profile(request, inside=True).columns
-    part = next(part for part in column.inside if 0 in part.kernel.operators)
-    assert {0, 1, 2} <= set(part.kernel.operators)
+    part = next(part for part in column.inside if 0 in part.operators)
+    assert {0, 1, 2} <= set(part.operators)
     assert not part.why, part.why
     priced = [operator for step in part.steps for operator in step.operators]
-    assert sorted(priced) == sorted(part.kernel.operators)
+    assert sorted(priced) == sorted(part.operators)
     assert len(part.steps) == len(priced)
     assert part.saved is not None and part.saved.value_s > 0, "a call of a model by itself takes more than fusing"
 
@@ -225,24 +224,27 @@ def test_what_tells_one_time_of_the_whole_model_is_taken_apart(tmp_path: Path, s
         effort=small,
         record=tmp_path / "record.sqlite",
     )
-    (column,) = profile(request, inside=True).columns
-    (part,) = column.inside
+    found = profile(request, inside=True)
+    (part,) = found.columns[0].inside
     assert not part.why, part.why
     assert [step.operators for step in part.steps] == [(0,), (1,), (2,)]
-    assert set(column.breakdown.times_s) == set(), "a derived price is not a measured time"
+    label = found.columns[0].label
+    assert {row.times_s[label] for row in found.operators} == {None}, "a derived price is not a measured time"
 
 
 def test_the_document_fits_its_schema_and_the_report_marks_every_price(tmp_path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     found = profiled()
-    apart = take_apart(found.columns[1].kernels[0], (0, 1, 2), World((10_000, 3_000, 40_000)), "cpu")
-    left = replace(apart, steps=(), together=None, saved=None, why="not cut: it is one")
+    kernel = Kernel(name="fused", operators=(0, 1, 2), backend="cpu", time_s=190e-6)
+    apart = take_apart(kernel, (0, 1, 2), World((10_000, 3_000, 40_000)), "cpu")
+    left = InsidePart(kernel="fused", operators=(0, 1, 2), why="not cut: it is one")
     columns = (found.columns[0], replace(found.columns[1], inside=(apart, left)))
-    document = json.loads(json_text(profile_document(replace(found, columns=columns))))
+    found = replace(found, columns=columns)
+    document = json.loads(json_text(found.document()))
     jsonschema.Draft202012Validator(gnomon.document_schema("profile")).validate(document)
     assert codec.from_json(ProfileDocument, document).columns[1].inside[0].steps[2].operators == (2,)
     text = io.StringIO()
-    profile_report(document, Page(text, width=120))
+    profile_report(found, Page(text, width=120))
     lines = text.getvalue().split("derived (~)")[1].splitlines()
     assert sum("~" in line for line in lines) == 4
     assert any("~80.0 us" in line for line in lines)

@@ -15,8 +15,9 @@ from tests.jobs.place.fleet_kit import device
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import DeviceError, GnomonError, PackageError, UsageError
+from gnomon.jobs.place.document import ErrorPart, PlaceDocument
 from gnomon.jobs.place.fleet import package_folders, place_on, run_lanes
-from gnomon.jobs.place.job import Placement, place
+from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.session.request import ModelRequest
 from gnomon.system.stopping import Stopped, pause
@@ -29,15 +30,18 @@ def board(name: str, host: str = "") -> DeviceConfig:
 BOARDS = {name: board(name) for name in ("a", "b", "c")}
 
 
-def test_lanes_run_at_the_same_time_and_keep_their_order() -> None:
+def test_lanes_run_at_the_same_time_keep_their_order_and_fail_alone() -> None:
     together = threading.Barrier(3, timeout=20)
 
     def job(name: str) -> str:
         together.wait()
+        if name == "b":
+            raise DeviceError("b is gone")
         return name.upper()
 
     ended = run_lanes(BOARDS, job)
-    assert list(ended) == ["a", "b", "c"] and [e.found for e in ended.values()] == ["A", "B", "C"]
+    assert list(ended) == ["a", "b", "c"] and [e.found for e in ended.values()] == ["A", None, "C"]
+    assert isinstance(ended["b"].error, DeviceError)
 
 
 def test_devices_of_one_machine_take_turns() -> None:
@@ -50,17 +54,6 @@ def test_devices_of_one_machine_take_turns() -> None:
 
     ended = run_lanes({name: board(name, "one") for name in "abc"}, job)
     assert all(e.error is None for e in ended.values())
-
-
-def test_a_lane_that_fails_leaves_the_others() -> None:
-    def job(name: str) -> str:
-        if name == "b":
-            raise DeviceError("b is gone")
-        return name
-
-    ended = run_lanes(BOARDS, job)
-    assert isinstance(ended["b"].error, DeviceError) and ended["b"].found is None
-    assert ended["a"].found == "a" and ended["c"].found == "c"
 
 
 def waiting(started: Callable[[], object], cleaned: list[str]) -> Callable[[str], None]:
@@ -140,7 +133,7 @@ def requests(tmp_path: Path, *names: str) -> dict[str, ModelRequest]:
 
 
 def test_place_on_tags_what_lanes_tell(tmp_path: Path) -> None:
-    def fake(request: ModelRequest, out: Path, _: object, tell: Callable[[str], None] | None) -> Placement:
+    def fake(request: ModelRequest, out: Path, _: object, tell: Callable[[str], None] | None) -> PlaceDocument:
         if tell is not None:
             tell("hello")
         if request.device.name == "b":
@@ -152,7 +145,9 @@ def test_place_on_tags_what_lanes_tell(tmp_path: Path) -> None:
     found = place_on(three, tmp_path / "out", fake, tell=lambda n, s: told.append((n, s)))
     assert sorted(told) == [(n, "hello") for n in "abc"]
     assert list(found.placements) == ["a", "c"]
-    assert isinstance(found.results[1].error, DeviceError)
+    assert found.devices[1].error == ErrorPart(
+        kind="DeviceError", message="b is gone", hint="Look for it.", exit_code=DeviceError.exit_code
+    )
     with pytest.raises(DeviceError):
         place_on(requests(tmp_path, "b"), tmp_path / "none", fake)
     assert not (tmp_path / "none").exists()
@@ -171,5 +166,5 @@ def test_two_names_of_this_machine_for_real(zoo_model: Callable[[str], Path], sm
         for name in ("first", "second")
     }
     found = place_on(asked, tmp_path / "out", lambda request, out, watch, tell: place(request, out))
-    assert [r.error for r in found.results] == [None, None]
-    assert {p.package.name for p in found.placements.values() if p.package} == {"first", "second"}
+    assert [device.error for device in found.devices] == [None, None]
+    assert {Path(p.package or "").name for p in found.placements.values()} == {"first", "second"}

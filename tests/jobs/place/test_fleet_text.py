@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import threading
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.cli.placement_kit import HOSTILE, keys_of
@@ -14,79 +13,55 @@ from tests.jobs.place.fleet_kit import device
 
 from gnomon.cli.progress import Show
 from gnomon.errors import DeviceError
-from gnomon.jobs.place.document import fleet_document
-from gnomon.jobs.place.fleet import DeviceResult, Fleet
-from gnomon.jobs.place.job import Placement
+from gnomon.jobs.place.document import DevicePart, FleetDocument, PlaceDocument, error_part
 from gnomon.jobs.place.report import fleet_report
 from gnomon.measure.progress import Progress
 from gnomon.report.page import Page
-from gnomon.report.plain import finite
 
 DOCS = Path(__file__).parents[3] / "docs" / "jobs" / "fleet.md"
 
 
-def fleet(placements: dict[str, Placement], error: str = "") -> Fleet:
-    results = [DeviceResult(name=n, placement=p, error=None) for n, p in placements.items()]
-    if error:
-        lost = DeviceError("it cannot be reached: no route to host", hint="Check its cable.")
-        results.append(DeviceResult(name=error, placement=None, error=lost))
-    record = Path("record.sqlite")
-    return Fleet(model=Path("hand.circle"), record=record, results=tuple(results), seconds=75.0)
+def fleet(placements: dict[str, PlaceDocument], lost: str = "", message: str = "it cannot be reached") -> FleetDocument:
+    devices = [DevicePart(name=n, placement=replace(p, package="p"), error=None) for n, p in placements.items()]
+    if lost:
+        error = error_part(DeviceError(message, hint="Check its cable."))
+        devices.append(DevicePart(name=lost, placement=None, error=error))
+    return FleetDocument(
+        format="gnomon-fleet", version=3, model="hand.circle", devices=tuple(devices), record="r", seconds=75.0
+    )
 
 
-def lossy(error: str = "phone") -> dict[str, Any]:
-    placements = {
-        "board": device("board", {"cpu": 70, "cpu,cpu,ruy,cpu": 60}),
-        "ssh://odroid@192.168.178.100:2222": device("far", {"cpu": 80, "ruy,cpu,ruy,ruy": 40}),
-    }
-    return fleet_document(fleet(placements, error))
+BOARD = device("board", {"cpu": 70, "cpu,cpu,ruy,cpu": 60})
+FAR = device("far", {"cpu": 80, "ruy,cpu,ruy,ruy": 40})
+LOSSY = fleet({"board": BOARD, "ssh://odroid@192.168.178.100:2222": FAR}, "phone", "it cannot be reached: no route")
+WHOLE = fleet({name: device(name, {"cpu": 100, "ruy": 160}) for name in "ab"})
 
 
-def whole() -> dict[str, Any]:
-    times = {"a": {"cpu": 100, "ruy": 160}, "b": {"cpu": 200, "ruy": 110}}
-    return fleet_document(fleet({n: device(n, t) for n, t in times.items()}))
-
-
-def text(document: dict[str, Any], width: int = 80) -> str:
+def text(document: FleetDocument, width: int = 80) -> str:
     file = io.StringIO()
     fleet_report(document, Page(file, width=width))
     return file.getvalue()
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
-def test_lines_fit_but_for_paths(width: int) -> None:
-    for document in (lossy(), whole()):
-        document["record"] = "r"
-        for row in document["devices"]:
-            if row["placement"]:
-                row["placement"]["package"] = "p"
-        assert [line for line in text(document, width).splitlines() if len(line) > max(width, 80)] == []
+def test_lines_fit_and_names_cannot_steer_the_terminal(width: int) -> None:
+    for document in (LOSSY, WHOLE, fleet({HOSTILE: BOARD}, "phone", HOSTILE)):
+        lines = text(document, width).splitlines()
+        assert all(line.isprintable() and len(line) <= max(width, 80) for line in lines)
 
 
 def test_a_row_a_device() -> None:
-    said = text(lossy())
+    said = text(LOSSY)
     assert said.startswith("2 of 3 devices have a plan.")
-    assert "phone has no plan: it cannot be reached: no route to host" in said and "Check its cable." in said
+    assert "phone has no plan: it cannot be reached: no route" in said and "Check its cable." in said
     assert "4 of 4" in said and "1.17" in said
-
-
-def test_names_cannot_steer_the_terminal() -> None:
-    document = lossy()
-    document["devices"][0]["name"] = HOSTILE
-    document["devices"][2]["error"]["message"] = HOSTILE
-    assert all(c == "\n" or c.isprintable() for c in text(document))
 
 
 def test_every_key_is_documented() -> None:
     told = DOCS.read_text(encoding="utf-8")
-    document = json.loads(json.dumps(finite(lossy())))
-    for row in document["devices"]:
-        row["placement"] = None  # docs/formats/place-json.md has these
-    assert [key for key in keys_of(document) if f"`{last(key)}`" not in told] == []
-
-
-def last(path: str) -> str:
-    return path.rpartition(".")[2].removesuffix("[]")
+    document = LOSSY.document()
+    bare = {**document, "devices": [{**row, "placement": None} for row in document["devices"]]}  # place-json.md has it
+    assert [key for key in keys_of(bare) if f"`{key.rpartition('.')[2].removesuffix('[]')}`" not in told] == []
 
 
 def test_progress_without_a_terminal_is_whole_lines_by_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,9 +84,6 @@ def test_progress_without_a_terminal_is_whole_lines_by_name(capsys: pytest.Captu
     assert len(lines) == 42 and all(line.isprintable() for line in lines)
     own = [line for line in lines if line.startswith("gnomon: board: ")]
     assert own == [f"gnomon: board: stage {k} (2 steps)" for k in range(20)] + ["gnomon: board: all is\\nwell"]
-
-
-def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Show(names=("a",), quiet=True) as show:
         show.on_progress("a")(Progress(stage="s", done=0, total=1, left_s=1.0))
         show.on_message("a", "well")

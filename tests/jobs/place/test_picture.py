@@ -13,18 +13,26 @@ from tests.cli.placement_kit import HOSTILE, placement
 from tests.report.picture_kit import needs_drawing, words_in, words_of
 
 from gnomon.api import pictures
-from gnomon.jobs.place.document import place_document
-from gnomon.jobs.place.job import Placement
-from gnomon.jobs.place.picture import contenders_of, placement_charts, segments
+from gnomon.jobs.documents import read_document
+from gnomon.jobs.place.document import PlaceDocument
+from gnomon.jobs.place.picture import Bar, bars_of, placement_charts, segments
 from gnomon.report.svg import picture
 
 
 def document(**how: Any) -> dict[str, Any]:
-    return place_document(placement(**how))
+    return placement(**how).document()
+
+
+def bars(found: dict[str, Any]) -> list[Bar]:
+    return bars_of(read_document(found))
+
+
+def words(found: dict[str, Any]) -> list[str]:
+    return words_of(placement_charts(read_document(found)))
 
 
 def draw(found: dict[str, Any], folder: Path, tell: Callable[[str], None]) -> list[str]:
-    return pictures.draw(Placement.charts_by, found, folder / "plan", tell)
+    return pictures.draw(PlaceDocument.charts_by, read_document(found), folder / "plan", tell)
 
 
 def drawn(found: dict[str, Any], folder: Path) -> tuple[str, bytes]:
@@ -36,34 +44,30 @@ def drawn(found: dict[str, Any], folder: Path) -> tuple[str, bytes]:
     return (folder / "plan.svg").read_text(encoding="utf-8"), (folder / "plan.png").read_bytes()
 
 
-def test_the_svg_is_well_formed_with_text(tmp_path: Path) -> None:
-    _, png = drawn(document(), tmp_path)
-    words = words_in(tmp_path / "plan.svg")
-    assert {"> onert: plan", "ruy: 2 operators, 34.0 us", "unattributed time"} <= set(words)
-    assert png.startswith(b"\x89PNG")
+def test_the_svg_is_well_formed_with_text_and_the_same_bytes_each_time(tmp_path: Path) -> None:
+    (tmp_path / "again").mkdir()
+    first = drawn(document(), tmp_path)
+    assert {"> onert: plan", "ruy: 2 operators, 34.0 us", "unattributed time"} <= set(words_in(tmp_path / "plan.svg"))
+    assert first[1].startswith(b"\x89PNG")
+    assert drawn(document(), tmp_path / "again") == first
 
 
 def test_backends_are_told_apart_by_hatches_too() -> None:
-    cpu, ruy, *_ = placement_charts(document())[0].groups
+    cpu, ruy, *_ = placement_charts(placement())[0].groups
     assert (cpu.kind, ruy.kind) == ("bars", "bars") and cpu.look.hatch != ruy.look.hatch
 
 
-def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    assert drawn(document(), tmp_path / "a") == drawn(document(), tmp_path / "b")
-
-
-def test_hostile_names_are_shown_not_obeyed(tmp_path: Path) -> None:
+def test_names_of_any_script_are_shown_and_hostile_ones_not_obeyed(tmp_path: Path) -> None:
     found = document()
+    found["model"]["path"] = "\u6a21\u578b.circle"
     for contender in found["contenders"]:
         contender["label"] += HOSTILE + "$x_1$ <b>&"
     for key in ("chosen", "best_single"):
         found["decision"][key] += HOSTILE + "$x_1$ <b>&"
     text, _ = drawn(found, tmp_path)
     assert words_in(tmp_path / "plan.svg")
-    assert "\x1b" not in text
-    assert "\u202e" not in text
+    assert "\x1b" not in text and "\u202e" not in text
+    assert "\u6a21\u578b.circle" in picture(placement_charts(read_document(found)))
 
 
 def many(count: int) -> dict[str, Any]:
@@ -82,7 +86,7 @@ def test_models_of_any_size_are_drawn(count: int, tmp_path: Path) -> None:
 
 
 def test_rows_keep_the_time_whatever_is_merged() -> None:
-    for row, contender in zip(contenders_of(many(2000)), ["onert:cpu", "onert:ruy (+cpu for 1 of 4)"], strict=False):
+    for row, contender in zip(bars(many(2000)), ["onert:cpu", "onert:ruy (+cpu for 1 of 4)"], strict=False):
         source = next(c for c in many(2000)["contenders"] if c["label"] == contender)
         assert row.label == contender
         assert row.operators_s == pytest.approx(sum(source["operators_s"]))
@@ -90,57 +94,41 @@ def test_rows_keep_the_time_whatever_is_merged() -> None:
         assert sum(n for n, _ in row.totals.values()) == 2000
 
 
-def test_the_best_single_is_first_and_the_failed_one_absent() -> None:
-    labels = [row.label for row in contenders_of(document())]
-    assert labels == ["onert:cpu", "onert:ruy (+cpu for 1 of 4)", "onert: plan"]
-
-
 @pytest.mark.parametrize("clock", ["cpu", "wall"])
-def test_rows_end_with_the_documents_unattributed_time(clock: str) -> None:
+def test_rows_are_of_what_ran_the_best_single_first_and_end_with_unattributed_time(clock: str) -> None:
     found = document(clock=clock)
-    told = {c["label"]: c for c in found["contenders"]}
-    for row in contenders_of(found):
-        assert row.rest_s == told[row.label]["unattributed_s"] == found["unattributed_s"][row.label]
-        assert row.whole_s == pytest.approx(told[row.label]["level_s"])
+    contenders = {c["label"]: c for c in found["contenders"]}
+    rows = bars(found)
+    assert [row.label for row in rows] == ["onert:cpu", "onert:ruy (+cpu for 1 of 4)", "onert: plan"]
+    for row in rows:
+        assert row.rest_s == contenders[row.label]["unattributed_s"] == found["unattributed_s"][row.label]
+        assert row.whole_s == pytest.approx(contenders[row.label]["level_s"])
 
 
-def test_operators_that_were_scaled_are_said() -> None:
+def test_scaled_operators_and_kernels_of_no_operator_are_said() -> None:
     found = document()
-    assert not any(row.scaled for row in contenders_of(found))
+    scaled = "Operators as traced, in proportion where the profiler itself takes time."
+    assert not any(row.scaled for row in bars(found))
+    assert not {scaled, "kernels of no operator"} & set(words(found))
     found["contenders"][2]["profiler_overhead_s"] = 50e-6
-    assert contenders_of(found)[2].scaled
-    told = "Operators as traced, in proportion where the profiler itself takes time."
-    assert told in words_of(placement_charts(found))
-
-
-def test_kernels_of_no_operator_are_drawn_apart() -> None:
-    found = document()
-    assert "kernels of no operator" not in words_of(placement_charts(found))
     kernel = {"name": "Reorder r", "operators": [], "backend": "cpu", "time_s": 20e-6}
     found["contenders"][0]["kernels"] = [kernel]
-    assert contenders_of(found)[0].own_s == 20e-6
-    assert "kernels of no operator" in words_of(placement_charts(found))
+    assert bars(found)[2].scaled and bars(found)[0].own_s == 20e-6
+    assert {scaled, "kernels of no operator"} <= set(words(found))
 
 
-def test_what_reports_no_operators_is_drawn_whole() -> None:
+def test_what_reports_no_operators_and_a_converted_model_are_drawn_whole() -> None:
     found = document()
-    single = found["contenders"][0]
+    single, converted = found["contenders"][:2]
     whole = {"name": "whole graph", "operators": [0, 1, 2, 3], "backend": "cpu"}
     single["kernels"] = [{**whole, "time_s": single["level_s"] - single["unattributed_s"]}]
     single["operators_s"] = [None] * 4
-    row = contenders_of(found)[0]
-    assert [s.backend for s in row.segments] == ["cpu"]
-    assert row.own_s == 0
-    assert row.whole_s == pytest.approx(single["level_s"])
-    assert row.totals == {"cpu": (4, row.operators_s)}
-
-
-def test_a_converted_model_is_drawn_whole() -> None:
-    found = document()
-    found["contenders"][1] |= {"assignment": [], "operators_s": []}
-    row = contenders_of(found)[1]
-    assert [s.backend for s in row.segments] == found["contenders"][1]["configurations"]
-    assert row.whole_s == pytest.approx(found["contenders"][1]["level_s"])
+    converted |= {"assignment": [], "operators_s": []}
+    first, second, _ = bars(found)
+    assert [s.backend for s in first.segments] == ["cpu"]
+    assert (first.own_s, first.totals) == (0, {"cpu": (4, first.operators_s)})
+    assert [s.backend for s in second.segments] == converted["configurations"]
+    assert [row.whole_s for row in (first, second)] == pytest.approx([single["level_s"], converted["level_s"]])
 
 
 def test_small_operators_are_drawn_together_on_the_backend_of_most_of_their_time() -> None:
@@ -148,16 +136,13 @@ def test_small_operators_are_drawn_together_on_the_backend_of_most_of_their_time
     assert [(s.backend, s.operators) for s in made] == [("a", (0,)), ("b", (1, 2, 3))]
     assert [(s.backend, s.operators) for s in segments(["a", "b"], [0.0, 0.0], 0.01)] == [("a", (0, 1))]
     assert [s.operators for s in segments(["a", "b"], [1.0, 0.0], 0.01)] == [(0, 1)]
-
-
-def test_colours_tell_how_much_time_each_backend_has() -> None:
     dice = random.Random(2)
     assignment = [dice.choice("aaab") for _ in range(4000)]
     times_s = [dice.random() for _ in assignment]
-    made = list(segments(assignment, times_s, 0.002 * sum(times_s)))
-    assert 3 <= len({s.backend for s in made}) + len(made) < 600
-    assert sum(s.time_s for s in made) == pytest.approx(sum(times_s))
-    assert [i for s in made for i in s.operators] == list(range(4000))
+    every = list(segments(assignment, times_s, 0.002 * sum(times_s)))
+    assert 3 <= len({s.backend for s in every}) + len(every) < 600
+    assert sum(s.time_s for s in every) == pytest.approx(sum(times_s))
+    assert [i for s in every for i in s.operators] == list(range(4000))
 
 
 def test_no_room_for_the_picture_is_told(tmp_path: Path) -> None:
@@ -176,9 +161,3 @@ def test_without_vl_convert_there_is_svg_and_the_way_to_png_is_told(
     assert draw(document(), tmp_path, told.append) == [str(tmp_path / "plan.svg")]
     line = f"{sys.executable} -m pip install 'vl-convert-python>=1.9,<2'"
     assert told == [f"no PNG: vl-convert-python is not installed. Install it with: {line}"]
-
-
-def test_names_in_any_script_are_drawn() -> None:
-    found = document()
-    found["model"]["path"] = "\u6a21\u578b.circle"
-    assert "\u6a21\u578b.circle" in picture(placement_charts(found))

@@ -80,10 +80,10 @@ def test_a_mix_is_proved_and_its_package_runs_where_planned(
     monkeypatch.setattr(transferring, "DRAWN", 2)
     monkeypatch.setattr(transferring, "fit_transfers", turned)
     found = place(request(tmp_path, small, "qnn"), tmp_path / "package")
-    plan = next(p for p in found.verdict.proved if p.contender.kind == "plan")
-    assert plan.ok, plan.measured.failure
-    assert set(plan.contender.backends.values()) == {"cpu", "qnn"}
+    plan = next(contender for contender in found.contenders if contender.kind == "plan")
+    assert plan.failure is None, plan.failure
+    assert set(plan.assignment) == {"cpu", "qnn"}
     assert not found.verified.moved and found.verified.failure is None
-    assert len(found.verified.places) == len(NAMES)
+    assert len([row.ran_on for row in found.operators if row.ran_on]) == len(NAMES)
     names = {path.name for path in (tmp_path / "package").iterdir()}
     assert {"session.json", "session.py", "genai_config.json"} <= names

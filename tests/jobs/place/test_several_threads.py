@@ -100,15 +100,15 @@ def test_place_and_profile_try_each_and_the_record_knows_them(tmp_path: Path) ->
     many = len(os.sched_getaffinity(0)) + 1
     names = ["onnxruntime[threads=1]", f"onnxruntime[threads={many}]"]
     found = api.place(model, out=tmp_path / "out", threads=[1, many], **how)
-    assert {p.contender.label for p in found.verdict.proved} == set(names)  # which is faster is the machine's
+    assert {c.label for c in found.contenders} == set(names)  # which is faster is the machine's
     assert found.clock == "wall"
     [doubt] = [d for d in found.doubts if d.kind == "threads"]
     assert doubt.message.startswith(f"{many} threads were measured on ")
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
-    chosen = found.verdict.chosen.contender.label
-    assert plan["job"]["segments"][0]["options"]["threads"] == (1 if chosen == names[0] else many)
+    threads = 1 if found.decision.chosen == names[0] else many
+    assert plan["job"]["segments"][0]["options"]["threads"] == threads
     again = api.place(model, out=tmp_path / "again", threads=[1, many], measure=False, **how)
     assert again.campaign == found.campaign
-    assert {p.contender.label for p in again.verdict.proved} == set(names)
+    assert {c.label for c in again.contenders} == set(names)
     columns = api.profile(model, threads=[1, 2], **how).columns
     assert [c.label for c in columns] == ["onnxruntime[threads=1]", "onnxruntime[threads=2]"]

@@ -18,9 +18,9 @@ from gnomon.api import place as api
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.documents import read_document
-from gnomon.jobs.place.document import profile_document
+from gnomon.jobs.place.document import Cooling, ProfileDocument, SustainedPart
 from gnomon.jobs.place.report import profile_report
-from gnomon.jobs.place.sustained import Cooling, Sustain, Sustained, cool, sustained
+from gnomon.jobs.place.sustained import Sustain, cool, sustained
 from gnomon.measure.campaign import CampaignRunner
 from gnomon.measure.effort import Effort
 from gnomon.report.page import Page
@@ -66,7 +66,7 @@ def runs(
     return made
 
 
-def found(factors: list[float], asked: Sustain | None = None, **how: Any) -> Sustained:
+def found(factors: list[float], asked: Sustain | None = None, **how: Any) -> SustainedPart:
     return sustained("board", asked or Sustain(for_s=600.0), runs(factors, **how), None, None)
 
 
@@ -81,9 +81,12 @@ def test_throttling_is_a_change_with_its_time_and_what_the_device_tells() -> Non
     assert one.first is not None and one.last is not None
     assert one.first.median_s == pytest.approx(5e-3, rel=0.01) and one.last.median_s == pytest.approx(6.25e-3, rel=0.01)
     assert 58 <= one.first.seconds <= 60 and 58 <= one.last.seconds <= 61
+    faster = found([1.3] * 100 + [1.0] * 100)
+    assert len(faster.changes) == 1 and faster.slower_after_s is None
 
 
-def test_calls_that_only_wait_for_others_keep_their_cpu_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_others_are_told_from_the_calls_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    """Calls that only wait for others keep their CPU time."""
     states = {k: {"cpu_busy_s": 0.1 * k + max(0, k - 100) * 1.5, "cpu_total_s": 2.0 * k} for k in range(200)}
     measured = [
         replace(run, samples=replace(run.samples, cpu_ns=(5_000_000,) * 20)) if run.samples is not None else run
@@ -92,34 +95,25 @@ def test_calls_that_only_wait_for_others_keep_their_cpu_time(capsys: pytest.Capt
     one = sustained("board", Sustain(for_s=200.0), measured, None, None)
     (change,) = one.changes
     assert change.cpu_ratio == 1.0 and change.seen == ("busy",)
-    shown = page_of(profile_document(replace(profiled(), sustained=(one,))), capsys)
+    shares = one.blocks.others_share
+    assert shares[0] is None and shares[50] == pytest.approx(0.0, abs=0.01) and shares[150] == pytest.approx(0.75)
+    shown = page_of(replace(profiled(), sustained=(one,)), capsys)
     assert "the device reports that other processes were busy; the CPU time of a call stayed" in shown
-
-
-def test_one_that_becomes_faster_has_not_become_slower() -> None:
-    one = found([1.3] * 100 + [1.0] * 100)
-    assert len(one.changes) == 1 and one.slower_after_s is None
 
 
 def test_parts_of_an_interrupted_run_are_looked_at_by_themselves() -> None:
     """What another process takes is not a change of the first one's level, nor is the pause between them."""
-    one = found([1.0] * 100 + [1.2] * 100, opened=(0, 100))
-    assert one.changes == () and one.searched and [one.rows[k].part for k in (0, 99, 100, 199)] == [0, 0, 1, 1]
-    assert one.rows[-1].since_s < 101 < one.rows[-1].at_s < 202
-
-
-def test_others_are_told_from_the_calls_themselves() -> None:
-    states = {k: {"cpu_busy_s": 1.6 * k, "cpu_total_s": 2.0 * k} for k in range(40)}
-    one = found([1.0] * 40, states=states)
-    own_s = 20 * 5e-3
-    assert one.rows[0].others_share is None
-    assert one.rows[5].others_share == pytest.approx((1.6 - own_s) / 2.0, rel=0.05)
+    one = found([1.0] * 100 + [1.2] * 50 + [1.5] * 50, opened=(0, 100))
+    (change,) = one.changes
+    assert (change.part, one.parts, one.searched) == (1, 2, True) and one.blocks.part == (0,) * 100 + (1,) * 100
+    assert change.since_s == pytest.approx(50, abs=1.5) and change.at_s == pytest.approx(150, abs=2.5)
+    assert 190 < one.ran_s < 202
 
 
 def test_nothing_was_measured() -> None:
     failure = Failure(stage="load", kind="crash", transient=False, message="gone")
     one = sustained("board", Sustain(for_s=60.0), [], None, failure)
-    assert one.rows == () and one.first is None and one.last is None and not one.searched
+    assert one.blocks.block == () and one.first is None and one.last is None and not one.searched
 
 
 class Cooler:
@@ -148,20 +142,14 @@ def test_a_device_is_waited_for_until_it_is_as_cool_as_before() -> None:
     cooling, told = cooled(70.0, 40.0, {"soc": 45.0, "case": 30.0})
     assert cooling == Cooling(zone="soc", baseline_c=45.0, from_c=70.0, to_c=45.0, waited_s=25.0, reached=True)
     assert told == ["soc is 25 degrees above its temperature at the start: waits up to 60 s"]
-
-
-def test_the_wait_has_an_end() -> None:
-    cooling, _ = cooled(70.0, 60.0, {"soc": 45.0})
+    cooling, _ = cooled(70.0, 60.0, {"soc": 45.0})  # the wait has an end
     assert cooling is not None and not cooling.reached and cooling.waited_s == 60.0 and cooling.to_c == 60.0
-
-
-def test_no_wait_where_it_is_cool_or_nothing_tells() -> None:
     cooling, told = cooled(46.0, 40.0, {"soc": 45.0})
     assert cooling is not None and cooling.reached and cooling.waited_s == 0 and told == []
     assert cooled(70.0, 40.0, {}) == (None, [])
 
 
-def page_of(document: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
+def page_of(document: ProfileDocument, capsys: pytest.CaptureFixture[str]) -> str:
     profile_report(document, Page(width=120, brief=True))
     return " ".join(capsys.readouterr().out.split())
 
@@ -171,13 +159,13 @@ def test_the_document_and_the_report(capsys: pytest.CaptureFixture[str]) -> None
     throttled = found([1.0] * 300 + [1.5] * 300, states={300: hot})
     warm = Cooling(zone="soc", baseline_c=45.0, from_c=80.0, to_c=60.0, waited_s=300.0, reached=False)
     quiet = replace(found([1.0] * 50, opened=(0, 25)), label="other", cooling=warm)
-    document = profile_document(replace(profiled(), sustained=(throttled, quiet)))
-    json.dumps(document, allow_nan=False)
-    assert read_document(document).sustained[0].changes == throttled.changes
-    part = document["sustained"][0]
-    assert part["slower_after_s"] == pytest.approx(300, abs=1.5) and part["samples"] == part["calls"] == 12_000
-    assert {len(column) for column in part["blocks"].values()} == {600}
-    assert part["blocks"]["temperature_c"][-1] == 81.0 and part["blocks"]["temperature_c"][0] is None
+    document = replace(profiled(), sustained=(throttled, quiet))
+    json.dumps(document.document(), allow_nan=False)
+    part = read_document(document.document()).sustained[0]
+    assert part == throttled
+    assert part.slower_after_s == pytest.approx(300, abs=1.5) and part.samples == part.calls == 12_000
+    assert {len(column) for column in document.document()["sustained"][0]["blocks"].values()} == {600}
+    assert part.blocks.temperature_c[-1] == 81.0 and part.blocks.temperature_c[0] is None
     shown = page_of(document, capsys)
     assert "Called for 10 min 0 s, in one fresh process each" in shown
     told = r"board: after 4 min 59 s calls took (49|50)\.\d % longer \(.*; the device reports that it was throttled\."
@@ -215,16 +203,16 @@ def test_a_real_run_that_is_interrupted_goes_on(
             api.profile(model, for_s=2.0, every_s=0.01, **how(tmp_path))
     again = api.profile(model, for_s=2.0, every_s=0.01, **how(tmp_path))
     (one,) = again.sustained
-    assert again.resumed and one.failure is None and [row.block for row in one.rows] == list(range(len(one.rows)))
-    assert [row.part for row in one.rows] == [0] * 10 + [1] * (len(one.rows) - 10) and len(one.rows) > 20
-    (part,) = profile_document(again)["sustained"]
+    blocks = one.blocks
+    assert again.resumed and one.failure is None and blocks.block == tuple(range(len(blocks.block)))
+    assert blocks.part == (0,) * 10 + (1,) * (len(blocks.part) - 10) and len(blocks.block) > 20
     # Every slot of the grid had a call, or is told to have had none.
-    assert part["calls"] + part["paced"]["skipped"] >= 200 and part["paced"]["every_s"] == 0.01
-    assert all(load is not None for load in part["blocks"]["load_average_1m"])
-    assert "a call every 10.0 ms" in page_of(profile_document(again), capsys)
+    assert one.paced is not None and one.calls + one.paced.skipped >= 200 and one.paced.every_s == 0.01
+    assert all(load is not None for load in blocks.load_average_1m)
+    assert "a call every 10.0 ms" in page_of(again, capsys)
 
 
 def test_a_real_run_without_a_pace(model: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     (one,) = api.profile(model, for_s=2.0, **how(tmp_path)).sustained
-    assert one.failure is None and one.searched and one.first is not None and len(one.rows) >= 50
+    assert one.failure is None and one.searched and one.first is not None and len(one.blocks.block) >= 50

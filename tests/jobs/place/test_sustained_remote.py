@@ -43,6 +43,6 @@ def test_a_paced_run_over_ssh(server: SshServer, small: Effort, tmp_path: Path) 
         record=tmp_path / "record.sqlite",
     )
     (one,) = profile(request, asked=Sustain(for_s=1.0, every_s=0.01)).sustained
-    assert one.failure is None and len(one.rows) >= 20 and all("pace" in row.run.facts for row in one.rows)
-    assert all("monotonic_s" in row.state for row in one.rows)
+    assert one.failure is None and len(one.blocks.block) >= 20 and one.paced is not None
+    assert all(load is not None for load in one.blocks.load_average_1m), "the device's state beside each block"
     assert becomes(lambda: not server.private_folders())

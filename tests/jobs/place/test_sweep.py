@@ -19,7 +19,7 @@ import gnomon
 from gnomon.api.options import parts_of
 from gnomon.cli.main import run
 from gnomon.errors import UsageError
-from gnomon.jobs.place.sweep import Sweep
+from gnomon.jobs.place.document import SweepDocument
 
 pytestmark = pytest.mark.usefixtures("short_visits", "few_runtimes")
 
@@ -52,7 +52,7 @@ def test_each_size_has_its_answer_and_its_package(bert: Path, capsys: pytest.Cap
     document = json.loads(printed(capsys, *words, "--json"))
     read = gnomon.read_document(document)
     assert [part.values for part in read.parts] == [{"sequence": "4"}, {"sequence": "16"}]
-    answers = [gnomon.read_document(part.answer) for part in read.parts]
+    answers = read.answers
     assert [answer.package for answer in answers] == ["made-sequence4", "made-sequence16"]
     assert all(Path(answer.package, "plan.json").is_file() for answer in answers)
     assert len({answer.campaign for answer in answers}) == 2
@@ -74,11 +74,11 @@ def test_python_asks_the_same_and_files_give_shapes(bert: Path) -> None:
         np.save(f"{name}.npy", np.ones((2, length), np.int64))
     how: dict[str, Any] = {"runtimes": ["onnxruntime"], "processes": 1, "budget_s": 1.0, "threads": 1}
     found: Any = gnomon.profile(bert, inputs={"ids": ["a.npy", "b.npy"]}, **how)
-    assert isinstance(found, Sweep)
-    tensors = [one.graph.tensors for one in found.results]
-    assert [[t.shape for t in each if t.name in ("ids", "mask")] for each in tensors] == [[(2, 3)] * 2, [(2, 5)] * 2]
-    assert [part["values"] for part in found.document()["parts"]] == [{"ids": "a.npy"}, {"ids": "b.npy"}]
-    told = found.results[0].conditions.inputs[0]
+    assert isinstance(found, SweepDocument)
+    shapes = [dict(zip(one.graph.tensors.name, one.graph.tensors.shape, strict=True)) for one in found.answers]
+    assert [(each["ids"], each["mask"]) for each in shapes] == [((2, 3),) * 2, ((2, 5),) * 2]
+    assert [part.values for part in found.parts] == [{"ids": "a.npy"}, {"ids": "b.npy"}]
+    told = found.answers[0].conditions.inputs[0]
     assert (told.fed, len(told.sha256)) == ("a.npy", 64)
 
 

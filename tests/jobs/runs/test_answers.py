@@ -17,7 +17,6 @@ from gnomon.cli.main import run
 from gnomon.core.sample import FINISHED, Campaign, Context
 from gnomon.errors import RecordError
 from gnomon.jobs.documents import report_of
-from gnomon.jobs.place.document import place_document
 from gnomon.jobs.runs.answers import ANSWER, answer_of, answered_cell, asked_before, keep, packed
 from gnomon.report.page import Page
 from gnomon.store.base import CELL, note
@@ -35,7 +34,7 @@ def store(tmp_path: Path) -> SqliteStore:
 
 
 def test_an_answer_comes_back_and_is_reported(store: SqliteStore) -> None:
-    document = {**place_document(placement()), "campaign": CAMPAIGN.id, "record": str(store.path)}
+    document = {**placement().document(), "campaign": CAMPAIGN.id, "record": str(store.path)}
     assert answer_of(store, CAMPAIGN) is None
     keep(document, None)
     keep({**document, "seconds": 2.5}, None)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from tests.formats.onert.tracing_kit import onert_trace, skip_without_onert
+from tests.jobs.stab.stab_kit import ON_RUY, trace_for, us
 
 from gnomon.core.pricing.stab import published_decision
-from gnomon.core.sample import OperatorSamples, Origin, Run, Samples, Spread, Trace, TraceOperator
+from gnomon.core.sample import OperatorSamples, Origin, Run, Samples, Spread, Trace
 from gnomon.errors import ModelError, PackageError, ProblemError
-from gnomon.formats.onert.operators import IR_OPCODES
 from gnomon.formats.onert.trace import read_trace
 from gnomon.jobs.stab.job import StabRequest, stab
 from gnomon.jobs.stab.traces import same_operation, trace_from_runs, write_traces
@@ -30,36 +30,11 @@ from gnomon.session.request import ModelRequest
 HELD = {"EXECUTOR": "Linear", "OP_BACKEND_Conv2D": "ruy"}
 
 
-def us(avg: int) -> Spread:
-    return Spread(avg_us=avg, min_us=avg, max_us=avg)
-
-
 @pytest.fixture
 def package(zoo_model: Callable[[str], Path], tmp_path: Path) -> Model:
     """mix.circle as a package whose config holds settings of its own."""
     write_nnpackage(load(zoo_model("mix.circle")), tmp_path / "net", HELD)
     return load(tmp_path / "net")
-
-
-def trace_for(model: Model, backend: str, *, whole: int = 900, threads: int = 1) -> Trace:
-    """A trace in which ruy is faster from operator 3 on, slower before; Reshape takes 0 us."""
-    rows = []
-    for operator in model.graph.operators:
-        opcode = IR_OPCODES[operator.type]
-        here = backend if opcode in {"Conv2D", "FullyConnected"} else "cpu"
-        time = 0 if opcode == "Reshape" else (3 if operator.index >= 3 else 700) if here == "ruy" else 50
-        name = "MaxPool2D" if opcode == "Pool2D" else opcode
-        rows.append(TraceOperator(index=operator.index, type=name, backend=here, time=us(time), subgraph=0))
-    origin = Origin(
-        model_sha256=model.graph.digest,
-        device="board",
-        backend=backend,
-        threads=threads,
-        runtime="onert 0.1.0",
-        taken_at_s=1e9,
-        runs=50,
-    )
-    return Trace(operators=tuple(rows), graph=us(whole), origin=origin)
 
 
 def keep(model: Model, folder: Path, **changed: Trace) -> Path:
@@ -79,13 +54,20 @@ def asked(model: Model, tmp_path: Path, **more: bool) -> StabRequest:
     )
 
 
+def launched(package: str) -> dict[str, str]:
+    """The environment that the package's launcher sets."""
+    script = ". ./gnomon/environment.sh && env -0"
+    done = subprocess.run(["sh", "-c", script], cwd=package, capture_output=True, check=True, timeout=30)
+    return dict(entry.split("=", 1) for entry in done.stdout.decode().split("\0") if entry)
+
+
 def test_traces_alone_give_the_exact_placement_beside_what_the_config_held(package: Model, tmp_path: Path) -> None:
     keep(package, tmp_path / "traces")
     steps: list[str] = []
     found = stab(asked(package, tmp_path), step=steps.append)
     wanted = {op.index: "ruy" if op.index >= 3 and op.type != "RESHAPE" else "cpu" for op in package.graph.operators}
-    assert found.written == wanted
-    settings = read_nnpackage(found.package).config.settings
+    assert found.placement == wanted
+    settings = read_nnpackage(Path(found.package)).config.settings
     assert settings["OP_BACKEND_MAP"] == "".join(f"{i}={b};" for i, b in sorted(wanted.items()))
     assert settings == {
         "BACKENDS": "cpu;ruy",
@@ -93,38 +75,28 @@ def test_traces_alone_give_the_exact_placement_beside_what_the_config_held(packa
         "NUM_THREADS": "1",
     }
     assert [doubt.kind for doubt in found.doubts] == ["not-proved"]
-    assert found.placement is None
+    assert found.proof is None
     assert steps == [
         f"Read the traces of net in {tmp_path / 'traces'}",
         "Schedule a backend for each operator",
         f"The scheduled nnpackage is {found.package}",
     ]
     assert read_nnpackage(package.path).config.settings == HELD  # the source stays as it is
-
-
-def test_the_launcher_holds_the_settings_of_the_config(package: Model, tmp_path: Path) -> None:
-    keep(package, tmp_path / "traces")
-    found = stab(asked(package, tmp_path))
-    settings = read_nnpackage(found.package).config.settings
-    script = ". ./gnomon/environment.sh && env -0"
-    told = subprocess.run(["sh", "-c", script], cwd=found.package, capture_output=True, check=True, timeout=30).stdout
-    environment = dict(entry.split("=", 1) for entry in told.decode().split("\0") if entry)
-    keys = ("BACKENDS", "OP_BACKEND_MAP", "NUM_THREADS")
-    assert {key: environment[key] for key in keys} == {key: settings[key] for key in keys}
-    plan = json.loads((found.package / "gnomon" / "plan.json").read_text())
+    environment = launched(found.package)
+    assert {key: environment[key] for key in settings} == settings
+    plan = json.loads((Path(found.package) / "gnomon" / "plan.json").read_text())
     assert plan["job"]["segments"][0]["model"] == ".."
     assert plan["model"]["sha256"] == package.graph.digest
-    assert {row["index"]: row["backend"] for row in plan["operators"]} == found.written
+    assert {row["index"]: row["backend"] for row in plan["operators"]} == wanted
 
 
 def test_compat_writes_what_the_published_scheduler_writes(package: Model, tmp_path: Path) -> None:
     keep(package, tmp_path / "traces")
     found = stab(asked(package, tmp_path, compat=True))
     listed = "".join(f"{op.index}=ruy;" for op in package.graph.operators if op.index >= 3 and op.type != "RESHAPE")
-    text = (found.package / "metadata" / "config.cfg").read_text()
+    text = (Path(found.package) / "metadata" / "config.cfg").read_text()
     assert text == f"OP_BACKEND_MAP={listed}\nBACKENDS=cpu;ruy;xnnpack\nRUY_THREADS=1\nXNNPACK_THREADS=1"
-    assert found.published_price is not None
-    assert found.published_price.predicted_us == found.exact.chosen.predicted_us
+    assert found.published.predicted_us == found.exact.predicted_us
 
 
 def test_compat_is_refused_where_the_published_scheduler_would_end(package: Model, tmp_path: Path) -> None:
@@ -134,7 +106,7 @@ def test_compat_is_refused_where_the_published_scheduler_would_end(package: Mode
     with pytest.raises(ProblemError, match="no time on the default backend ruy"):
         stab(asked(package, tmp_path, compat=True))
     assert not (tmp_path / "sched").exists()
-    assert stab(asked(package, tmp_path)).package.is_dir()
+    assert Path(stab(asked(package, tmp_path)).package).is_dir()
 
 
 def changed_origin(trace: Trace, **fields: str | float) -> Trace:
@@ -177,23 +149,22 @@ def test_missing_and_malformed_traces_are_named(package: Model, tmp_path: Path) 
         stab(asked(package, tmp_path))
 
 
-def test_a_trace_of_unknown_origin_is_a_doubt(package: Model, tmp_path: Path) -> None:
-    keep(package, tmp_path / "traces", ruy=replace(trace_for(package, "ruy"), origin=None))
+def test_what_traces_do_not_say_of_themselves_is_a_doubt(package: Model, tmp_path: Path) -> None:
+    def kinds() -> list[str]:
+        return [doubt.kind for doubt in stab(asked(package, tmp_path)).doubts]
+
+    traces = keep(package, tmp_path / "traces", ruy=replace(trace_for(package, "ruy"), origin=None))
     found = stab(asked(package, tmp_path))
     assert [doubt.kind for doubt in found.doubts] == ["origin", "not-proved"]
     assert "net_ruy_1" in found.doubts[0].message
     (package.path / "mix.circle").touch()
-    os.utime(tmp_path / "traces" / "net_ruy_1", (1e9, 1e9))
-    assert [doubt.kind for doubt in stab(asked(package, tmp_path)).doubts] == ["origin", "older", "not-proved"]
-
-
-def test_traces_taken_days_apart_or_without_cpu_are_a_doubt(package: Model, tmp_path: Path) -> None:
-    keep(package, tmp_path / "traces", ruy=changed_origin(trace_for(package, "ruy"), taken_at_s=1e9 + 90_000))
-    assert [doubt.kind for doubt in stab(asked(package, tmp_path)).doubts] == ["apart", "not-proved"]
-    (tmp_path / "traces" / "net_cpu_1").unlink()
-    found = stab(asked(package, tmp_path))
-    assert [doubt.kind for doubt in found.doubts] == ["no-cpu", "not-proved"]
-    assert found.published is not None
+    os.utime(traces / "net_ruy_1", (1e9, 1e9))
+    assert kinds() == ["origin", "older", "not-proved"]
+    keep(package, traces, ruy=changed_origin(trace_for(package, "ruy"), taken_at_s=1e9 + 90_000))
+    assert kinds() == ["apart", "not-proved"]
+    (traces / "net_cpu_1").unlink()
+    assert kinds() == ["no-cpu", "not-proved"]
+    assert stab(asked(package, tmp_path)).published.decides
 
 
 def test_only_what_gnomon_scheduled_is_replaced(package: Model, tmp_path: Path) -> None:
@@ -233,24 +204,12 @@ def test_what_is_no_package_is_refused(zoo_model: Callable[[str], Path], tmp_pat
         stab(request)
 
 
-@pytest.mark.parametrize(
-    ("told", "type_", "same"),
-    [
-        ("Conv2D", "CONV_2D", True),
-        ("CONV_2D", "CONV_2D", True),
-        ("ADD", "ADD", True),
-        ("Add", "ADD", True),
-        ("AvgPool2D", "AVERAGE_POOL_2D", True),
-        ("Logistic", "LOGISTIC", True),
-        ("ReduceSum", "SUM", True),
-        ("anything", "A_NEW_OPERATOR", True),
-        ("DepthwiseConv2D", "CONV_2D", False),
-        ("Conv2D", "ADD", False),
-        ("Softmax", "AVERAGE_POOL_2D", False),
-    ],
-)
-def test_which_names_of_traces_can_mean_an_operator(told: str, type_: str, same: bool) -> None:
-    assert same_operation(told, type_) is same
+def test_which_names_of_traces_can_mean_an_operator() -> None:
+    same = "Conv2D=CONV_2D CONV_2D=CONV_2D ADD=ADD Add=ADD AvgPool2D=AVERAGE_POOL_2D Logistic=LOGISTIC ReduceSum=SUM"
+    for pair in f"{same} anything=A_NEW_OPERATOR".split():
+        assert same_operation(*pair.split("=")), pair
+    for pair in ["DepthwiseConv2D=CONV_2D", "Conv2D=ADD", "Softmax=AVERAGE_POOL_2D"]:
+        assert not same_operation(*pair.split("=")), pair
 
 
 def test_a_trace_is_made_of_all_profiled_runs_together() -> None:
@@ -282,23 +241,20 @@ def test_profiling_for_real_leaves_traces_and_a_proved_package(package: Model, s
     request = asked(package, tmp_path, profile=True)
     request = replace(request, measuring=ModelRequest(model=package.path, effort=small, wish=Wish(threads=1)))
     found = stab(request)
-    assert found.placement is not None
-    assert found.placement.verified.ok
-    assert dict(found.placement.verified.places) == found.written
+    assert found.proof is not None
+    assert found.proof.verified.ok
+    assert {row.index: row.ran_on for row in found.operators} == found.placement
     assert sorted(p.name for p in request.traces.iterdir()) == ["net_cpu_1", "net_ruy_1"]
-    ruy = found.traces.traces["ruy"]
-    assert {op.type for op in ruy.main if op.backend == "ruy"} == {"Conv2D", "FullyConnected"}
+    ruy = read_trace((request.traces / "net_ruy_1").read_bytes())
+    assert {op.type for op in ruy.main if op.backend == "ruy"} == ON_RUY
     assert found.doubts == ()
     # The traces are good for another decision without the device, and the written package runs as it says.
     again = stab(replace(request, profile=False, compat=True, out=tmp_path / "again"))
     assert again.exact == found.exact
-    assert again.published is not None
+    assert again.published.decides
     for scheduled in (found, again):
-        script = ". ./gnomon/environment.sh && env -0"
-        done = subprocess.run(["sh", "-c", script], cwd=scheduled.package, capture_output=True, check=True, timeout=30)
-        environment = dict(e.split("=", 1) for e in done.stdout.decode().split("\0") if e)
-        ran = read_trace(onert_trace(scheduled.package, environment, tmp_path / "workspace"))
-        assert {op.index: op.backend for op in ran.main} == scheduled.written
+        ran = read_trace(onert_trace(Path(scheduled.package), launched(scheduled.package), tmp_path / "workspace"))
+        assert {op.index: op.backend for op in ran.main} == scheduled.placement
 
 
 @pytest.mark.parametrize("default", ["cpu", "ruy"])
@@ -310,6 +266,7 @@ def test_onert_puts_operators_where_the_published_settings_are_taken_to_put_them
     write_traces(traces, tmp_path / "traces", "net", 1)
     assert published_decision(traces).default == default
     found = stab(asked(package, tmp_path, compat=True))
-    settings = {k: v for k, v in read_nnpackage(found.package).config.settings.items() if "THREADS" not in k}
-    ran = read_trace(onert_trace(found.package, settings, tmp_path / "workspace"))
-    assert {op.index: op.backend for op in ran.main} == found.written
+    scheduled = Path(found.package)
+    settings = {k: v for k, v in read_nnpackage(scheduled).config.settings.items() if "THREADS" not in k}
+    ran = read_trace(onert_trace(scheduled, settings, tmp_path / "workspace"))
+    assert {op.index: op.backend for op in ran.main} == found.placement

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gnomon.core import codec
 from gnomon.jobs.compare.document import ORDER, CompareDocument, OperatorsPart, PairPart, SidePart, VerdictPart, word
+from gnomon.jobs.place.shared_report import held_for
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import held_for, listed, ratio_interval
+from gnomon.report.parts import listed, ratio_interval
 from gnomon.report.plain import clean
 
 _FEW, _MOST = 5, 40
@@ -127,7 +127,7 @@ _CHANGED = "If that is the change to be judged, say so with --changed: machine, 
 
 def _who(side: SidePart) -> str:
     told = side.conditions
-    where = held_for(side.model, side.device, codec.document(told)) if told else f"{side.model} on {side.device}"
+    where = held_for(side.model, side.device, told) if told else f"{side.model} on {side.device}"
     return f"{where}; run {side.campaign[:8]}"
 
 

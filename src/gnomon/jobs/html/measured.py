@@ -1,18 +1,20 @@
-"""What a page draws of how configurations ran: their kernels in order, and every sample."""
+"""What a page draws of how configurations ran: their kernels in order, every sample, and the device meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from gnomon.core.stats import median
-from gnomon.jobs.html.blocks import Section
+from gnomon.jobs.html.blocks import Column, Section, Table
+from gnomon.jobs.pareto.document import ParetoDocument
+from gnomon.jobs.place.document import PlaceDocument, ProfileDocument
 from gnomon.jobs.place.picture import segments
 from gnomon.report import units
 from gnomon.report.chart import INK, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line
 from gnomon.report.plain import shorten
+from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, SampleColumns, SnapshotPart
 
-Document = Mapping[str, Any]
+MeasuredDocument = PlaceDocument | ProfileDocument | ParetoDocument
 
 _VISIBLE = 0.004
 """What is narrower than this share of the longest row is drawn with its neighbour."""
@@ -21,39 +23,56 @@ _LEAST = 0.98
 """Samples above this quantile stand at the upper edge of their row."""
 
 
-def measured_sections(rows: Sequence[Document], clock: str) -> Iterator[Section]:
-    """The kernels and the samples of configurations, where there are any; samples are by the clock that decides."""
-    ran = [row for row in rows if row.get("runs") and not row.get("failure")]
-    profiled = [(row["label"], found) for row in ran if (found := _kernels(row["runs"]["profile"]))]
+def measured_sections(document: MeasuredDocument) -> Iterator[Section]:
+    """The kernels and the samples of configurations, and the device meanwhile, where there are any.
+
+    Samples are by the clock that decides.
+    """
+    runs = _runs(document)
+    profiled = [(label, rows) for label, run in runs if (rows := _kernels(run.profile))]
     if profiled:
         yield Section(id="timeline", title="Timeline of kernels", parts=(_timeline(profiled),))
-    key = "cpu_us" if clock == "cpu" else "wall_us"
-    sampled = [(row["label"], row["runs"]["samples"]) for row in ran if row["runs"]["samples"].get(key)]
+    clock = "cpu" if document.clock == "cpu" else "wall"
+    sampled = [(label, run.samples, times_us) for label, run in runs if (times_us := _times_us(run.samples, clock))]
     if sampled:
-        yield Section(id="samples", title="Samples by process and block", parts=(_samples(sampled, key),))
+        yield Section(id="samples", title="Samples by process and block", parts=(_samples(sampled, clock),))
+    if document.environments:
+        yield Section(id="environment", title="The device meanwhile", parts=(_environment(document.environments),))
+
+
+def _runs(document: MeasuredDocument) -> list[tuple[str, RunsPart]]:
+    """What was measured of each configuration that ran, by label."""
+    if isinstance(document, ProfileDocument):
+        return [(column.label, column.runs) for column in document.columns]
+    rows = document.contenders if isinstance(document, PlaceDocument) else document.points
+    return [(row.label, row.runs) for row in rows if row.runs is not None and row.failure is None]
 
 
 Kernel = tuple[str, str, float]
 """A kernel's name, its backend and the seconds that it takes."""
 
 
-def _kernels(profile: Document | None) -> list[Kernel]:
+def _kernels(profile: KernelColumns | None) -> list[Kernel]:
     """The kernels of a profile by their medians; what is outside of them comes last."""
-    if not profile:
+    if profile is None:
         return []
-    found = [
+    rows = [
         (name, backend, 1e-6 * took)
-        for name, backend, times in zip(profile["name"], profile["backend"], profile["wall_us"], strict=True)
+        for name, backend, times in zip(profile.name, profile.backend, profile.wall_us, strict=True)
         if (took := _median(times)) is not None
     ]
-    call = _median(profile["call_us"])
-    outside_s = 0.0 if call is None else 1e-6 * call - sum(took for _, _, took in found)
-    return [*found, ("outside of kernels", "", outside_s)] if outside_s > 0 else found
+    call = _median(profile.call_us)
+    outside_s = 0.0 if call is None else 1e-6 * call - sum(took for _, _, took in rows)
+    return [*rows, ("outside of kernels", "", outside_s)] if outside_s > 0 else rows
 
 
 def _median(values: Sequence[float | None]) -> float | None:
     known = [one for value in values if (one := finite(value)) is not None]
     return median(known) if known else None
+
+
+def _times_us(samples: SampleColumns, clock: str) -> tuple[tuple[float, ...], ...]:
+    return (samples.cpu_us if clock == "cpu" else samples.wall_us) or ()
 
 
 def _timeline(rows: Sequence[tuple[str, list[Kernel]]]) -> Chart:
@@ -84,20 +103,20 @@ def _timeline(rows: Sequence[tuple[str, list[Kernel]]]) -> Chart:
     )
 
 
-def _samples(rows: Sequence[tuple[str, Document]], key: str) -> Chart:
+def _samples(rows: Sequence[tuple[str, SampleColumns, tuple[tuple[float, ...], ...]]], clock: str) -> Chart:
     """Every sample in the order of processes, blocks and turns; configurations above one another ran side by side."""
-    slots = sorted({place for _, found in rows for place in zip(found["process"], found["block"], strict=True)})
+    slots = sorted({place for _, found, _ in rows for place in zip(found.process, found.block, strict=True)})
     at = {slot: number for number, slot in enumerate(slots)}
     dots, middles, names = [], [], []
-    for row, (label, found) in enumerate(rows):
-        times = sorted(time for block in found[key] for time in block)
+    for row, (label, found, times_us) in enumerate(rows):
+        times = sorted(time for block in times_us for time in block)
         least, most = times[0], max(times[int(_LEAST * (len(times) - 1))], times[0] * 1.0001)
         names.append(f"{label}, {units.time(1e-6 * least)} to {units.time(1e-6 * most)}")
 
         def up(time: float, row: int = row, least: float = least, most: float = most) -> float:
             return row + 0.4 - 0.8 * min(1.0, (time - least) / (most - least))
 
-        for process, block, own in zip(found["process"], found["block"], found[key], strict=True):
+        for process, block, own in zip(found.process, found.block, times_us, strict=True):
             left = at[process, block]
             dots += [(left + 0.9 * k / len(own), up(time)) for k, time in enumerate(own)]
         middle = median(times)
@@ -112,10 +131,49 @@ def _samples(rows: Sequence[tuple[str, Document]], key: str) -> Chart:
         )
     starts = [number for number, (process, _) in enumerate(slots) if number and process != slots[number - 1][0]]
     return Chart(
-        title=f"Every sample by {units.CLOCKS[key[:-3]]}: what stands one above the other ran side by side",
+        title=f"Every sample by {units.CLOCKS[clock]}: what stands one above the other ran side by side",
         x=Axis(title="blocks of calls, process by process", low=0, high=len(slots), whole=True),
         y=Axis(names=tuple(names), room=64),
         groups=(Group(marks=line(dots), kind="dots"), *middles),
         rules=tuple(Rule(along="x", at=start, name="" if k else "a new process") for k, start in enumerate(starts)),
         note="Each row has a scale of its own; the slowest 2 % stand at its upper edge.",
     )
+
+
+def _environment(environments: Sequence[EnvironmentPart]) -> Table:
+    rows = [
+        (
+            "-" if part.process is None else str(part.process),
+            ", ".join(part.labels) or "-",
+            units.duration(part.seconds),
+            _from_to(part.before.load_average_1m, part.after.load_average_1m, "{:.2f}"),
+            units.share(part.others_share),
+            units.share(part.steal_share),
+            _from_to(_mean_mhz(part.before), _mean_mhz(part.after), "{:.0f} MHz"),
+            _from_to(_hottest(part.before), _hottest(part.after), "{:.0f} C"),
+        )
+        for part in environments
+    ]
+    titles = ("configurations", "took", "load average", "others' share", "stolen", "frequency", "temperature")
+    return Table(
+        title="The device before and after each session",
+        columns=(Column(title="process"), *(Column(title=t, number=t != "configurations") for t in titles)),
+        rows=tuple(rows),
+        note="Frequencies are means of the cores, temperatures those of the hottest zone; - is what the device does "
+        "not report.",
+    )
+
+
+def _from_to(before: float | None, after: float | None, form: str) -> str:
+    ends = [form.format(end) for end in (before, after) if finite(end) is not None]
+    return " to ".join(dict.fromkeys(ends)) or "-"
+
+
+def _mean_mhz(snapshot: SnapshotPart) -> float | None:
+    known = [khz for khz in snapshot.frequencies_khz or () if khz]
+    return sum(known) / len(known) / 1000 if known else None
+
+
+def _hottest(snapshot: SnapshotPart) -> float | None:
+    temperatures: Mapping[str, float] = snapshot.temperatures_c or {}
+    return max(temperatures.values(), default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gnomon.jobs.documents import read_document
@@ -10,9 +10,13 @@ from gnomon.jobs.estimator.picture import evaluation_charts
 from gnomon.jobs.html.blocks import Part, Section, Table, table
 from gnomon.jobs.overlay.document import AnalyzeDocument
 from gnomon.jobs.overlay.picture import overlay_charts
+from gnomon.jobs.pareto.picture import front_charts
+from gnomon.jobs.place.document import ColumnPart, ContenderPart, PlaceDocument, ProfileDocument, SustainedPart
+from gnomon.jobs.place.picture import times_charts
 from gnomon.jobs.space.document import MeasuredNetwork, SpaceDocument, SpaceFrontDocument
 from gnomon.jobs.space.picture import choice_charts, networks_charts, space_front_charts
 from gnomon.jobs.space.report import RANKED, ranked_rows, share_words
+from gnomon.jobs.stab.document import StabDocument
 from gnomon.jobs.tune.document import ExecDocument, TuneDocument
 from gnomon.jobs.tune.report import MOST_LAYERS, Times, largest_first, tuned_layers
 from gnomon.report import units
@@ -47,55 +51,131 @@ _SHORT_S = 120.0
 """A run that is shorter is drawn over seconds."""
 
 
-def pictures(document: Document) -> tuple[Section, ...]:
-    """The sections that stand before the report of a document; none of one that is told by its report alone."""
-    drawing = _PICTURES.get(document["format"])
-    found = [] if drawing is None else [(title, tuple(parts)) for title, parts in drawing(document) if parts]
-    return tuple(Section(id=f"drawn-{k}", title=title, parts=parts) for k, (title, parts) in enumerate(found))
+def pictures(*documents: Document) -> tuple[Section, ...]:
+    """The sections that stand before the report of documents; none of one that is told by its report alone."""
+    drawn = [
+        (title, tuple(parts))
+        for document in documents
+        if (drawing := _PICTURES.get(document["format"])) is not None
+        for title, parts in drawing(document)
+        if parts
+    ]
+    return tuple(Section(id=f"drawn-{k}", title=title, parts=parts) for k, (title, parts) in enumerate(drawn))
 
 
-def sustained(document: Document) -> tuple[Section, ...]:
-    """How long runs went on: the time of a call from block to block, and the device beside it."""
-    parts: list[Part] = []
-    for one in document.get("sustained") or ():
-        blocks = one["blocks"]
-        if len(blocks["at_s"]) < 2:
-            continue
-        unit_s, across = (60.0, "minutes of calling") if blocks["at_s"][-1] >= _SHORT_S else (1.0, "seconds of calling")
-        at = [seconds / unit_s for seconds in blocks["at_s"]]
-        changes = [
+def _place(document: Document) -> Parts:
+    found: PlaceDocument = read_document(document)
+    clock, chosen = found.clock, found.decision.chosen
+    yield "Configurations", _configurations(found.contenders, clock, chosen)
+    rows = [c for c in found.contenders if c.predicted_s and c.level_s]
+    marks = {
+        is_chosen: [
             Mark(
-                x=Value(value=change["since_s"] / unit_s),
-                y=timed(change["after_s"]),
-                label="slower" if change["after_s"] > change["before_s"] else "faster",
-                tip=f"after {units.duration(change['since_s'])}: {units.time(change['before_s'])}, "
-                f"then {units.time(change['after_s'])}",
+                x=timed(c.predicted_s),
+                y=_level(c, clock),
+                label=str(k),
+                tip=f"{c.label}: predicted {units.time(c.predicted_s)}, took {units.time(c.level_s)}",
             )
-            for change in one["changes"]
+            for k, c in enumerate(rows, 1)
+            if (c.label == chosen) == is_chosen
         ]
-        quantiles = (("p99_us", "99th percentile", LOOKS[5]), ("p50_us", "median", LOOKS[0]))
-        lines = [_over(at, blocks[key], 1e-3, name, look) for key, name, look in quantiles]
-        parts.append(
-            Chart(
-                title=f"{one['label']}: {one['calls']} calls in {units.duration(one['ran_s'])}",
-                x=Axis(title=across, linear=True),
-                y=Axis(title="time of a call, ms"),
-                groups=(*lines, Group(name="a change", marks=changes, look=CHOSEN)),
-                height=220,
-            )
+        for is_chosen in (False, True)
+    }
+    chart = Chart(
+        title="Predicted against measured: on the line they are equal",
+        x=Axis(title="predicted, ms"),
+        y=Axis(title="measured, ms"),
+        groups=(Group(marks=marks[False]), Group(name="the choice", marks=marks[True], look=CHOSEN)),
+        equal=True,
+    )
+    columns: Columns = {
+        "configuration": lambda c: c.label,
+        "predicted": lambda c: units.time(c.predicted_s),
+        "measured": lambda c: units.time(c.level_s),
+        "prediction off by": lambda c: units.percent(c.prediction_error),
+    }
+    note = "Measured is the level that decides: by wall time that of the fastest 20 % of the calls."
+    every = _every("Predicted and measured", rows, columns, words=(1,), note=note, number="point")
+    yield "Predicted against measured", [chart, *every] if rows else []
+
+
+def _level(contender: ContenderPart, clock: str) -> Value:
+    """The deciding level with the interval of the median by the same clock, moved there."""
+    summary, level_s = contender.summary(clock), contender.level_s
+    if summary is None or level_s is None:
+        return timed(level_s)
+    shift_s = level_s - summary.median_s
+    ends = (None if end is None else end + shift_s for end in (summary.low_s, summary.high_s))
+    return timed(level_s, *ends)
+
+
+def _profile(document: Document) -> Parts:
+    found: ProfileDocument = read_document(document)
+    yield "Configurations", _configurations(found.columns, found.clock, found.fastest)
+    yield "Called for long", [part for one in found.sustained for part in sustained(one)]
+
+
+def _configurations(rows: Sequence[ContenderPart | ColumnPart], clock: str, chosen: str) -> Sequence[Part]:
+    """The chart of configurations that ran, and what their reports leave out."""
+    ran = [(row, summary) for row in rows if (summary := row.summary(clock))]
+    columns: Columns = {
+        "configuration": lambda pair: pair[0].label,
+        **{name: _quantile(name) for name in ("p10", "p90", "p99")},
+        "load": lambda pair: units.time(pair[0].runs.load_s),
+        "first call": lambda pair: units.time(pair[0].runs.first_call_s),
+        "samples": lambda pair: f"{pair[1].n} in {pair[1].processes}",
+    }
+    marked = frozenset(k for k, (row, _) in enumerate(ran) if row.label == chosen)
+    note = "Samples are calls without profiler, in fresh processes; intervals are of the processes."
+    title = f"Every configuration by {units.CLOCKS[clock]}"
+    return [*times_charts(rows, chosen, clock), *_every(title, ran, columns, note=note, chosen=marked)]
+
+
+def _quantile(name: str) -> Callable[[Any], str]:
+    return lambda pair: units.time(getattr(pair[1], f"{name}_s"))
+
+
+def _pareto(document: Document) -> Parts:
+    yield "The front", front_charts(read_document(document))
+
+
+def sustained(part: SustainedPart) -> Iterator[Chart]:
+    """How a long run went on: the time of a call from block to block, and the device beside it."""
+    blocks = part.blocks
+    if len(blocks.at_s) < 2:
+        return
+    unit_s, across = (60.0, "minutes of calling") if blocks.at_s[-1] >= _SHORT_S else (1.0, "seconds of calling")
+    at = [seconds / unit_s for seconds in blocks.at_s]
+    changes = [
+        Mark(
+            x=Value(value=change.since_s / unit_s),
+            y=timed(change.after_s),
+            label="slower" if change.ratio > 1 else "faster",
+            tip=f"after {units.duration(change.since_s)}: {units.time(change.before_s)}, "
+            f"then {units.time(change.after_s)}",
         )
-        for key, title, factor in _AROUND:
-            if sum(value is not None for value in blocks[key]) > 1:
-                x, y = Axis(title=across, linear=True), Axis(title=title.rpartition(", ")[2])
-                parts.append(Chart(title=title, x=x, y=y, groups=(_over(at, blocks[key], factor),), height=120))
-    return (Section(id="sustained", title="Called for long", parts=tuple(parts)),) if parts else ()
-
-
-_AROUND = (
-    ("frequency_khz", "mean frequency, MHz", 1e-3),
-    ("temperature_c", "hottest zone, degrees Celsius", 1.0),
-    ("others_share", "others' share of the processors, %", 100.0),
-)
+        for change in part.changes
+    ]
+    quantiles = ((blocks.p99_us, "99th percentile", LOOKS[5]), (blocks.p50_us, "median", LOOKS[0]))
+    yield Chart(
+        title=f"{part.label}: {part.calls} calls in {units.duration(part.ran_s)}",
+        x=Axis(title=across, linear=True),
+        y=Axis(title="time of a call, ms"),
+        groups=(
+            *(_over(at, times_us, 1e-3, name, look) for times_us, name, look in quantiles),
+            Group(name="a change", marks=changes, look=CHOSEN),
+        ),
+        height=220,
+    )
+    around: tuple[tuple[Sequence[float | None], str, float], ...] = (
+        (blocks.frequency_khz, "mean frequency, MHz", 1e-3),
+        (blocks.temperature_c, "hottest zone, degrees Celsius", 1.0),
+        (blocks.others_share, "others' share of the processors, %", 100.0),
+    )
+    for values, title, factor in around:
+        if sum(value is not None for value in values) > 1:
+            x, y = Axis(title=across, linear=True), Axis(title=title.rpartition(", ")[2])
+            yield Chart(title=title, x=x, y=y, groups=(_over(at, values, factor),), height=120)
 
 
 def _over(
@@ -107,9 +187,10 @@ def _over(
 
 
 def _stab(document: Document) -> Parts:
-    exact, published = document["exact"], document["published"]
-    sums = [(f"{backend} alone", us, LOOKS[0]) for backend, us in document["singles"].items()]
-    sums += [("as ONE's stab decides", published["predicted_us"], LOOKS[0]), ("exact", exact["predicted_us"], CHOSEN)]
+    found: StabDocument = read_document(document)
+    sums = [(f"{backend} alone", us, LOOKS[0]) for backend, us in found.singles.items()]
+    sums += [("as ONE's stab decides", found.published.predicted_us, LOOKS[0])]
+    sums += [("exact", found.exact.predicted_us, CHOSEN)]
     yield (
         "Predictions",
         _rows(
@@ -389,13 +470,13 @@ def _times(title: str, rows: Iterable[tuple[str, Document | None, Look]], key: s
     return _rows(title, "ms", known)
 
 
-Columns = dict[str, Callable[[Document], str]]
+Columns = dict[str, Callable[[Any], str]]
 """The cells of each column, by its title."""
 
 
 def _every(
     title: str,
-    rows: Sequence[Document],
+    rows: Sequence[Any],
     columns: Columns,
     *,
     words: Sequence[int] = (0,),
@@ -423,6 +504,9 @@ def _shown(value: float | None, form: str) -> str:
 
 
 _PICTURES: Mapping[str, Callable[[Document], Parts]] = {
+    "gnomon-place": _place,
+    "gnomon-profile": _profile,
+    "gnomon-pareto": _pareto,
     "gnomon-stab": _stab,
     "gnomon-table": _table,
     "gnomon-table-diff": _difference,

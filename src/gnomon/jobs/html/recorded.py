@@ -9,7 +9,7 @@ from typing import Any
 from gnomon.jobs.html.blocks import Line, Part, Section, Warned, table
 from gnomon.report import page as terminal
 
-_WARNINGS = frozenset({"Warnings", "Skipped"})
+_WARNINGS = frozenset({"Warnings", "Warnings and tips", "Skipped"})
 _SUMMARY = "Summary"
 
 
@@ -41,7 +41,7 @@ class _Recorder(terminal.Page):
     """A page of a terminal that is kept instead of being written: nothing is wrapped, shortened or left out."""
 
     def __init__(self) -> None:
-        self.width, self.brief, self.omitted = 1 << 16, False, []
+        self.width, self.brief, self.omitted, self.own_record = 1 << 16, False, [], False
         self.answer = ""
         self.sections: list[tuple[str, list[Part]]] = [(_SUMMARY, [])]
 

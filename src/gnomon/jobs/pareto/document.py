@@ -1,28 +1,32 @@
-"""The JSON document of `gnomon pareto`, from which its report and its picture are made too."""
+"""The JSON document of `gnomon pareto`, which is what its function returns; docs/jobs/pareto.md describes each key."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from gnomon.core import codec
 from gnomon.core.sample import Failure
-from gnomon.core.space import decimal
-from gnomon.errors import exit_code_of
-from gnomon.jobs.place.document import VerifiedPart, verified_part
+from gnomon.core.space import Space, decimal
+from gnomon.errors import MeasurementError, exit_code_of
 from gnomon.measure.environment import Doubt
-from gnomon.session import document as parts
-from gnomon.session.document import ConditionsPart, EnvironmentPart, GraphPart, ModelPart, OperatorPart, RunsPart
-from gnomon.session.objectives import Estimate
-from gnomon.session.reference import Sensitivity, checked_by
+from gnomon.report.answer import Answer
+from gnomon.session.document import (
+    ConditionsPart,
+    EnvironmentPart,
+    GraphPart,
+    ModelPart,
+    OperatorPart,
+    RunsPart,
+)
+from gnomon.session.objectives import Estimate, goal_of
+from gnomon.session.prove import Verified
 from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
-    from gnomon.core.space import Space
-    from gnomon.jobs.pareto.prove import Point
-    from gnomon.jobs.pareto.records import Pareto
     from gnomon.jobs.pareto.search import Plan, Searched
+    from gnomon.search.base import Assignment, Cost, Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,27 +90,31 @@ class SampledPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointPart:
-    """A point of the front (with a `number`), or one that was measured beside it.
+    """A point of the front (with a `number`, from 1), or one that was measured beside it.
 
-    `estimates` has one an objective, in its unit. `dominated_by`, `ties`, `maybe_dominated_by` and `beats` are indices
-    among the points. `runs` is what the proof measured of it, null where there was none.
+    `estimates` has one an objective, in its unit, null where the point failed in the proof. `dominated_by`, `ties`,
+    `maybe_dominated_by` and `beats` are indices among the points: of one that surely dominates it; of those that the
+    noise does not tell it from in any objective; of those that are better somewhere, and nowhere surely worse; and of
+    those that it surely beats in an objective, by more than 1 %. `single` says that one backend takes all that it can.
+    `clock` is that of its latency; `wall` is its latency by wall time where the clocks of the points differ. `runs` is
+    what the proof measured of it, null where there was none.
     """
 
-    number: int | None
+    number: int | None = None
     code: str
     label: str
     choices: tuple[str, ...]
     sampled: tuple[float | None, ...] | None
-    estimates: tuple[Estimate, ...] | None
-    clock: str | None
-    wall: Estimate | None
-    failure: Failure | None
-    dominated_by: int | None
-    ties: tuple[int, ...]
-    maybe_dominated_by: tuple[int, ...]
-    beats: tuple[int, ...]
-    single: bool
-    runs: RunsPart | None
+    estimates: tuple[Estimate, ...] | None = None
+    clock: str | None = None
+    wall: Estimate | None = None
+    failure: Failure | None = None
+    dominated_by: int | None = None
+    ties: tuple[int, ...] = ()
+    maybe_dominated_by: tuple[int, ...] = ()
+    beats: tuple[int, ...] = ()
+    single: bool = False
+    runs: RunsPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,125 +125,102 @@ class FailedPart:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParetoDocument:
-    """All that `gnomon pareto` found. What a device says is null where a dump was searched."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ParetoDocument(Answer):
+    """All that `gnomon pareto` found. What a device says is null where a dump was searched.
+
+    `points` are those of the proof, the front first. `proved` says that they were measured again side by side, in so
+    many `sessions`; without it their values are the samples. `left_out` points of the sampled front, or within noise of
+    it, were not measured again, and `behind` that no noise explains; `noise` is, an objective and by clock, by how much
+    two processes of one assignment differed at most. `clock` is that of the points, `sample_clock` that of the samples.
+    `enough` is the number of a single backend on the front that no mix there is surely better than, `chosen` that of
+    the point that was deployed to `package`. `seconds` is without `waited_s` for the device.
+    """
 
     format: Literal["gnomon-pareto"]
     version: Literal[2]
-    source: str | None
-    model: ModelPart | None
-    graph: GraphPart | None
-    operators: tuple[OperatorPart, ...] | None
-    device: str | None
-    fingerprint: Mapping[str, Any] | None
-    versions: Mapping[str, str] | None
-    clock: str | None
-    sample_clock: str | None
+    source: str | None = None
+    model: ModelPart | None = None
+    graph: GraphPart | None = None
+    operators: tuple[OperatorPart, ...] | None = None
+    device: str | None = None
+    fingerprint: Mapping[str, Any] | None = None
+    versions: Mapping[str, str] | None = None
+    clock: str | None = None
+    sample_clock: str | None = None
     objectives: tuple[ObjectivePart, ...]
     space: SpacePart
     search: SearchPart
     searches: tuple[SearchPart, ...]
     certificate: str | Mapping[str, float]
     samples: tuple[SampledPart, ...]
-    proved: bool
-    sessions: int
+    proved: bool = False
+    sessions: int = 0
     points: tuple[PointPart, ...]
-    left_out: int
-    behind: int
-    noise: Mapping[str, tuple[float, ...]] | None
-    enough: int | None
-    failures: tuple[FailedPart, ...]
-    chosen: int | None
-    verified: VerifiedPart | None
-    package: str | None
-    dumpfile: str | None
-    pictures: tuple[str, ...]
-    sensitivity: float | None
-    reference: str | None
+    left_out: int = 0
+    behind: int = 0
+    noise: Mapping[str, tuple[float, ...]] | None = None
+    enough: int | None = None
+    failures: tuple[FailedPart, ...] = ()
+    chosen: int | None = None
+    verified: Verified | None = None
+    package: str | None = None
+    dumpfile: str | None = None
+    pictures: tuple[str, ...] = ()
+    sensitivity: float | None = None
+    reference: str | None = None
     reference_checked_by: str | None = None
-    missing: tuple[Missing, ...]
+    missing: tuple[Missing, ...] = ()
     doubts: tuple[Doubt, ...]
-    environments: tuple[EnvironmentPart, ...]
-    campaign: str | None
-    record: str | None
-    resumed: bool | None
+    environments: tuple[EnvironmentPart, ...] = ()
+    campaign: str | None = None
+    record: str | None = None
+    resumed: bool | None = None
     seconds: float
-    waited_s: float
+    waited_s: float = 0.0
     conditions: ConditionsPart | None = None
 
+    charts_by = "gnomon.jobs.pareto.picture:front_charts"
+    main = "points"
 
-def pareto_document(found: Pareto) -> dict[str, Any]:
-    """All that `pareto` found, in JSON values; docs/jobs/pareto.md describes each key. Codes are texts, being large."""
-    from gnomon.session.objectives import goal_of
+    def headline(self) -> tuple[str, str]:
+        """The model and the device, or the dump, and how many points are on the front."""
+        of = f"{Path(self.model.path).name} on {self.device}" if self.model else str(self.source)
+        count = len(self.front)
+        points = f"{count} point{'s' if count != 1 else ''} on the front"
+        objectives = " and ".join(objective.name for objective in self.objectives)
+        return of, f"{points} of {objectives}, {'proved' if self.proved else 'as sampled'}."
 
-    asked, lived, searched = found.asked, found.lived, found.searched
-    labels = parts.labels_of({point.label: point.measured for point in found.points if point.measured})
-    return codec.document(
-        ParetoDocument(
-            format="gnomon-pareto",
-            version=2,
-            source=None if asked.source is None else str(asked.source),
-            model=parts.model_part(lived.model, lived.graph) if lived else None,
-            graph=parts.graph_part(lived.graph) if lived else None,
-            operators=parts.operator_parts(lived.graph) if lived else None,
-            device=lived.device if lived else None,
-            conditions=lived.conditions if lived else None,
-            fingerprint=lived.fingerprint if lived else None,
-            versions=lived.versions if lived else None,
-            clock=lived.clock if lived else None,
-            sample_clock=lived.sample_clock if lived else None,
-            objectives=tuple(
-                ObjectivePart(name=name, unit=goal_of(name).unit, price=found.prices[name]) for name in asked.objectives
-            ),
-            space=_space(found, asked.by if lived else None),
-            search=_search(" and ".join(plan.name for plan in asked.plans), asked.plan, searched),
-            searches=tuple(
-                _search(plan.name, plan, made) for plan, made in zip(asked.plans, found.searches, strict=True)
-            ),
-            certificate=found.certificate.document(),
-            samples=tuple(
-                SampledPart(code=decimal(code), label=label, cost=told.cost)
-                for told, (code, label) in zip(searched.told, found.samples, strict=True)
-            ),
-            proved=found.proved,
-            sessions=found.sessions,
-            points=tuple(_point(point, found.space) for point in found.points),
-            left_out=found.left_out,
-            behind=found.behind,
-            noise=None if found.noise is None else {str(clock): of for clock, of in found.noise.items()},
-            enough=None if found.enough is None else found.enough.number,
-            failures=tuple(FailedPart(label=label, reason=reason) for label, reason in found.failures),
-            chosen=None if found.chosen is None else found.chosen.number,
-            verified=None if found.verified is None else verified_part(found.verified),
-            package=None if found.package is None else str(found.package),
-            dumpfile=None if found.dumpfile is None else str(found.dumpfile),
-            pictures=found.pictures,
-            sensitivity=float(lived.sensitivity) if lived else None,
-            reference=(getattr(lived.sensitivity, "reference", "") or None) if lived else None,
-            reference_checked_by=_checked_by(found),
-            missing=tuple(dict.fromkeys(found.missing)),
-            doubts=found.doubts,
-            environments=parts.environment_parts(lived.environments, labels) if lived else (),
-            campaign=lived.campaign if lived else None,
-            record=str(lived.record) if lived else None,
-            resumed=lived.resumed if lived else None,
-            seconds=found.seconds,
-            waited_s=found.waited_s,
-        )
+    @property
+    def exit_code(self) -> int:
+        """That of its doubts; where the package is refused, that of a measurement that failed."""
+        refused = self.verified is not None and not (self.verified.ok or self.verified.skipped)
+        return MeasurementError.exit_code if refused else exit_code_of(doubt.kind for doubt in self.doubts)
+
+    @property
+    def front(self) -> tuple[PointPart, ...]:
+        """The points that nothing surely dominates."""
+        return tuple(point for point in self.points if point.number is not None)
+
+
+def objective_parts(names: tuple[str, ...], prices: Mapping[str, str]) -> tuple[ObjectivePart, ...]:
+    """The objectives; `prices` says in words what each one's number is made of."""
+    return tuple(ObjectivePart(name=name, unit=goal_of(name).unit, price=prices[name]) for name in names)
+
+
+def space_part(space: Space, codes: Space, operator_slots: int, by: str | None) -> SpacePart:
+    """A decision space, and the space of the codes."""
+    return SpacePart(
+        by=by,
+        size=decimal(space.size),
+        codes=decimal(codes.size),
+        operator_slots=operator_slots,
+        slots=tuple(SlotPart(name=slot.name, choices=slot.choices) for slot in space.slots),
     )
 
 
-def _checked_by(found: Pareto) -> str | None:
-    """Who else computed the reference's outputs; null where there is no reference."""
-    if found.lived is None or not isinstance(found.lived.sensitivity, Sensitivity):
-        return None
-    measured = ((p.contender, p.measured) for p in found.points if p.contender and p.measured)
-    proves_nothing = exit_code_of(doubt.kind for doubt in found.doubts)
-    return "" if proves_nothing else checked_by(found.lived.sensitivity, measured)
-
-
-def _search(name: str, plan: Plan, searched: Searched) -> SearchPart:
+def search_part(name: str, plan: Plan, searched: Searched) -> SearchPart:
+    """What a search did."""
     predicted = plan.strategy == "exact"
     return SearchPart(
         name=name,
@@ -252,31 +237,37 @@ def _search(name: str, plan: Plan, searched: Searched) -> SearchPart:
     )
 
 
-def _space(found: Pareto, by: str | None) -> SpacePart:
-    return SpacePart(
-        by=by,
-        size=decimal(found.space.size),
-        codes=decimal(found.published.size),
-        operator_slots=found.operator_slots,
-        slots=tuple(SlotPart(name=slot.name, choices=slot.choices) for slot in found.space.slots),
+def search_parts(plans: tuple[Plan, ...], searches: tuple[Searched, ...]) -> tuple[SearchPart, ...]:
+    """What each search did, in the order of the request."""
+    return tuple(search_part(plan.name, plan, searched) for plan, searched in zip(plans, searches, strict=True))
+
+
+class Coded(Protocol):
+    """A space whose assignments have codes and labels."""
+
+    @property
+    def space(self) -> Space:
+        """The choices."""
+
+    def code(self, assignment: Assignment) -> int:
+        """The published code of an assignment."""
+
+    def label(self, assignment: Assignment) -> str:
+        """An assignment in words."""
+
+
+def point_part(coded: Coded, assignment: Assignment, cost: Cost | None) -> PointPart:
+    """A point by the names of its choices, with what one sample of it cost."""
+    return PointPart(
+        code=decimal(coded.code(assignment)),
+        label=coded.label(assignment),
+        choices=tuple(coded.space.names(assignment)),
+        sampled=cost,
     )
 
 
-def _point(point: Point, space: Space) -> PointPart:
-    return PointPart(
-        number=point.number,
-        code=decimal(point.code),
-        label=point.label,
-        choices=tuple(space.names(point.assignment)),
-        sampled=point.sampled,
-        estimates=point.estimates,
-        clock=point.clock,
-        wall=point.wall,
-        failure=point.failure,
-        dominated_by=point.dominated_by,
-        ties=point.ties,
-        maybe_dominated_by=point.maybe,
-        beats=point.beats,
-        single=point.single,
-        runs=None if point.measured is None else parts.runs_part(point.measured),
+def sample_parts(coded: Coded, told: Sequence[Told]) -> tuple[SampledPart, ...]:
+    """What a search ran or priced, in order."""
+    return tuple(
+        SampledPart(code=decimal(coded.code(t.assignment)), label=coded.label(t.assignment), cost=t.cost) for t in told
     )

@@ -13,13 +13,20 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from gnomon.core.front.front import Certificate
 from gnomon.core.space import Slot, Space
 from gnomon.errors import MeasurementError, ProblemError, UsageError
 from gnomon.formats.pareto.dump import Dump, DumpSolution, read_dump, write_dump
 from gnomon.formats.pareto.oplist import is_type
+from gnomon.jobs.pareto.document import (
+    ParetoDocument,
+    objective_parts,
+    sample_parts,
+    search_part,
+    search_parts,
+    space_part,
+)
 from gnomon.jobs.pareto.prove import sampled_points
-from gnomon.jobs.pareto.records import Pareto, ParetoRequest
+from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import EXACT, Plan, Searched, in_one_box, joined, search, searched
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator
 from gnomon.measure.environment import Doubt
@@ -71,6 +78,20 @@ class Recorded:
     def code(self, assignment: Assignment) -> int:
         """The dump's code of an assignment of the narrowed space."""
         return self._dump.encode(self._dump.indices(self.space.names(assignment)))
+
+    def label(self, assignment: Assignment) -> str:
+        """The backend that most slots have, then the slots of each other one."""
+        names = self.space.names(assignment)
+        most = max(dict.fromkeys(names), key=names.count)
+        others: dict[str, list[str]] = {}
+        for slot, name in zip(self.space.slots, names, strict=True):
+            if name != most:
+                others.setdefault(name, []).append(slot.name)
+        told = [
+            f"{name}: {', '.join(members[:3])}" + (" and more" if len(members) > 3 else "")
+            for name, members in others.items()
+        ]
+        return "; ".join([most, *told])
 
 
 def narrowed(dump: Dump) -> Space:
@@ -163,10 +184,7 @@ def save_dump(dump: Dump, path: Path) -> None:
     save_text(write_dump(dump), path, what="the dump", option="--dumpfile")
 
 
-_RECORDED = "as the dump has it"
-
-
-def search_dump(asked: ParetoRequest, source: Path) -> Pareto:
+def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
     """Search what a dump holds: nothing is measured, so nothing is proved but what its figures say.
 
     Raises GnomonError: the dump cannot be read, or holds nothing that the searches meet.
@@ -194,43 +212,22 @@ def search_dump(asked: ParetoRequest, source: Path) -> Pareto:
         told.append(Doubt(kind="lacking", message=message, hint="They count as failed."))
     if asked.dumpfile is not None:
         save_dump(dump_again(dump, {code(t.assignment) for t in found.told}, asked.plan, found), asked.dumpfile)
-
-    def label(assignment: Sequence[int]) -> str:
-        return _dump_label(space.names(assignment), dump.slots)
-
-    return Pareto(
-        asked=asked,
-        lived=None,
-        space=space,
-        published=dump.space,
-        operator_slots=len(space.slots),
-        searched=found,
-        searches=searches,
-        samples=tuple((code(t.assignment), label(t.assignment)) for t in found.told),
-        points=tuple(sampled_points(found.front, code, label)),
-        proved=False,
-        left_out=0,
-        certificate=Certificate(kind="complete" if found.complete and not lacking else "heuristic"),
-        prices=dict.fromkeys(asked.objectives, _RECORDED),
-        failures=(),
-        missing=(),
+    complete = found.complete and not lacking
+    return ParetoDocument(
+        format="gnomon-pareto",
+        version=2,
+        source=str(source),
+        objectives=objective_parts(asked.objectives, dict.fromkeys(asked.objectives, "as the dump has it")),
+        space=space_part(space, dump.space, len(space.slots), None),
+        search=search_part(" and ".join(plan.name for plan in asked.plans), asked.plan, found),
+        searches=search_parts(asked.plans, searches),
+        certificate="complete" if complete else "heuristic",
+        samples=sample_parts(evaluate, found.told),
+        points=tuple(sampled_points(found.front, evaluate)),
+        dumpfile=None if asked.dumpfile is None else str(asked.dumpfile),
         doubts=tuple(told),
         seconds=time.monotonic() - start,
-        dumpfile=asked.dumpfile,
     )
-
-
-def _dump_label(names: Sequence[str], slots: Sequence[str]) -> str:
-    most = max(dict.fromkeys(names), key=names.count)
-    others: dict[str, list[str]] = {}
-    for slot, name in zip(slots, names, strict=True):
-        if name != most:
-            others.setdefault(name, []).append(slot)
-    told = [
-        f"{name}: {', '.join(members[:3])}" + (" and more" if len(members) > 3 else "")
-        for name, members in others.items()
-    ]
-    return "; ".join([most, *told])
 
 
 _SHARE = 0.02

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.front.front import Certificate
-from gnomon.errors import GnomonError, MeasurementError, UsageError
+from gnomon.errors import GnomonError, MeasurementError, UsageError, exit_code_of
+from gnomon.jobs.pareto.document import (
+    FailedPart,
+    ParetoDocument,
+    PointPart,
+    objective_parts,
+    point_part,
+    sample_parts,
+    search_part,
+    search_parts,
+    space_part,
+)
 from gnomon.jobs.pareto.dump import PartialDump, check_dumpable, check_room, dump_of, save_dump, search_dump
 from gnomon.jobs.pareto.exact import check_priced, exact_search
 from gnomon.jobs.pareto.prove import (
-    Point,
     Worth,
     check_bounds,
     choose,
@@ -23,24 +33,28 @@ from gnomon.jobs.pareto.prove import (
     sampled_points,
     worth_proving,
 )
-from gnomon.jobs.pareto.records import DecidingClock, Lived, Pareto, ParetoRequest
+from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import EXACT, Searched, check_installed, check_plans, in_one_box, joined, search
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
+from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Steps, Watch
-from gnomon.search.base import Told
-from gnomon.session.contender import AGAIN, not_compared
+from gnomon.search.base import Assignment, Told
+from gnomon.session.contender import AGAIN, Contender, not_compared
+from gnomon.session.document import environment_parts, graph_part, labels_of, model_part, operator_parts, runs_part
 from gnomon.session.model_session import Lab, conditions_part, open_lab, stopped_doubts
 from gnomon.session.objectives import Goal, goals_of
 from gnomon.session.package import check_destination, write_package
 from gnomon.session.prove import Verified, verify
-from gnomon.session.reference import doubts, reference
+from gnomon.session.reference import checked_by, doubts, reference
 from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.session.targets import asking_energy, check_counters, describe
 from gnomon.system.files import check_file
 
 
-def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Pareto:
+def pareto(
+    asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
+) -> ParetoDocument:
     """Search the front, measure it again side by side, and deploy the point that is asked for.
 
     `watch` is told of progress, `tell` gets sentences for people. A search that was ended goes on from the record, with
@@ -76,7 +90,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
     request = replace(asked.request, wish=replace(asked.request.wish, precisions=precisions))
     request = timed(asking_energy(request, asked.objectives, asked.counters))
 
-    def once(again: ModelRequest) -> Pareto:
+    def once(again: ModelRequest) -> ParetoDocument:
         # What lies there then was written before the device vanished.
         more = replace(asked, request=again, overwrite=asked.overwrite or began_without)
         return _measured(more, again, goals, watch, tell)
@@ -90,7 +104,7 @@ def _measured(
     goals: Sequence[Goal],
     watch: Watch | None,
     tell: Callable[[str], None] | None,
-) -> Pareto:
+) -> ParetoDocument:
     steps = Steps("search", watch)
     # One campaign for all searches of a model with these settings: what one has run, another need not run again.
     with open_lab(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
@@ -100,56 +114,62 @@ def _measured(
         sensitivity = reference(lab)
         evaluator = Evaluator(lab=lab, space=space, goals=goals)
         searches, certificate, prices = _search(asked, space, evaluator, steps)
-        found = joined(searches)
-        points, worth = _prove(evaluator, found, predicted=asked.plan.strategy == EXACT)
+        searched = joined(searches)
+        points, worth, tried = _prove(evaluator, searched, predicted=asked.plan.strategy == EXACT)
         if asked.dumpfile is not None:
-            save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, found), asked.dumpfile)
+            save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, searched), asked.dumpfile)
         extra = stopped_doubts(request, lab.runner.stopped) or _proof_doubts(request, proved=worth.sessions > 0)
-        extra = [*_failed_doubts(evaluator, points), *extra]
+        failed = _failed_doubts(evaluator, tried)
         chosen = _chosen(lab, points, asked)
         verified = None if chosen is None else _deploy(lab, space, chosen, asked)
         lab.runner.finish(_decision(points, chosen))
-        return Pareto(
-            asked=asked,
-            lived=Lived(
-                model=request.model,
-                graph=space.targets[0].placed.graph if space.operator_slots else lab.graph,
-                device=lab.device.name,
-                fingerprint=lab.device.fingerprint,
-                versions={name: probe.version for name, probe in lab.probes.items()},
-                clock=_clock(points),
-                sample_clock=evaluator.clock or "wall",
-                sensitivity=sensitivity,
-                environments=tuple(lab.runner.environments),
-                campaign=lab.runner.campaign.id,
-                record=request.database,
-                resumed=lab.runner.resumed,
-                conditions=conditions_part(lab, space.options.get("threads", ())),
-            ),
-            space=space.space,
-            published=space.published,
-            operator_slots=space.operator_slots,
-            searched=found,
-            searches=searches,
-            samples=tuple((space.code(t.assignment), space.label(t.assignment)) for t in found.told),
-            points=tuple(points),
+        warnings = (*doubts(lab, sensitivity), *failed, *extra)
+        plain = enough(points) if worth.sessions and request.effort.processes_most > 1 else None
+        graph = space.targets[0].placed.graph if space.operator_slots else lab.graph
+        proves_nothing = exit_code_of(doubt.kind for doubt in warnings)
+        return ParetoDocument(
+            format="gnomon-pareto",
+            version=2,
+            model=model_part(request.model, graph),
+            graph=graph_part(graph),
+            operators=operator_parts(graph),
+            device=lab.device.name,
+            fingerprint=lab.device.fingerprint,
+            versions={name: probe.version for name, probe in lab.probes.items()},
+            clock=_clock(points),
+            sample_clock=evaluator.clock or "wall",
+            objectives=objective_parts(asked.objectives, prices),
+            space=space_part(space.space, space.published, space.operator_slots, asked.by),
+            search=search_part(" and ".join(plan.name for plan in asked.plans), asked.plan, searched),
+            searches=search_parts(asked.plans, searches),
+            certificate=certificate.document(),
+            samples=sample_parts(space, searched.told),
             proved=worth.sessions > 0,
             sessions=worth.sessions,
-            enough=enough(points) if worth.sessions and request.effort.processes_most > 1 else None,
+            points=tuple(points),
             left_out=worth.left_out,
             behind=worth.behind,
-            noise=worth.noise,
-            certificate=certificate,
-            prices=prices,
-            failures=tuple((space.label(a), reason) for a, reason in evaluator.failures.items()),
-            missing=tuple(lab.missing),
-            doubts=(*doubts(lab, sensitivity), *extra),
+            noise=None if worth.noise is None else {str(clock): of for clock, of in worth.noise.items()},
+            enough=None if plain is None else plain.number,
+            failures=tuple(FailedPart(label=space.label(a), reason=why) for a, why in evaluator.failures.items()),
+            chosen=None if chosen is None else chosen.number,
+            verified=verified,
+            package=None if chosen is None else str(asked.out),
+            dumpfile=None if asked.dumpfile is None else str(asked.dumpfile),
+            sensitivity=float(sensitivity),
+            reference=sensitivity.reference or None,
+            reference_checked_by="" if proves_nothing else checked_by(sensitivity, list(tried.values())),
+            missing=tuple(dict.fromkeys(lab.missing)),
+            doubts=warnings,
+            environments=environment_parts(
+                lab.runner.environments, labels_of({space.label(a): measured for a, (_, measured) in tried.items()})
+            ),
+            campaign=lab.runner.campaign.id,
+            record=str(request.database),
+            resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,
-            chosen=chosen,
-            verified=verified,
-            package=asked.out if chosen is not None else None,
-            dumpfile=asked.dumpfile,
+            conditions=conditions_part(lab, space.options.get("threads", ())),
         )
 
 
@@ -192,41 +212,42 @@ def _search(
     return in_one_box(searches), kind, prices
 
 
-def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[list[Point], Worth]:
+Tried = Mapping[Assignment, tuple[Contender, Measured]]
+"""What was measured again, and its runs in the proof as they were taken."""
+
+
+def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[list[PointPart], Worth, Tried]:
     """What the samples do not rule out, measured again; the sampled front as it is where nothing may be."""
     lab, space = evaluator.lab, evaluator.space
     costs = {told.assignment: told for told in (*found.beside, *found.results)}
     samples = evaluator.samples(tuple(costs.values()))
     worth = worth_proving(samples, max(2, lab.request.effort.together), None if predicted else evaluator.again)
     contenders = {sample.assignment: space.contender(lab, sample.assignment) for sample in worth.chosen}
-    points = [
-        Point(
-            assignment=sample.assignment,
-            code=space.code(sample.assignment),
-            label=space.label(sample.assignment),
-            contender=contenders[sample.assignment],
-            sampled=costs[sample.assignment].cost,
-            estimates=None,
-            single=sample.single is not None,
-        )
-        for sample in worth.chosen
-    ]
     again = measure_points(lab, list(contenders.values()))
-    points = [replace(p, measured=again.measured[p.contender.key] if p.contender else None) for p in points]
-    for assignment, contender in contenders.items():
-        evaluator.measured.setdefault(assignment, again.measured[contender.key])
-    if any(m.ok for m in again.measured.values()):
-        clocks = {c.key: evaluator.clock_of(a, again.measured[c.key]) for a, c in contenders.items()}
-        return decide(evaluator.goals, points, again.at_one_speed(), clocks), replace(worth, sessions=again.sessions)
+    tried = {assignment: (c, again.measured[c.key]) for assignment, c in contenders.items()}
+    for assignment, (_, measured) in tried.items():
+        evaluator.measured.setdefault(assignment, measured)
+    if any(measured.ok for _, measured in tried.values()):
+        at_one_speed = again.at_one_speed()
+        points = [
+            replace(
+                point_part(space, sample.assignment, costs[sample.assignment].cost),
+                single=sample.single is not None,
+                runs=runs_part(tried[sample.assignment][1]),
+            )
+            for sample in worth.chosen
+        ]
+        clocks = [evaluator.clock_of(assignment, measured) for assignment, (_, measured) in tried.items()]
+        decided = decide(evaluator.goals, points, [at_one_speed[c.key] for c, _ in tried.values()], clocks)
+        return decided, replace(worth, sessions=again.sessions), tried
     if lab.link is not None and not lab.runner.stopped:
-        reasons = "; ".join(f"{c.label}: {describe(again.measured[c.key].failure)}" for c in contenders.values())
+        reasons = "; ".join(f"{c.label}: {describe(measured.failure)}" for c, measured in tried.values())
         raise MeasurementError(f"no point of the front ran again ({reasons[:600]})", hint=AGAIN)
-    sampled = sampled_points(found.front, space.code, space.label, evaluator.clock or "wall")
-    return sampled, Worth(chosen=(), noise=worth.noise)
+    return sampled_points(found.front, space, evaluator.clock or "wall"), Worth(chosen=(), noise=worth.noise), {}
 
 
-def _clock(points: Sequence[Point]) -> DecidingClock:
-    """The clock of all points, or that they differ."""
+def _clock(points: Sequence[PointPart]) -> str:
+    """The clock of all points, or "mixed" where CPU time is the time of some of them alone."""
     clocks = {point.clock for point in points if point.clock is not None}
     return clocks.pop() if len(clocks) == 1 else "mixed"
 
@@ -241,11 +262,11 @@ def _proof_doubts(request: ModelRequest, *, proved: bool) -> list[Doubt]:
     return []
 
 
-def _failed_doubts(evaluator: Evaluator, points: Sequence[Point]) -> list[Doubt]:
+def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Doubt]:
     """What was sampled and failed in the proof, and what may have failed by no fault of its own while searching."""
-    sampled = evaluator.measured
-    each = {evaluator.space.label(a): [found] for a, found in sampled.items() if found.may_work}
-    each |= {p.label: [sampled.get(p.assignment, p.measured), p.measured] for p in points if p.measured is not None}
+    sampled, label = evaluator.measured, evaluator.space.label
+    each = {label(a): [found] for a, found in sampled.items() if found.may_work}
+    each |= {label(a): [sampled[a], measured] for a, (_, measured) in tried.items()}
     found = [doubt for doubt in (not_compared(label, *known) for label, known in each.items()) if doubt is not None]
     rest = found[_MOST_FAILED:]
     more = [Doubt(kind="not-compared", message=f"{len(rest)} more were not compared", hint=AGAIN)] if rest else []
@@ -256,7 +277,7 @@ _MOST_FAILED = 3
 """Warnings of what failed at most; the rest is counted."""
 
 
-def _chosen(lab: Lab, points: Sequence[Point], asked: ParetoRequest) -> Point | None:
+def _chosen(lab: Lab, points: Sequence[PointPart], asked: ParetoRequest) -> PointPart | None:
     """The point that is asked for; the campaign is finished also where there is none, as all is measured."""
     try:
         return choose(points, asked.objectives, asked.pick, asked.under)
@@ -265,16 +286,16 @@ def _chosen(lab: Lab, points: Sequence[Point], asked: ParetoRequest) -> Point | 
         raise
 
 
-def _decision(points: Sequence[Point], chosen: Point | None) -> dict[str, Any]:
+def _decision(points: Sequence[PointPart], chosen: PointPart | None) -> dict[str, Any]:
     count = sum(p.number is not None for p in points)
     told = "1 point is on the front" if count == 1 else f"{count} points are on the front"
     reason = f"{told}; number {chosen.number} was chosen: {chosen.label}." if chosen else f"{told}."
     return {"front": count, "chosen": chosen.label if chosen else "", "reason": reason}
 
 
-def _deploy(lab: Lab, space: DecisionSpace, chosen: Point, asked: ParetoRequest) -> Verified:
+def _deploy(lab: Lab, space: DecisionSpace, chosen: PointPart, asked: ParetoRequest) -> Verified:
     """Write the package of a point and run it from its own files."""
     out = asked.out or Path()
-    contender = chosen.contender or space.contender(lab, chosen.assignment)
+    contender = space.contender(lab, space.space.indices(chosen.choices))
     write_package(lab, contender, out, overwrite=asked.overwrite)
-    return verify(lab, out, contender)
+    return verify(lab, out, contender)[0]

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gnomon.core import codec
 from gnomon.core.graph import By, Graph, Grouping, grouped
-from gnomon.core.space import Space, decimal
+from gnomon.core.space import decimal
 from gnomon.errors import ModelError, ProblemError, UsageError
 from gnomon.formats.onert.operators import ir_opcode
 from gnomon.formats.pareto.config import write_config
 from gnomon.formats.pareto.oplist import OpList, write_oplist
 from gnomon.models.load import load
-from gnomon.models.model import Model
 from gnomon.report.answer import Answer
 from gnomon.system.files import save_text
 
@@ -63,9 +61,13 @@ class OplistExample:
     config: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OplistDocument:
-    """What `gnomon oplist` found; `oplist` is the file as ONE's pareto_profiler reads it. Codes are texts."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OplistDocument(Answer):
+    """The slots of a model, the backends by digit, and the oplist. Codes are texts, as they are large.
+
+    `opcodes` are onert's names of the model's types, null for a type that onert does not load. `oplist` is the file as
+    ONE's pareto_profiler reads it, null where onert takes no such model; `file` is where it was written, if it was.
+    """
 
     format: Literal["gnomon-oplist"]
     version: Literal[1]
@@ -79,85 +81,16 @@ class OplistDocument:
     oplist: Mapping[str, Any] | None
     file: str | None
 
+    main = "slots"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OplistReport(Answer):
-    """The slots of a model, the backends by digit, and the oplist; `oplist` is None where onert takes no such model.
-
-    `opcodes` are onert's names of the model's types, None for a type that onert does not load. `file` is where the
-    oplist was written, if it was.
-    """
-
-    model: Model
-    grouping: Grouping
-    backends: tuple[str, ...]
-    opcodes: dict[str, str | None]
-    oplist: OpList | None
-    file: Path | None = None
-
-    @property
-    def space(self) -> Space:
-        """The space of the codes."""
-        return self.grouping.space(self.backends)
-
-    __repr__ = Answer.__repr__
-
-    def document(self) -> dict[str, Any]:
-        """The report as a JSON object; codes are texts, as many readers of JSON round large integers."""
-        graph, space = self.model.graph, self.space
-        return codec.document(
-            OplistDocument(
-                format="gnomon-oplist",
-                version=1,
-                model=OplistModel(
-                    path=str(self.model.path),
-                    format=graph.format,
-                    digest=graph.digest,
-                    operators=len(graph.operators),
-                    macs=graph.macs,
-                ),
-                by=self.grouping.by,
-                backends=self.backends,
-                opcodes=self.opcodes,
-                slots=tuple(
-                    OplistSlot(
-                        digit=digit,
-                        name=group.name,
-                        types=group.types,
-                        opcodes=tuple(dict.fromkeys(self.opcodes[name] for name in group.types)),
-                        operators=group.operators,
-                        data_bytes=group.data_bytes,
-                    )
-                    for digit, group in enumerate(self.grouping.groups)
-                ),
-                codes=decimal(space.size),
-                example=self._example(space),
-                oplist=None if self.oplist is None else _form(self.oplist),
-                file=None if self.file is None else str(self.file),
-            )
-        )
-
-    def _example(self, space: Space) -> OplistExample:
-        """The code that puts only the third slot, or the last of fewer, on the second backend."""
-        assignment = [0] * len(space.slots)
-        digit = min(3, len(assignment)) - 1
-        assignment[digit] = min(1, len(self.backends) - 1)
-        chosen = space.names(assignment)
-        config = None
-        if self.oplist is not None:
-            config = write_config(self.oplist.slots, self.oplist.opmap, self.backends, chosen).strip()
-        return OplistExample(
-            code=decimal(space.encode(assignment)),
-            slot=self.grouping.groups[digit].name,
-            backend=chosen[digit],
-            others=self.backends[0],
-            config=config,
-        )
+    def headline(self) -> tuple[str, str]:
+        """The model, and how many codes there are."""
+        return Path(self.model.path).name, f"{len(self.slots)} slots, {self.codes} codes."
 
 
 def oplist(
     path: str | Path, by: By = "type", *, backends: Sequence[str] = DEFAULT_BACKENDS, out: Path | None = None
-) -> OplistReport:
+) -> OplistDocument:
     """Read a model, group its operators, and write the oplist to `out` if that is given.
 
     By type the slots are onert's types, in the published form by name; by group and by operator the form is that by
@@ -173,13 +106,55 @@ def oplist(
     opcodes = {op.type: ir_opcode(op.type) if loads else None for op in graph.operators}
     kinds = [opcodes[op.type] or op.type for op in graph.operators]
     grouping = grouped(graph, by, kinds)
-    found = _oplist(grouping, kinds) if all(opcodes.values()) else None
+    form = _oplist(grouping, kinds) if all(opcodes.values()) else None
     if out is not None:
-        if found is None:
+        if form is None:
             raise _not_onert(graph, opcodes)
-        save_text(write_oplist(found), out, what="the oplist")
-    return OplistReport(
-        model=model, grouping=grouping, backends=tuple(backends), opcodes=opcodes, oplist=found, file=out
+        save_text(write_oplist(form), out, what="the oplist")
+    return OplistDocument(
+        format="gnomon-oplist",
+        version=1,
+        model=OplistModel(
+            path=str(model.path),
+            format=graph.format,
+            digest=graph.digest,
+            operators=len(graph.operators),
+            macs=graph.macs,
+        ),
+        by=by,
+        backends=tuple(backends),
+        opcodes=opcodes,
+        slots=tuple(
+            OplistSlot(
+                digit=digit,
+                name=group.name,
+                types=group.types,
+                opcodes=tuple(dict.fromkeys(opcodes[name] for name in group.types)),
+                operators=group.operators,
+                data_bytes=group.data_bytes,
+            )
+            for digit, group in enumerate(grouping.groups)
+        ),
+        codes=decimal(grouping.space(backends).size),
+        example=_example(grouping, backends, form),
+        oplist=None if form is None else _form(form),
+        file=None if out is None else str(out),
+    )
+
+
+def _example(grouping: Grouping, backends: Sequence[str], form: OpList | None) -> OplistExample:
+    """The code that puts only the third slot, or the last of fewer, on the second backend."""
+    space = grouping.space(backends)
+    assignment = [0] * len(space.slots)
+    digit = min(3, len(assignment)) - 1
+    assignment[digit] = min(1, len(backends) - 1)
+    chosen = space.names(assignment)
+    return OplistExample(
+        code=decimal(space.encode(assignment)),
+        slot=grouping.groups[digit].name,
+        backend=chosen[digit],
+        others=backends[0],
+        config=None if form is None else write_config(form.slots, form.opmap, backends, chosen).strip(),
     )
 
 

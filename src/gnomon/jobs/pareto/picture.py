@@ -1,16 +1,18 @@
-"""The charts of a front, from its document: samples, the front with its intervals, and what a search reached when."""
+"""The charts of a front: samples, the front with its intervals, and what a search reached when."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any
 
+from gnomon.jobs.pareto.document import ParetoDocument, PointPart
 from gnomon.jobs.pareto.report import headline, note, value
 from gnomon.report import units
-from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Look, Mark, Value, line
-from gnomon.report.plain import finite, shorten
+from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Look, Mark, Value, finite, line
+from gnomon.report.plain import shorten
+from gnomon.session.objectives import Estimate
 
 _FARTHEST = 5.0
 """How many times the front's largest value a sample may be to be drawn."""
@@ -24,92 +26,84 @@ _LEAST_SPAN = 0.1
 _SAMPLE = Look(colour="#777777")
 _DOMINATED = Look(colour="#D55E00", shape="square", hollow=True)
 
-Document = Mapping[str, Any]
-Place = Callable[[Document], tuple[Value, Value]]
+Place = Callable[[PointPart], tuple[Value, Value]]
 
 
-def front_charts(document: Document) -> list[Chart]:
+def front_charts(document: ParetoDocument) -> list[Chart]:
     """The front and, where its volume is known, the search; nothing where the front has no point.
 
     The first two objectives are the axes; a single one is drawn over the evaluations.
     """
-    whole = _by_one_clock(finite(document))
-    document = _known(whole)
-    if not any(point["number"] is not None for point in document["points"]):
-        return []
-    return [_front(document, whole), *_volume(document)]
+    whole = _by_one_clock(document)
+    known = replace(whole, points=tuple(point for point in whole.points if _is_known(point)))
+    return [_front(known, whole), *_volume(document)] if known.front else []
 
 
-def _known(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without the points and samples that have no place."""
-    points = [
-        p
-        for p in document["points"]
-        if p["estimates"] is None or all(e is not None and e["value"] is not None for e in p["estimates"])
-    ]
-    samples = [s | {"cost": None} if s["cost"] and None in s["cost"] else s for s in document["samples"]]
-    return document | {"points": points, "samples": samples}
+def _is_known(point: PointPart) -> bool:
+    """Whether a point has a place, or failed."""
+    return all(finite(estimate.value) is not None for estimate in point.estimates or ())
 
 
-def _by_one_clock(document: dict[str, Any]) -> dict[str, Any]:
+def _by_one_clock(document: ParetoDocument) -> ParetoDocument:
     """The document with all latencies by wall time, where the clocks of its points differ."""
-    if document["clock"] != "mixed":
+    which = next((k for k, objective in enumerate(document.objectives) if objective.name == "latency"), None)
+    if document.clock != "mixed" or which is None:
         return document
-    which = next((k for k, o in enumerate(document["objectives"]) if o["name"] == "latency"), None)
 
-    def one(point: dict[str, Any]) -> dict[str, Any]:
-        if which is None or point["estimates"] is None:
+    def by_wall(point: PointPart) -> PointPart:
+        if point.estimates is None or point.wall is None:
             return point
-        return point | {"estimates": [point["wall"] if k == which else e for k, e in enumerate(point["estimates"])]}
+        return replace(point, estimates=(*point.estimates[:which], point.wall, *point.estimates[which + 1 :]))
 
-    named = [o | {"name": "latency by wall time"} if k == which else o for k, o in enumerate(document["objectives"])]
-    return document | {"objectives": named, "points": [one(p) for p in document["points"]]}
+    named = [replace(o, name="latency by wall time") if k == which else o for k, o in enumerate(document.objectives)]
+    return replace(document, objectives=tuple(named), points=tuple(map(by_wall, document.points)))
 
 
-def _unit(document: Document, number: int) -> tuple[float, str]:
+def _unit(document: ParetoDocument, number: int) -> tuple[float, str]:
     """What to multiply an objective's values with, and the axis's title."""
-    objective = document["objectives"][number]
-    largest = max(p["estimates"][number]["value"] for p in document["points"] if p["number"] is not None)
-    name = objective["name"].replace("-", " ")
-    if objective["unit"] == "B":
+    objective = document.objectives[number]
+    name = objective.name.replace("-", " ")
+    if objective.unit == "B":
         return 2.0**-20, f"{name}, MiB"
-    if objective["unit"] in ("s", "J"):
+    if objective.unit in ("s", "J"):
+        largest = max(point.estimates[number].value for point in document.front if point.estimates)
         factor, unit = units.millis(largest)
-        return factor, f"{name}, {unit.removesuffix('s')}{objective['unit']}"
-    return 1.0, f"{name}, {objective['unit']}" if objective["unit"] else name
+        return factor, f"{name}, {unit.removesuffix('s')}{objective.unit}"
+    return 1.0, f"{name}, {objective.unit}" if objective.unit else name
 
 
-def _front(document: Document, whole: Document) -> Chart:
-    objectives, single = document["objectives"], len(document["objectives"]) == 1
+def _front(document: ParetoDocument, whole: ParetoDocument) -> Chart:
+    single = len(document.objectives) == 1
     axes = [(1.0, "evaluation"), _unit(document, 0)] if single else [_unit(document, 0), _unit(document, 1)]
-    order = {sample["code"]: k + 1 for k, sample in enumerate(document["samples"])}
-    measured = [point for point in document["points"] if point["estimates"] is not None]
+    order = {sample.code: k + 1 for k, sample in enumerate(document.samples)}
+    measured = [point for point in document.points if point.estimates is not None]
 
-    def place(point: Document) -> tuple[Value, Value]:
-        ends = [_estimate(found, factor) for found, (factor, _) in zip(point["estimates"], axes[single:], strict=False)]
-        return (Value(value=order.get(point["code"], 0)), ends[0]) if single else (ends[0], ends[1])
+    def place(point: PointPart) -> tuple[Value, Value]:
+        estimates = zip(point.estimates or (), axes[single:], strict=False)
+        ends = [_estimate(estimate, factor) for estimate, (factor, _) in estimates]
+        return (Value(value=order.get(point.code, 0)), ends[0]) if single else (ends[0], ends[1])
 
     samples, beyond = _samples(document, axes, single=single)
-    told = "by the prices" if document["search"]["predicted"] else "sampled" if document["model"] else "in the dump"
+    source = "by the prices" if document.search.predicted else "sampled" if document.model else "in the dump"
     groups = [
         Group(
-            name=f"{told} ({beyond} far outside)" if beyond else told,
+            name=f"{source} ({beyond} far outside)" if beyond else source,
             marks=samples,
             kind="dots",
             look=_SAMPLE,
         ),
         *_points(document, whole, measured, place),
     ]
-    if len(objectives) == 2:
-        steps = _stairs([tuple(v.value or 0.0 for v in place(p)) for p in measured if p["number"] is not None])
+    if len(document.objectives) == 2:
+        steps = _stairs([tuple(v.value or 0.0 for v in place(point)) for point in document.front])
         groups.insert(
             1, Group(marks=line(steps), look=Look(colour=LOOKS[0].colour, dash="5 3"), kind="none", line="steps")
         )
     spans = [_span([place(point)[k] for point in measured], samples, along) for k, along in enumerate("xy")]
-    name = Path((document["model"] or {"path": document["source"]})["path"]).name
-    where = f" on {shorten(document['device'], 30)}" if document["device"] else ""
+    name = Path(document.model.path if document.model else document.source or "").name
+    where = f" on {shorten(document.device, 30)}" if document.device else ""
     return Chart(
-        title=f"{shorten(name, 50)}{where}. {shorten(headline(dict(document)), 220)}",
+        title=f"{shorten(name, 50)}{where}. {shorten(headline(document), 220)}",
         x=Axis(title=axes[0][1], whole=True) if single else Axis(title=axes[0][1], low=spans[0][0], high=spans[0][1]),
         y=Axis(title=axes[1][1], low=spans[1][0], high=spans[1][1]),
         groups=tuple(groups),
@@ -117,9 +111,9 @@ def _front(document: Document, whole: Document) -> Chart:
     )
 
 
-def _estimate(found: Document, factor: float) -> Value:
+def _estimate(estimate: Estimate, factor: float) -> Value:
     """An estimate with its interval, of which no more than is of use."""
-    middle, low, high = found["value"], found["low"], found["high"]
+    middle, low, high = estimate.value, estimate.low, estimate.high
     ends = (
         None if low is None else min(low, middle),
         None if high is None else max(middle, min(high, _LONGEST * middle)),
@@ -127,11 +121,14 @@ def _estimate(found: Document, factor: float) -> Value:
     return Value(value=middle, low=ends[0], high=ends[1]).times(factor)
 
 
-def _samples(document: Document, axes: Sequence[tuple[float, str]], *, single: bool) -> tuple[list[Mark], int]:
+def _samples(document: ParetoDocument, axes: Sequence[tuple[float, str]], *, single: bool) -> tuple[list[Mark], int]:
     """The samples that leave the front room, and how many others there are."""
-    front = [point["estimates"] for point in document["points"] if point["estimates"] and point["number"] is not None]
-    most = [_FARTHEST * max(found[k]["value"] for found in front) for k in range(len(front[0][:2]))]
-    every = [(k + 1, sample["cost"]) for k, sample in enumerate(document["samples"]) if sample["cost"] is not None]
+    front = [point.estimates for point in document.front if point.estimates]
+    most = [_FARTHEST * max(estimates[k].value for estimates in front) for k in range(len(front[0][:2]))]
+    every = []
+    for k, sample in enumerate(document.samples, 1):
+        cost = [finite(one) for one in sample.cost or ()]
+        every += [(k, [c for c in cost if c is not None])] if cost and None not in cost else []
     near = [(k, cost) for k, cost in every if all(c <= m for c, m in zip(cost[:2], most, strict=False))]
     marks = line((k if single else cost[0] * axes[0][0], cost[0 if single else 1] * axes[1][0]) for k, cost in near)
     return marks, len(every) - len(near)
@@ -145,36 +142,34 @@ def _span(values: Sequence[Value], samples: Sequence[Mark], along: str) -> tuple
     return (low - missing / 2, high + missing / 2) if missing > 0 else (None, None)
 
 
-def _points(document: Document, whole: Document, measured: Sequence[Document], place: Place) -> Iterator[Group]:
+def _points(
+    document: ParetoDocument, whole: ParetoDocument, measured: Sequence[PointPart], place: Place
+) -> Iterator[Group]:
     """The points with estimates: what is behind the front, the front, the choice."""
-    proved = f"the front, with 95 % intervals{_cut(document)}" if document["proved"] else "the front, as sampled"
+    proved = f"the front, with 95 % intervals{_cut(document)}" if document.proved else "the front, as sampled"
     letters = iter(ascii_lowercase)
     named: dict[str, list[Mark]] = {"behind": [], "front": [], "chosen": []}
     for point in measured:
-        front = point["number"] is not None
-        (x, y), told = (
-            place(point),
-            [value(e["value"], o) for e, o in zip(point["estimates"], document["objectives"], strict=True)],
-        )
+        front = point.number is not None
+        x, y = place(point)
+        values = [value(e.value, o) for e, o in zip(point.estimates or (), document.objectives, strict=True)]
         more = note(whole, point)
         mark = Mark(
             x=x,
             y=y,
-            label=f"{point['number'] if front else next(letters, '')} {point['label']}".strip(),
-            tip=f"{point['label']}: {', '.join(told)}{more and '; ' + more}",
+            label=f"{point.number if front else next(letters, '')} {point.label}".strip(),
+            tip=f"{point.label}: {', '.join(values)}{more and '; ' + more}",
         )
-        named["chosen" if front and point["number"] == document["chosen"] else "front" if front else "behind"].append(
-            mark
-        )
+        named["chosen" if front and point.number == document.chosen else "front" if front else "behind"].append(mark)
     yield Group(name="measured again and dominated", marks=named["behind"], look=_DOMINATED)
     yield Group(name=proved, marks=named["front"])
     yield Group(name="the choice", marks=named["chosen"], look=CHOSEN)
 
 
-def _cut(document: Document) -> str:
+def _cut(document: ParetoDocument) -> str:
     """Words for the legend where an interval is longer than it is drawn."""
-    estimates = [e for p in document["points"] for e in (p["estimates"] or [])[:2]]
-    longer = any(e["high"] is not None and e["high"] > _LONGEST * e["value"] for e in estimates)
+    estimates = [estimate for point in document.points for estimate in (point.estimates or ())[:2]]
+    longer = any(e.high is not None and e.high > _LONGEST * e.value for e in estimates)
     return f" (drawn to {_LONGEST:g} times a value at most)" if longer else ""
 
 
@@ -187,9 +182,9 @@ def _stairs(front: Sequence[tuple[float, ...]]) -> list[tuple[float, float]]:
     return best
 
 
-def _volume(document: Document) -> Iterator[Chart]:
+def _volume(document: ParetoDocument) -> Iterator[Chart]:
     """What each search had reached after so many evaluations; nothing where no volume is known."""
-    searches = [search for search in document["searches"] if search["volume"]]
+    searches = [search for search in document.searches if search.volume]
     if searches:
         yield Chart(
             title="What the search reached" if len(searches) == 1 else "What each search reached",
@@ -197,11 +192,11 @@ def _volume(document: Document) -> Iterator[Chart]:
             y=Axis(title="hypervolume, %", low=0, high=102),
             groups=tuple(
                 Group(
-                    name=f"{search['name']}, {units.duration(search['seconds'])}",
+                    name=f"{search.name}, {units.duration(search.seconds)}",
                     # The last evaluation counts as much as any: its step is drawn too.
                     marks=line(
                         (count, None if share is None else 100 * share)
-                        for count, share in enumerate([*search["volume"], search["volume"][-1]], 1)
+                        for count, share in enumerate([*search.volume, search.volume[-1]], 1)
                     ),
                     look=LOOKS[number % len(LOOKS)],
                     kind="none",

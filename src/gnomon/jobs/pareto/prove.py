@@ -6,16 +6,17 @@ The points of `pareto`'s front: made from samples where nothing is proved, and c
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnomon.core.brief import brief
 from gnomon.core.cost import Floats
-from gnomon.core.sample import Failure, Run
+from gnomon.core.sample import Run
 from gnomon.errors import InfeasibleError, UsageError
+from gnomon.jobs.pareto.document import Coded, PointPart, point_part
 from gnomon.jobs.pareto.search import spread
 from gnomon.jobs.pareto.space import Sample
 from gnomon.measure.campaign import Measured
@@ -41,39 +42,6 @@ MOST_SESSIONS = 3
 """Sessions of the proof at most: of more points than fit into them, those are measured that stand for all."""
 
 LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """A point of the front, or one that was measured beside it.
-
-    `number` counts the front's points from 1, None for others. `estimates` has one an objective; None where the point
-    failed in the proof. `dominated_by` is the index, among all points of the proof, of one that surely dominates it.
-    `ties` are the indices of points that the noise does not tell it from in any objective. `maybe` are those that may
-    dominate it: better somewhere, and nowhere surely worse. `beats` are those that it surely beats in an objective,
-    by more than 1 %. `single` says that one backend takes all that it can. `clock` is that of its latency,
-    None where it failed; `wall` is its latency by wall time where the clocks of the points differ. `measured` are its
-    runs in the proof, as they were taken.
-    """
-
-    assignment: Assignment
-    code: int
-    label: str
-    contender: Contender | None
-    sampled: Cost | None
-    estimates: tuple[Estimate, ...] | None
-    failure: Failure | None = None
-    number: int | None = None
-    dominated_by: int | None = None
-    ties: tuple[int, ...] = ()
-    maybe: tuple[int, ...] = ()
-    beats: tuple[int, ...] = ()
-    single: bool = False
-    clock: Clock | None = None
-    wall: Estimate | None = None
-    measured: Measured | None = None
-
-    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,50 +241,42 @@ def _scaled(measured: Measured, speeds: Mapping[tuple[int, Clock], float]) -> Me
 
 
 def decide(
-    goals: Sequence[Goal], points: Sequence[Point], measured: Mapping[str, Measured], clocks: Mapping[str, Clock]
-) -> list[Point]:
-    """What the proof says of each point: estimates, who surely dominates whom, and ties.
+    goals: Sequence[Goal], points: Sequence[PointPart], measured: Sequence[Measured], clocks: Sequence[Clock]
+) -> list[PointPart]:
+    """What the proof says of each point by its runs: estimates, who surely dominates whom, and ties.
 
     A point is dominated only by one that is surely better in an objective, by more than 1 %, and in none surely
     worse, nor by more than 1 % as far as the noise tells. That it is better must be sure beside all other points too:
-    of many equal points one always looks better than another. Two points by CPU time (`clocks`, by contender's key)
-    are compared by it, others by wall time. What is not dominated is the front, numbered by rising first objective.
-    The points come in that order, the front first.
+    of many equal points one always looks better than another. Two points by CPU time (`clocks`) are compared by it,
+    others by wall time. What is not dominated is the front, numbered by rising first objective. The points come in that
+    order, the front first.
     """
-    found = [measured[p.contender.key] if p.contender else None for p in points]
-    of = [clocks[p.contender.key] if p.contender else "wall" for p in points]
-    alive = [k for k, m in enumerate(found) if m is not None and m.ok and _complete(goals, m, of[k])]
+    alive = [k for k, found in enumerate(measured) if found.ok and _complete(goals, found, clocks[k])]
     versus: dict[tuple[int, int], list[Against]] = {}
     beaten: dict[int, list[int]] = {k: [] for k in alive}
-    for a in alive:
-        for b in alive:
-            first, second = found[a], found[b]
-            if a != b and first is not None and second is not None:
-                clock: Clock = "cpu" if of[a] == of[b] == "cpu" else "wall"
-                versus[a, b] = [against(goal, first, second, clock) for goal in goals]
-                strict = [against(goal, first, second, clock, rivals=len(alive) - 1) for goal in goals]
-                if dominates_surely(versus[a, b], strict):
-                    beaten[b].append(a)
+    for a, b in itertools.permutations(alive, 2):
+        clock: Clock = "cpu" if clocks[a] == clocks[b] == "cpu" else "wall"
+        versus[a, b] = [against(goal, measured[a], measured[b], clock) for goal in goals]
+        strict = [against(goal, measured[a], measured[b], clock, rivals=len(alive) - 1) for goal in goals]
+        if dominates_surely(versus[a, b], strict):
+            beaten[b].append(a)
     standing = front_of(beaten)
-    differ = len({of[k] for k in alive}) > 1
+    differ = len({clocks[k] for k in alive}) > 1
     latency = next((goal for goal in goals if goal.name == LATENCY), None)
-    made: dict[int, Point] = {}
-    for k, point in enumerate(points):
-        known = found[k]
-        if k not in alive or known is None:
-            made[k] = replace(point, failure=known.failure if known else None)
-            continue
-        made[k] = replace(
-            point,
-            estimates=tuple(estimate(goal, known, of[k]) for goal in goals),
+    decided = [replace(point, failure=found.failure) for point, found in zip(points, measured, strict=True)]
+    for k in alive:
+        others = [o for o in alive if o != k]
+        decided[k] = replace(
+            points[k],
+            estimates=tuple(estimate(goal, measured[k], clocks[k]) for goal in goals),
             dominated_by=None if k in standing else next(o for o in beaten[k] if o in standing),
-            ties=tuple(o for o in alive if o != k and all(map(_same, versus[o, k]))),
-            maybe=tuple(o for o in alive if o != k and o not in beaten[k] and _may_dominate(versus[o, k])),
-            beats=tuple(o for o in alive if o != k and any(v.verdict == "better" for v in versus[k, o])),
-            clock=of[k],
-            wall=estimate(latency, known, "wall") if differ and latency else None,
+            ties=tuple(o for o in others if all(map(_same, versus[o, k]))),
+            maybe_dominated_by=tuple(o for o in others if o not in beaten[k] and _may_dominate(versus[o, k])),
+            beats=tuple(o for o in others if any(v.verdict == "better" for v in versus[k, o])),
+            clock=clocks[k],
+            wall=estimate(latency, measured[k], "wall") if differ and latency else None,
         )
-    return _ordered(goals, made, alive)
+    return _ordered(goals, decided, alive)
 
 
 def front_of(beaten: Mapping[int, Sequence[int]]) -> set[int]:
@@ -360,7 +320,7 @@ def _complete(goals: Sequence[Goal], measured: Measured, clock: Clock) -> bool:
     return all(goal.value(measured, clock) is not None for goal in goals)
 
 
-def by_one_clock(objectives: Sequence[str], point: Point) -> tuple[Estimate, ...]:
+def by_one_clock(objectives: Sequence[str], point: PointPart) -> tuple[Estimate, ...]:
     """The estimates of a point by a clock that all points have: wall time where their clocks differ."""
     estimates = point.estimates or ()
     return tuple(
@@ -369,48 +329,39 @@ def by_one_clock(objectives: Sequence[str], point: Point) -> tuple[Estimate, ...
     )
 
 
-def _ordered(goals: Sequence[Goal], made: Mapping[int, Point], alive: Sequence[int]) -> list[Point]:
+def _ordered(goals: Sequence[Goal], decided: Sequence[PointPart], alive: Sequence[int]) -> list[PointPart]:
     """The front by rising estimates, then the dominated, then what failed; indices follow the points."""
     names = [goal.name for goal in goals]
 
     def key(k: int) -> tuple[int, tuple[float, ...]]:
-        point = made[k]
-        values = tuple(e.value for e in by_one_clock(names, point))
-        return (2 if k not in alive else 1 if point.dominated_by is not None else 0), values
+        values = tuple(e.value for e in by_one_clock(names, decided[k]))
+        return (2 if k not in alive else 1 if decided[k].dominated_by is not None else 0), values
 
-    order = sorted(made, key=key)
+    order = sorted(range(len(decided)), key=key)
     place = {old: new for new, old in enumerate(order)}
-    points = []
-    for new, old in enumerate(order):
-        point = made[old]
-        on_front = old in alive and point.dominated_by is None
-        points.append(
-            replace(
-                point,
-                number=new + 1 if on_front else None,
-                dominated_by=None if point.dominated_by is None else place[point.dominated_by],
-                ties=tuple(sorted(place[o] for o in point.ties)),
-                maybe=tuple(sorted(place[o] for o in point.maybe)),
-                beats=tuple(sorted(place[o] for o in point.beats)),
-            )
+
+    def placed(indices: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(place[o] for o in indices))
+
+    return [
+        replace(
+            point,
+            number=new + 1 if old in alive and point.dominated_by is None else None,
+            dominated_by=None if point.dominated_by is None else place[point.dominated_by],
+            ties=placed(point.ties),
+            maybe_dominated_by=placed(point.maybe_dominated_by),
+            beats=placed(point.beats),
         )
-    return points
+        for new, old in enumerate(order)
+        for point in [decided[old]]
+    ]
 
 
-def sampled_points(
-    front: Sequence[Told],
-    code: Callable[[Assignment], int],
-    label: Callable[[Assignment], str],
-    clock: Clock | None = None,
-) -> list[Point]:
+def sampled_points(front: Sequence[Told], coded: Coded, clock: Clock | None = None) -> list[PointPart]:
     """The sampled front itself, where nothing is measured again: values without intervals."""
     return [
-        Point(
-            assignment=told.assignment,
-            code=code(told.assignment),
-            label=label(told.assignment),
-            contender=None,
-            sampled=told.cost,
+        replace(
+            point_part(coded, told.assignment, told.cost),
             estimates=tuple(Estimate(value=c, low=None, high=None) for c in told.cost or ()),
             number=k + 1,
             clock=clock,
@@ -419,7 +370,7 @@ def sampled_points(
     ]
 
 
-def enough(points: Sequence[Point]) -> Point | None:
+def enough(points: Sequence[PointPart]) -> PointPart | None:
     """The first single backend on the front that no mix there is surely better than, by more than 1 % in anything.
 
     None where there is none, and where the front has no mix.
@@ -446,8 +397,8 @@ def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str
 
 
 def choose(
-    points: Sequence[Point], objectives: Sequence[str], pick: int | None, under: Mapping[str, float]
-) -> Point | None:
+    points: Sequence[PointPart], objectives: Sequence[str], pick: int | None, under: Mapping[str, float]
+) -> PointPart | None:
     """The point of that number, or the fastest one under all bounds; None where none is asked for.
 
     A point is under a bound if the upper end of its interval is, or its value where it has none. "Fastest" is least in
@@ -467,7 +418,7 @@ def choose(
         return None
     column = {name: k for k, name in enumerate(objectives)}
 
-    def upper(point: Point, name: str) -> float:
+    def upper(point: PointPart, name: str) -> float:
         found = (point.estimates or ())[column[name]]
         return found.value if found.high is None else found.high
 

@@ -1,29 +1,16 @@
-"""What `pareto` is asked, and what it found."""
+"""What `pareto` is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
 
 from gnomon.core.brief import brief
-from gnomon.core.front.front import Certificate
-from gnomon.core.graph import By, Graph
-from gnomon.core.space import Space
-from gnomon.errors import MeasurementError, exit_code_of
-from gnomon.jobs.pareto.prove import Point
-from gnomon.jobs.pareto.search import Plan, Searched
-from gnomon.measure.effort import Clock
-from gnomon.measure.environment import Doubt
-from gnomon.report.answer import Answer
-from gnomon.session.document import ConditionsPart
+from gnomon.core.graph import By
+from gnomon.jobs.pareto.search import Plan
 from gnomon.session.objectives import LATENCY, MEMORY
-from gnomon.session.prove import Verified
 from gnomon.session.request import ModelRequest
-from gnomon.session.targets import Missing
-from gnomon.store.address import RecordAddress
-from gnomon.wire import Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,100 +48,3 @@ class ParetoRequest:
     def plans(self) -> tuple[Plan, ...]:
         """All searches, the first one first."""
         return (self.plan, *self.others)
-
-
-DecidingClock = Clock | Literal["mixed"]
-"""The clock of all points of a front, or "mixed" where CPU time tells the time of some of them alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lived:
-    """Where a front was measured: what is not there where a dump is searched.
-
-    `clock` is that of the points, `sample_clock` that of the samples. `environments` are the device's snapshots around
-    each session, `record` is the results database.
-    """
-
-    model: Path
-    graph: Graph
-    device: str
-    fingerprint: Mapping[str, Any]
-    versions: Mapping[str, str]
-    clock: DecidingClock
-    sample_clock: Clock
-    sensitivity: float
-    environments: tuple[Environment, ...]
-    campaign: str
-    record: RecordAddress
-    resumed: bool
-    conditions: ConditionsPart
-
-    __repr__ = brief
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pareto(Answer):
-    """What `pareto` found.
-
-    `points` are those of the proof, the front first: those with a number are the front. `proved` says that they were
-    measured again side by side, in so many `sessions`; without it their values are the samples. `left_out` points of
-    the sampled front, or within noise of it, were not measured again, and `behind` that no noise explains; `noise` is
-    what was seen of it, as `prove.Worth` has it. `prices` says in words what each objective's number is made
-    of. `slots` are the decision space's slots by the words of the command, `published` the space of the codes.
-    `searches` is what each search did, in the order of the request, and `searched` all of it as one. `enough` is a
-    single backend on the front that no mix there is surely better than, in anything. `failures` are assignments that
-    failed, with the reason. `chosen` is the point that was deployed to `package`. `seconds` is
-    without `waited_s` for the device.
-    """
-
-    asked: ParetoRequest
-    lived: Lived | None
-    space: Space
-    published: Space
-    operator_slots: int
-    searched: Searched
-    searches: tuple[Searched, ...]
-    samples: tuple[tuple[int, str], ...]
-    points: tuple[Point, ...]
-    proved: bool
-    left_out: int
-    certificate: Certificate
-    prices: Mapping[str, str]
-    failures: tuple[tuple[str, str], ...]
-    missing: tuple[Missing, ...]
-    doubts: tuple[Doubt, ...]
-    seconds: float
-    waited_s: float = 0.0
-    behind: int = 0
-    sessions: int = 0
-    noise: Mapping[Clock, tuple[float, ...]] | None = None
-    enough: Point | None = None
-    chosen: Point | None = None
-    verified: Verified | None = None
-    package: Path | None = None
-    dumpfile: Path | None = None
-    pictures: tuple[str, ...] = ()
-
-    document_by = "gnomon.jobs.pareto.document:pareto_document"
-    charts_by = "gnomon.jobs.pareto.picture:front_charts"
-    main = "points"
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """The model and the device, or the dump, and how many points are on the front."""
-        of = f"{self.lived.model.name} on {self.lived.device}" if self.lived else str(self.asked.source)
-        count = len(self.front)
-        told = f"{count} point{'s' if count != 1 else ''} on the front of {' and '.join(self.asked.objectives)}"
-        return of, f"{told}, {'proved' if self.proved else 'as sampled'}."
-
-    @property
-    def exit_code(self) -> int:
-        """That of its doubts; where the package is refused, that of a measurement that failed."""
-        refused = self.verified is not None and not (self.verified.ok or self.verified.skipped)
-        return MeasurementError.exit_code if refused else exit_code_of(doubt.kind for doubt in self.doubts)
-
-    @property
-    def front(self) -> tuple[Point, ...]:
-        """The points that nothing surely dominates."""
-        return tuple(p for p in self.points if p.number is not None)

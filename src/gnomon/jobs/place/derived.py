@@ -11,12 +11,13 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from gnomon.core.stats import median, student_quantile
 from gnomon.errors import MeasurementError, ModelError
+from gnomon.jobs.place.document import InsidePart, InsideStep, Seconds
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, levels
 from gnomon.models.cut import Cutter, Segment
@@ -40,47 +41,6 @@ SHORT = 6
 
 WHOLE = "(the whole model)"
 """Stands for the name of a kernel where the runtime names none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seconds:
-    """A sum or difference of times by the deciding clock, with its 95 % interval (None: of one process, unbounded).
-
-    `processes` is how many fresh processes of each part are behind it.
-    """
-
-    value_s: float
-    low_s: float | None
-    high_s: float | None
-    processes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """Some operators of a kernel: the derived price of them inside it, and what they take as a model of their own.
-
-    The first step of a kernel has what a call takes by itself.
-    """
-
-    operators: tuple[int, ...]
-    price: Seconds
-    alone: Seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Derived:
-    """A kernel taken apart. `kernel.time_s` was measured inside the model, all else here on parts cut out of it.
-
-    `together` is its operators cut out and run as one. `saved` is what the parts of the first round take one by one
-    beyond that: what fusing them saves, and a call for each part but one. `why` says what could not be taken apart
-    (empty: all was); without steps the kernel was left whole.
-    """
-
-    kernel: Kernel
-    together: Seconds | None
-    steps: tuple[Step, ...]
-    saved: Seconds | None
-    why: str
 
 
 def contrast(found: Mapping[Span, Measured], weights: Mapping[Span, int], clock: Clock) -> Seconds:
@@ -107,7 +67,7 @@ def contrast(found: Mapping[Span, Measured], weights: Mapping[Span, int], clock:
     return Seconds(value_s=mean, low_s=mean - half, high_s=mean + half, processes=count)
 
 
-def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock) -> Derived:
+def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock) -> InsidePart:
     """The prices of the operators of a kernel, given in the order in which they are computed.
 
     A short kernel is cut between all of them at once. A longer one is halved, and again and again that step of several
@@ -115,44 +75,47 @@ def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock)
     what is known until then.
     """
     count = len(operators)
-    steps: dict[Span, Step] = {}
+    steps: dict[Span, InsideStep] = {}
     together: Seconds | None = None
     saved: Seconds | None = None
+    why: str | None = None
     for number in range(1 if count <= SHORT else (count - 1).bit_length()):
         wide = [span for span in steps if span[1] - span[0] > 1]
         if steps and not wide:
             break
-        first, last = max(wide, key=lambda span: steps[span].price.value_s) if steps else (0, count)
+        first, last = max(wide, key=lambda span: steps[span].derived.value_s) if steps else (0, count)
         inner = range(first + 1, last) if count <= SHORT else [(first + last) // 2]
         cuts = (first, *inner, last)
         wanted = [*pairwise(cuts), *((0, end) for end in cuts if end)]
         try:
-            found = ask(number, list(dict.fromkeys(wanted)))
-            failed = next((found[span].failure for span in wanted if not found[span].ok), None)
+            measured = ask(number, list(dict.fromkeys(wanted)))
+            failed = next((measured[span].failure for span in wanted if not measured[span].ok), None)
             if failed is not None:
                 raise MeasurementError(describe(failed), hint="The kernel is left as it is.")
-            made = {}
+            priced = {}
             for a, b in pairwise(cuts):
                 weights = {(0, b): 1, (0, a): -1} if a else {(0, b): 1}
-                made[a, b] = Step(
+                priced[a, b] = InsideStep(
                     operators=tuple(operators[a:b]),
-                    price=contrast(found, weights, clock),
-                    alone=contrast(found, {(a, b): 1}, clock),
+                    derived=contrast(measured, weights, clock),
+                    alone=contrast(measured, {(a, b): 1}, clock),
                 )
             if together is None:
-                together = contrast(found, {(0, count): 1}, clock)
-                saved = contrast(found, {**dict.fromkeys(pairwise(cuts), 1), (0, count): -1}, clock)
+                together = contrast(measured, {(0, count): 1}, clock)
+                saved = contrast(measured, {**dict.fromkeys(pairwise(cuts), 1), (0, count): -1}, clock)
         except (ModelError, MeasurementError) as error:  # a device that is gone ends the job
-            return Derived(
-                kernel=kernel, together=together, steps=_in_order(steps), saved=saved, why=f"not cut: {error.message}"
-            )
+            why = f"not cut: {error.message}"
+            break
         steps.pop((first, last), None)
-        steps.update(made)
-    return Derived(kernel=kernel, together=together, steps=_in_order(steps), saved=saved, why="")
-
-
-def _in_order(steps: Mapping[Span, Step]) -> tuple[Step, ...]:
-    return tuple(steps[span] for span in sorted(steps))
+        steps.update(priced)
+    return InsidePart(
+        kernel=kernel.name,
+        operators=kernel.operators,
+        together=together,
+        steps=tuple(steps[span] for span in sorted(steps)),
+        saved=saved,
+        why=why,
+    )
 
 
 class Insides:
@@ -168,18 +131,18 @@ class Insides:
         self._cutter: Cutter | ModelError | None = None
         self._made: dict[tuple[int, ...], tuple[Segment, str]] = {}
 
-    def of(self, contender: Contender, kernels: Sequence[Kernel]) -> tuple[Derived, ...]:
+    def of(self, contender: Contender, kernels: Sequence[Kernel]) -> tuple[InsidePart, ...]:
         """Its kernels of several operators, the most expensive first, taken apart as far as the budget reaches."""
         wide = sorted((k for k in kernels if len(k.operators) > 1), key=lambda k: -k.time_s)
-        found: list[Derived] = []
+        parts: list[InsidePart] = []
         for number, kernel in enumerate(wide):
             self._waiting = len(wide) - number
-            found.append(self._one(contender, kernel))
-        return tuple(found)
+            parts.append(self._part(contender, kernel))
+        return tuple(parts)
 
-    def _one(self, contender: Contender, kernel: Kernel) -> Derived:
-        def whole(why: str) -> Derived:
-            return Derived(kernel=kernel, together=None, steps=(), saved=None, why=f"not cut: {why}")
+    def _part(self, contender: Contender, kernel: Kernel) -> InsidePart:
+        def whole(why: str) -> InsidePart:
+            return InsidePart(kernel=kernel.name, operators=kernel.operators, why=f"not cut: {why}")
 
         target = contender.parts[0].target
         if len(target.configuration.backends) > 1:

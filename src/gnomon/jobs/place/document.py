@@ -1,82 +1,55 @@
 """The JSON documents of `gnomon place`, on one device and on several, of `gnomon profile`, and of either for several
-sizes or inputs.
+sizes or inputs: what their functions return.
 
-Their reports and pictures are made from them; docs/formats/place-json.md describes each key.
+docs/formats/place-json.md describes each key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from gnomon.core import codec
 from gnomon.core.sample import Failure
-from gnomon.core.stats import may_be_as_fast, median, quantile
-from gnomon.jobs.place.sustained import Change, Cooling, Level, Row, Sustained, frequency_khz
+from gnomon.core.stats import Comparison, Speedup, Summary
 from gnomon.measure.environment import Doubt
-from gnomon.runtimes.base import Accelerator, resolution_of
-from gnomon.session import document as parts
-from gnomon.session.accelerators import held_bytes
-from gnomon.session.contender import level
+from gnomon.report.answer import Answer
+from gnomon.report.parts import listed
+from gnomon.runtimes.base import Accelerator
 from gnomon.session.document import (
-    ComparisonPart,
     ConditionsPart,
     DifferencePart,
     EnvironmentPart,
     GraphPart,
     KernelPart,
     ModelPart,
+    OperatorPart,
     RunsPart,
-    SummaryPart,
 )
-from gnomon.session.package import run_line
-from gnomon.session.reference import checked_by
+from gnomon.session.prove import Default, Verified
 from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
-    from gnomon.core.solver.solve import Solution
     from gnomon.errors import GnomonError
-    from gnomon.jobs.place.derived import Derived, Seconds
-    from gnomon.jobs.place.fleet import Fleet
-    from gnomon.jobs.place.job import Column, OperatorRow, Placement, Profile
-    from gnomon.session.contender import Proved
-    from gnomon.session.prove import Default, Verified
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedupPart:
-    """How many times as fast the choice is, with its 95 % interval (null: not bounded)."""
-
-    ratio: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultPart:
-    """The fastest of what runtimes do with nothing set; `gain` compares it with the choice (null: it is the choice)."""
-
-    label: str
-    gain: ComparisonPart | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPart:
     """What was chosen, and why: labels of contenders; the speed-up is null where nothing is mixed.
 
-    `default` is null where no runtime's own default was measured. `undecided` says what the proof leaves open, "" where
-    it decides.
+    `default` is the fastest of what runtimes do with nothing set, null where none of that was measured. `undecided`
+    says what the proof leaves open, "" where it decides.
     """
 
     chosen: str
     kind: str
     reason: str
     best_single: str
-    speedup_vs_best_single: SpeedupPart | None
+    speedup_vs_best_single: Speedup | None
     tied: tuple[str, ...]
     chosen_for: tuple[str, ...]
-    default: DefaultPart | None = None
+    default: Default | None = None
     undecided: str = ""
 
 
@@ -84,18 +57,18 @@ class DecisionPart:
 class ContenderPart:
     """An assignment that was measured as a whole, interleaved with the others, in fresh processes.
 
-    `settings` are those of `Contender`; none in a document of before.
+    `settings` are what makes times of its configurations, by their names; none in a document of before.
     """
 
     label: str
     kind: str
     configurations: tuple[str, ...]
     predicted_s: float | None
-    measured: SummaryPart | None
-    cpu: SummaryPart | None
+    measured: Summary | None
+    cpu: Summary | None
     level_s: float | None
     prediction_error: float | None
-    against_best: ComparisonPart | None
+    against_best: Comparison | None
     difference: DifferencePart | None
     peak_rss_bytes: int | None
     threads: int | None = 1
@@ -112,30 +85,22 @@ class ContenderPart:
     runs: RunsPart
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    def summary(self, clock: str) -> Summary | None:
+        """Its times by a clock; None where it did not run, or that was not reported."""
+        return self.cpu if clock == "cpu" else self.measured
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedOperator:
-    """An operator of the model, with its seconds in each place by the deciding clock; in `within` another has them."""
+class PlacedOperator(OperatorPart):
+    """An operator of the model, with its seconds in each place by the deciding clock.
 
-    index: int
-    name: str
-    type: str
-    macs: int | None
+    In `within` another operator, with which it is computed in one kernel, has them.
+    """
+
     planned: str | None
     ran_on: str | None
     times_s: Mapping[str, float | None]
     within: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedPart:
-    """How the package did, run from its own files."""
-
-    ok: bool
-    skipped: bool
-    moved: tuple[int, ...]
-    difference: DifferencePart | None
-    failure: Failure | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +115,14 @@ class SolutionPart:
     code: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlaceDocument(Answer):
     """All that `gnomon place` found on one device.
 
     `resolutions_s` are the seconds in which profilers count that do so coarsely, by places and contenders: below them
     no time of an operator is known. `reference_checked_by` is who else computed the reference's outputs, "" where
     nobody did (null: an older document does not tell); `reference_agreement` how far that was off, relatively.
+    `seconds` is what the job took, without `waited_s` for its device.
     """
 
     format: Literal["gnomon-place"]
@@ -170,7 +136,7 @@ class PlaceDocument:
     decision: DecisionPart
     contenders: tuple[ContenderPart, ...]
     operators: tuple[PlacedOperator, ...]
-    verified: VerifiedPart
+    verified: Verified
     solutions: Mapping[str, SolutionPart]
     unattributed_s: Mapping[str, float]
     ideal_s: float | None
@@ -194,170 +160,39 @@ class PlaceDocument:
     threads: tuple[int, ...] = ()
     conditions: ConditionsPart | None = None
 
-
-def place_document(found: Placement) -> dict[str, Any]:
-    """All that `place` found, in JSON values."""
-    return codec.document(placed(found))
-
-
-def placed(found: Placement) -> PlaceDocument:
-    """The same as a record, for documents that hold it."""
-    proved = found.verdict.proved
-    measured = ((one.contender, one.measured) for one in proved)
-    return PlaceDocument(
-        format="gnomon-place",
-        version=2,
-        model=parts.model_part(found.model, found.graph),
-        graph=parts.graph_part(found.graph),
-        device=found.device,
-        fingerprint=found.fingerprint,
-        versions=found.versions,
-        threads=found.conditions.threads,
-        conditions=found.conditions,
-        clock=found.clock,
-        decision=_decision(found),
-        contenders=tuple(_contender(found, one) for one in proved),
-        operators=tuple(_operator(row) for row in found.rows),
-        verified=verified_part(found.verified),
-        solutions={name: _solution(solution) for name, solution in found.solutions.items()},
-        unattributed_s={label: parts.unattributed_s for label, parts in found.breakdowns.items()},
-        ideal_s=found.ideal_s,
-        why_not_mixed=found.why_not_mixed or None,
-        sensitivity=float(found.sensitivity),
-        reference=found.sensitivity.reference or None,
-        reference_checked_by="" if found.exit_code else checked_by(found.sensitivity, measured),
-        reference_agreement=found.sensitivity.agreement,
-        missing=tuple(dict.fromkeys(found.missing)),
-        doubts=found.doubts,
-        environments=parts.environment_parts(
-            found.environments, parts.labels_of({one.contender.label: one.measured for one in proved})
-        ),
-        package=str(found.package) if found.package else None,
-        run=run_line(found.verdict.chosen.contender.candidate.environment),
-        pictures=found.pictures,
-        campaign=found.campaign,
-        record=str(found.record),
-        resumed=found.resumed,
-        seconds=found.seconds,
-        waited_s=found.waited_s,
-        resolutions_s=_resolutions(found),
-    )
-
-
-def _resolutions(found: Placement) -> dict[str, float]:
-    places = {
-        name: resolution_of(result.target.runtime)
-        for result in found.inside
-        for backend in result.backends
-        for name in (backend, f"{result.target.configuration.name}:{backend}")
+    charts_by = "gnomon.jobs.place.picture:placement_charts"
+    main = "contenders"
+    columns_shown: ClassVar[Mapping[str, str]] = {
+        "configuration": "label",
+        "kind": "kind",
+        "wall, s": "measured.median_s",
+        "low": "measured.low_s",
+        "high": "measured.high_s",
+        "p99": "measured.p99_s",
+        "CPU, s": "cpu.median_s",
+        "peak memory, B": "peak_rss_bytes",
     }
-    shown = {name for row in found.rows for name in row.times_s}
-    whole = {
-        one.contender.label: max((resolution_of(part.target.runtime) for part in one.contender.parts), default=0.0)
-        for one in found.verdict.proved
-    }
-    return {name: s for name, s in {**places, **whole}.items() if s and (name in shown or name in whole)}
 
+    def headline(self) -> tuple[str, str]:
+        """The model and the device, and the verdict."""
+        return f"{Path(self.model.path).name} on {self.device}", self.decision.reason
 
-def _decision(found: Placement) -> DecisionPart:
-    chosen, best = found.verdict.chosen, found.verdict.best_single
-    speedup = None
-    if chosen.contender.key != best.contender.key and chosen.against_best is not None:
-        ratio = chosen.against_best
-        speedup = SpeedupPart(ratio=1 / ratio.ratio, low=1 / ratio.high, high=1 / ratio.low if ratio.low > 0 else None)
-    return DecisionPart(
-        chosen=chosen.contender.label,
-        kind=chosen.contender.kind,
-        reason=found.verdict.reason,
-        best_single=best.contender.label,
-        speedup_vs_best_single=speedup,
-        tied=found.verdict.tied,
-        chosen_for=found.verdict.chosen_for,
-        default=_default(found.verdict.default),
-        undecided=found.verdict.undecided,
-    )
+    @property
+    def chosen(self) -> ContenderPart:
+        """The contender that was chosen."""
+        return next(contender for contender in self.contenders if contender.label == self.decision.chosen)
 
-
-def _default(found: Default | None) -> DefaultPart | None:
-    return None if found is None else DefaultPart(label=found.label, gain=parts.comparison_part(found.gain))
-
-
-def _contender(found: Placement, proved: Proved) -> ContenderPart:
-    contender = proved.contender
-    level_s = level(proved.measured, found.verdict.clocks.of(contender)) if proved.ok else None
-    predicted_s = contender.predicted_s
-    backends = contender.backends
-    divided = found.breakdowns.get(contender.label)
-    # A model that was converted has operators of its own, which are not those of the rows.
-    rows = found.rows if contender.graph is found.graph else ()
-    return ContenderPart(
-        label=contender.label,
-        kind=contender.kind,
-        configurations=tuple(part.configuration.name for part in contender.parts),
-        predicted_s=predicted_s,
-        measured=parts.summary_part(proved.summary),
-        cpu=parts.summary_part(proved.cpu),
-        level_s=level_s,
-        prediction_error=predicted_s / level_s - 1 if predicted_s is not None and level_s else None,
-        against_best=parts.comparison_part(proved.against_best),
-        difference=parts.difference_part(proved.measured.fact("difference")),
-        peak_rss_bytes=proved.measured.fact("peak_rss_bytes"),
-        threads=None if contender.usual else contender.threads,
-        usual=contender.usual,
-        precision=contender.precision,
-        accelerators=contender.accelerators,
-        device_memory_bytes=held_bytes(proved.measured),
-        failure=proved.measured.failure,
-        assignment=tuple(backends.get(row.index) for row in rows),
-        operators_s=tuple(divided.times_s.get(row.index) if divided else None for row in rows),
-        unattributed_s=divided.unattributed_s if divided else None,
-        profiler_overhead_s=divided.overhead_s if divided else None,
-        kernels=tuple(map(parts.kernel_part, divided.own)) if divided else (),
-        runs=parts.runs_part(proved.measured, contender.graph, found.traces.get(contender.label)),
-        settings=contender.settings,
-    )
-
-
-def _operator(row: OperatorRow) -> PlacedOperator:
-    return PlacedOperator(
-        index=row.index,
-        name=row.name,
-        type=row.type,
-        macs=row.macs,
-        planned=row.planned or None,
-        ran_on=row.ran_on,
-        times_s=row.times_s,
-        within=row.within,
-    )
-
-
-def verified_part(found: Verified) -> VerifiedPart:
-    """How a package did, run from its own files."""
-    return VerifiedPart(
-        ok=found.ok,
-        skipped=found.skipped,
-        moved=found.moved,
-        difference=parts.difference_part(found.difference),
-        failure=found.failure,
-    )
-
-
-def _solution(solution: Solution) -> SolutionPart:
-    from gnomon.core.space import decimal
-
-    return SolutionPart(
-        method=solution.method,
-        optimal=solution.optimal,
-        value_s=solution.value,
-        bound_s=solution.bound,
-        width=solution.width,
-        code=decimal(solution.code),
-    )
+    def ratios(self) -> dict[str, float]:
+        """The times of what ran, by label, over that of the best single backend."""
+        return {c.label: c.against_best.ratio if c.against_best else 1.0 for c in self.contenders if c.measured}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DerivedSeconds:
-    """Seconds with their 95 % interval (null: not bounded), of so many fresh processes of each part."""
+class Seconds:
+    """A sum or difference of times by the deciding clock, with its 95 % interval (null: of one process, not bounded).
+
+    `processes` is how many fresh processes of each part are behind it.
+    """
 
     value_s: float
     low_s: float | None
@@ -367,39 +202,48 @@ class DerivedSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsideStep:
-    """Operators of a kernel: `derived` is their price inside it, `alone` what they take as a model of their own."""
+    """Operators of a kernel: `derived` is their price inside it, `alone` what they take as a model of their own.
+
+    The first step of a kernel has what a call takes by itself.
+    """
 
     operators: tuple[int, ...]
-    derived: DerivedSeconds
-    alone: DerivedSeconds
+    derived: Seconds
+    alone: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsidePart:
     """A kernel of several operators taken apart: derived from parts that were cut out and run, never from the model.
 
-    `saved` is what the parts take one by one beyond all `together`: fusion, and a call for each part but one. `why`
-    says what was not cut (null: all was).
+    `together` is its operators cut out and run as one. `saved` is what the parts of the first round take one by one
+    beyond that: what fusing them saves, and a call for each part but one. `why` says what could not be taken apart
+    (null: all was); without steps the kernel was left whole.
     """
 
-    derived: Literal[True]
+    derived: Literal[True] = True
     kernel: str
     operators: tuple[int, ...]
-    together: DerivedSeconds | None
-    steps: tuple[InsideStep, ...]
-    saved: DerivedSeconds | None
-    why: str | None
+    together: Seconds | None = None
+    steps: tuple[InsideStep, ...] = ()
+    saved: Seconds | None = None
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPart:
-    """One configuration that runs the whole model; `settings` as in `ContenderPart`."""
+    """One configuration that runs the whole model; `settings` as in `ContenderPart`.
+
+    `level_s` is the one number that is compared, by the deciding clock: of CPU time the median, of wall time the lower
+    quintile. `against_fastest` is the interleaved comparison with the fastest column, null for itself. `kernels` are
+    from runs with the profiler on, all else from those without.
+    """
 
     label: str
     level_s: float
-    against_fastest: ComparisonPart | None
-    wall: SummaryPart | None
-    cpu: SummaryPart | None
+    against_fastest: Comparison | None
+    wall: Summary
+    cpu: Summary | None
     load_s: float
     first_call_s: float
     peak_rss_bytes: int | None
@@ -413,17 +257,67 @@ class ColumnPart:
     inside: tuple[InsidePart, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    def summary(self, clock: str) -> Summary | None:
+        """Its times by a clock; None where that was not reported."""
+        return self.cpu if clock == "cpu" else self.wall
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfiledOperator:
+class ProfiledOperator(OperatorPart):
     """An operator of the model, with its seconds in each configuration; in `within` another operator has them."""
 
-    index: int
-    name: str
-    type: str
-    macs: int | None
     times_s: Mapping[str, float | None]
     within: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The level of blocks between two change points: the median of their medians, and the outer tenths of those."""
+
+    seconds: float
+    blocks: int
+    median_s: float
+    p10_s: float
+    p90_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A level that others follow: it began `at_s` of the run, `since_s` of its part.
+
+    `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of what the device told of the time
+    after it (as in `Doubt`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed and
+    `cpu_ratio` how the CPU time of a call did, which waits for others do not change; None where that is not reported.
+    """
+
+    at_s: float
+    part: int
+    since_s: float
+    before_s: float
+    after_s: float
+    seen: tuple[str, ...]
+    frequency_ratio: float | None
+    cpu_ratio: float | None
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long a call takes after it."""
+        return self.after_s / self.before_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cooling:
+    """A wait for the zone that was the furthest above its temperature at the start of the campaign.
+
+    `to_c` is null where it was not reported any more.
+    """
+
+    zone: str
+    baseline_c: float
+    from_c: float
+    to_c: float | None
+    waited_s: float
+    reached: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -496,8 +390,8 @@ class SustainedPart:
     blocks: SustainedColumns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileDocument:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ProfileDocument(Answer):
     """All that `gnomon profile` found: a column for each configuration that gives right outputs.
 
     `resolutions_s` as in `PlaceDocument`, by columns. `turns` are the campaigns that were measured by
@@ -530,173 +424,32 @@ class ProfileDocument:
     conditions: ConditionsPart | None = None
     turns: tuple[str, ...] | None = None
 
+    charts_by = "gnomon.jobs.place.picture:profile_charts"
+    main = "columns"
+    columns_shown: ClassVar[Mapping[str, str]] = {
+        "configuration": "label",
+        "wall, s": "wall.median_s",
+        "low": "wall.low_s",
+        "high": "wall.high_s",
+        "p99": "wall.p99_s",
+        "CPU, s": "cpu.median_s",
+        "load, s": "load_s",
+        "peak memory, B": "peak_rss_bytes",
+    }
 
-def profile_document(found: Profile) -> dict[str, Any]:
-    """All that `profile` found, in JSON values."""
-    columns = found.columns
-    own = [op.name for op in found.graph.operators]
-    # A model that was converted has operators of its own, which are not those of the rows.
-    alike = {column.label for column in columns if [op.name for op in column.graph.operators] == own}
-    return codec.document(
-        ProfileDocument(
-            format="gnomon-profile",
-            version=2,
-            model=parts.model_part(found.model, found.graph),
-            graph=parts.graph_part(found.graph),
-            device=found.device,
-            fingerprint=found.fingerprint,
-            versions=found.versions,
-            threads=found.conditions.threads,
-            conditions=found.conditions,
-            clock=found.clock,
-            fastest=found.fastest.label,
-            tied=tuple(
-                c.label
-                for c in columns
-                if c.against_fastest and may_be_as_fast(c.against_fastest.verdict, c.against_fastest.ratio)
-            ),
-            columns=tuple(_column(column) for column in columns),
-            operators=tuple(
-                ProfiledOperator(
-                    index=op.index,
-                    name=op.name,
-                    type=op.type,
-                    macs=op.macs,
-                    times_s={
-                        column.label: column.breakdown.times_s.get(op.index) if column.label in alike else None
-                        for column in columns
-                    },
-                    within={
-                        column.label: column.breakdown.within[op.index]
-                        for column in columns
-                        if column.label in alike and op.index in column.breakdown.within
-                    },
-                )
-                for op in found.graph.operators
-            ),
-            missing=tuple(dict.fromkeys(found.missing)),
-            doubts=found.doubts,
-            environments=parts.environment_parts(
-                found.environments, parts.labels_of({column.label: column.measured for column in columns})
-            ),
-            campaign=found.campaign,
-            record=str(found.record),
-            resumed=found.resumed,
-            seconds=found.seconds,
-            waited_s=found.waited_s,
-            sustained=tuple(map(_sustained, found.sustained)),
-            resolutions_s={column.label: column.resolution_s for column in columns if column.resolution_s},
-            turns=found.turns,
-        )
-    )
+    def headline(self) -> tuple[str, str]:
+        """The model and the device, and the fastest configuration."""
+        of = f"{Path(self.model.path).name} on {self.device}"
+        return of, f"{self.fastest} is the fastest of {len(self.columns)}."
 
+    @property
+    def chosen(self) -> ColumnPart:
+        """The fastest column by the clock, which others may equal."""
+        return next(column for column in self.columns if column.label == self.fastest)
 
-def _sustained(found: Sustained) -> SustainedPart:
-    calls_s = [call_s for row in found.rows for call_s in row.wall_s]
-    runs = [(row.run.samples, row.run.facts.get("pace", {})) for row in found.rows if row.run.samples is not None]
-    paced = None
-    if found.asked.every_s is not None:
-        delays_ns = [delay for _, pace in runs for delay in pace.get("delay_ns", ())]
-        paced = PacePart(
-            every_s=found.asked.every_s,
-            late=sum(pace.get("late", 0) for _, pace in runs),
-            skipped=sum(pace.get("skipped", 0) for _, pace in runs),
-            delay_p50_s=quantile(delays_ns, 0.5) * 1e-9 if delays_ns else None,
-            delay_p99_s=quantile(delays_ns, 0.99) * 1e-9 if delays_ns else None,
-        )
-    return SustainedPart(
-        label=found.label,
-        for_s=found.asked.for_s,
-        ran_s=found.rows[-1].at_s if found.rows else 0.0,
-        parts=found.rows[-1].part + 1 if found.rows else 0,
-        calls=sum(samples.inner * len(samples.wall_ns) for samples, _ in runs),
-        samples=len(calls_s),
-        p50_s=quantile(calls_s, 0.5) if calls_s else None,
-        p90_s=quantile(calls_s, 0.9) if calls_s else None,
-        p99_s=quantile(calls_s, 0.99) if calls_s else None,
-        max_s=max(calls_s, default=None),
-        first=found.first,
-        last=found.last,
-        searched=found.searched,
-        changes=found.changes,
-        slower_after_s=found.slower_after_s,
-        paced=paced,
-        cooling=found.cooling,
-        failure=found.failure,
-        blocks=_blocks(found.rows),
-    )
-
-
-def _blocks(rows: tuple[Row, ...]) -> SustainedColumns:
-    def us(row: Row, q: float) -> float:
-        return round(quantile(row.wall_s, q) * 1e6, 3)
-
-    def pace(row: Row, name: str) -> int:
-        return int(row.run.facts.get("pace", {}).get(name, 0))
-
-    samples = [row.run.samples for row in rows if row.run.samples is not None]
-    temperatures = [row.state.get("temperatures_c") for row in rows]
-    return SustainedColumns(
-        block=tuple(row.block for row in rows),
-        part=tuple(row.part for row in rows),
-        at_s=tuple(round(row.at_s, 3) for row in rows),
-        calls=tuple(one.inner * len(one.wall_ns) for one in samples),
-        p50_us=tuple(us(row, 0.5) for row in rows),
-        p90_us=tuple(us(row, 0.9) for row in rows),
-        p99_us=tuple(us(row, 0.99) for row in rows),
-        max_us=tuple(us(row, 1.0) for row in rows),
-        cpu_us=tuple(round(median(one.cpu_s) * 1e6, 3) for one in samples),
-        late=tuple(pace(row, "late") for row in rows),
-        skipped=tuple(pace(row, "skipped") for row in rows),
-        frequency_khz=tuple(frequency_khz(row.state) for row in rows),
-        temperature_c=tuple(max(found.values()) if found else None for found in temperatures),
-        load_average_1m=tuple(row.state.get("load_average_1m") for row in rows),
-        others_share=tuple(row.others_share for row in rows),
-    )
-
-
-def _column(column: Column) -> ColumnPart:
-    return ColumnPart(
-        label=column.label,
-        level_s=column.level_s,
-        against_fastest=parts.comparison_part(column.against_fastest),
-        wall=parts.summary_part(column.wall),
-        cpu=parts.summary_part(column.cpu),
-        load_s=column.load_s,
-        first_call_s=column.first_call_s,
-        peak_rss_bytes=column.peak_rss_bytes,
-        accelerators=column.accelerators,
-        device_memory_bytes=held_bytes(column.measured),
-        difference=parts.difference_part(column.difference),
-        unattributed_s=column.breakdown.unattributed_s,
-        profiler_overhead_s=column.breakdown.overhead_s,
-        kernels=tuple(map(parts.kernel_part, column.kernels)),
-        runs=parts.runs_part(column.measured, column.graph, column.traced),
-        inside=tuple(map(_inside, column.inside)),
-        settings=column.settings,
-    )
-
-
-def _inside(found: Derived) -> InsidePart:
-    return InsidePart(
-        derived=True,
-        kernel=found.kernel.name,
-        operators=found.kernel.operators,
-        together=_seconds(found.together),
-        steps=tuple(
-            InsideStep(operators=s.operators, derived=_bounded(s.price), alone=_bounded(s.alone)) for s in found.steps
-        ),
-        saved=_seconds(found.saved),
-        why=found.why or None,
-    )
-
-
-def _seconds(found: Seconds | None) -> DerivedSeconds | None:
-    return None if found is None else _bounded(found)
-
-
-def _bounded(found: Seconds) -> DerivedSeconds:
-    return DerivedSeconds(value_s=found.value_s, low_s=found.low_s, high_s=found.high_s, processes=found.processes)
+    def ratios(self) -> dict[str, float]:
+        """The times of the columns, by label, over that of the fastest."""
+        return {c.label: c.against_fastest.ratio if c.against_fastest else 1.0 for c in self.columns}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -723,9 +476,9 @@ class DevicePart:
     error: ErrorPart | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetDocument:
-    """All that `gnomon place` found on several devices: each one's own document."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FleetDocument(Answer):
+    """All that `gnomon place` found on several devices, in the order they were asked: each one's own document."""
 
     format: Literal["gnomon-fleet"]
     version: Literal[3]
@@ -734,39 +487,40 @@ class FleetDocument:
     record: str
     seconds: float
 
+    main = "devices"
 
-def fleet_document(found: Fleet) -> dict[str, Any]:
-    """All that `place_on` found, in JSON values; each placement has made its own document."""
-    devices = (
-        DevicePart(name=result.name, placement=None, error=None if result.error is None else error_part(result.error))
-        for result in found.results
-    )
-    document = codec.document(
-        FleetDocument(
-            format="gnomon-fleet",
-            version=3,
-            model=str(found.model),
-            devices=tuple(devices),
-            record=str(found.record),
-            seconds=found.seconds,
-        )
-    )
-    for device, result in zip(document["devices"], found.results, strict=True):
-        device["placement"] = None if result.placement is None else result.placement.document()
-    return document
+    def headline(self) -> tuple[str, str]:
+        """The model and the devices, and how many of them have a plan."""
+        answer = f"{len(self.placements)} of {len(self.devices)} devices have a plan."
+        return f"{Path(self.model).name} on {', '.join(device.name for device in self.devices)}", answer
+
+    @property
+    def exit_code(self) -> int:
+        """The highest of its placements' exit codes."""
+        return max((placement.exit_code for placement in self.placements.values()), default=0)
+
+    @property
+    def placements(self) -> dict[str, PlaceDocument]:
+        """The placements of the devices that gave one, by name."""
+        return {device.name: device.placement for device in self.devices if device.placement is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPart:
-    """For the `values` of one part, by dimension or input, its answer (`gnomon-place` or `-profile`) or its error."""
+    """For the `values` of one part, by dimension or input, its answer or its error."""
 
     values: Mapping[str, str]
-    answer: Mapping[str, Any] | None
+    answer: PlaceDocument | ProfileDocument | None
     error: ErrorPart | None
 
+    @property
+    def label(self) -> str:
+        """The values as text: "seq=16, batch=1"."""
+        return ", ".join(f"{name}={value}" for name, value in self.values.items())
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepDocument:
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SweepDocument(Answer):
     """What `gnomon place` or `gnomon profile` answered for each of several sizes or inputs."""
 
     format: Literal["gnomon-sweep"]
@@ -775,14 +529,25 @@ class SweepDocument:
     parts: tuple[SweepPart, ...]
     seconds: float
 
+    main = "parts"
 
-def answers_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The answers in a sweep's document; of another document itself."""
-    if document["format"] != "gnomon-sweep":
-        return [cast("dict[str, Any]", document)]
-    return [part["answer"] for part in document["parts"] if part["answer"]]
+    @property
+    def answers(self) -> list[PlaceDocument | ProfileDocument]:
+        """The answers of the parts that have one."""
+        return [part.answer for part in self.parts if part.answer is not None]
 
+    @property
+    def exit_code(self) -> int:
+        """The highest of its parts' exit codes."""
+        return max([*(p.error.exit_code for p in self.parts if p.error), *(a.exit_code for a in self.answers)])
 
-def label_of(values: Mapping[str, str]) -> str:
-    """The values of a part as text: "seq=16, batch=1"."""
-    return ", ".join(f"{name}={value}" for name, value in values.items())
+    def headline(self) -> tuple[str, str]:
+        """The model, and which choice is for which values."""
+        by_choice: dict[str, list[str]] = {}
+        for part in self.parts:
+            if part.answer is not None:
+                by_choice.setdefault(part.answer.chosen.label, []).append(part.label)
+        name = Path(self.model).name
+        if [len(labels) for labels in by_choice.values()] == [len(self.parts)]:
+            return name, f"{next(iter(by_choice))} for all {len(self.parts)}."
+        return name, f"{'; '.join(f'{choice} for {listed(labels)}' for choice, labels in by_choice.items())}."

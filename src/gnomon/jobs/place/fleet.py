@@ -17,14 +17,11 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from gnomon.core.brief import brief
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import GnomonError, PackageError, UsageError
-from gnomon.jobs.place.job import Placement
+from gnomon.jobs.place.document import DevicePart, FleetDocument, PlaceDocument, error_part
 from gnomon.measure.progress import TellOf, Watch, WatchOf
-from gnomon.report.answer import Answer
 from gnomon.session.request import ModelRequest
-from gnomon.store.address import RecordAddress
 from gnomon.system.limits import allow_files, open_files
 from gnomon.system.stopping import Stopped, stop_at
 
@@ -146,48 +143,7 @@ def _by_machine(devices: Mapping[str, DeviceConfig]) -> list[list[str]]:
     return list(machines.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceResult:
-    """What one device gave: its placement, or the error that ended its lane."""
-
-    name: str
-    placement: Placement | None
-    error: GnomonError | None
-
-    __repr__ = brief
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet(Answer):
-    """What several devices gave, in the order they were asked. `record` is the results database."""
-
-    model: Path
-    record: RecordAddress
-    results: tuple[DeviceResult, ...]
-    seconds: float
-
-    document_by = "gnomon.jobs.place.document:fleet_document"
-    main = "devices"
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """The model and the devices, and how many of them have a plan."""
-        told = f"{len(self.placements)} of {len(self.results)} devices have a plan."
-        return f"{self.model.name} on {', '.join(r.name for r in self.results)}", told
-
-    @property
-    def exit_code(self) -> int:
-        """The highest of its placements' exit codes."""
-        return max((found.exit_code for found in self.placements.values()), default=0)
-
-    @property
-    def placements(self) -> dict[str, Placement]:
-        """The placements of the devices that gave one, by name."""
-        return {r.name: r.placement for r in self.results if r.placement is not None}
-
-
-Place = Callable[[ModelRequest, Path, Watch | None, Callable[[str], None] | None], Placement]
+Place = Callable[[ModelRequest, Path, Watch | None, Callable[[str], None] | None], PlaceDocument]
 """Places a model on one device: by the request, the folder of the package, who watches, and who gets sentences."""
 
 
@@ -198,7 +154,7 @@ def place_on(
     *,
     watch: WatchOf | None = None,
     tell: TellOf | None = None,
-) -> Fleet:
+) -> FleetDocument:
     """Place the same model on several devices, by their names, at the same time; packages go to `out`/NAME.
 
     A device that fails is left out, with its error. Raises the error of the first if all fail, and UsageError where
@@ -208,18 +164,27 @@ def place_on(
     model = _one_model(requests)
     folders = package_folders(requests, out)
 
-    def lane(name: str) -> Placement:
+    def lane(name: str) -> PlaceDocument:
         own_watch, own_tell = watch(name) if watch else None, partial(tell, name) if tell else None
         return place(requests[name], folders[name], own_watch, own_tell)
 
     ended = run_lanes({name: r.device for name, r in requests.items()}, lane, tell=tell)
-    results = tuple(DeviceResult(name=name, placement=e.found, error=e.error) for name, e in ended.items())
-    if all(r.placement is None for r in results):
+    errors = [end.error for end in ended.values() if end.error is not None]
+    if len(errors) == len(ended):
         with suppress(OSError):  # it holds something
             out.rmdir()
-        raise next(r.error for r in results if r.error is not None)
-    record = next(iter(requests.values())).database
-    return Fleet(model=model, record=record, results=results, seconds=time.monotonic() - start)
+        raise errors[0]
+    return FleetDocument(
+        format="gnomon-fleet",
+        version=3,
+        model=str(model),
+        devices=tuple(
+            DevicePart(name=name, placement=end.found, error=None if end.error is None else error_part(end.error))
+            for name, end in ended.items()
+        ),
+        record=str(next(iter(requests.values())).database),
+        seconds=time.monotonic() - start,
+    )
 
 
 def _one_model(requests: Mapping[str, ModelRequest]) -> Path:

@@ -9,27 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
-from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
-from gnomon.core.solver.solve import Solution
-from gnomon.core.stats import Comparison, Summary, summarise
-from gnomon.errors import MeasurementError
+from gnomon.core.space import decimal
+from gnomon.core.stats import may_be_as_fast, summarise
+from gnomon.errors import MeasurementError, exit_code_of
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
+from gnomon.jobs.place.document import (
+    ColumnPart,
+    ContenderPart,
+    DecisionPart,
+    InsidePart,
+    PlaceDocument,
+    PlacedOperator,
+    ProfileDocument,
+    ProfiledOperator,
+    SolutionPart,
+    SustainedPart,
+)
 from gnomon.jobs.place.inside import InsideResult
-from gnomon.jobs.place.sustained import Sustain, Sustained, check_sustainable, sustain
+from gnomon.jobs.place.sustained import Sustain, check_sustainable, sustain
 from gnomon.jobs.place.transfers import inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Steps, Watch
-from gnomon.report.answer import Answer
-from gnomon.runtimes.base import Accelerator, resolution_of
-from gnomon.session.accelerators import first_runs
+from gnomon.runtimes.base import resolution_of
+from gnomon.session.accelerators import first_runs, held_bytes
 from gnomon.session.contender import (
     Contender,
     Proved,
@@ -43,111 +53,24 @@ from gnomon.session.contender import (
     trace_of,
     versus,
 )
-from gnomon.session.document import ConditionsPart
+from gnomon.session.document import (
+    difference_part,
+    environment_parts,
+    graph_part,
+    kernel_part,
+    labels_of,
+    model_part,
+    runs_part,
+)
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
 from gnomon.session.model_session import Lab, conditions_part, open_device, open_lab, stopped_doubts
-from gnomon.session.package import check_destination, write_package
+from gnomon.session.package import check_destination, run_line, write_package
 from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
-from gnomon.session.reference import Sensitivity, doubts, drift, reference
+from gnomon.session.reference import Sensitivity, checked_by, doubts, drift, reference
 from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.session.targets import Missing, describe
-from gnomon.store.address import RecordAddress
 from gnomon.system.process import guarded_folder
-from gnomon.wire import Environment
-
-if TYPE_CHECKING:
-    from gnomon.jobs.place.derived import Derived
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One configuration that runs the whole model.
-
-    `level_s` is the one number that is compared, by the deciding clock: of CPU time the median, of wall time the lower
-    quintile. `against_fastest` is the interleaved comparison with the fastest column, None for itself.
-    `wall` and `cpu` sum up the runs without any profiler; `kernels` are from the profiled ones, never mixed with them.
-    `breakdown` is where the time of a call without profiler goes by them, by the clock that decides. `difference` is
-    the largest one of the outputs from the reference. `measured` are the runs without profiler, `traced` those with it,
-    in which `graph` ran: the user's own, or that of the model as it was converted. `inside` are its kernels of several
-    operators taken apart, where that was asked for: derived from parts that were cut out. The profiler counts in
-    `resolution_s`. `settings` are those of `Contender`.
-    """
-
-    label: str
-    level_s: float
-    against_fastest: Comparison | None
-    wall: Summary
-    cpu: Summary | None
-    load_s: float
-    first_call_s: float
-    peak_rss_bytes: int | None
-    difference: dict[str, float]
-    kernels: tuple[Kernel, ...]
-    breakdown: Breakdown
-    graph: Graph
-    measured: Measured
-    traced: Measured
-    accelerators: tuple[Accelerator, ...] = ()
-    inside: tuple[Derived, ...] = ()
-    resolution_s: float = 0.0
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    __repr__ = brief
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile(Answer):
-    """What `profile` found: a column for each configuration that gives right outputs.
-
-    `clock` is what the columns are compared by, as in a placement. `environments` are the device's snapshots around
-    each session, `record` is the results database. `sustained` is what was called for long, where that was asked for.
-    `turns` are the campaigns that were measured by turns, its own among them; none where it was measured alone.
-    """
-
-    model: Path
-    graph: Graph
-    device: str
-    fingerprint: Mapping[str, Any]
-    versions: dict[str, str]
-    clock: Clock
-    columns: tuple[Column, ...]
-    missing: tuple[Missing, ...]
-    doubts: tuple[Doubt, ...]
-    environments: tuple[Environment, ...]
-    campaign: str
-    record: RecordAddress
-    resumed: bool
-    seconds: float
-    waited_s: float = 0.0
-    conditions: ConditionsPart
-    sustained: tuple[Sustained, ...] = ()
-    turns: tuple[str, ...] = ()
-
-    document_by = "gnomon.jobs.place.document:profile_document"
-    charts_by = "gnomon.jobs.place.picture:profile_charts"
-    main = "columns"
-    columns_shown: ClassVar[Mapping[str, str]] = {
-        "configuration": "label",
-        "wall, s": "wall.median_s",
-        "low": "wall.low_s",
-        "high": "wall.high_s",
-        "p99": "wall.p99_s",
-        "CPU, s": "cpu.median_s",
-        "load, s": "load_s",
-        "peak memory, B": "peak_rss_bytes",
-    }
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """The model and the device, and the fastest configuration."""
-        return f"{self.model.name} on {self.device}", f"{self.fastest.label} is the fastest of {len(self.columns)}."
-
-    @property
-    def fastest(self) -> Column:
-        """The fastest column by the clock, which others may equal."""
-        return next(c for c in self.columns if c.against_fastest is None)
 
 
 def profile(
@@ -157,7 +80,7 @@ def profile(
     asked: Sustain | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Profile:
+) -> ProfileDocument:
     """Measure the model whole on every backend; a device that vanishes is waited for.
 
     With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. What is `asked` to be
@@ -172,7 +95,7 @@ def _profile(
     asked: Sustain | None,
     watch: Watch | None,
     tell: Callable[[str], None] | None,
-) -> Profile:
+) -> ProfileDocument:
     question: dict[str, Any] = {"inside": True} if inside else {}
     question |= {} if asked is None else {"sustained": asdict(asked)}
     with (
@@ -184,15 +107,11 @@ def _profile(
         sensitivity = reference(lab)
         contenders = _contenders(lab, folder)
         alive = profile_singles(lab, contenders, settle=True)
-        field = {c.label: lab.runner.known(c.key) for c in alive}
-        clock = choose_clock(lab, field.values())
+        clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
         nearly_right(lab, contenders, alive, clock)
-        best = fastest_of(field, clock)
-        columns = tuple(_column(lab, c, field[best], clock) for c in alive)
-        if inside:
-            columns = _taken_apart(lab, folder, alive, columns, clock)
-        long = () if asked is None else sustain(lab, asked, alive, tell)
-        return _profiled(lab, sensitivity, alive, columns, clock, long)
+        apart = _taken_apart(lab, folder, alive, clock) if inside else {}
+        sustained = () if asked is None else sustain(lab, asked, alive, tell)
+        return _profiled(lab, sensitivity, alive, clock, apart, sustained)
 
 
 _TRACES = 6
@@ -201,7 +120,7 @@ _TRACES = 6
 
 def profile_by_turns(
     requests: Sequence[ModelRequest], *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
-) -> list[Profile]:
+) -> list[ProfileDocument]:
     """Measure several models of one device by turns: a fresh process of each, then of each again.
 
     So what moves the machine moves all of them alike. Each is a run of its own in the results database. Raises
@@ -209,7 +128,7 @@ def profile_by_turns(
     """
     first = timed(requests[0])
 
-    def profiled(again: ModelRequest) -> list[Profile]:
+    def profiled(again: ModelRequest) -> list[ProfileDocument]:
         steps = Steps("by turns", watch)
         each = [replace(r, time=again.time, fresh=again.fresh) for r in requests]
         with ExitStack() as stack:
@@ -244,15 +163,12 @@ def profile_by_turns(
                         lab.runner.measure("profile, traced", right, effort)
                     steps.step(1)
             alive = [profile_singles(lab, wanted, traces=traces) for lab, wanted in turn]
-            found = []
-            for lab, own, sensitivity in zip(labs, alive, sensitivities, strict=True):
-                field = {c.label: lab.runner.known(c.key) for c in own}
-                clock = choose_clock(lab, field.values())
-                best = field[fastest_of(field, clock)]
-                columns = tuple(_column(lab, c, best, clock) for c in own)
-                found.append(_profiled(lab, sensitivity, own, columns, clock, ()))
-            turns = tuple(one.campaign for one in found)
-            return [replace(one, turns=turns) for one in found]
+            profiles = [
+                _profiled(lab, sensitivity, own, choose_clock(lab, (lab.runner.known(c.key) for c in own)))
+                for lab, own, sensitivity in zip(labs, alive, sensitivities, strict=True)
+            ]
+            turns = tuple(document.campaign for document in profiles)
+            return [replace(document, turns=turns) for document in profiles]
 
     return patiently(profiled, first, tell)
 
@@ -261,39 +177,74 @@ def _profiled(
     lab: Lab,
     sensitivity: Sensitivity,
     alive: Sequence[Contender],
-    columns: tuple[Column, ...],
     clock: Clock,
-    sustained: tuple[Sustained, ...],
-) -> Profile:
-    """What was found, also in the results database."""
+    apart: Mapping[str, tuple[InsidePart, ...]] | None = None,
+    sustained: tuple[SustainedPart, ...] = (),
+) -> ProfileDocument:
+    """What was measured, also in the results database; `apart` are the kernels that were taken apart, by label."""
     request = lab.request
     field = {c.label: lab.runner.known(c.key) for c in alive}
-    best = fastest_of(field, clock)
-    fastest = next(c for c in columns if c.against_fastest is None)
-    lab.runner.finish({"fastest": best, "median_s": fastest.wall.median_s})
-    return Profile(
-        model=request.model,
-        graph=lab.graph,
+    fastest = fastest_of(field, clock)
+    traces = {c.label: lab.runner.known(trace_of(c).key) for c in alive}
+    times = {c.label: breakdown_of(c, field[c.label], traces[c.label], clock) for c in alive}
+    columns = tuple(
+        replace(
+            column_part(c, field[c.label], traces[c.label], times[c.label], field[fastest], clock),
+            inside=(apart or {}).get(c.label, ()),
+        )
+        for c in alive
+    )
+    lab.runner.finish({"fastest": fastest, "median_s": summarise(blocks(field[fastest], "wall")).median_s})
+    # A model that was converted has operators of its own, which are not those of the rows.
+    own = [op.name for op in lab.graph.operators]
+    alike = {c.label: times[c.label] for c in alive if [op.name for op in c.graph.operators] == own}
+    resolutions_s = {c.label: max(resolution_of(part.target.runtime) for part in c.parts) for c in alive}
+    conditions = conditions_part(lab)
+    return ProfileDocument(
+        format="gnomon-profile",
+        version=2,
+        model=model_part(request.model, lab.graph),
+        graph=graph_part(lab.graph),
         device=lab.device.name,
         fingerprint=lab.device.fingerprint,
         versions={name: probe.version for name, probe in lab.probes.items()},
-        conditions=conditions_part(lab),
         clock=clock,
+        fastest=fastest,
+        tied=tuple(
+            c.label
+            for c in columns
+            if c.against_fastest and may_be_as_fast(c.against_fastest.verdict, c.against_fastest.ratio)
+        ),
         columns=columns,
-        missing=tuple(lab.missing),
+        operators=tuple(
+            ProfiledOperator(
+                index=op.index,
+                name=op.name,
+                type=op.type,
+                macs=op.macs,
+                times_s={label: alike[label].times_s.get(op.index) if label in alike else None for label in field},
+                within={label: t.within[op.index] for label, t in alike.items() if op.index in t.within},
+            )
+            for op in lab.graph.operators
+        ),
+        missing=tuple(dict.fromkeys(lab.missing)),
         doubts=(
             *stopped_doubts(request, lab.runner.stopped),
-            *clock_warnings(field, best, clock),
+            *clock_warnings(field, fastest, clock),
             *doubts(lab, sensitivity),
             *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
         ),
-        environments=tuple(lab.runner.environments),
+        environments=environment_parts(lab.runner.environments, labels_of(field)),
         campaign=lab.runner.campaign.id,
-        record=request.database,
+        record=str(request.database),
         resumed=lab.runner.resumed,
         seconds=request.used_s,
         waited_s=request.waited_s,
         sustained=sustained,
+        resolutions_s={label: resolution_s for label, resolution_s in resolutions_s.items() if resolution_s},
+        threads=conditions.threads,
+        conditions=conditions,
+        turns=(),
     )
 
 
@@ -306,62 +257,56 @@ def _contenders(lab: Lab, folder: Path) -> list[Contender]:
     return made
 
 
-def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Column:
-    known = lab.runner.known(contender.key)
-    traced = lab.runner.known(trace_of(contender).key)
-    found = kernels(contender.graph, traced)
-    wall = summarise(blocks(known, "wall"))
-    return Column(
+def breakdown_of(contender: Contender, measured: Measured, traced: Measured, clock: Clock) -> Breakdown:
+    """Where the time of a call without profiler goes, by the clock that decides."""
+    timed = by_clock(kernels(contender.graph, traced), traced, clock)
+    return breakdown(contender.graph, timed, level(measured, clock))
+
+
+def column_part(
+    contender: Contender,
+    measured: Measured,
+    traced: Measured,
+    times: Breakdown,
+    best: Measured,
+    clock: Clock,
+) -> ColumnPart:
+    """A configuration by its runs without profiler and those with it, compared with the best."""
+    return ColumnPart(
         label=contender.label,
-        level_s=level(known, clock),
-        against_fastest=None if known.key == best.key else versus(known, best, clock),
-        wall=wall,
-        cpu=cpu_summary(known),
-        load_s=known.fact("load_ns") * 1e-9,
-        first_call_s=known.fact("first_call_ns") * 1e-9,
-        peak_rss_bytes=known.fact("peak_rss_bytes"),
-        difference=known.fact("difference"),
-        kernels=found,
-        breakdown=breakdown(contender.graph, by_clock(found, traced, clock), level(known, clock)),
+        level_s=level(measured, clock),
+        against_fastest=None if measured.key == best.key else versus(measured, best, clock),
+        wall=summarise(blocks(measured, "wall")),
+        cpu=cpu_summary(measured),
+        load_s=measured.fact("load_ns") * 1e-9,
+        first_call_s=measured.fact("first_call_ns") * 1e-9,
+        peak_rss_bytes=measured.fact("peak_rss_bytes"),
         accelerators=contender.accelerators,
-        graph=contender.graph,
-        measured=known,
-        traced=traced,
-        resolution_s=max(resolution_of(part.target.runtime) for part in contender.parts),
+        device_memory_bytes=held_bytes(measured),
+        difference=difference_part(measured.fact("difference")),
+        unattributed_s=times.unattributed_s,
+        profiler_overhead_s=times.overhead_s,
+        kernels=tuple(map(kernel_part, kernels(contender.graph, traced))),
+        runs=runs_part(measured, contender.graph, traced),
         settings=contender.settings,
     )
 
 
 def _taken_apart(
-    lab: Lab, folder: Path, contenders: list[Contender], columns: tuple[Column, ...], clock: Clock
-) -> tuple[Column, ...]:
-    """The columns with their kernels of several operators taken apart, the fastest column's first."""
+    lab: Lab, folder: Path, contenders: Sequence[Contender], clock: Clock
+) -> dict[str, tuple[InsidePart, ...]]:
+    """The kernels of several operators taken apart, by the label of their contender, the fastest contender's first."""
     from gnomon.jobs.place.derived import WHOLE, Insides
 
     insides = Insides(lab, folder, clock)
-    found: dict[str, tuple[Derived, ...]] = {}
-    for column, contender in sorted(zip(columns, contenders, strict=True), key=lambda pair: pair[0].level_s):
-        operators = tuple(op.index for op in column.graph.operators)
-        whole = Kernel(name=WHOLE, operators=operators, backend=column.label, time_s=column.level_s)
-        found[column.label] = insides.of(contender, column.kernels or (whole,))
-    return tuple(replace(column, inside=found[column.label]) for column in columns)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorRow:
-    """One operator in the plan: seconds on each backend inside the whole graph (None: not taken, not seen, or within).
-
-    `within` names for each backend the operator with which it is computed there in one kernel, whose time has its own.
-    """
-
-    index: int
-    name: str
-    type: str
-    macs: int | None
-    planned: str
-    ran_on: str | None
-    times_s: dict[str, float | None]
-    within: dict[str, int]
+    levels_s = {c.label: level(lab.runner.known(c.key), clock) for c in contenders}
+    parts: dict[str, tuple[InsidePart, ...]] = {}
+    for contender in sorted(contenders, key=lambda c: levels_s[c.label]):
+        label, graph = contender.label, contender.graph
+        operators = tuple(op.index for op in graph.operators)
+        whole = Kernel(name=WHOLE, operators=operators, backend=label, time_s=levels_s[label])
+        parts[label] = insides.of(contender, kernels(graph, lab.runner.known(trace_of(contender).key)) or (whole,))
+    return parts
 
 
 def breakdowns(
@@ -370,8 +315,8 @@ def breakdowns(
     """By label, where the time of each contender goes that ran, by the clock that decided.
 
     Of a runtime that takes the model whole, by its profiler, at the speed that the machine has had since; inside a
-    runtime, by the prices. A mix of runtimes is made
-    of its operators' times in the whole models; what its cuts cost is unattributed.
+    runtime, by the prices. A mix of runtimes is made of its operators' times in the whole models; what its cuts cost is
+    unattributed.
     """
     wholes_s = {p.contender.label: level(p.measured, verdict.clocks.of(p.contender)) for p in verdict.proved if p.ok}
     alive = [p.contender for p in verdict.proved if p.ok]
@@ -428,22 +373,25 @@ def columns(contender: Contender, known: frozenset[str]) -> dict[int, str]:
 
 def operator_rows(
     verdict: Verdict,
-    verified: Verified,
+    places: Mapping[int, str],
     found: dict[str, Breakdown],
     inside: list[InsideResult],
     across: AcrossResult | None,
-) -> tuple[OperatorRow, ...]:
-    """A row for each operator that the chosen contender assigns, with its times wherever the same operator ran."""
+) -> tuple[PlacedOperator, ...]:
+    """A row for each operator that the chosen contender assigns, with its times wherever the same operator ran.
+
+    `places` says where each ran in the package.
+    """
     graph, planned = verdict.chosen.contender.graph, verdict.chosen.contender.backends
     tables = _tables(graph, found, inside, across)
     return tuple(
-        OperatorRow(
+        PlacedOperator(
             index=op.index,
             name=op.name,
             type=op.type,
             macs=op.macs,
-            planned=planned.get(op.index, ""),
-            ran_on=verified.places.get(op.index),
+            planned=planned.get(op.index),
+            ran_on=places.get(op.index),
             times_s={name: table.get(op.index) for name, table in tables.items()},
             within={
                 name: found[name].within[op.index]
@@ -455,65 +403,110 @@ def operator_rows(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement(Answer):
-    """What `place` found: the verdict over all contenders, the plan operator by operator, and every doubt.
+def contender_part(
+    proved: Proved,
+    clock: Clock,
+    rows: Sequence[PlacedOperator],
+    times: Breakdown | None,
+    traced: Measured | None,
+) -> ContenderPart:
+    """A contender and its runs, by the clock that compares it.
 
-    `breakdowns` tell, by label, where the time of each contender goes that ran. `solutions` are the solver's
-    certificates, by configuration or "across". `inside` and `across` are the prices behind them. `traces` are the runs
-    with the runtime's profiler on, by label, of contenders in one configuration. `fingerprint` is the device's,
-    `environments` are its snapshots around each session; `record` is the results database. `resumed` says that an
-    interrupted campaign was taken up. `seconds` is what the job took, without `waited_s` for its device.
+    `rows` are the operators where it assigns the same ones: those of a model that was converted are none of them.
+    `times` are where its time goes, and `traced` its runs with the profiler on, as far as these are known.
     """
+    contender, measured = proved.contender, proved.measured
+    level_s = level(measured, clock) if proved.ok else None
+    predicted_s, backends = contender.predicted_s, contender.backends
+    return ContenderPart(
+        label=contender.label,
+        kind=contender.kind,
+        configurations=tuple(part.configuration.name for part in contender.parts),
+        predicted_s=predicted_s,
+        measured=summarise(blocks(measured, "wall")) if proved.ok else None,
+        cpu=cpu_summary(measured) if proved.ok else None,
+        level_s=level_s,
+        prediction_error=predicted_s / level_s - 1 if predicted_s is not None and level_s else None,
+        against_best=proved.against_best,
+        difference=difference_part(measured.fact("difference")),
+        peak_rss_bytes=measured.fact("peak_rss_bytes"),
+        threads=None if contender.usual else contender.threads,
+        usual=contender.usual,
+        precision=contender.precision,
+        accelerators=contender.accelerators,
+        device_memory_bytes=held_bytes(measured),
+        failure=measured.failure,
+        assignment=tuple(backends.get(row.index) for row in rows),
+        operators_s=tuple(times.times_s.get(row.index) if times else None for row in rows),
+        unattributed_s=times.unattributed_s if times else None,
+        profiler_overhead_s=times.overhead_s if times else None,
+        kernels=tuple(map(kernel_part, times.own)) if times else (),
+        runs=runs_part(measured, contender.graph, traced),
+        settings=contender.settings,
+    )
 
-    model: Path
-    graph: Graph
-    device: str
-    fingerprint: Mapping[str, Any]
-    versions: dict[str, str]
-    clock: Clock
-    verdict: Verdict
-    verified: Verified
-    rows: tuple[OperatorRow, ...]
-    breakdowns: Mapping[str, Breakdown]
-    solutions: dict[str, Solution]
-    why_not_mixed: str
-    ideal_s: float | None
-    inside: tuple[InsideResult, ...]
-    across: AcrossResult | None
-    missing: tuple[Missing, ...]
-    doubts: tuple[Doubt, ...]
-    sensitivity: Sensitivity
-    traces: Mapping[str, Measured]
-    environments: tuple[Environment, ...]
-    package: Path | None
-    campaign: str
-    record: RecordAddress
-    resumed: bool
-    seconds: float
-    waited_s: float = 0.0
-    conditions: ConditionsPart
-    pictures: tuple[str, ...] = ()
 
-    document_by = "gnomon.jobs.place.document:place_document"
-    charts_by = "gnomon.jobs.place.picture:placement_charts"
-    main = "contenders"
-    columns_shown: ClassVar[Mapping[str, str]] = {
-        "configuration": "label",
-        "kind": "kind",
-        "wall, s": "measured.median_s",
-        "low": "measured.low_s",
-        "high": "measured.high_s",
-        "p99": "measured.p99_s",
-        "CPU, s": "cpu.median_s",
-        "peak memory, B": "peak_rss_bytes",
+def _contender_parts(
+    lab: Lab, verdict: Verdict, rows: Sequence[PlacedOperator], times: Mapping[str, Breakdown]
+) -> tuple[ContenderPart, ...]:
+    parts = []
+    for proved in verdict.proved:
+        contender = proved.contender
+        alike = rows if contender.graph is verdict.chosen.contender.graph else ()
+        traced = lab.runner.known(trace_of(contender).key) if len(contender.parts) == 1 else None
+        clock = verdict.clocks.of(contender)
+        parts.append(contender_part(proved, clock, alike, times.get(contender.label), traced))
+    return tuple(parts)
+
+
+def decision_part(verdict: Verdict) -> DecisionPart:
+    """What a verdict says, by labels."""
+    return DecisionPart(
+        chosen=verdict.chosen.contender.label,
+        kind=verdict.chosen.contender.kind,
+        reason=verdict.reason,
+        best_single=verdict.best_single.contender.label,
+        speedup_vs_best_single=verdict.speedup,
+        tied=verdict.tied,
+        chosen_for=verdict.chosen_for,
+        default=verdict.default,
+        undecided=verdict.undecided,
+    )
+
+
+def _solutions(inside: Sequence[InsideResult], across: AcrossResult | None) -> dict[str, SolutionPart]:
+    """The solver's certificates, by configuration or "across"."""
+    found = {result.target.configuration.name: result.solution for result in inside}
+    if across is not None and across.solution is not None:
+        found["across"] = across.solution
+    return {
+        name: SolutionPart(
+            method=solution.method,
+            optimal=solution.optimal,
+            value_s=solution.value,
+            bound_s=solution.bound,
+            width=solution.width,
+            code=decimal(solution.code),
+        )
+        for name, solution in found.items()
     }
 
-    __repr__ = Answer.__repr__
 
-    def headline(self) -> tuple[str, str]:
-        """The model and the device, and the verdict."""
-        return f"{self.model.name} on {self.device}", self.verdict.reason
+def _resolutions(inside: Sequence[InsideResult], rows: Sequence[PlacedOperator], verdict: Verdict) -> dict[str, float]:
+    """The seconds in which profilers count that do so coarsely, by places and contenders."""
+    shown = {name for row in rows for name in row.times_s}
+    places = {
+        name: resolution_of(result.target.runtime)
+        for result in inside
+        for backend in result.backends
+        for name in (backend, f"{result.target.configuration.name}:{backend}")
+        if name in shown
+    }
+    places |= {
+        proved.contender.label: max(resolution_of(part.target.runtime) for part in proved.contender.parts)
+        for proved in verdict.proved
+    }
+    return {name: seconds for name, seconds in places.items() if seconds}
 
 
 def place(
@@ -523,7 +516,7 @@ def place(
     overwrite: bool = False,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Placement:
+) -> PlaceDocument:
     """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
 
     `watch` is told of progress, `tell` gets sentences for people. A device that vanishes is waited for. Raises
@@ -534,7 +527,7 @@ def place(
 
     request = timed(request)
 
-    def once(again: ModelRequest) -> Placement:
+    def once(again: ModelRequest) -> PlaceDocument:
         # What lies there then was written before the device vanished.
         return _place(again, out, overwrite=overwrite or began_without, watch=watch, tell=tell)
 
@@ -543,7 +536,7 @@ def place(
 
 def _place(
     request: ModelRequest, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
-) -> Placement:
+) -> PlaceDocument:
     with ExitStack() as stack:
         lab = stack.enter_context(
             open_lab(
@@ -564,45 +557,52 @@ def _place(
         clocks = choose_clocks(lab, {c.key: lab.runner.known(c.key) for c in contenders}, contenders)
         verdict = prove(lab, contenders, clocks, priced=priced)
         verdict = replace(verdict, proved=(*verdict.proved, *refused))
-        verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
+        verdict, verified, ran_on = _deploy(lab, verdict, out, overwrite=overwrite)
         chosen = verdict.chosen.contender
         lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
-        parts = breakdowns(lab, verdict, inside, across)
-        solutions = {r.target.configuration.name: r.solution for r in inside}
-        if across and across.solution:
-            solutions["across"] = across.solution
-        return Placement(
-            model=request.model,
-            graph=verdict.chosen.contender.graph,
+        times = breakdowns(lab, verdict, inside, across)
+        rows = operator_rows(verdict, ran_on, times, inside, across)
+        warnings = _all_doubts(lab, request, verdict, sensitivity)
+        field = [(proved.contender, proved.measured) for proved in verdict.proved]
+        proves_nothing = exit_code_of(doubt.kind for doubt in warnings)
+        conditions = conditions_part(lab)
+        return PlaceDocument(
+            format="gnomon-place",
+            version=2,
+            model=model_part(request.model, chosen.graph),
+            graph=graph_part(chosen.graph),
             device=lab.device.name,
             fingerprint=lab.device.fingerprint,
             versions={name: probe.version for name, probe in lab.probes.items()},
-            conditions=conditions_part(lab),
             clock=verdict.clock,
-            verdict=verdict,
+            decision=decision_part(verdict),
+            contenders=_contender_parts(lab, verdict, rows, times),
+            operators=rows,
             verified=verified,
-            rows=operator_rows(verdict, verified, parts, inside, across),
-            breakdowns=parts,
-            solutions=solutions,
-            why_not_mixed=across.why if across else next((r.why for r in inside if r.why), ""),
+            solutions=_solutions(inside, across),
+            unattributed_s={label: split.unattributed_s for label, split in times.items()},
             ideal_s=across.ideal_s if across else None,
-            inside=tuple(inside),
-            across=across,
-            missing=tuple(lab.missing),
-            doubts=_all_doubts(lab, request, verdict, sensitivity),
-            sensitivity=sensitivity,
-            traces={
-                proved.contender.label: lab.runner.known(trace_of(proved.contender).key)
-                for proved in verdict.proved
-                if len(proved.contender.parts) == 1
-            },
-            package=out,
-            environments=tuple(lab.runner.environments),
+            why_not_mixed=(across.why if across else next((r.why for r in inside if r.why), "")) or None,
+            sensitivity=float(sensitivity),
+            reference=sensitivity.reference or None,
+            reference_checked_by="" if proves_nothing else checked_by(sensitivity, field),
+            reference_agreement=sensitivity.agreement,
+            missing=tuple(dict.fromkeys(lab.missing)),
+            doubts=warnings,
+            environments=environment_parts(
+                lab.runner.environments, labels_of({contender.label: measured for contender, measured in field})
+            ),
+            package=str(out),
+            run=run_line(chosen.candidate.environment),
+            pictures=(),
             campaign=lab.runner.campaign.id,
-            record=request.database,
+            record=str(request.database),
             resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,
+            resolutions_s=_resolutions(inside, rows, verdict),
+            threads=conditions.threads,
+            conditions=conditions,
         )
 
 
@@ -651,14 +651,17 @@ def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
     return [c for c in set_ if c.threads == fastest.threads]
 
 
-def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[Verdict, Verified]:
-    """Write the winner's package and run it; a package that does not do what it should gives way to the next."""
+def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[Verdict, Verified, Mapping[int, str]]:
+    """Write the winner's package and run it; a package that does not do what it should gives way to the next.
+
+    Returns also where each operator ran in it.
+    """
     order = [verdict.chosen, verdict.best_single]
     for number, proved in enumerate(order):
         write_package(lab, proved.contender, out, overwrite=overwrite or number > 0)
-        verified = verify(lab, out, proved.contender)
+        verified, ran_on = verify(lab, out, proved.contender)
         if verified.ok or verified.skipped or proved is verdict.best_single:
-            return replace(verdict, chosen=proved), verified
+            return replace(verdict, chosen=proved), verified, ran_on
         told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
         lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
         single = verdict.best_single.contender.label

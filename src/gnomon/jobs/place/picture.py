@@ -1,12 +1,13 @@
-"""The charts of a placement and of a profile, from their documents alone."""
+"""The charts of a placement and of a profile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from gnomon.core.stats import Summary
+from gnomon.jobs.place.document import ColumnPart, ContenderPart, PlaceDocument, PlacedOperator, ProfileDocument
 from gnomon.report import units
 from gnomon.report.chart import (
     CHOSEN,
@@ -19,11 +20,12 @@ from gnomon.report.chart import (
     Mark,
     Row,
     Value,
+    finite,
     in_rows,
     time_words,
     timed,
 )
-from gnomon.report.plain import finite, shorten
+from gnomon.report.plain import shorten
 
 _VISIBLE = 0.004
 """What is narrower than this share of the chart is drawn with its neighbour."""
@@ -46,7 +48,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
+class Bar:
     """A contender as it is drawn, and what was measured of it as a whole, with the interval where it is known.
 
     After its operators come `own_s`, the kernels of no operator, and `rest_s`, the unattributed time; together they are
@@ -58,7 +60,7 @@ class Contender:
     segments: tuple[Segment, ...]
     own_s: float
     rest_s: float
-    measured: Mapping[str, Any]
+    measured: Summary
     scaled: bool
     totals: Mapping[str, tuple[int, float]]
 
@@ -73,50 +75,50 @@ class Contender:
         return self.operators_s + self.own_s + self.rest_s
 
 
-def contenders_of(document: Mapping[str, Any]) -> list[Contender]:
+def bars_of(document: PlaceDocument) -> list[Bar]:
     """The measured contenders of a place document: the best single, the others by their time, then the mixes."""
-    sample = "cpu" if document["clock"] == "cpu" else "measured"
-    alive = [c for c in document["contenders"] if c["failure"] is None and _timed(c[sample])]
-    best, chosen = document["decision"]["best_single"], document["decision"]["chosen"]
-    order = {"single": 1, "greedy": 2, "plan": 3}
-    alive.sort(key=lambda c: (c["label"] != best, order[c["kind"]], c[sample]["median_s"]))
+    summaries = _known(document.contenders, document.clock)
+    decision, order = document.decision, {"single": 1, "greedy": 2, "plan": 3}
+    alive = [c for c in document.contenders if c.label in summaries]
+    alive.sort(key=lambda c: (c.label != decision.best_single, order[c.kind], summaries[c.label].median_s))
     shown = alive[:_MOST]
     for contender in alive[_MOST:]:
-        if contender["label"] == chosen:
+        if contender.label == decision.chosen:
             shown[-1] = contender
-    longest_s = max((c[sample]["median_s"] for c in shown), default=0.0)
-    return [_contender(c, c[sample], longest_s * _VISIBLE) for c in shown]
+    longest_s = max((summaries[c.label].median_s for c in shown), default=0.0)
+    return [_bar_of(c, summaries[c.label], longest_s * _VISIBLE) for c in shown]
 
 
-def _timed(summary: Mapping[str, Any] | None) -> bool:
-    """Whether a time is known that can be drawn."""
-    return summary is not None and summary["median_s"] is not None
+def _known(rows: Iterable[ContenderPart | ColumnPart], clock: str) -> dict[str, Summary]:
+    """The times by a clock that can be drawn, by label."""
+    summaries = {row.label: row.summary(clock) for row in rows}
+    return {label: found for label, found in summaries.items() if found and finite(found.median_s) is not None}
 
 
-def _contender(contender: Mapping[str, Any], measured: Mapping[str, Any], visible_s: float) -> Contender:
-    assignment = [name or "?" for name in contender["assignment"]]
-    times_s = [t or 0.0 for t in contender["operators_s"]]
-    own_s = sum(kernel["time_s"] or 0.0 for kernel in contender["kernels"] if not kernel["operators"])
-    rest_s = contender["unattributed_s"] or 0.0
+def _bar_of(contender: ContenderPart, measured: Summary, visible_s: float) -> Bar:
+    assignment = [name or "?" for name in contender.assignment]
+    times_s = [time_s or 0.0 for time_s in contender.operators_s]
+    own_s = sum(kernel.time_s for kernel in contender.kernels if not kernel.operators)
+    rest_s = contender.unattributed_s or 0.0
     totals = {
         name: (assignment.count(name), sum(t for one, t in zip(assignment, times_s, strict=True) if one == name))
         for name in dict.fromkeys(assignment)
     }
-    whole = contender["unattributed_s"] is None
-    if whole or not assignment or any(kernel["operators"] for kernel in contender["kernels"]):
+    whole = contender.unattributed_s is None
+    if whole or not assignment or any(kernel.operators for kernel in contender.kernels):
         # One piece: what was not profiled, a runtime that does not tell the model's operators apart, or a converted
         # model, whose operators the document does not list.
-        backend = (assignment or contender["configurations"])[0]
-        times_s = [(contender["level_s"] or 0.0) - own_s - rest_s]
+        backend = (assignment or contender.configurations)[0]
+        times_s = [(contender.level_s or 0.0) - own_s - rest_s]
         totals, assignment = {backend: (len(assignment), times_s[0])}, [backend]
-    return Contender(
-        label=contender["label"],
+    return Bar(
+        label=contender.label,
         segments=tuple(segments(assignment, times_s, visible_s)),
         own_s=own_s,
         rest_s=rest_s,
         measured=measured,
         # A part of a percent is noise of the two measurements and needs no remark.
-        scaled=(contender["profiler_overhead_s"] or 0.0) > 0.01 * measured["median_s"],
+        scaled=(contender.profiler_overhead_s or 0.0) > 0.01 * measured.median_s,
         totals=totals,
     )
 
@@ -149,34 +151,33 @@ def segments(backends: Sequence[str], times_s: Sequence[float], visible_s: float
         start_s += time_s
 
 
-def placement_charts(document: Mapping[str, Any]) -> list[Chart]:
+def placement_charts(document: PlaceDocument) -> list[Chart]:
     """The contenders of a place document, each operator as wide as the time it takes; none where none was measured."""
-    document = finite(document)
-    rows = contenders_of(document)
+    rows = bars_of(document)
     if not rows:
         return []
-    factor, unit = units.millis(max(max(row.whole_s, row.measured["median_s"]) for row in rows))
-    notes = ["Bars are of the fastest 20 % of calls, which nothing else interrupted."] * (document["clock"] == "wall")
+    factor, unit = units.millis(max(max(row.whole_s, row.measured.median_s) for row in rows))
+    notes = ["Bars are of the fastest 20 % of calls, which nothing else interrupted."] * (document.clock == "wall")
     if any(row.scaled for row in rows):
         notes.append("Operators as traced, in proportion where the profiler itself takes time.")
-    name = shorten(Path(document["model"]["path"]).name, 50)
-    chosen = document["decision"]["chosen"]
+    name = shorten(Path(document.model.path).name, 50)
+    chosen = document.decision.chosen
     whole = [
         Mark(x=_measured(row).times(factor), y=Value(value=k), label=_words(row), tip=f"{row.label}: {_words(row)}")
         for k, row in enumerate(rows)
     ]
     return [
         Chart(
-            title=f"{name} on {shorten(document['device'], 30)}. {shorten(document['decision']['reason'], 200)}",
+            title=f"{name} on {shorten(document.device, 30)}. {shorten(document.decision.reason, 200)}",
             x=Axis(
-                title=f"{units.CLOCKS[document['clock']]} of one inference, {unit}: operators in execution order", low=0
+                title=f"{units.CLOCKS[document.clock]} of one inference, {unit}: operators in execution order", low=0
             ),
             y=Axis(
                 names=tuple(row.label for row in rows),
                 chosen=frozenset(k for k, row in enumerate(rows) if row.label == chosen),
             ),
             groups=(
-                *_backends(rows, chosen, document["operators"], factor),
+                *_backends(rows, chosen, document.operators, factor),
                 _further("kernels of no operator", _OWN, [(row.operators_s, row.own_s) for row in rows], factor),
                 _further("unattributed time", _REST, [(row.whole_s - row.rest_s, row.rest_s) for row in rows], factor),
                 Group(name="the whole, with 95 % interval", marks=whole, look=_WHOLE),
@@ -186,22 +187,20 @@ def placement_charts(document: Mapping[str, Any]) -> list[Chart]:
     ]
 
 
-def _measured(row: Contender) -> Value:
+def _measured(row: Bar) -> Value:
     """The time of the whole; of an interval without an end to speak of a part."""
-    median, high = row.measured["median_s"], row.measured["high_s"]
-    return Value(value=median, low=row.measured["low_s"], high=None if high is None else min(high, 2 * median))
+    median, high = row.measured.median_s, row.measured.high_s
+    return Value(value=median, low=row.measured.low_s, high=None if high is None else min(high, 2 * median))
 
 
-def _words(row: Contender) -> str:
-    return time_words(*(row.measured[key] for key in ("median_s", "low_s", "high_s")))
+def _words(row: Bar) -> str:
+    return time_words(row.measured.median_s, row.measured.low_s, row.measured.high_s)
 
 
-def _backends(
-    rows: Sequence[Contender], chosen: str, operators: Sequence[Mapping[str, Any]], factor: float
-) -> Iterable[Group]:
+def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperator], factor: float) -> Iterable[Group]:
     """The operators on each backend, and how many of them the choice has there."""
     totals = next((row.totals for row in rows if row.label == chosen), {})
-    names = {operator["index"]: operator["name"] for operator in operators}
+    names = {operator.index: operator.name for operator in operators}
     for number, backend in enumerate(dict.fromkeys(s.backend for row in rows for s in row.segments)):
         count, sum_s = totals.get(backend, (0, 0.0))
         used = f"{count} operator{'' if count == 1 else 's'}, {units.time(sum_s)}" if count else "not in the choice"
@@ -232,31 +231,31 @@ def _further(name: str, look: Look, parts: Sequence[tuple[float, float]], factor
     return Group(name=name, marks=marks, look=look, kind="bars")
 
 
-def profile_charts(document: Mapping[str, Any]) -> list[Chart]:
+def profile_charts(document: ProfileDocument) -> list[Chart]:
     """The configurations of a profile that ran; none where none did."""
-    clock = document["clock"]
-    alive = [(one["label"], one[clock]) for one in finite(document)["columns"] if _timed(one[clock])]
-    name = f"{shorten(Path(document['model']['path']).name, 50)} on {shorten(document['device'], 30)}"
-    alive.sort(key=lambda one: one[1]["median_s"])
-    return [times_chart(alive, document["fastest"], clock, f"{name}: median time of one inference")] if alive else []
+    name = f"{shorten(Path(document.model.path).name, 50)} on {shorten(document.device, 30)}"
+    return times_charts(document.columns, document.fastest, document.clock, f"{name}: median time of one inference")
 
 
-def times_chart(
-    rows: Sequence[tuple[str, Mapping[str, Any]]], chosen: str, clock: str, title: str = "Median time of one inference"
-) -> Chart:
-    """The median of each configuration with its interval, and the quantiles where one points there."""
-    return in_rows(
-        f"{title}, with its 95 % interval",
-        f"{units.CLOCKS[clock]}, ms",
-        [
-            Row(
-                name=label,
-                value=timed(*ends),
-                text=time_words(*ends),
-                tip=f"{time_words(*ends)}, p10 {units.time(found['p10_s'])}, p90 {units.time(found['p90_s'])}",
-                look=CHOSEN if label == chosen else LOOKS[0],
-            )
-            for label, found in rows
-            for ends in [(found["median_s"], found["low_s"], found["high_s"])]
-        ],
-    )
+def times_charts(
+    rows: Iterable[ContenderPart | ColumnPart],
+    chosen: str,
+    clock: str,
+    title: str = "Median time of one inference",
+) -> list[Chart]:
+    """The median of each configuration with its interval, the fastest first, and the quantiles where one points there;
+    none where none ran.
+    """
+    known = sorted(_known(rows, clock).items(), key=lambda pair: pair[1].median_s)
+    shown = [
+        Row(
+            name=label,
+            value=timed(*ends),
+            text=time_words(*ends),
+            tip=f"{time_words(*ends)}, p10 {units.time(summary.p10_s)}, p90 {units.time(summary.p90_s)}",
+            look=CHOSEN if label == chosen else LOOKS[0],
+        )
+        for label, summary in known
+        for ends in [(summary.median_s, summary.low_s, summary.high_s)]
+    ]
+    return [in_rows(f"{title}, with its 95 % interval", f"{units.CLOCKS[clock]}, ms", shown)] if shown else []

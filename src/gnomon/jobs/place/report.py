@@ -1,52 +1,56 @@
-"""The report of `gnomon place`, made from its JSON document alone.
-
-The report of `gnomon profile`, made from its JSON document alone.
-
-The report of `gnomon place` on several devices, and of it and `gnomon profile` for several sizes or inputs, made from
-its JSON document alone.
+"""The reports of `gnomon place`, on one device and on several, of `gnomon profile`, and of either for several sizes or
+inputs.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
-from gnomon.jobs.place.document import answers_of, label_of
+from gnomon.core.stats import Comparison
+from gnomon.jobs.place.document import (
+    ColumnPart,
+    ContenderPart,
+    FleetDocument,
+    InsidePart,
+    PlaceDocument,
+    PlacedOperator,
+    ProfileDocument,
+    Seconds,
+    SweepDocument,
+)
+from gnomon.jobs.place.shared_report import (
+    closing,
+    conditions_line,
+    doubts,
+    fed_inputs,
+    first_warnings,
+    missing,
+    model_line,
+    unproved,
+)
 from gnomon.jobs.place.sustained_report import sustained_text
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import (
     assignment_text,
     bounds,
+    bounds_and_outcome,
     certainty,
-    closing,
-    compared,
-    conditions,
-    conditions_line,
     counted,
-    doubts,
     failure_text,
-    fed_inputs,
-    first_warnings,
     is_open,
-    listed,
-    missing,
-    model_line,
     numbers,
-    unproved,
 )
+from gnomon.session.document import KernelPart
 
 _EXPENSIVE = 10
 
 
-def place_report(document: dict[str, Any], page: Page) -> None:
+def place_report(document: PlaceDocument, page: Page) -> None:
     """Write the report: the answer first, then what it rests on, then what speaks against it."""
-    page.headline(document["decision"]["reason"])
-    conditions(document, page)
-    first_warnings(document["doubts"], page)
-    if not page.brief:
-        page.line(model_line(document))
+    page.headline(document.decision.reason)
+    _measured_model(document, page)
     _contenders(document, page)
     with page.details("why nothing is mixed"):
         _why_not_mixed(document, page)
@@ -57,18 +61,40 @@ def place_report(document: dict[str, Any], page: Page) -> None:
     _verified(document, page)
     with page.details("unattributed time"):
         _unattributed(document, page)
-    fed_inputs(document, page)
-    missing(document["missing"], page, known={c["label"] for c in document["contenders"] if c["failure"]})
-    doubts(document["doubts"], page)
+    _what_speaks_against(document, page, {c.label for c in document.contenders if c.failure})
     _files(document, page)
-    closing(document, page)
+    _closing(document, page)
 
 
-def _contenders(document: dict[str, Any], page: Page) -> None:
-    clock = document["clock"]
+def _measured_model(document: PlaceDocument | ProfileDocument, page: Page) -> None:
+    """What the answer holds for, and the warnings about it."""
+    page.line(conditions_line(document.model, document.device, document.conditions))
+    first_warnings(document.doubts, page)
+    if not page.brief:
+        page.line(model_line(document.model, document.device, document.versions))
+
+
+def _what_speaks_against(document: PlaceDocument | ProfileDocument, page: Page, known: set[str]) -> None:
+    fed_inputs(document.conditions, page)
+    missing(document.missing, page, known=known)
+    doubts(document.doubts, page)
+
+
+def _closing(document: PlaceDocument | ProfileDocument, page: Page) -> None:
+    closing(
+        page,
+        record=document.record,
+        campaign=document.campaign,
+        seconds=document.seconds,
+        waited_s=document.waited_s,
+        resumed_from="an interrupted run" if document.resumed else "",
+    )
+
+
+def _contenders(document: PlaceDocument, page: Page) -> None:
+    clock, decision = document.clock, document.decision
     if not page.brief:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
-    main = "cpu" if clock == "cpu" else "measured"
     columns = [
         Column(title="configuration", number=False, least=20),
         Column(title="CPU" if clock == "cpu" else "wall"),
@@ -80,36 +106,36 @@ def _contenders(document: dict[str, Any], page: Page) -> None:
         Column(title="peak memory"),
         Column(title="max abs error"),
     ]
-    alive = [c for c in document["contenders"] if not c["failure"] and c[main]]
-    alive.sort(key=lambda c: c["level_s"])
-    shown = _first_rows(alive, document["decision"]) if page.brief else alive
-    chosen = frozenset(k for k, c in enumerate(shown) if c["label"] == document["decision"]["chosen"])
+    alive = sorted((c for c in document.contenders if c.summary(clock)), key=lambda c: c.level_s or 0.0)
+    shown = _first_rows(alive, document) if page.brief else alive
+    chosen = frozenset(k for k, c in enumerate(shown) if c.label == decision.chosen)
     page.table(columns, [_row(contender, document) for contender in shown], split=6, bold=chosen)
     if len(shown) < len(alive):
         page.omitted.append(f"{len(alive) - len(shown)} more configurations")
-    kinds = {c["kind"] for c in shown}
+    kinds = {c.kind for c in shown}
     notes = ["> is the choice", "a ratio below 1 is faster"]
     if "plan" in kinds:
         notes.append("plan: the solver's")
     if "greedy" in kinds:
         notes.append("greedy: each part where it alone is fastest")
-    if any(c["usual"] for c in shown):
+    if any(c.usual for c in shown):
         notes.append("default: with nothing set")
     if clock == "wall":
-        notes += _why_wall(document["contenders"])
-        if any(c["threads"] == 1 and not c["usual"] for c in alive):
+        notes += _why_wall(document.contenders)
+        if any(c.threads == 1 and not c.usual for c in alive):
             notes.append("one thread against one by CPU time, else the fastest 20 % of calls by wall time")
         else:
             notes.append("order and ratio are of the fastest 20 % of calls, which nothing else interrupted")
-    notes.append(counted([c[main] for c in alive]))
+    summaries = [summary for c in alive if (summary := c.summary(clock))]
+    notes.append(counted(summaries))
     page.line("; ".join(notes) + ".", indent=1, style="dim")
-    best = document["decision"]["best_single"]
-    certainty([(c["label"], c["against_best"]) for c in shown], best, max(c[main]["processes"] for c in alive), page)
-    for contender in document["contenders"]:
-        if contender["failure"]:
-            how = "was refused" if contender["failure"]["kind"] in ("wrong-output", "refused") else "failed"
-            page.item(f"{contender['label']} {how}: {failure_text(contender['failure'])}")
-    restless = [c["label"] for c in alive if c[main]["trend"]]
+    processes = max(summary.processes for summary in summaries)
+    certainty([(c.label, c.against_best) for c in shown], decision.best_single, processes, page)
+    for contender in document.contenders:
+        if contender.failure:
+            how = "was refused" if contender.failure.kind in ("wrong-output", "refused") else "failed"
+            page.item(f"{contender.label} {how}: {failure_text(contender.failure)}")
+    restless = [c.label for c in alive if (summary := c.summary(clock)) and summary.trend]
     if restless:
         with page.details("what rose or fell while measuring"):
             page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
@@ -118,203 +144,194 @@ def _contenders(document: dict[str, Any], page: Page) -> None:
 _MOST_ROWS = 6
 
 
-def _first_rows(alive: list[dict[str, Any]], decision: dict[str, Any]) -> list[dict[str, Any]]:
+def _first_rows(alive: Sequence[ContenderPart], document: PlaceDocument) -> list[ContenderPart]:
     """The rows of a brief table: the choice, what it is compared with, and the fastest of the others."""
-    named = {decision["chosen"], decision["best_single"], (decision["default"] or {}).get("label")}
-    first = [c for c in alive if c["label"] in named]
-    kept = {c["label"] for c in [*first, *(c for c in alive if c not in first)][:_MOST_ROWS]}
-    return [c for c in alive if c["label"] in kept]
+    decision = document.decision
+    named = {decision.chosen, decision.best_single, decision.default.label if decision.default else ""}
+    first = [c for c in alive if c.label in named]
+    kept = {c.label for c in [*first, *(c for c in alive if c not in first)][:_MOST_ROWS]}
+    return [c for c in alive if c.label in kept]
 
 
-def _why_wall(contenders: list[dict[str, Any]]) -> list[str]:
+def _why_wall(contenders: Sequence[ContenderPart]) -> list[str]:
     """Why wall time decides, where something computes beside the processor."""
-    beside = dict.fromkeys(a["backend"] for c in contenders for a in c["accelerators"])
-    told = f"{' and '.join(beside)} compute{'s' if len(beside) == 1 else ''} beside the processor"
-    return [f"wall time decides, as {told}: CPU time is not what a caller waits for"] if beside else []
+    beside = dict.fromkeys(accelerator.backend for c in contenders for accelerator in c.accelerators)
+    computes = f"{' and '.join(beside)} compute{'s' if len(beside) == 1 else ''} beside the processor"
+    return [f"wall time decides, as {computes}: CPU time is not what a caller waits for"] if beside else []
 
 
-def _row(contender: dict[str, Any], document: dict[str, Any]) -> list[str]:
-    main, other = ("cpu", "measured") if document["clock"] == "cpu" else ("measured", "cpu")
-    found, ratio, label = contender[main], contender["against_best"], contender["label"]
-    best = label == document["decision"]["best_single"]
+def _row(contender: ContenderPart, document: PlaceDocument) -> list[str]:
+    summary, other = contender.summary(document.clock), contender.summary("wall" if document.clock == "cpu" else "cpu")
+    ratio, best = contender.against_best, contender.label == document.decision.best_single
+    asked = document.conditions.precisions if document.conditions else (contender.precision,)
+    # A precision that was not asked for, by which nothing is chosen.
+    coarser = "" if contender.precision in (*asked, "") else f" in {contender.precision}"
     return [
-        ("> " if label == document["decision"]["chosen"] else "  ") + label,
-        units.time(found["median_s"]),
-        units.interval(found["low_s"], found["high_s"], found["median_s"]),
-        units.time(contender[other]["median_s"]) if contender[other] else "-",
-        "1" if best else units.digits(ratio["ratio"]) if ratio else "-",
-        ("(best backend)" if best else compared(ratio) if ratio else "") + _unasked(contender, document),
-        units.time(contender["predicted_s"]),
-        units.mebibytes(contender["peak_rss_bytes"]),
-        units.small((contender["difference"] or {}).get("absolute")),
+        ("> " if contender.label == document.decision.chosen else "  ") + contender.label,
+        units.time(summary.median_s if summary else None),
+        units.interval(summary.low_s, summary.high_s, summary.median_s) if summary else "",
+        units.time(other.median_s if other else None),
+        "1" if best else units.digits(ratio.ratio) if ratio else "-",
+        ("(best backend)" if best else bounds_and_outcome(ratio) if ratio else "") + coarser,
+        units.time(contender.predicted_s),
+        units.mebibytes(contender.peak_rss_bytes),
+        units.small(contender.difference.absolute if contender.difference else None),
     ]
 
 
-def _unasked(contender: dict[str, Any], document: dict[str, Any]) -> str:
-    """The precision of a contender that was not asked for, which is not chosen for that."""
-    asked = (document["conditions"] or {}).get("precisions", [contender["precision"]])
-    return "" if contender["precision"] in (*asked, "") else f" in {contender['precision']}"
-
-
-def _why_not_mixed(document: dict[str, Any], page: Page) -> None:
-    if document["why_not_mixed"]:
-        ideal = document["ideal_s"]
-        told = (
+def _why_not_mixed(document: PlaceDocument, page: Page) -> None:
+    if document.why_not_mixed:
+        ideal, why = document.ideal_s, document.why_not_mixed
+        free = (
             f" Every block on its fastest runtime would take {units.time(ideal)}." if ideal and not page.brief else ""
         )
-        why = document["why_not_mixed"]
         why = f"N{why[1:]}" if why.startswith("not cut") else f"Not mixed: {why}"
-        page.line(f"{why}.{told}")
+        page.line(f"{why}.{free}")
 
 
-def _prediction(document: dict[str, Any], page: Page) -> None:
-    mixes = [c for c in document["contenders"] if c["kind"] != "single" and c["prediction_error"] is not None]
+def _prediction(document: PlaceDocument, page: Page) -> None:
+    mixes = [c for c in document.contenders if c.kind != "single" and c.prediction_error is not None]
     # By wall time a prediction is of the fastest 20 % of the calls, which nothing else interrupted.
-    how = "" if document["clock"] == "cpu" else " in the fastest 20 % of its calls"
+    how = "" if document.clock == "cpu" else " in the fastest 20 % of its calls"
     for contender in mixes:
-        predicted, took = units.time(contender["predicted_s"]), units.time(contender["level_s"])
+        predicted, took = units.time(contender.predicted_s), units.time(contender.level_s)
         page.line(
-            f"Prediction: {contender['label']} was predicted to take {predicted}; it took {took}{how} "
-            f"(prediction off by {units.percent(contender['prediction_error'])})."
+            f"Prediction: {contender.label} was predicted to take {predicted}; it took {took}{how} "
+            f"(prediction off by {units.percent(contender.prediction_error)})."
         )
-    for name, solution in document["solutions"].items():
-        proof = "the exact minimum of the prices" if solution["optimal"] else "the best found, not proved the minimum"
-        page.line(f"Solver ({name}): {proof}, {units.time(solution['value_s'])}, by {solution['method']}.")
+    for name, solution in document.solutions.items():
+        proof = "the exact minimum of the prices" if solution.optimal else "the best found, not proved the minimum"
+        page.line(f"Solver ({name}): {proof}, {units.time(solution.value_s)}, by {solution.method}.")
 
 
-def _plan(document: dict[str, Any], page: Page) -> None:
-    chosen = next(c for c in document["contenders"] if c["label"] == document["decision"]["chosen"])
+def _plan(document: PlaceDocument, page: Page) -> None:
+    chosen = document.chosen
     page.heading("The choice, operator by operator")
-    page.line(assignment_text(chosen["assignment"]), indent=1)
-    columns = list(document["operators"][0]["times_s"]) if document["operators"] else []
+    page.line(assignment_text(chosen.assignment), indent=1)
+    columns = list(document.operators[0].times_s) if document.operators else []
     if not columns:
         return
-    used = set(chosen["assignment"])
+    used = set(chosen.assignment)
     first = sorted(columns, key=lambda name: name not in used and name.rpartition(":")[2] not in used)
     shown = [name for name in columns if name in first[: 3 if page.width < 100 else 5]]
-    counts = document.get("resolutions_s", {})
-    # Each with its time in the choice; a kernel of no operator has one only where the choice is the column's own.
-    rows: list[tuple[float, float, list[str]]] = [
-        (
-            time_s or 0.0,
-            time_s or 0.0,
-            [
-                f"{row['index']} {row['name']}",
-                row["type"],
-                row["planned"] or "-",
-                *(_cell(row, name, counts.get(name, 0.0)) for name in shown),
-            ],
-        )
-        for row, time_s in zip(document["operators"], chosen["operators_s"], strict=True)
-    ]
-    own = _own_kernels(document, shown)
-    for label, kernel in own:
-        if kernel["operators"]:
-            continue  # of the whole model
-        took = units.counted_time(kernel["time_s"], counts.get(label, 0.0))
-        cells = [took if name == label else "-" for name in shown]
-        counted_s = kernel["time_s"] if label == chosen["label"] else 0.0
-        rows.append((kernel["time_s"], counted_s, [kernel["name"], "(no operator)", "-", *cells]))
-    mute = [label for label, kernel in own if kernel["operators"]]
+    own = [(c.label, kernel) for c in document.contenders if c.label in shown for kernel in c.kernels]
+    mute = [label for label, kernel in own if kernel.operators]
     if mute:
         page.line(f"No times of operators are reported by {', '.join(mute)}.", indent=1)
-    top = sorted((row for row in rows if row[0] or not mute), key=lambda row: -row[0])[:_EXPENSIVE]
-    if not top:
+    _expensive(document, shown, [(label, kernel) for label, kernel in own if not kernel.operators], bool(mute), page)
+    if len(shown) < len(columns):
+        page.line(f"{len(columns) - len(shown)} more places are in --json.", indent=1, style="dim")
+
+
+def _expensive(
+    document: PlaceDocument, shown: Sequence[str], own: Sequence[tuple[str, KernelPart]], mute: bool, page: Page
+) -> None:
+    """The most expensive operators of the choice, and the kernels of no operator; of `mute` ones those with a time."""
+    chosen, resolutions_s = document.chosen, document.resolutions_s
+    timed = list(zip(document.operators, chosen.operators_s, strict=True))
+    # What takes how long, and how much of that is in the choice: a kernel of no operator only where it is its own.
+    times_s = [time_s or 0.0 for _, time_s in timed] + [kernel.time_s for _, kernel in own]
+    chosen_s = [time_s or 0.0 for _, time_s in timed]
+    chosen_s += [kernel.time_s if label == chosen.label else 0.0 for label, kernel in own]
+    rows = [
+        [f"{row.index} {row.name}", row.type, row.planned or "-", *(_cell(row, name, document) for name in shown)]
+        for row in document.operators
+    ]
+    for label, kernel in own:
+        took = units.counted_time(kernel.time_s, resolutions_s.get(label, 0.0))
+        rows.append([kernel.name, "(no operator)", "-", *(took if name == label else "-" for name in shown)])
+    ranked = sorted((k for k in range(len(rows)) if times_s[k] or not mute), key=lambda k: -times_s[k])[:_EXPENSIVE]
+    if not ranked:
         return
-    whole_s = chosen["level_s"]
-    share = f", {units.share(sum(row[1] for row in top) / whole_s)} of the whole" if whole_s else ""
-    kind = "operators and kernels" if any(row[2][1] == "(no operator)" for row in top) else "operators"
-    page.heading(f"The {len(top)} most expensive {kind}{share} ({units.CLOCKS[document['clock']]})")
+    count = len(document.operators)
+    has_kernels = any(k >= count for k in ranked)
+    share = f", {units.share(sum(chosen_s[k] for k in ranked) / chosen.level_s)} of the whole" if chosen.level_s else ""
+    what = "operators and kernels" if has_kernels else "operators"
+    page.heading(f"The {len(ranked)} most expensive {what}{share} ({units.CLOCKS[document.clock]})")
     heads = [
         Column(title="operator", number=False, least=16),
         Column(title="type", number=False, most=20),
         Column(title="planned", number=False, least=8, most=32),
         *(Column(title=name) for name in shown),
     ]
-    page.table(heads, [row[2] for row in top])
+    page.table(heads, [rows[k] for k in ranked])
     notes = ["traced by the runtimes, scaled to calls without profiler"]
-    if any(cell.startswith("with ") for row in top for cell in row[2][3:]):
+    if any(name in document.operators[k].within for k in ranked if k < count for name in shown):
         notes.append("with 3: in one kernel with operator 3, whose time has its own")
-    if kind != "operators":
+    if has_kernels:
         notes.append("(no operator): a kernel that belongs to no single operator of the model")
     page.line("Times: " + "; ".join(notes) + ".", indent=1, style="dim")
-    if len(shown) < len(columns):
-        page.line(f"{len(columns) - len(shown)} more places are in --json.", indent=1, style="dim")
 
 
-def _cell(row: dict[str, Any], name: str, resolution_s: float) -> str:
-    other = row["within"].get(name)
-    return units.counted_time(row["times_s"][name], resolution_s) if other is None else f"with {other}"
+def _cell(row: PlacedOperator, name: str, document: PlaceDocument) -> str:
+    if name in row.within:
+        return f"with {row.within[name]}"
+    return units.counted_time(row.times_s[name], document.resolutions_s.get(name, 0.0))
 
 
-def _own_kernels(document: dict[str, Any], shown: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    """The kernels of no operator, by the column that they stand in."""
-    return [(c["label"], kernel) for c in document["contenders"] if c["label"] in shown for kernel in c["kernels"]]
+def _proven(document: PlaceDocument) -> tuple[int, int]:
+    """How many operators of the package ran where planned, and how many were planned."""
+    planned = sum(row.planned is not None for row in document.operators)
+    return planned - len(document.verified.moved), planned
 
 
-def _verified(document: dict[str, Any], page: Page) -> None:
-    found, operators = document["verified"], document["operators"]
-    if page.brief and not (found["failure"] or found["skipped"] or found["moved"]):
-        off = (found["difference"] or {}).get("relative")
+def _verified(document: PlaceDocument, page: Page) -> None:
+    verified, difference = document.verified, document.verified.difference
+    why = unproved(document.doubts, document.reference, document.reference_checked_by)
+    checked, (good, planned) = document.reference_checked_by, _proven(document)
+    if page.brief and not (verified.failure or verified.skipped or verified.moved):
+        off = difference.relative if difference else None
         near = "" if off is None else f"; its outputs are within {units.small(off)} of the reference's largest"
         near = "; its outputs equal the reference" if off == 0 else near
-        count = sum(bool(row["planned"]) for row in operators)
-        ran = f"{count} of {count} operators of the package ran where planned"
-        why, checked = unproved(document), document.get("reference_checked_by")
+        ran = f"{planned} of {planned} operators of the package ran where planned"
         by = f", which {checked} confirms" if checked and near else ""
         page.line(f"{ran}; {why}." if why else f"Proved: {ran}{near}{by}.")
         return
     page.heading("The package, run from its own files")
-    if found["failure"]:
-        page.item(f"It failed: {failure_text(found['failure'])}", "Do not deploy it; measure again.")
+    if verified.failure:
+        page.item(f"It failed: {failure_text(verified.failure)}", "Do not deploy it; measure again.")
         return
-    if found["skipped"]:
+    if verified.skipped:
         page.line("It was not run: nothing was to be measured any more.", indent=1)
         return
-    planned = [row for row in operators if row["planned"]]
-    good = len(planned) - len(found["moved"])
-    page.line(f"{good} of {len(planned)} operators ran where planned, as reported by the runtime.", indent=1)
-    if found["moved"]:
-        page.item(f"Ran elsewhere: operators {numbers(found['moved'])}.", "Do not deploy it before you know why.")
-    off = found["difference"]
-    why = unproved(document)
-    if off and off["absolute"] == 0 and not why:
+    page.line(f"{good} of {planned} operators ran where planned, as reported by the runtime.", indent=1)
+    if verified.moved:
+        page.item(f"Ran elsewhere: operators {numbers(verified.moved)}.", "Do not deploy it before you know why.")
+    if difference and difference.absolute == 0 and not why:
         page.line("Its outputs equal the reference.", indent=1)
-    elif off and off["absolute"] is not None:
+    elif difference and difference.absolute is not None:
         page.line(
-            f"Its outputs differ from the reference by at most {units.small(off['absolute'])}, which is "
-            f"{units.small(off['relative'])} of the largest.",
+            f"Its outputs differ from the reference by at most {units.small(difference.absolute)}, which is "
+            f"{units.small(difference.relative)} of the largest.",
             indent=1,
         )
-    if document.get("reference"):
-        checked = document.get("reference_checked_by")
-        page.line(f"The reference: {document['reference']}{f'; {checked} confirms it' if checked else ''}.", indent=1)
+    if document.reference:
+        page.line(f"The reference: {document.reference}{f'; {checked} confirms it' if checked else ''}.", indent=1)
     if why:
         page.item(f"{why[:1].upper()}{why[1:]}.")
 
 
-def _unattributed(document: dict[str, Any], page: Page) -> None:
-    found = [c for c in document["contenders"] if c["unattributed_s"] is not None]
-    if not found:
+def _unattributed(document: PlaceDocument, page: Page) -> None:
+    divided = [c for c in document.contenders if c.unattributed_s is not None]
+    if not divided:
         return
-    page.heading(f"Unattributed time ({units.CLOCKS[document['clock']]} outside of operators and kernels)")
+    page.heading(f"Unattributed time ({units.CLOCKS[document.clock]} outside of operators and kernels)")
     heads = [Column(title="configuration", number=False), Column(title="time"), Column(title="profiler overhead")]
-    rows = [[c["label"], units.time(c["unattributed_s"]), units.time(c["profiler_overhead_s"] or None)] for c in found]
-    overhead = any(c["profiler_overhead_s"] for c in found)
+    rows = [[c.label, units.time(c.unattributed_s), units.time(c.profiler_overhead_s or None)] for c in divided]
+    overhead = any(c.profiler_overhead_s for c in divided)
     kept = len(heads) if overhead else len(heads) - 1
     page.table(heads[:kept], [row[:kept] for row in rows])
     if overhead:
         page.line("Operators that take longer with the profiler are scaled down.", indent=1, style="dim")
 
 
-def _files(document: dict[str, Any], page: Page) -> None:
+def _files(document: PlaceDocument, page: Page) -> None:
     if not page.brief:
         page.heading("Written")
-    package, device = document["package"], document["device"]
+    package, device, verified = document.package, document.device, document.verified
     if package is None:
-        found = document["verified"]
-        good = "run" if unproved(document) else "proved"
-        done = "not run" if found["skipped"] else good if found["ok"] else "not proved"
+        good = "run" if unproved(document.doubts, document.reference, document.reference_checked_by) else "proved"
+        done = "not run" if verified.skipped else good if verified.ok else "not proved"
         page.line(f"The package was {done}, and not kept: --no-package.", indent=2)
         return
     if device != "local":
@@ -324,46 +341,37 @@ def _files(document: dict[str, Any], page: Page) -> None:
             indent=2,
         )
     page.path("package", package)
-    page.path("run it", f"cd {shlex.quote(package)} && {document['run']} --output out.npz")
+    page.path("run it", f"cd {shlex.quote(package)} && {document.run} --output out.npz")
     with page.details("pictures"):
-        for picture in document["pictures"]:
+        for picture in document.pictures:
             page.path("picture", picture)
 
 
-def profile_report(document: dict[str, Any], page: Page) -> None:
+def profile_report(document: ProfileDocument, page: Page) -> None:
     """Write the report: the configurations, then the most expensive kernels of each."""
-    columns = sorted(document["columns"], key=lambda c: (c["against_fastest"] is not None, c["level_s"]))
-    page.headline(profile_headline(columns, document["clock"]))
-    conditions(document, page)
-    first_warnings(document["doubts"], page)
-    if not page.brief:
-        page.line(model_line(document))
+    columns = sorted(document.columns, key=lambda c: (c.against_fastest is not None, c.level_s))
+    page.headline(_profile_headline(columns, document.clock))
+    _measured_model(document, page)
     page.heading("One inference (median, [95 % interval])")
     heads = [
         Column(title="configuration", number=False, least=20),
         Column(title="wall"),
         Column(title="", number=False, least=16),
-        Column(title="p10"),
-        Column(title="p90"),
-        Column(title="CPU"),
-        Column(title="load"),
-        Column(title="first call"),
-        Column(title="peak memory"),
-        Column(title="unattributed"),
+        *(Column(title=title) for title in ("p10", "p90", "CPU", "load", "first call", "peak memory", "unattributed")),
         Column(title="max abs error"),
     ]
-    page.table(heads, [_profile_text_row(column) for column in columns], split=6)
-    _compared(columns, document["clock"], page)
-    restless = [c["label"] for c in columns if c["wall"]["trend"]]
+    page.table(heads, [_profile_row(column) for column in columns], split=6)
+    _compared(columns, document.clock, page)
+    restless = [c.label for c in columns if c.wall.trend]
     if restless:
         page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
-    slowed = [c for c in columns if c["profiler_overhead_s"]]
+    slowed = [f"{c.label} {units.time(c.profiler_overhead_s)}" for c in columns if c.profiler_overhead_s]
     with page.details("profiler overhead"):
         if slowed:
-            told = ", ".join(f"{c['label']} {units.time(c['profiler_overhead_s'])}" for c in slowed)
-            page.line(f"Profiler overhead (what kernels take longer than a call without it): {told}.", indent=1)
-    if document["sustained"]:
-        sustained_text(document["sustained"], page)
+            took = ", ".join(slowed)
+            page.line(f"Profiler overhead (what kernels take longer than a call without it): {took}.", indent=1)
+    if document.sustained:
+        sustained_text(document.sustained, page)
     for column in columns[:1]:
         _kernels(column, document, page)
     with page.details("the kernels of the others"):
@@ -371,89 +379,85 @@ def profile_report(document: dict[str, Any], page: Page) -> None:
             _kernels(column, document, page)
     for column in columns:
         _inside(column, document, page)
-    fed_inputs(document, page)
-    missing(document["missing"], page)
-    doubts(document["doubts"], page)
+    _what_speaks_against(document, page, set())
     page.heading("Kept")
-    closing(document, page)
+    _closing(document, page)
 
 
-def profile_headline(columns: list[dict[str, Any]], clock: str) -> str:
+def _profile_headline(columns: Sequence[ColumnPart], clock: str) -> str:
     """The winner with its interval, or that there is none. `columns` are sorted, the fastest first."""
     fastest, *others = columns
-    took = f"{units.time(fastest['level_s'])} of {units.CLOCKS[clock]}"
+    took = f"{units.time(fastest.level_s)} of {units.CLOCKS[clock]}"
     if _on_software(fastest):
-        return f"{fastest['label']} takes {took}, on a software device: no ratio is reported."
-    others = [c for c in others if not _on_software(c)]
-    if not others:
-        return f"{fastest['label']} takes {took}{'' if columns[1:] else '; nothing else was compared'}."
-    ties = [c for c in others if is_open(c["against_fastest"])]
+        return f"{fastest.label} takes {took}, on a software device: no ratio is reported."
+    compared = [(c, c.against_fastest) for c in others if c.against_fastest and not _on_software(c)]
+    if not compared:
+        return f"{fastest.label} takes {took}{'' if others else '; nothing else was compared'}."
+    ties = [(c, against) for c, against in compared if is_open(against)]
     if ties:
-        names = " and ".join(f"{c['label']} ({units.time(c['level_s'])})" for c in [fastest, *ties])
-        only = f", ratio {_ratio(ties[0]['against_fastest'])}" if len(ties) == 1 else ""
+        names = " and ".join(f"{c.label} ({units.time(c.level_s)})" for c in [fastest, *(c for c, _ in ties)])
+        only = f", ratio {_ratio(ties[0][1])}" if len(ties) == 1 else ""
         return f"No clear winner by {units.CLOCKS[clock]}: {names} are within the noise{only}."
-    nearest = min(others, key=lambda c: c["against_fastest"]["ratio"])
-    found = nearest["against_fastest"]
-    if found["verdict"] == "tie" or found["unit"] != "process":
+    nearest, against = min(compared, key=lambda pair: pair[1].ratio)
+    if against.verdict == "tie" or against.unit != "process":
         return (
-            f"No certain winner of so few processes: {fastest['label']} takes {took}, {nearest['label']} "
-            f"{_ratio(found)} times as long."
+            f"No certain winner of so few processes: {fastest.label} takes {took}, {nearest.label} "
+            f"{_ratio(against)} times as long."
         )
-    gain = f"{units.digits(found['ratio'])} times as fast as {nearest['label']} {bounds(found)}"
-    return f"{fastest['label']} is fastest: {took}, {gain}."
+    gain = f"{units.digits(against.ratio)} times as fast as {nearest.label} {bounds(against)}"
+    return f"{fastest.label} is fastest: {took}, {gain}."
 
 
-def _on_software(column: dict[str, Any]) -> bool:
-    return any(device["software"] for device in column["accelerators"])
+def _on_software(column: ColumnPart) -> bool:
+    return any(device.software for device in column.accelerators)
 
 
-def _ratio(found: dict[str, Any]) -> str:
-    return f"{units.digits(found['ratio'])} {bounds(found)}"
+def _ratio(compared: Comparison) -> str:
+    return f"{units.digits(compared.ratio)} {bounds(compared)}"
 
 
-def _compared(columns: list[dict[str, Any]], clock: str, page: Page) -> None:
+def _compared(columns: Sequence[ColumnPart], clock: str, page: Page) -> None:
     fastest, *others = columns
+    compared = [(c.label, c.against_fastest) for c in others]
     if others:
-        page.heading(f"Against {fastest['label']}, by {units.CLOCKS[clock]} (a ratio above 1 is slower)")
+        page.heading(f"Against {fastest.label}, by {units.CLOCKS[clock]} (a ratio above 1 is slower)")
         heads = [
             Column(title="configuration", number=False, least=20),
             Column(title="ratio"),
             Column(title="[95 % interval]", number=False, least=21),
         ]
-        rows = [(c["label"], c["against_fastest"]) for c in others]
-        page.table(heads, [[label, units.digits(f["ratio"]), compared(f)] for label, f in rows])
-    page.line(f"{counted([c['wall'] for c in columns])}.", indent=1, style="dim")
-    found = [(c["label"], c["against_fastest"]) for c in others]
-    certainty(found, fastest["label"], max(c["wall"]["processes"] for c in columns), page)
+        page.table(heads, [[label, units.digits(f.ratio), bounds_and_outcome(f)] for label, f in compared if f])
+    page.line(f"{counted([c.wall for c in columns])}.", indent=1, style="dim")
+    certainty(compared, fastest.label, max(c.wall.processes for c in columns), page)
 
 
-def _profile_text_row(column: dict[str, Any]) -> list[str]:
-    wall = column["wall"]
+def _profile_row(column: ColumnPart) -> list[str]:
+    wall, cpu = column.wall, column.cpu
     return [
-        column["label"],
-        units.time(wall["median_s"]),
-        units.interval(wall["low_s"], wall["high_s"], wall["median_s"]),
-        units.time(wall["p10_s"]),
-        units.time(wall["p90_s"]),
-        units.time(column["cpu"]["median_s"]) if column["cpu"] else "not reported",
-        units.time(column["load_s"]),
-        units.time(column["first_call_s"]),
-        units.mebibytes(column["peak_rss_bytes"]),
-        units.time(column["unattributed_s"]),
-        units.small((column["difference"] or {}).get("absolute")),
+        column.label,
+        units.time(wall.median_s),
+        units.interval(wall.low_s, wall.high_s, wall.median_s),
+        units.time(wall.p10_s),
+        units.time(wall.p90_s),
+        units.time(cpu.median_s) if cpu else "not reported",
+        units.time(column.load_s),
+        units.time(column.first_call_s),
+        units.mebibytes(column.peak_rss_bytes),
+        units.time(column.unattributed_s),
+        units.small(column.difference.absolute if column.difference else None),
     ]
 
 
-def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> None:
-    kernels = column["kernels"]
-    total = sum(k["time_s"] for k in kernels)
-    if total <= 0:
+def _kernels(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
+    kernels, label = column.kernels, column.label
+    total_s = sum(kernel.time_s for kernel in kernels)
+    if total_s <= 0:
         return
-    top = sorted(kernels, key=lambda k: -k["time_s"])[: 3 if page.brief else _EXPENSIVE]
-    page.heading(f"{column['label']}: the {len(top)} most expensive of {len(kernels)} kernels (with the profiler on)")
-    # A model that was converted has operators of its own, of which the document tells nothing.
-    own = any(row["times_s"].get(column["label"]) is not None for row in document["operators"])
-    types = {row["index"]: row["type"] for row in document["operators"]} if own else {}
+    top = sorted(kernels, key=lambda kernel: -kernel.time_s)[: 3 if page.brief else _EXPENSIVE]
+    page.heading(f"{label}: the {len(top)} most expensive of {len(kernels)} kernels (with the profiler on)")
+    # A model that was converted has operators of its own, of which the document has nothing.
+    own = any(row.times_s.get(label) is not None for row in document.operators)
+    types = {row.index: row.type for row in document.operators} if own else {}
     heads = [
         Column(title="kernel", number=False, least=20),
         Column(title="time"),
@@ -464,13 +468,13 @@ def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> No
     ]
     rows = [
         [
-            kernel["name"],
-            units.counted_time(kernel["time_s"], document.get("resolutions_s", {}).get(column["label"], 0.0)),
-            units.share(kernel["time_s"] / total),
-            (numbers(kernel["operators"], most=3) if types else "") or "-",
-            ", ".join(dict.fromkeys(types[index] for index in kernel["operators"] if types))
+            kernel.name,
+            units.counted_time(kernel.time_s, document.resolutions_s.get(label, 0.0)),
+            units.share(kernel.time_s / total_s),
+            (numbers(kernel.operators, most=3) if types else "") or "-",
+            ", ".join(dict.fromkeys(types[index] for index in kernel.operators if types))
             or ("(no operator)" if types else "(converted)"),
-            kernel["backend"],
+            kernel.backend,
         ]
         for kernel in top
     ]
@@ -478,13 +482,13 @@ def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> No
     page.table(heads[:kept], [row[:kept] for row in rows])
 
 
-def _inside(column: dict[str, Any], document: dict[str, Any], page: Page) -> None:
+def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
     """The kernels that were taken apart: every time with a mark, as none was measured inside the model."""
-    taken = [part for part in column.get("inside", ()) if part["steps"]]
-    whole = [part for part in column.get("inside", ()) if part["why"]]
-    types = {row["index"]: row["type"] for row in document["operators"]}
-    if taken:
-        page.heading(f"{column['label']}: inside its kernels, derived (~) by {units.CLOCKS[document['clock']]}")
+    most = 1 if page.brief else _EXPENSIVE
+    apart = [part for part in column.inside if part.steps]
+    whole = [part for part in column.inside if part.why]
+    if apart:
+        page.heading(f"{column.label}: inside its kernels, derived (~) by {units.CLOCKS[document.clock]}")
         heads = [
             Column(title="kernel", number=False, least=16),
             Column(title="operators", number=False),
@@ -493,157 +497,134 @@ def _inside(column: dict[str, Any], document: dict[str, Any], page: Page) -> Non
             Column(title="[95 % interval]", number=False, least=16),
             Column(title="alone"),
         ]
-        rows = []
-        for part in taken[: 1 if page.brief else _EXPENSIVE]:
-            for step in part["steps"]:
-                price = step["derived"]
-                kinds = ", ".join(dict.fromkeys(types[index] for index in step["operators"]))
-                told = [f"~{_signed(price['value_s'])}", _between(price), f"~{units.time(step['alone']['value_s'])}"]
-                rows.append([part["kernel"], numbers(sorted(step["operators"]), most=3), kinds, *told])
-            saved, name = part["saved"], part["kernel"]
-            told = [f"~{_signed(saved['value_s'])}", _between(saved), f"~{units.time(part['together']['value_s'])}"]
-            rows.append([name, "saved", "(as one)", *told])
-        page.table(heads, rows, split=4)
+        types = {row.index: row.type for row in document.operators}
+        page.table(heads, [row for part in apart[:most] for row in _inside_rows(part, types)], split=4)
+        processes = min(part.saved.processes for part in apart if part.saved)
         page.line(
             "Parts of a kernel were cut out and run by themselves: a price is what a part takes beyond the part before "
             "it, of the first with the call itself; saved: what the parts take one by one beyond all as one, with a "
-            f"call for each but one. {min(p['saved']['processes'] for p in taken)} processes of each part.",
+            f"call for each but one. {processes} processes of each part.",
             indent=1,
             style="dim",
         )
-        hidden = len(taken) - (1 if page.brief else _EXPENSIVE)
-        if hidden > 0:
-            page.line(f"{hidden} more kernels were taken apart; they are in --json.", indent=1, style="dim")
-    for part in whole[: 1 if page.brief else _EXPENSIVE]:
-        page.item(f"{column['label']}, {part['kernel']}: {part['why']}")
-    if whole[1 if page.brief else _EXPENSIVE :]:
+        if len(apart) > most:
+            page.line(f"{len(apart) - most} more kernels were taken apart; they are in --json.", indent=1, style="dim")
+    for part in whole[:most]:
+        page.item(f"{column.label}, {part.kernel}: {part.why}")
+    if whole[most:]:
         page.line(f"{len(whole)} kernels in all were not, or not wholly, cut; --json has each reason.", indent=1)
+
+
+def _inside_rows(part: InsidePart, types: dict[int, str]) -> list[list[str]]:
+    """A row for each step of a kernel, and one for what is saved."""
+    rows = []
+    for step in part.steps:
+        kinds = ", ".join(dict.fromkeys(types[index] for index in step.operators))
+        rows.append([part.kernel, numbers(sorted(step.operators), most=3), kinds, *_prices(step.derived, step.alone)])
+    return [*rows, [part.kernel, "saved", "(as one)", *_prices(part.saved, part.together)]]
+
+
+def _prices(price: Seconds | None, alone: Seconds | None) -> list[str]:
+    if price is None or alone is None:
+        return ["-", "", "-"]
+    return [f"~{_signed(price.value_s)}", _between(price), f"~{units.time(alone.value_s)}"]
 
 
 def _signed(value: float) -> str:
     return f"-{units.time(-value)}" if value < 0 else units.time(value)
 
 
-def _between(found: dict[str, Any]) -> str:
-    if found["low_s"] is None or found["high_s"] is None:
+def _between(seconds: Seconds) -> str:
+    if seconds.low_s is None or seconds.high_s is None:
         return "[not bounded]"
-    return f"[{_signed(found['low_s'])}, {_signed(found['high_s'])}]"
+    return f"[{_signed(seconds.low_s)}, {_signed(seconds.high_s)}]"
 
 
-def fleet_report(document: dict[str, Any], page: Page) -> None:
+def fleet_report(document: FleetDocument, page: Page) -> None:
     """Write the report: a row a device, then what speaks against them and where the packages are."""
-    answered = [d for d in document["devices"] if d["placement"]]
-    page.headline(f"{len(answered)} of {len(document['devices'])} devices have a plan.")
-    _devices(answered, page)
-    for device in document["devices"]:
-        if device["error"]:
-            page.item(f"{device['name']} has no plan: {device['error']['message']}", device["error"]["hint"])
-    _doubts(answered, page)
+    placements = document.placements
+    page.headline(document.headline()[1])
+    if placements:
+        page.heading("Each device's own plan (median, [95 % interval])")
+        columns = [
+            Column(title="device", number=False, least=8, most=20),
+            Column(title="plan", number=False, least=12, most=32),
+            Column(title="time"),
+            Column(title="", number=False, least=14),
+            *(Column(title=title) for title in ("gain", "proven", "warnings")),
+        ]
+        page.table(columns, [_fleet_row(name, placement) for name, placement in placements.items()])
+        page.line(
+            "gain: how many times as fast as the best way there that does not mix; proven: operators that ran where "
+            "planned, as reported by the runtime.",
+            indent=1,
+            style="dim",
+        )
+    for device in document.devices:
+        if device.error:
+            page.item(f"{device.name} has no plan: {device.error.message}", device.error.hint)
+    if any(placement.doubts for placement in placements.values()):
+        page.heading("Warnings")
+    for name, placement in placements.items():
+        for doubt in placement.doubts:
+            page.item(f"{name}: {doubt.message}.", doubt.hint)
     page.heading("Written")
-    for device in answered:
-        page.path("package", device["placement"]["package"])
-    page.path("record", document["record"])
-    page.line(f"Elapsed: {units.duration(document['seconds'])}.", indent=2)
+    for placement in placements.values():
+        if placement.package:
+            page.path("package", placement.package)
+    page.path("record", document.record)
+    page.line(f"Elapsed: {units.duration(document.seconds)}.", indent=2)
 
 
-def _devices(answered: list[dict[str, Any]], page: Page) -> None:
-    if not answered:
-        return
-    page.heading("Each device's own plan (median, [95 % interval])")
-    columns = [
-        Column(title="device", number=False, least=8, most=20),
-        Column(title="plan", number=False, least=12, most=32),
-        Column(title="time"),
-        Column(title="", number=False, least=14),
-        Column(title="gain"),
-        Column(title="proven"),
-        Column(title="warnings"),
-    ]
-    page.table(columns, [_fleet_text_row(device) for device in answered])
-    page.line(
-        "gain: how many times as fast as the best way there that does not mix; proven: operators that ran where "
-        "planned, as reported by the runtime.",
-        indent=1,
-        style="dim",
-    )
-
-
-def _fleet_text_row(device: dict[str, Any]) -> list[str]:
-    found = device["placement"]
-    decision = found["decision"]
-    chosen = next(c for c in found["contenders"] if c["label"] == decision["chosen"])
-    measured = chosen["cpu"] if found["clock"] == "cpu" else chosen["measured"]
-    gain = decision["speedup_vs_best_single"]
-    planned = [row for row in found["operators"] if row["planned"]]
-    moved = len(found["verified"]["moved"])
-    verified = found["verified"]
-    proven = f"{len(planned) - moved} of {len(planned)}"
-    if verified["failure"] or verified["skipped"]:
-        proven = "failed" if verified["failure"] else "not run"
+def _fleet_row(name: str, placement: PlaceDocument) -> list[str]:
+    summary, gain = placement.chosen.summary(placement.clock), placement.decision.speedup_vs_best_single
+    verified = placement.verified
+    good, planned = _proven(placement)
+    proven = "failed" if verified.failure else "not run" if verified.skipped else f"{good} of {planned}"
     return [
-        device["name"],
-        decision["chosen"],
-        units.time(measured["median_s"]),
-        units.interval(measured["low_s"], measured["high_s"], measured["median_s"]),
-        "-" if gain is None else units.digits(gain["ratio"]),
+        name,
+        placement.decision.chosen,
+        units.time(summary.median_s if summary else None),
+        units.interval(summary.low_s, summary.high_s, summary.median_s) if summary else "",
+        "-" if gain is None else units.digits(gain.ratio),
         proven,
-        str(len(found["doubts"])) if found["doubts"] else "-",
+        str(len(placement.doubts)) if placement.doubts else "-",
     ]
 
 
-def _doubts(answered: list[dict[str, Any]], page: Page) -> None:
-    rows = [(device["name"], doubt) for device in answered for doubt in device["placement"]["doubts"]]
-    if not rows:
-        return
-    page.heading("Warnings")
-    for name, doubt in rows:
-        page.item(f"{name}: {doubt['message']}.", doubt["hint"])
-
-
-def sweep_report(document: dict[str, Any], page: Page, **_: object) -> None:
+def sweep_report(document: SweepDocument, page: Page) -> None:
     """Write the report: a row for each part, then what speaks against them and where the packages are."""
-    page.headline(sweep_headline(document))
-    answers = answers_of(document)
-    page.line(f"The first: {conditions_line(answers[0])}")
-    warnings = list({row["message"]: row for answer in answers for row in answer["doubts"]}.values())
+    page.headline(document.headline()[1])
+    answers = document.answers
+    first = answers[0]
+    page.line(f"The first: {conditions_line(first.model, first.device, first.conditions)}")
+    warnings = list({doubt.message: doubt for answer in answers for doubt in answer.doubts}.values())
     first_warnings(warnings, page)
-    columns = [Column(title=name, number=False) for name in document["parts"][0]["values"]]
+    columns = [Column(title=name, number=False) for name in document.parts[0].values]
     columns += [Column(title="choice", number=False, least=16), Column(title="time")]
     columns += [Column(title="[95 % interval]", number=False, least=16), Column(title="times as fast as the next")]
-    page.table(columns, [[*part["values"].values(), *_sweep_row(part["answer"])] for part in document["parts"]])
-    for part in document["parts"]:
-        if part["error"]:
-            page.item(f"{label_of(part['values'])}: {part['error']['message']}", part["error"]["hint"])
+    page.table(columns, [[*part.values.values(), *_sweep_row(part.answer)] for part in document.parts])
+    for part in document.parts:
+        if part.error:
+            page.item(f"{part.label}: {part.error.message}", part.error.hint)
     doubts(warnings, page)
     page.heading("Kept")
     for answer in answers:
-        if answer.get("package"):
-            page.path("package", answer["package"])
-        page.path("show it", f"gnomon runs show {answer['campaign'][:8]}")
-    page.line(f"Elapsed: {units.duration(document['seconds'])}.", indent=2)
+        if isinstance(answer, PlaceDocument) and answer.package:
+            page.path("package", answer.package)
+        page.path("show it", f"gnomon runs show {answer.campaign[:8]}")
+    page.line(f"Elapsed: {units.duration(document.seconds)}.", indent=2)
 
 
-def sweep_headline(document: Mapping[str, Any]) -> str:
-    """Which choice is for which values."""
-    by_choice: dict[str, list[str]] = {}
-    for part in document["parts"]:
-        if part["answer"]:
-            by_choice.setdefault(_sweep_row(part["answer"])[0], []).append(label_of(part["values"]))
-    if [len(labels) for labels in by_choice.values()] == [len(document["parts"])]:
-        return f"{next(iter(by_choice))} for all {len(document['parts'])}."
-    return f"{'; '.join(f'{choice} for {listed(labels)}' for choice, labels in by_choice.items())}."
-
-
-def _sweep_row(answer: Mapping[str, Any] | None) -> list[str]:
+def _sweep_row(answer: PlaceDocument | ProfileDocument | None) -> list[str]:
     """The choice of an answer, its time with the interval, and how many times as fast as the next it is."""
     if answer is None:
         return ["no answer", "-", "", "-"]
-    placed = answer["format"] == "gnomon-place"
-    chosen = answer["decision"]["chosen"] if placed else answer["fastest"]
-    wall, against = ("measured", "against_best") if placed else ("wall", "against_fastest")
-    alive = {c["label"]: c for c in answer["contenders" if placed else "columns"] if c[wall] and not c.get("failure")}
-    ratios = {label: one[against]["ratio"] if one[against] else 1.0 for label, one in alive.items()}
+    chosen, ratios, summary = answer.chosen.label, answer.ratios(), answer.chosen.summary(answer.clock)
     others = [ratio / ratios[chosen] for label, ratio in ratios.items() if label != chosen]
-    took = alive[chosen]["cpu" if answer["clock"] == "cpu" else wall]
-    interval = units.interval(took["low_s"], took["high_s"], took["median_s"])
-    return [chosen, units.time(took["median_s"]), interval, units.digits(min(others)) if others else "-"]
+    return [
+        chosen,
+        units.time(summary.median_s if summary else None),
+        units.interval(summary.low_s, summary.high_s, summary.median_s) if summary else "",
+        units.digits(min(others)) if others else "-",
+    ]

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, cast
 
-from gnomon.core.sample import Failure, Run
+from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.stats import median, quantile
 from gnomon.errors import UsageError
+from gnomon.jobs.place.document import Change, Cooling, Level, PacePart, SustainedColumns, SustainedPart
 from gnomon.measure.campaign import CampaignRunner, Candidate
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import BUSY_SHARE, judge
@@ -81,57 +82,11 @@ class Sustain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """The level of blocks between two change points: the median of their medians, and the outer tenths of those."""
-
-    seconds: float
-    blocks: int
-    median_s: float
-    p10_s: float
-    p90_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A level that others follow: it began `at_s` of the run, `since_s` of its part.
-
-    `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of what the device told of the time
-    after it (as in `Doubt`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed and
-    `cpu_ratio` how the CPU time of a call did, which waits for others do not change; None where that is not reported.
-    """
-
-    at_s: float
-    part: int
-    since_s: float
-    before_s: float
-    after_s: float
-    seen: tuple[str, ...]
-    frequency_ratio: float | None
-    cpu_ratio: float | None
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long a call takes after it."""
-        return self.after_s / self.before_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cooling:
-    """A wait for the zone that was the furthest above its temperature at the start of the campaign."""
-
-    zone: str
-    baseline_c: float
-    from_c: float
-    to_c: float
-    waited_s: float
-    reached: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One block: it ended `at_s` of the run, in the `part` of one process, `since_s` of that, and lasted `took_s`.
 
-    `others_share` is which share of the processors' time others had since the block before.
+    `pace` is how its calls kept to theirs. `others_share` is which share of the processors' time others had since the
+    block before.
     """
 
     block: int
@@ -139,38 +94,15 @@ class Row:
     at_s: float
     since_s: float
     took_s: float
-    run: Run
+    samples: Samples
+    pace: Mapping[str, Any]
     state: State
     others_share: float | None
 
     @property
-    def wall_s(self) -> tuple[float, ...]:
-        """Seconds of its calls."""
-        return self.run.samples.wall_s if self.run.samples is not None else ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sustained:
-    """What one configuration did: its blocks in order, and the changes of level in them.
-
-    `first` is the level of minute 1, `last` that of the last minute (of a quarter where it ran less than four).
-    `searched` says that there were blocks enough to look for changes in. `failure` is what ended it.
-    """
-
-    label: str
-    asked: Sustain
-    rows: tuple[Row, ...]
-    first: Level | None
-    last: Level | None
-    changes: tuple[Change, ...]
-    searched: bool
-    cooling: Cooling | None
-    failure: Failure | None
-
-    @property
-    def slower_after_s(self) -> float | None:
-        """How long the calls had gone on when they first became slower for good; None where they did not."""
-        return next((change.since_s for change in self.changes if change.ratio > 1), None)
+    def calls(self) -> int:
+        """How many calls its samples are of."""
+        return self.samples.inner * len(self.samples.wall_ns)
 
 
 def check_sustainable(lab: Lab) -> None:
@@ -184,9 +116,9 @@ def check_sustainable(lab: Lab) -> None:
 
 def sustain(
     lab: Lab, asked: Sustain, contenders: Sequence[Contender], tell: Callable[[str], None] | None
-) -> tuple[Sustained, ...]:
+) -> tuple[SustainedPart, ...]:
     """Call each contender for so long, one after the other, each from about the temperature of the beginning."""
-    found = []
+    parts = []
     for contender in contenders:
         candidate = replace(contender.candidate, key=f"{contender.key}/sustained", check=False)
         effort = asked.effort(_call_s(lab, contender), lab.request.effort)
@@ -195,8 +127,8 @@ def sustain(
             _cool(lab, candidate, asked, tell)
             lab.runner.measure(f"sustained, {contender.label}", [candidate], effort)
         known = lab.runner.known(candidate.key)
-        found.append(sustained(contender.label, asked, known.runs, _cooling(lab, candidate), known.failure))
-    return tuple(found)
+        parts.append(sustained(contender.label, asked, known.runs, _cooling(lab, candidate), known.failure))
+    return tuple(parts)
 
 
 def _call_s(lab: Lab, contender: Contender) -> float:
@@ -236,12 +168,11 @@ def cool(
         reached = max(above.values()) <= _NEAR_C
         if reached or waited_s >= most_s:
             zone = first[1]
-            from_c, to_c = baseline_c[zone] + first[0], now.get(zone, math.nan)
             return Cooling(
                 zone=zone,
                 baseline_c=baseline_c[zone],
-                from_c=from_c,
-                to_c=to_c,
+                from_c=baseline_c[zone] + first[0],
+                to_c=now.get(zone),
                 waited_s=waited_s,
                 reached=reached,
             )
@@ -260,8 +191,8 @@ def _cooling(lab: Lab, candidate: Candidate) -> Cooling | None:
 
 def sustained(
     label: str, asked: Sustain, runs: Sequence[Run], cooling: Cooling | None, failure: Failure | None
-) -> Sustained:
-    """What the runs of a configuration say."""
+) -> SustainedPart:
+    """What the runs of a configuration say; `failure` is what ended it."""
     from gnomon.core.changes import LEAST
 
     rows = tuple(_rows(asked, runs))
@@ -270,16 +201,62 @@ def sustained(
     window_s = min(_MINUTE_S, ran_s / 4)
     first = [row for row in parts[0] if row.since_s <= window_s] or parts[0][:1] if parts else []
     last = [row for row in rows if row.at_s > ran_s - window_s and row.part == rows[-1].part] or list(rows[-1:])
-    return Sustained(
+    changes = tuple(change for part in parts for change in _changes(part))
+    calls_s = [call_s for row in rows for call_s in row.samples.wall_s]
+    return SustainedPart(
         label=label,
-        asked=asked,
-        rows=rows,
+        for_s=asked.for_s,
+        ran_s=rows[-1].at_s if rows else 0.0,
+        parts=len(parts),
+        calls=sum(row.calls for row in rows),
+        samples=len(calls_s),
+        p50_s=quantile(calls_s, 0.5) if calls_s else None,
+        p90_s=quantile(calls_s, 0.9) if calls_s else None,
+        p99_s=quantile(calls_s, 0.99) if calls_s else None,
+        max_s=max(calls_s, default=None),
         first=_level(first),
         last=_level(last),
-        changes=tuple(change for part in parts for change in _changes(part)),
         searched=any(len(part) >= 4 * LEAST for part in parts),
+        changes=changes,
+        slower_after_s=next((change.since_s for change in changes if change.ratio > 1), None),
+        paced=None if asked.every_s is None else _pace(asked.every_s, rows),
         cooling=cooling,
         failure=failure,
+        blocks=_columns(rows),
+    )
+
+
+def _pace(every_s: float, rows: Sequence[Row]) -> PacePart:
+    delays_ns = [delay_ns for row in rows for delay_ns in row.pace.get("delay_ns", ())]
+    return PacePart(
+        every_s=every_s,
+        late=sum(row.pace.get("late", 0) for row in rows),
+        skipped=sum(row.pace.get("skipped", 0) for row in rows),
+        delay_p50_s=quantile(delays_ns, 0.5) * 1e-9 if delays_ns else None,
+        delay_p99_s=quantile(delays_ns, 0.99) * 1e-9 if delays_ns else None,
+    )
+
+
+def _columns(rows: Sequence[Row]) -> SustainedColumns:
+    def quantiles_us(q: float) -> tuple[float, ...]:
+        return tuple(round(quantile(row.samples.wall_s, q) * 1e6, 3) for row in rows)
+
+    return SustainedColumns(
+        block=tuple(row.block for row in rows),
+        part=tuple(row.part for row in rows),
+        at_s=tuple(round(row.at_s, 3) for row in rows),
+        calls=tuple(row.calls for row in rows),
+        p50_us=quantiles_us(0.5),
+        p90_us=quantiles_us(0.9),
+        p99_us=quantiles_us(0.99),
+        max_us=quantiles_us(1.0),
+        cpu_us=tuple(round(median(row.samples.cpu_s) * 1e6, 3) for row in rows),
+        late=tuple(int(row.pace.get("late", 0)) for row in rows),
+        skipped=tuple(int(row.pace.get("skipped", 0)) for row in rows),
+        frequency_khz=tuple(frequency_khz(row.state) for row in rows),
+        temperature_c=tuple(max((row.state.get("temperatures_c") or {}).values(), default=None) for row in rows),
+        load_average_1m=tuple(row.state.get("load_average_1m") for row in rows),
+        others_share=tuple(row.others_share for row in rows),
     )
 
 
@@ -287,11 +264,13 @@ def _rows(asked: Sustain, runs: Sequence[Run]) -> Iterator[Row]:
     """The blocks in order, by the device's own clock. A process that was opened in between begins a part."""
     part, at_s, since_s = -1, 0.0, 0.0
     before: State = {}
-    for run in sorted((r for r in runs if r.samples is not None), key=lambda r: r.block):
-        state = run.facts.get("state", {})
+    for run in sorted(runs, key=lambda run: run.block):
+        if run.samples is None:
+            continue
+        state, pace = run.facts.get("state", {}), run.facts.get("pace", {})
         if part < 0 or "load_ns" in run.facts:
             part, since_s, before = part + 1, 0.0, {}
-        took_s = _took_s(asked, run, before, state)
+        took_s = _took_s(asked, run.samples, pace, before, state)
         at_s, since_s = at_s + took_s, since_s + took_s
         yield Row(
             block=run.block,
@@ -299,39 +278,38 @@ def _rows(asked: Sustain, runs: Sequence[Run]) -> Iterator[Row]:
             at_s=at_s,
             since_s=since_s,
             took_s=took_s,
-            run=run,
+            samples=run.samples,
+            pace=pace,
             state=state,
-            others_share=_others(run, before, state),
+            others_share=_others(run.samples, before, state),
         )
         before = state
 
 
-def _took_s(asked: Sustain, run: Run, before: State, state: State) -> float:
+def _took_s(asked: Sustain, samples: Samples, pace: Mapping[str, Any], before: State, state: State) -> float:
     """From the end of the block before to that of this one; of a part's first block what its calls took."""
     if "monotonic_s" in before and "monotonic_s" in state:
         return max(0.0, float(state["monotonic_s"] - before["monotonic_s"]))
-    wall_ns = run.samples.wall_ns if run.samples is not None else ()
     if asked.every_s is None:
-        return sum(wall_ns) * 1e-9
-    skipped = int(run.facts.get("pace", {}).get("skipped", 0))
-    return (len(wall_ns) + skipped) * asked.every_s
+        return sum(samples.wall_ns) * 1e-9
+    return (len(samples.wall_ns) + int(pace.get("skipped", 0))) * asked.every_s
 
 
-def _others(run: Run, before: State, state: State) -> float | None:
+def _others(samples: Samples, before: State, state: State) -> float | None:
     """Which share of the processors' time others had: what was busy, without what the block's own calls used."""
     if not all(name in of for name in ("cpu_busy_s", "cpu_total_s") for of in (before, state)):
         return None
     total_s = state["cpu_total_s"] - before["cpu_total_s"]
-    if total_s <= 0 or run.samples is None or not any(run.samples.cpu_ns):
+    if total_s <= 0 or not any(samples.cpu_ns):
         return None
-    own_s = sum(run.samples.cpu_ns) * 1e-9
+    own_s = sum(samples.cpu_ns) * 1e-9
     return float(min(1.0, max(0.0, (state["cpu_busy_s"] - before["cpu_busy_s"] - own_s) / total_s)))
 
 
 def _level(rows: Sequence[Row]) -> Level | None:
     if not rows:
         return None
-    middles = [median(row.wall_s) for row in rows]
+    middles = [median(row.samples.wall_s) for row in rows]
     return Level(
         seconds=sum(row.took_s for row in rows),
         blocks=len(rows),
@@ -344,7 +322,7 @@ def _level(rows: Sequence[Row]) -> Level | None:
 def _changes(rows: Sequence[Row]) -> Iterator[Change]:
     from gnomon.core.changes import change_points
 
-    middles = [max(median(row.wall_s), 1e-9) for row in rows]
+    middles = [max(median(row.samples.wall_s), 1e-9) for row in rows]
     found = change_points(middles)
     for (start, at), (_, end) in pairwise(pairwise([0, *found, len(rows)])):
         after = rows[at:end]
@@ -356,7 +334,8 @@ def _changes(rows: Sequence[Row]) -> Iterator[Change]:
             after_s=median(middles[at:end]),
             seen=tuple(_seen(rows[at - 1].state, after)),
             frequency_ratio=_ratio([frequency_khz(row.state) for row in of] for of in (rows[start:at], after)),
-            cpu_ratio=_ratio([_cpu_s(row) for row in of] for of in (rows[start:at], after)),
+            # No CPU time is one that is not reported, or too short for its clock.
+            cpu_ratio=_ratio([median(row.samples.cpu_s) or None for row in of] for of in (rows[start:at], after)),
         )
 
 
@@ -374,11 +353,6 @@ def frequency_khz(state: State) -> float | None:
     """The mean of the cores' frequencies; None where the kernel tells none."""
     known = [of[0] for of in state.get("frequencies_khz", {}).values() if of[0]]
     return sum(known) / len(known) if known else None
-
-
-def _cpu_s(row: Row) -> float | None:
-    """The CPU time of a call; None where it is not reported, or too short for its clock."""
-    return (median(row.run.samples.cpu_s) or None) if row.run.samples is not None else None
 
 
 def _ratio(sides: Iterable[Sequence[float | None]]) -> float | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from gnomon.jobs.place.document import Change, Cooling, SustainedPart
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import failure_text
@@ -16,108 +17,100 @@ _SEEN = {
     "steal": "other virtual machines had the cores",
     "quota": "the container's quota ran out",
 }
-_CHANGES_TOLD = 3
+_MOST_CHANGES = 3
 _SLOWED = 0.98
 _WAITED = 0.25
 """Of what the wall clock shows, the share that the CPU time of a call may show where calls only waited."""
 
 
-def sustained_text(found: list[dict[str, Any]], page: Page) -> None:
+def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
     """What the configurations did when they were called for long: levels, changes of level, misses."""
-    paced = found[0]["paced"]
-    pace = f", a call every {units.time(paced['every_s'])}" if paced else ""
-    page.heading(f"Called for {_duration(found[0]['for_s'])}{pace}, in one fresh process each")
+    paced = parts[0].paced
+    pace = f", a call every {units.time(paced.every_s)}" if paced else ""
+    page.heading(f"Called for {_duration(parts[0].for_s)}{pace}, in one fresh process each")
     heads = [
         Column(title="configuration", number=False, least=20),
-        Column(title="at first"),
-        Column(title="at the end"),
-        Column(title="p50"),
-        Column(title="p99"),
-        Column(title="longest"),
-        Column(title="calls"),
+        *(Column(title=title) for title in ("at first", "at the end", "p50", "p99", "longest", "calls")),
         *([Column(title="late"), Column(title="skipped")] if paced else []),
     ]
-    rows = [_row(one) for one in found if one["first"]]
+    rows = [_row(part) for part in parts if part.first]
     if rows:
         page.table(heads, rows)
-        sides = [max(one[side]["seconds"] for one in found if one[side]) for side in ("first", "last")]
+        first_s = max(part.first.seconds for part in parts if part.first)
+        last_s = max(part.last.seconds for part in parts if part.last)
         page.line(
-            f"at first, at the end: of the first {_duration(sides[0])} and of the last {_duration(sides[1])}"
+            f"at first, at the end: of the first {_duration(first_s)} and of the last {_duration(last_s)}"
             + ("; late: still running when the next was due; skipped: slots in which none began." if paced else "."),
             indent=1,
             style="dim",
         )
-    for one in found:
-        _changes(one, page)
-        _circumstances(one, page)
+    for part in parts:
+        _changes(part, page)
+        _circumstances(part, page)
 
 
 def _duration(seconds: float) -> str:
     return units.time(seconds) if seconds < 10 else units.duration(seconds)
 
 
-def _row(one: dict[str, Any]) -> list[str]:
-    paced = one["paced"]
-    return [
-        one["label"],
-        units.time(one["first"]["median_s"]),
-        units.time(one["last"]["median_s"]),
-        units.time(one["p50_s"]),
-        units.time(one["p99_s"]),
-        units.time(one["max_s"]),
-        str(one["calls"]),
-        *([str(paced["late"]), str(paced["skipped"])] if paced else []),
-    ]
+def _row(part: SustainedPart) -> list[str]:
+    levels = [None if level is None else level.median_s for level in (part.first, part.last)]
+    times = (*levels, part.p50_s, part.p99_s, part.max_s)
+    paced = [] if part.paced is None else [str(part.paced.late), str(part.paced.skipped)]
+    return [part.label, *map(units.time, times), str(part.calls), *paced]
 
 
-def _changes(one: dict[str, Any], page: Page) -> None:
-    label, changes, blocks = one["label"], one["changes"], len(one["blocks"]["block"])
-    for change in changes[:_CHANGES_TOLD]:
-        longer = change["after_s"] / change["before_s"] - 1
+def _changes(part: SustainedPart, page: Page) -> None:
+    label, blocks = part.label, len(part.blocks.block)
+    for change in part.changes[:_MOST_CHANGES]:
         page.item(
-            f"{label}: after {_duration(change['since_s'])} calls took {_longer(longer)} "
-            f"({units.time(change['before_s'])}, then {units.time(change['after_s'])}){_why(change)}."
+            f"{label}: after {_duration(change.since_s)} calls took {_longer(change.ratio - 1)} "
+            f"({units.time(change.before_s)}, then {units.time(change.after_s)}){_why(change)}."
         )
-    if len(changes) > _CHANGES_TOLD:
-        page.item(f"{label}: {len(changes) - _CHANGES_TOLD} more changes are in --json.")
-    if blocks and not one["searched"]:
+    if len(part.changes) > _MOST_CHANGES:
+        page.item(f"{label}: {len(part.changes) - _MOST_CHANGES} more changes are in --json.")
+    if blocks and not part.searched:
         page.line(f"{label}: {blocks} blocks are too few to detect a change of level.", indent=1)
-    elif blocks and not changes:
+    elif blocks and not part.changes:
         page.line(f"{label}: one level throughout, in {blocks} blocks.", indent=1)
 
 
-def _why(change: dict[str, Any]) -> str:
-    """What the device told of the time after a change to slower."""
-    longer = change["after_s"] / change["before_s"] - 1
+def _why(change: Change) -> str:
+    """What the device reports of the time after a change to slower."""
+    longer = change.ratio - 1
     if longer <= 0:
         return ""
-    seen = [_SEEN[kind] for kind in change["seen"] if kind in _SEEN]
-    ratio = change["frequency_ratio"]
+    seen = [_SEEN[kind] for kind in change.seen if kind in _SEEN]
+    ratio = change.frequency_ratio
     if ratio is not None and ratio < _SLOWED:
         seen.append(f"its cores ran at {units.share(ratio)} of their frequency before")
-    told = f"the device reports that {' and '.join(seen)}" if seen else "the device does not report why"
-    waited = change["cpu_ratio"] is not None and change["cpu_ratio"] - 1 < longer * _WAITED
-    return f"; {told}" + ("; the CPU time of a call stayed, so that it waited for others" if waited else "")
+    why = f"the device reports that {' and '.join(seen)}" if seen else "the device does not report why"
+    waited = change.cpu_ratio is not None and change.cpu_ratio - 1 < longer * _WAITED
+    return f"; {why}" + ("; the CPU time of a call stayed, so that it waited for others" if waited else "")
 
 
 def _longer(share: float) -> str:
     return f"{units.percent(abs(share)).lstrip('+')} {'longer' if share > 0 else 'less time'}"
 
 
-def _circumstances(one: dict[str, Any], page: Page) -> None:
-    label, cooling = one["label"], one["cooling"]
-    if one["failure"]:
-        page.item(f"{label} did not go on: {failure_text(one['failure'])}")
-    if one["parts"] > 1:
-        page.item(f"{label} was interrupted: {one['parts']} processes, between which the device may have cooled down.")
-    if cooling and not cooling["reached"]:
-        page.item(
-            f"{label} began warm: {cooling['zone']} had {cooling['to_c']:.0f} degrees Celsius after a wait of "
-            f"{units.duration(cooling['waited_s'])}, and {cooling['baseline_c']:.0f} at the start of the job.",
-            "Compare the beginning of its run with care.",
-        )
+def _circumstances(part: SustainedPart, page: Page) -> None:
+    label, cooling = part.label, part.cooling
+    if part.failure:
+        page.item(f"{label} did not go on: {failure_text(part.failure)}")
+    if part.parts > 1:
+        page.item(f"{label} was interrupted: {part.parts} processes, between which the device may have cooled down.")
+    if cooling and not cooling.reached:
+        page.item(f"{label} began warm: {_warm(cooling)}.", "Compare the beginning of its run with care.")
     with page.details("cooling down"):
-        if cooling and cooling["reached"]:
-            page.line(f"{label} began after {units.duration(cooling['waited_s'])} of cooling down.", indent=1)
-        elif cooling is None and one["parts"]:
+        if cooling and cooling.reached:
+            page.line(f"{label} began after {units.duration(cooling.waited_s)} of cooling down.", indent=1)
+        elif cooling is None and part.parts:
             page.line(f"{label} began without a wait: the device reports no temperature.", indent=1)
+
+
+def _warm(cooling: Cooling) -> str:
+    now = "an unknown temperature" if cooling.to_c is None else f"{cooling.to_c:.0f} degrees Celsius"
+    return (
+        f"{cooling.zone} had {now} after a wait of {units.duration(cooling.waited_s)}, and {cooling.baseline_c:.0f} "
+        "at the start of the job"
+    )

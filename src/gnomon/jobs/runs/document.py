@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnomon.core.sample import Campaign, Event, Failure
+from gnomon.core.stats import Summary
 from gnomon.report.answer import Answer
-from gnomon.session.document import SummaryPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -48,7 +48,7 @@ class CandidatePart:
     runs: int
     failures: int
     profiled_runs: int
-    summary: SummaryPart | None
+    summary: Summary | None
     last_failure: Failure | None
 
 

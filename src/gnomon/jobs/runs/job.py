@@ -20,7 +20,6 @@ from gnomon.jobs.runs.document import CampaignRow, CandidatePart, RunDocument
 from gnomon.jobs.runs.exports import chrome_trace, node_data, node_notes, operator_times
 from gnomon.report.frame import write_parquet
 from gnomon.report.plain import clean
-from gnomon.session.document import summary_part
 from gnomon.store.address import RecordAddress, whole
 from gnomon.store.base import (
     FAILED,
@@ -299,7 +298,7 @@ def _candidate(name: str, runs: Iterable[Run], clock: Literal["wall", "cpu"]) ->
         runs=count,
         failures=failures,
         profiled_runs=profiled,
-        summary=summary_part(summarise(blocks) if any(b.values_s for b in blocks) else None),
+        summary=summarise(blocks) if any(b.values_s for b in blocks) else None,
         last_failure=last,
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gnomon.core import codec
 from gnomon.jobs.runs.document import BroughtDocument, CampaignRow, CandidatePart, RunDocument, RunsDocument
 from gnomon.report import units
 from gnomon.report.page import Column, Page
@@ -102,11 +101,11 @@ def run_report(document: RunDocument, page: Page) -> None:
         Column(title="failed"),
     ]
     page.table(heads, [_candidate(candidate) for candidate in document.candidates])
-    failed = [c for c in document.candidates if c.last_failure]
-    if failed:
+    if any(candidate.last_failure for candidate in document.candidates):
         page.heading("Failures")
-        for candidate in failed:
-            page.item(f"{candidate.candidate}: {failure_text(codec.document(candidate.last_failure))}")
+    for candidate in document.candidates:
+        if candidate.last_failure:
+            page.item(f"{candidate.candidate}: {failure_text(candidate.last_failure)}")
 
 
 def _where(document: RunDocument) -> str:

@@ -1,21 +1,17 @@
-"""The JSON document of `gnomon stab`, from which its report is made too."""
+"""The JSON document of `gnomon stab`, which is what its function returns; docs/jobs/stab.md describes each key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Literal
 
-from gnomon.core import codec
-from gnomon.formats.onert.config import published_settings
-from gnomon.jobs.place.document import PlaceDocument, placed
+from gnomon.jobs.place.document import PlaceDocument
 from gnomon.measure.environment import Doubt
-from gnomon.session import document as parts
-from gnomon.session.document import GraphPart, ModelPart
-
-if TYPE_CHECKING:
-    from gnomon.core.pricing.stab import Priced
-    from gnomon.jobs.stab.job import Scheduled
+from gnomon.report import units
+from gnomon.report.answer import Answer
+from gnomon.session.document import GraphPart, ModelPart, OperatorPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +57,9 @@ class PublishedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledOperator:
+class ScheduledOperator(OperatorPart):
     """An operator, its microseconds on each backend, and where each decision puts it."""
 
-    index: int
-    name: str
-    type: str
-    macs: int | None
     times_us: Mapping[str, float]
     exact: str
     published: str | None
@@ -75,9 +67,13 @@ class ScheduledOperator:
     ran_on: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StabDocument:
-    """All that `gnomon stab` found. `proof` is the document of the placement that proved it, null without profiling."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StabDocument(Answer):
+    """All that `gnomon stab` found; times are in microseconds (`_us`).
+
+    `written` says which decision the `package` holds. `singles` are the sums of all operators on one backend. `proof`
+    is the document of the placement that proved it, null without profiling.
+    """
 
     format: Literal["gnomon-stab"]
     version: Literal[2]
@@ -96,88 +92,24 @@ class StabDocument:
     doubts: tuple[Doubt, ...]
     seconds: float
 
+    main = "operators"
 
-def stab_document(found: Scheduled) -> dict[str, Any]:
-    """All that `stab` found, in JSON values; docs/jobs/stab.md describes each. Times are in microseconds (`_us`)."""
-    exact = found.exact
-    ran = found.placement.verified.places if found.placement else {}
-    published = {} if found.published is None else found.published.placed(exact.types)
-    operators = {op.index: op for op in found.model.graph.operators}
-    return codec.document(
-        StabDocument(
-            format="gnomon-stab",
-            version=2,
-            nnpackage=parts.model_part(found.model.path, found.model.graph),
-            graph=parts.graph_part(found.model.graph),
-            threads=found.threads,
-            profiled=found.placement is not None,
-            written="published" if found.compat else "exact",
-            package=str(found.package),
-            traces=tuple(_trace(found, backend) for backend in found.traces.traces),
-            exact=ExactPart(
-                predicted_us=exact.chosen.predicted_us,
-                counts=_counts(exact.chosen, exact.prices_us),
-                optimal=exact.solution.optimal,
-                method=exact.solution.method,
-                mixes=exact.mixes,
-                best_single=exact.best_single,
-                lacks=exact.lacks,
-            ),
-            singles={backend: single.predicted_us for backend, single in exact.singles.items()},
-            published=_published(found),
-            operators=tuple(
-                ScheduledOperator(
-                    index=index,
-                    name=operators[index].name,
-                    type=type_,
-                    macs=operators[index].macs,
-                    times_us=exact.prices_us[index],
-                    exact=exact.chosen.placement[index],
-                    published=published.get(index),
-                    written=found.written.get(index),
-                    ran_on=ran.get(index) if not found.compat else None,
-                )
-                for index, type_ in exact.types.items()
-            ),
-            proof=None if found.placement is None else placed(found.placement),
-            doubts=found.doubts,
-            seconds=found.seconds,
-        )
-    )
+    def headline(self) -> tuple[str, str]:
+        """The package, and what was decided."""
+        return f"{Path(self.nnpackage.path).name} in {self.package}", self._answer()
 
+    def _answer(self) -> str:
+        if self.written == "published":
+            return "Written as ONE's stab would have it; this placement was not run."
+        if self.proof is not None:
+            return self.proof.decision.reason
+        single, predicted_us = self.exact.best_single, self.exact.predicted_us
+        if not self.exact.mixes:
+            return f"By the traces no mix is faster than {single} alone; nothing was run."
+        gain = (self.singles[single] or 0.0) / predicted_us if predicted_us else float("inf")
+        return f"By the traces a mix is {units.digits(gain)} times as fast as {single} alone; nothing was run."
 
-def _trace(found: Scheduled, backend: str) -> TracePart:
-    trace = found.traces.traces[backend]
-    origin = trace.origin
-    return TracePart(
-        backend=backend,
-        file=str(found.traces.files[backend]),
-        whole_run_us=None if trace.graph is None else trace.graph.avg_us,
-        operators=len(trace.main),
-        device=origin.device if origin else None,
-        runtime=origin.runtime if origin else None,
-        taken_at_s=origin.taken_at_s if origin else None,
-        runs=origin.runs if origin else None,
-    )
-
-
-def _counts(priced: Priced, prices: Mapping[int, Mapping[str, float]]) -> dict[str, int]:
-    backends = sorted({backend for row in prices.values() for backend in row})
-    return {backend: sum(1 for b in priced.placement.values() if b == backend) for backend in backends}
-
-
-def _published(found: Scheduled) -> PublishedPart:
-    decision, price = found.published, found.published_price
-    if decision is None or price is None:
-        return PublishedPart(decides=False, why_not=found.why_not_published)
-    return PublishedPart(
-        decides=True,
-        why_not=decision.ended_by or None,
-        predicted_us=price.predicted_us,
-        counts=_counts(price, found.exact.prices_us),
-        default=decision.default,
-        told_us=decision.told_us,
-        scheduled_us=decision.scheduled_us,
-        settings=published_settings(decision, found.threads),
-        unlike_exact=tuple(i for i, b in price.placement.items() if found.exact.chosen.placement[i] != b),
-    )
+    @property
+    def placement(self) -> dict[int, str]:
+        """The backend of each operator in the package."""
+        return {row.index: row.written for row in self.operators if row.written is not None}

@@ -7,20 +7,22 @@ profiling it is `place` inside onert; without, the exact decision from the trace
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnomon.core.pricing.stab import ExactDecision, Priced, StabDecision, exact_decision, published_decision
 from gnomon.errors import ModelError, ProblemError
 from gnomon.formats.onert.config import placement_settings, published_settings
-from gnomon.jobs.place.job import Placement, place
+from gnomon.jobs.place.document import PlaceDocument
+from gnomon.jobs.place.job import place
+from gnomon.jobs.stab.document import ExactPart, PublishedPart, ScheduledOperator, StabDocument, TracePart
 from gnomon.jobs.stab.traces import TraceSet, read_traces, traces_of, write_traces
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
 from gnomon.models.load import load
 from gnomon.models.model import Model
-from gnomon.report.answer import Answer
+from gnomon.session.document import graph_part, model_part
 from gnomon.session.package import Schedule, adopt, check_scheduled, write_scheduled
 from gnomon.session.request import ModelRequest
 from gnomon.store.opening import open_store
@@ -48,41 +50,6 @@ class StabRequest:
     overwrite: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled(Answer):
-    """What `stab` decided.
-
-    `published` is None where the published rule cannot decide, and `why_not_published` says why; `published_price` is
-    its placement by the exact decision's prices. `placement` is the proof on the device, None without profiling.
-    `written` is the placement that `package` holds: `compat` says whether it is the published one.
-    """
-
-    model: Model
-    threads: int
-    traces: TraceSet
-    exact: ExactDecision
-    published: StabDecision | None
-    why_not_published: str
-    published_price: Priced | None
-    placement: Placement | None
-    written: dict[int, str]
-    compat: bool
-    package: Path
-    doubts: tuple[Doubt, ...]
-    seconds: float
-
-    document_by = "gnomon.jobs.stab.document:stab_document"
-    main = "operators"
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """The package, and how many operators are on which backend."""
-        backends = sorted(set(self.written.values()))
-        told = [f"{sum(b == one for b in self.written.values())} on {one}" for one in backends]
-        return f"{self.model.path.name} in {self.package}", f"Operators: {', '.join(told)}."
-
-
 def package_name(nnpackage: Path) -> str:
     """The name that traces and the scheduled package get: the package folder's own."""
     return nnpackage.resolve().name
@@ -90,32 +57,26 @@ def package_name(nnpackage: Path) -> str:
 
 def stab(
     request: StabRequest, *, watch: Watch | None = None, tell: Tell | None = None, step: Tell | None = None
-) -> Scheduled:
+) -> StabDocument:
     """Schedule the operators of an nnpackage on onert's backends, and write it with the schedule.
 
     `watch` is told of progress, `tell` gets sentences for people, `step` one for each step. Raises GnomonError; nothing
     is written to `out` then, and with profiling the next call goes on from the record.
     """
-    start = time.monotonic()
+    began_s = time.monotonic()
     say = step or (lambda sentence: None)
     model = _package(request.measuring.model)
     check_scheduled(model.path, request.out, overwrite=request.overwrite)
-    if request.profile:
-        with guarded_folder("gnomon-stab-") as folder:
-            say(f"Upload the agent and {package_name(model.path)} to {request.measuring.device.name}")
-            say("Profile each backend of onert there, and prove the placement")
-            measuring = replace(request.measuring, runtimes=(RUNTIME,))
-            placement = place(measuring, folder / "proved", watch=watch, tell=tell)
-            found = _kept_traces(request, placement, say)
-            decided = _decided(request, model, found, placement)
-            _write(request, decided, say)
-    else:
+    if not request.profile:
         say(f"Read the traces of {package_name(model.path)} in {request.traces}")
-        threads = request.measuring.wish.threads
-        found = read_traces(request.traces, package_name(model.path), threads, model)
-        decided = _decided(request, model, found, None)
-        _write(request, decided, say)
-    return replace(decided, seconds=time.monotonic() - start)
+        traces = read_traces(request.traces, package_name(model.path), request.measuring.wish.threads, model)
+        return _scheduled(request, model, traces, None, say, began_s)
+    with guarded_folder("gnomon-stab-") as folder:
+        say(f"Upload the agent and {package_name(model.path)} to {request.measuring.device.name}")
+        say("Profile each backend of onert there, and prove the placement")
+        measuring = replace(request.measuring, runtimes=(RUNTIME,))
+        proof = place(measuring, folder / "proved", watch=watch, tell=tell)
+        return _scheduled(request, model, _kept_traces(request, proof, say), proof, say, began_s)
 
 
 def _package(path: Path) -> Model:
@@ -125,11 +86,11 @@ def _package(path: Path) -> Model:
     return model
 
 
-def _kept_traces(request: StabRequest, placement: Placement, say: Tell) -> TraceSet:
+def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> TraceSet:
     """The traces of the single backends, under the old names in the folder of traces."""
     threads = request.measuring.wish.threads
     with open_store(request.measuring.record) as store:
-        traces = traces_of(placement, store, threads)
+        traces = traces_of(proof, store, threads)
     if not traces:
         raise ProblemError("the campaign holds no trace of a single backend", hint="Measure again with --fresh.")
     files = write_traces(traces, request.traces, package_name(request.measuring.model), threads)
@@ -137,38 +98,65 @@ def _kept_traces(request: StabRequest, placement: Placement, say: Tell) -> Trace
     return TraceSet(traces=traces, files=files)
 
 
-def _decided(request: StabRequest, model: Model, found: TraceSet, placement: Placement | None) -> Scheduled:
-    exact = exact_decision(found.traces)
+def _scheduled(
+    request: StabRequest, model: Model, traces: TraceSet, proof: PlaceDocument | None, say: Tell, began_s: float
+) -> StabDocument:
+    """Decide by the traces, and write the package: as it was proved, unless the published decision is asked for."""
+    exact, threads = exact_decision(traces.traces), request.measuring.wish.threads
     published, why = None, ""
     try:
-        published = published_decision(found.traces)
+        published = published_decision(traces.traces)
     except ProblemError as error:
         why = error.message
-    doubts = list(found.doubts)
+    doubts = list(traces.doubts)
     if request.compat:
         written = _published_placement(published, why, exact)
-    elif placement is not None:
-        written = placement.verdict.chosen.contender.backends
+    elif proof is not None:
+        written = {row.index: row.planned for row in proof.operators if row.planned is not None}
     else:
         written = dict(exact.chosen.placement)
-    if placement is None or request.compat:
-        told = "the published placement was not run" if placement else "nothing was run: the placement is not proved"
-        hint = "Leave out --compat" if placement else "Run the same command without --no-profile and --compat"
-        doubts.append(Doubt(kind="not-proved", message=told, hint=f"{hint} to have it proved on the device."))
-    return Scheduled(
-        model=model,
-        threads=request.measuring.wish.threads,
-        traces=found,
-        exact=exact,
-        published=published,
-        why_not_published=why,
-        published_price=None if published is None else exact.price(published.placed(exact.types)),
-        placement=placement,
-        written=written,
-        compat=request.compat,
-        package=request.out,
+    if proof is None or request.compat:
+        message = "the published placement was not run" if proof else "nothing was run: the placement is not proved"
+        hint = "Leave out --compat" if proof else "Run the same command without --no-profile and --compat"
+        doubts.append(Doubt(kind="not-proved", message=message, hint=f"{hint} to have it proved on the device."))
+    say("Schedule a backend for each operator")
+    if proof is not None and proof.package is not None and not request.compat:
+        adopt(Path(proof.package), request.out, proof.decision.chosen)
+    else:
+        schedule = _schedule(published if request.compat else None, written, threads)
+        write_scheduled(model, schedule, request.out, overwrite=request.overwrite)
+    say(f"The scheduled nnpackage is {request.out}")
+    return StabDocument(
+        format="gnomon-stab",
+        version=2,
+        nnpackage=model_part(model.path, model.graph),
+        graph=graph_part(model.graph),
+        threads=threads,
+        profiled=proof is not None,
+        written="published" if request.compat else "exact",
+        package=str(request.out),
+        traces=tuple(_trace(traces, backend) for backend in traces.traces),
+        exact=ExactPart(
+            predicted_us=exact.chosen.predicted_us,
+            counts=_counts(exact.chosen, exact),
+            optimal=exact.solution.optimal,
+            method=exact.solution.method,
+            mixes=exact.mixes,
+            best_single=exact.best_single,
+            lacks=exact.lacks,
+        ),
+        singles={backend: single.predicted_us for backend, single in exact.singles.items()},
+        published=_published(published, why, exact, threads),
+        operators=_operators(
+            model,
+            exact,
+            {} if published is None else published.placed(exact.types),
+            written,
+            {} if proof is None or request.compat else {row.index: row.ran_on for row in proof.operators},
+        ),
+        proof=proof,
         doubts=tuple(doubts),
-        seconds=0.0,
+        seconds=time.monotonic() - began_s,
     )
 
 
@@ -182,26 +170,76 @@ def _published_placement(published: StabDecision | None, why: str, exact: ExactD
     return published.placed(exact.types)
 
 
-def _write(request: StabRequest, decided: Scheduled, say: Tell) -> None:
-    say("Schedule a backend for each operator")
-    placement = decided.placement
-    if placement is not None and placement.package is not None and not decided.compat:
-        adopt(placement.package, request.out, placement.verdict.chosen.contender.label)
-    else:
-        write_scheduled(decided.model, _schedule(decided), request.out, overwrite=request.overwrite)
-    say(f"The scheduled nnpackage is {request.out}")
-
-
-def _schedule(decided: Scheduled) -> Schedule:
-    """What is written without a proof."""
-    if decided.compat and decided.published is not None:
-        label, settings = "the published rule", published_settings(decided.published, decided.threads)
-    else:
-        label, settings = "the exact placement", placement_settings(decided.written, decided.threads)
+def _schedule(published: StabDecision | None, written: Mapping[int, str], threads: int) -> Schedule:
+    """What is written without a proof: the published decision, or the exact one where that is not given."""
+    settings = placement_settings(written, threads) if published is None else published_settings(published, threads)
     return Schedule(
-        label=f"{label}, from traces",
+        label=f"{'the exact placement' if published is None else 'the published rule'}, from traces",
         settings=settings,
-        placement=decided.written,
-        threads=decided.threads,
-        verbatim=decided.compat,
+        placement=written,
+        threads=threads,
+        verbatim=published is not None,
+    )
+
+
+def _trace(traces: TraceSet, backend: str) -> TracePart:
+    trace = traces.traces[backend]
+    origin = trace.origin
+    return TracePart(
+        backend=backend,
+        file=str(traces.files[backend]),
+        whole_run_us=None if trace.graph is None else trace.graph.avg_us,
+        operators=len(trace.main),
+        device=origin.device if origin else None,
+        runtime=origin.runtime if origin else None,
+        taken_at_s=origin.taken_at_s if origin else None,
+        runs=origin.runs if origin else None,
+    )
+
+
+def _counts(priced: Priced, exact: ExactDecision) -> dict[str, int]:
+    backends = sorted({backend for row in exact.prices_us.values() for backend in row})
+    placed = list(priced.placement.values())
+    return {backend: placed.count(backend) for backend in backends}
+
+
+def _published(published: StabDecision | None, why: str, exact: ExactDecision, threads: int) -> PublishedPart:
+    """What the published scheduler decides, by the prices of the exact decision."""
+    if published is None:
+        return PublishedPart(decides=False, why_not=why)
+    price = exact.price(published.placed(exact.types))
+    return PublishedPart(
+        decides=True,
+        why_not=published.ended_by or None,
+        predicted_us=price.predicted_us,
+        counts=_counts(price, exact),
+        default=published.default,
+        told_us=published.told_us,
+        scheduled_us=published.scheduled_us,
+        settings=published_settings(published, threads),
+        unlike_exact=tuple(i for i, b in price.placement.items() if exact.chosen.placement[i] != b),
+    )
+
+
+def _operators(
+    model: Model,
+    exact: ExactDecision,
+    published: Mapping[int, str],
+    written: Mapping[int, str],
+    ran_on: Mapping[int, str | None],
+) -> tuple[ScheduledOperator, ...]:
+    operators = {op.index: op for op in model.graph.operators}
+    return tuple(
+        ScheduledOperator(
+            index=index,
+            name=operators[index].name,
+            type=type_,
+            macs=operators[index].macs,
+            times_us=exact.prices_us[index],
+            exact=exact.chosen.placement[index],
+            published=published.get(index),
+            written=written.get(index),
+            ran_on=ran_on.get(index),
+        )
+        for index, type_ in exact.types.items()
     )

@@ -13,11 +13,10 @@ from gnomon.core.sample import Origin, Run, Spread, Trace, TraceOperator
 from gnomon.errors import ModelError, PackageError, ProblemError
 from gnomon.formats.onert.operators import IR_OPCODES, ir_opcode
 from gnomon.formats.onert.trace import MOST_LETTERS, read_trace, write_trace
-from gnomon.jobs.place.job import Placement
+from gnomon.jobs.place.document import PlaceDocument
 from gnomon.measure.environment import Doubt
 from gnomon.models.model import Model, read_regular
-from gnomon.session.contender import Contender, trace_of
-from gnomon.store.base import RunQuery, Store
+from gnomon.store.base import RunQuery, Store, last_note
 from gnomon.system.files import write_whole
 
 _MEASURE = "Measure again without --no-profile, or give the folder of the right traces with --traces."
@@ -71,38 +70,33 @@ def read_traces(folder: Path, package: str, threads: int, model: Model) -> Trace
     return TraceSet(traces=traces, files=files, doubts=tuple(_doubts(traces, files, model)))
 
 
-def traces_of(placement: Placement, store: Store, threads: int) -> dict[str, Trace]:
+def traces_of(placement: PlaceDocument, store: Store, threads: int) -> dict[str, Trace]:
     """The traces of the single backends that a placement inside onert was priced from, cpu first."""
-    made: dict[str, Trace] = {}
+    labels: Mapping[str, str] = last_note(store, placement.campaign, "labels") or {}
+    keys = {label: key.removeprefix("proof/") for key, label in labels.items()}
     machine = str(placement.fingerprint.get("cpu_model") or placement.fingerprint.get("machine") or "")
-    for result in placement.inside:
-        if result.target.configuration.environment:
+    traces: dict[str, Trace] = {}
+    for contender in placement.contenders:
+        name = contender.configurations[0]
+        single = contender.kind == "single" and contender.label.startswith(f"{name}:")
+        if not single or contender.settings[name]["environment"] or contender.label not in keys:
             continue
-        for contender in result.contenders:
-            if contender.kind != "single":
-                continue
-            backend = backend_of(contender)
-            key = trace_of(contender).key
-            runs = [r for r in store.query(RunQuery(campaign=placement.campaign, candidate=key)) if r.operators]
-            origin = Origin(
-                model_sha256=placement.graph.digest,
-                device=f"{placement.device} ({machine})" if machine else placement.device,
-                backend=backend,
-                threads=threads,
-                runtime=f"onert {placement.versions.get('onert', 'unknown')}",
-                taken_at_s=max((r.started_at_s for r in runs), default=0.0),
-                runs=sum(len(r.operators[0].wall_ns) for r in runs),
-            )
-            trace = trace_from_runs(runs, origin)
-            if trace is not None:
-                made[backend] = trace
-    return {b: made[b] for b in sorted(made, key=lambda b: (b != "cpu", b))}
-
-
-def backend_of(contender: Contender) -> str:
-    """The backend that a single contender is of: what follows the configuration's name in its label."""
-    name = contender.parts[0].configuration.name
-    return contender.label.removeprefix(f"{name}:").partition(" ")[0]
+        backend = contender.label.removeprefix(f"{name}:").partition(" ")[0]
+        query = RunQuery(campaign=placement.campaign, candidate=f"{keys[contender.label]}/traced")
+        runs = [run for run in store.query(query) if run.operators]
+        origin = Origin(
+            model_sha256=placement.model.sha256,
+            device=f"{placement.device} ({machine})" if machine else placement.device,
+            backend=backend,
+            threads=threads,
+            runtime=f"onert {placement.versions.get('onert', 'unknown')}",
+            taken_at_s=max((run.started_at_s for run in runs), default=0.0),
+            runs=sum(len(run.operators[0].wall_ns) for run in runs),
+        )
+        trace = trace_from_runs(runs, origin)
+        if trace is not None:
+            traces[backend] = trace
+    return {b: traces[b] for b in sorted(traces, key=lambda b: (b != "cpu", b))}
 
 
 def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from gnomon.devices.address import TVM
 from gnomon.errors import GnomonError
-from gnomon.jobs.place.job import Column, Profile, profile
-from gnomon.jobs.tune.document import BesidePart, FasterOperator, OverFastest, RuntimePart, RuntimeTimes, known
+from gnomon.jobs.place.document import ColumnPart, ProfileDocument
+from gnomon.jobs.place.job import profile
+from gnomon.jobs.tune.document import BesidePart, FasterOperator, OverFastest, RuntimePart, RuntimeTimes
 from gnomon.jobs.tune.request import TuneRequest
 from gnomon.measure.effort import Effort
 from gnomon.measure.progress import Watch
@@ -54,7 +55,7 @@ def beside(
         return BesidePart(failure=error.message)
 
 
-def _compared(measured: Profile) -> BesidePart:
+def _compared(measured: ProfileDocument) -> BesidePart:
     """The columns of a profile, and the operators that TVM with the records is the fastest at."""
     tuned = next((column for column in measured.columns if column.label.startswith(f"{_TVM}[")), None)
     if tuned is None:
@@ -68,29 +69,28 @@ def _compared(measured: Profile) -> BesidePart:
     )
 
 
-def _column(column: Column, tuned: bool, clock: str) -> RuntimePart:
-    summary = column.wall if clock == "wall" or column.cpu is None else column.cpu
-    over = column.against_fastest
+def _column(column: ColumnPart, tuned: bool, clock: str) -> RuntimePart:
+    summary, over = column.summary(clock) or column.wall, column.against_fastest
     return RuntimePart(
         label=column.label,
         tuned=tuned,
         time=RuntimeTimes(
             median_s=summary.median_s,
-            low_s=known(summary.low_s),
-            high_s=known(summary.high_s),
+            low_s=summary.low_s,
+            high_s=summary.high_s,
             samples=summary.n,
             processes=summary.processes,
         ),
         over_fastest=None
         if over is None
-        else OverFastest(ratio=over.ratio, low=known(over.low), high=known(over.high), verdict=over.verdict),
+        else OverFastest(ratio=over.ratio, low=over.low, high=over.high, verdict=over.verdict),
     )
 
 
-def _wins(measured: Profile, tuned: Column, others: list[Column]) -> Iterator[FasterOperator]:
+def _wins(measured: ProfileDocument, tuned: ColumnPart, others: list[ColumnPart]) -> Iterator[FasterOperator]:
     """The operators that the tuned network computes faster than every other runtime that has a time of them alone."""
-    for op in measured.graph.operators:
-        mine = tuned.breakdown.times_s.get(op.index)
-        theirs = [time_s for column in others if (time_s := column.breakdown.times_s.get(op.index))]
+    for op in measured.operators:
+        mine = op.times_s[tuned.label]
+        theirs = [time_s for column in others if (time_s := op.times_s[column.label])]
         if mine and theirs and mine < min(theirs):
             yield FasterOperator(operator=op.name, type=op.type, tuned_s=mine, other_s=min(theirs))

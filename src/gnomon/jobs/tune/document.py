@@ -335,11 +335,10 @@ def known(value: float) -> float | None:
 def times_part(blocks: Sequence[Block]) -> TimesPart:
     """What blocks of samples say; bounds that are unknown are null."""
     summary = summarise(blocks)
-    bounded = math.isfinite(summary.high_s)
     return TimesPart(
         median_s=summary.median_s,
-        low_s=summary.low_s if bounded else None,
-        high_s=summary.high_s if bounded else None,
+        low_s=summary.low_s,
+        high_s=summary.high_s,
         p90_s=summary.p90_s,
         p99_s=summary.p99_s,
         samples=summary.n,
@@ -350,8 +349,7 @@ def times_part(blocks: Sequence[Block]) -> TimesPart:
 
 def ratio_part(ratio: Comparison) -> RatioPart:
     """A comparison; bounds that are unknown are null."""
-    bounded = math.isfinite(ratio.high) and ratio.low > 0
-    return RatioPart(ratio=ratio.ratio, low=ratio.low if bounded else None, high=ratio.high if bounded else None)
+    return RatioPart(ratio=ratio.ratio, low=ratio.low, high=ratio.high)
 
 
 def failure_part(failure: Failure | None) -> FailurePart | None:

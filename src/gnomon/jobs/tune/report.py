@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
 from gnomon.core.overlay.records import TunedDevice
+from gnomon.jobs.place.shared_report import doubts
 from gnomon.jobs.tune.document import (
     BesidePart,
     ExecDocument,
@@ -28,7 +28,7 @@ from gnomon.jobs.tune.document import (
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import doubts, listed, percent, ratio_interval, say, sentence
+from gnomon.report.parts import listed, percent, ratio_interval, say, sentence
 from gnomon.report.plain import shorten
 
 
@@ -199,7 +199,7 @@ def notes(rows: Sequence[str], page: Page) -> None:
 
 def warnings(rows: Sequence[Doubt], page: Page) -> None:
     """The doubts about the machine."""
-    doubts([asdict(row) for row in rows], page)
+    doubts(rows, page)
 
 
 def compared_with(words: str | None, page: Page) -> None:

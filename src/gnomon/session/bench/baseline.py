@@ -103,15 +103,15 @@ def timed(
         brought |= {process: levels[process] * factor for process in part}
     told = summarise([Block(process=process, block=0, values_s=(value,)) for process, value in brought.items()])
     call_s = median(list(brought.values()))
-    known = told.low_s > 0 and told.high_s <= KNOWN_WITHIN * call_s
+    known = told.high_s is not None and told.high_s <= KNOWN_WITHIN * call_s
     rounding = measured.fact("rounding_s") or 0.0
     factor = call_s / median(list(levels.values()))
     beside = _nearest(moments.values(), _seen(large, clock))
     return Timed(
         at_s=max(run.started_at_s for run in measured.runs if run.samples is not None),
         call_s=call_s,
-        low_s=max(0.0, min(told.low_s, call_s) - rounding) if known else None,
-        high_s=max(told.high_s, call_s) + rounding if known else None,
+        low_s=max(0.0, min(told.low_s, call_s) - rounding) if known and told.low_s is not None else None,
+        high_s=max(told.high_s, call_s) + rounding if known and told.high_s is not None else None,
         drift=factor,
         large_s=median(beside) * factor if beside else None,
         processes=len(levels),

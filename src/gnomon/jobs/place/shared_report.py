@@ -1,0 +1,144 @@
+"""Parts that reports of measured models have in common: what they hold for, and what speaks against them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from gnomon.errors import UNDECIDED, exit_code_of
+from gnomon.measure.environment import Doubt
+from gnomon.report import units
+from gnomon.report.page import Page
+from gnomon.report.parts import listed
+from gnomon.session.document import ConditionsPart, ModelPart
+from gnomon.session.targets import Missing
+
+_MOST_SHAPES = 3
+"""Inputs whose shapes stand in a report's second line."""
+_LONGEST = 300
+"""Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
+_TRACED = ", traced"
+"""How the names of profiles end that failed: what they are of was measured."""
+_TIPS = frozenset({"precision", "threads-undecided"})
+"""Kinds of doubts that speak against nothing, and say what else could be tried."""
+_MUTE = frozenset({"precision-no-gain"})
+"""Kinds of doubts that say what else was tried in vain: details."""
+_MOST_WARNINGS, _MOST_TIPS = 3, 2
+_FIRST = frozenset(
+    {
+        *("clocks-disagree", "copy", "medians-disagree", "model-changed", "software-device"),
+        *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
+        *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering"),
+        *("not-compared", "unstable"),
+    }
+)
+"""Kinds of doubts about the answer itself, which stand under it."""
+
+
+def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | None) -> str:
+    """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
+    if conditions is None:  # of an older gnomon
+        return model_line(model, device)
+    return f"{held_for(Path(model.path).name, device, conditions)}."
+
+
+def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
+    """What a model's times on a device hold for, by the conditions they were measured under."""
+    cores = conditions.cores
+    machine = conditions.machine + ("" if cores is None else f", {cores} core{'' if cores == 1 else 's'}")
+    counts = " and ".join(map(str, conditions.threads))
+    threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if conditions.defaults else ''}"
+    fed = conditions.inputs
+    shapes = [f"{row.name if len(fed) > 1 else ''} {'x'.join(map(str, row.shape))}".strip() for row in fed]
+    more = [f"{len(shapes) - _MOST_SHAPES} more"] if len(shapes) > _MOST_SHAPES else []
+    drawn = [row.name for row in fed if row.sha256 is None]
+    inputs = (
+        "given inputs" if not drawn else "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
+    )
+    parts = [threads, *conditions.precisions, *shapes[:_MOST_SHAPES], *more, inputs, conditions.date]
+    return f"{name} on {device} ({machine}): {', '.join(filter(None, parts))}"
+
+
+def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None = None) -> str:
+    """The model, the machine and, where they are given, the runtimes in one sentence."""
+    macs = "" if model.macs is None else f", {units.count(model.macs)} multiply-accumulates"
+    operators = "1 operator" if model.operators == 1 else f"{model.operators} operators"
+    known = ", ".join(f"{name} {version}" for name, version in sorted((versions or {}).items()))
+    where = device if versions is None else f"{device}, with {known}"
+    return f"{Path(model.path).name} ({model.format}, {operators}{macs}) on {where}."
+
+
+def missing(rows: Sequence[Missing], page: Page, *, known: Collection[str] = ()) -> None:
+    """What was left out, and why; `known` names have their reasons elsewhere."""
+    unknown = [row for row in rows if row.name not in known]
+    if not unknown:
+        return
+    if page.brief:
+        names = list(dict.fromkeys(row.name for row in unknown if not row.name.endswith(_TRACED)))
+        if names:
+            page.line(f"Skipped: {'; '.join(names)} (why: -v).")
+        return
+    page.heading("Skipped")
+    for row in unknown:
+        reason = " ".join(row.reason.split())
+        page.item(f"{row.name}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row.hint)
+
+
+def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:
+    """What each input was fed."""
+    rows = conditions.inputs if conditions is not None else ()
+    with page.details("inputs"):
+        if rows:
+            page.heading("Inputs")
+        for row in rows:
+            page.line(f"{row.name}: {row.fed}", indent=1)
+
+
+def first_warnings(rows: Sequence[Doubt], page: Page) -> None:
+    """The warnings in the first lines: those about the answer itself, and on a brief page the first of the others."""
+    warnings = [row for row in rows if row.kind not in _TIPS | _MUTE]
+    first = [row for row in warnings if row.kind in _FIRST]
+    others = [row for row in warnings if row.kind not in _FIRST] if page.brief else []
+    shown = [*first, *others[: max(0, _MOST_WARNINGS - len(first))]]
+    for row in shown:
+        page.item(f"Warning: {row.message}.", row.hint if row in first else "")
+    if page.brief and len(shown) < len(warnings):
+        page.omitted.append(f"{len(warnings) - len(shown)} more warnings")
+
+
+def doubts(rows: Sequence[Doubt], page: Page) -> None:
+    """What else speaks against trusting the figures, and tips; on a brief page some tips alone."""
+    if page.brief:
+        tips = [row for row in rows if row.kind in _TIPS]
+        for row in tips[:_MOST_TIPS]:
+            page.item(f"Tip: {row.message}.", row.hint)
+        return
+    rows = [row for row in rows if row.kind not in _FIRST]
+    if not rows:
+        return
+    page.heading("Warnings and tips" if any(row.kind in _TIPS for row in rows) else "Warnings")
+    for row in rows:
+        page.item(f"{row.message[:1].upper()}{row.message[1:]}.", row.hint)
+
+
+def unproved(rows: Sequence[Doubt], reference: str | None, checked_by: str | None) -> str:
+    """Why equal outputs prove nothing of the package; "" where another runtime confirmed those of the reference."""
+    # How many threads are faster says nothing of outputs.
+    code = exit_code_of(row.kind for row in rows if row.kind != "threads-undecided")
+    if code:
+        return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
+    if checked_by != "":  # null: an older document does not tell
+        return ""
+    return f"computed by {str(reference).partition(' ')[0].partition('[')[0]} only; nobody checked it"
+
+
+def closing(page: Page, *, record: str, campaign: str, seconds: float, waited_s: float, resumed_from: str) -> None:
+    """Where everything is kept, and how long it took; `resumed_from` is what was gone on from, "" where nothing was."""
+    with page.details("the results database"):
+        page.path("record", record)
+    where = f" --record {shlex.quote(record)}" if page.own_record else ""
+    page.path("show it", f"gnomon runs show {campaign[:8]}{where}")
+    resumed = f", resumed from {resumed_from}" if resumed_from else ""
+    waited = f", without {units.duration(waited_s)} of waiting for the device" if waited_s >= 1 else ""
+    page.line(f"Elapsed: {units.duration(seconds)}{waited}{resumed}.", indent=2)
