@@ -139,14 +139,10 @@ def test_candidates_are_visited_in_random_order_that_the_seed_decides(agent: Pat
         assert [sorted(taken[k : k + 4]) for k in (0, 4, 8)] == [list("abcd")] * 3  # in rounds, all in each
 
 
-def test_each_candidate_has_its_own_environment(agent: Path, tmp_path: Path) -> None:
-    probe = {"do": "probe", "runtime": "rogue:Rogue"}
-    commands = [
-        {"key": "a", "environment": ROGUE, "command": probe},
-        {"key": "b", "command": probe},
-        {"key": "c", "command": {"do": "probe", "runtime": "no-such-runtime"}},
-    ]
-    events = answered(agent, tmp_path, {"timeout_s": 10, "commands": commands})
+def test_a_runtime_that_is_not_found_is_refused(agent: Path, tmp_path: Path) -> None:
+    names = {"a": "rogue:Rogue", "b": "nowhere:Rogue", "c": "no-such-runtime"}
+    commands = [{"key": key, "command": {"do": "probe", "runtime": name}} for key, name in names.items()]
+    events = answered(agent, tmp_path, {"timeout_s": 10, "commands": commands}, **ROGUE)
     assert events[0] == {"event": "answer", "key": "a", "answer": {"version": "0", "backends": ["rogue"]}}
     assert (events[1]["event"], events[1]["kind"]) == ("failure", "refused")
     assert "ModuleNotFoundError" in events[1]["message"]
@@ -158,11 +154,11 @@ def test_commands_of_one_process_share_it_unless_one_fails(agent: Path, tmp_path
 
     def asked(key: str, how: str = "", **more: str) -> dict[str, Any]:
         command = {"do": "supports", "segment": {"runtime": "rogue:Rogue", "options": {"how": how}}, **more}
-        return {"key": key, "command": command, "environment": ROGUE}
+        return {"key": key, "command": command}
 
     commands = [asked(key, how, process="p") for key, how in hows.items()]
     commands += [asked("g", process="q"), asked("h"), asked("i")]
-    events = answered(agent, tmp_path, {"timeout_s": 30, "commands": commands})
+    events = answered(agent, tmp_path, {"timeout_s": 30, "commands": commands}, **ROGUE)
     told = {event.get("key") or event["candidate"]: event for event in events}
     assert {key for key, event in told.items() if event["event"] == "failure"} == {"b", "e"}
     pids = {key: told[key]["answer"]["pid"] for key in "acdfghi"}
