@@ -66,7 +66,7 @@ def test_a_model_is_placed_proved_and_packed(
     assert all(row.ran_on == row.planned for row in found.operators)  # by the trace of the package as it lies there
     for contender in found.contenders:
         assert contender.failure is None
-        assert contender.difference is not None and (contender.difference.relative or 0.0) < 1e-3
+        assert contender.difference and contender.difference.relative == pytest.approx(0, abs=1e-3)
     assert "onert:cpu" in {contender.label for contender in found.contenders if contender.kind == "single"}
     assert becomes(lambda: not server.private_folders())
 

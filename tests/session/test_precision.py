@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.cli.placement_kit import NO_JOB
 
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.measure.campaign import Candidate, Measured
@@ -14,8 +15,6 @@ from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Probe, Wish
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.session.precision import precision_hints
-
-NO_JOB: Any = {}
 
 F32, BF16 = OpenVino().configurations(
     Probe(version="1", backends=(), details={"precisions": ["FP32", "BF16"]}), Wish(precisions=("bfloat16",))

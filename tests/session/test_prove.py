@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cli.placement_kit import NO_JOB
 
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import MeasurementError, PackageError
@@ -22,7 +23,7 @@ from gnomon.session.prove import judge_contenders, prove
 
 
 def contender(key: str, kind: Kind = "single") -> Contender:
-    return Contender(key=key, label=key, kind=kind, parts=(), candidate=Candidate(key=key, job={}))
+    return Contender(key=key, label=key, kind=kind, parts=(), candidate=Candidate(key=key, job=NO_JOB))
 
 
 def measured(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gnomon import wire
 from gnomon.core.brief import brief
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Comparison, Speedup, may_be_as_fast
@@ -473,7 +474,7 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> tuple[Verified, dict
         return Verified(ok=False, skipped=True, moved=(), difference=None, failure=None), {}
     pushed = lab.push(folder, folder.name)
     written = read_plan(folder, at=pushed)
-    job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
+    job: wire.Job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
     # A key of its own each time: a package must be run as it is now, not as the record knows one of this name.
     plain = replace(contender.candidate, key=f"package/{contender.key}/{uuid.uuid4().hex[:8]}", job=job)
     traced = traced_candidate(plain, len(contender.backends))

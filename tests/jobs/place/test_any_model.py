@@ -166,7 +166,8 @@ def softmax_of_opset_11() -> Case:
     """Each of the two rows is flattened there: six sums of 1 it would have by a newer opset."""
     table = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     nodes = [node("Softmax", ["table"], ["soft"]), node("Mul", ["x", "soft"], ["y"])]
-    imports, shape = [helper.make_opsetid("", 11)], ["n", 3, 4]
+    shape: list[int | str | None] = ["n", 3, 4]
+    imports = [helper.make_opsetid("", 11)]
     proto = model(nodes, [value("x", shape)], [value("y", shape)], {"table": table}, opset_imports=imports)
     return proto, np.ones((2, 3, 4), np.float32), ()
 

@@ -62,7 +62,7 @@ def check_structure(found: PlaceDocument) -> None:
             own_s = sum(kernel.time_s for kernel in contender.kernels)
             divided_s = sum(time_s or 0.0 for time_s in contender.operators_s) + own_s + (contender.unattributed_s or 0)
             assert divided_s == pytest.approx(contender.level_s)
-            assert contender.difference is not None and (contender.difference.relative or 0.0) <= 5e-2
+            assert contender.difference and contender.difference.relative == pytest.approx(0, abs=5e-2)
     if chosen.kind != "single":
         assert chosen.against_best is not None
         assert chosen.against_best.verdict == "faster"
@@ -90,7 +90,7 @@ def test_profile_of_a_circle_model(zoo_model: Zoo, small: Effort) -> None:
         assert column.wall.median_s > 0
         assert column.peak_rss_bytes is not None
         assert column.peak_rss_bytes > 1 << 20
-        assert column.difference is not None and (column.difference.relative or 0.0) < 1e-3
+        assert column.difference and column.difference.relative == pytest.approx(0, abs=1e-3)
     assert {k.backend for k in found.columns[0].kernels} == {"cpu"}
     assert {k.backend for k in found.columns[1].kernels} == {"cpu", "ruy"}
 

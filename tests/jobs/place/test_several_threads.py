@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.bad_days.livekit import matmul_onnx
+from tests.cli.placement_kit import NO_JOB
 
 from gnomon.api import place as api
 from gnomon.api.options import model_request
@@ -26,8 +27,6 @@ from gnomon.runtimes.openvino import OpenVino
 from gnomon.runtimes.tunings import configurations
 from gnomon.session.contender import Contender
 from gnomon.session.targets import Target
-
-NO_JOB: Any = {}
 
 PROBES: list[tuple[Runtime, Probe]] = [
     (OnnxRuntime(), Probe(version="1", backends=("CPUExecutionProvider",))),

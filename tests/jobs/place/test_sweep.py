@@ -78,8 +78,8 @@ def test_python_asks_the_same_and_files_give_shapes(bert: Path) -> None:
     shapes = [dict(zip(one.graph.tensors.name, one.graph.tensors.shape, strict=True)) for one in found.answers]
     assert [(each["ids"], each["mask"]) for each in shapes] == [((2, 3),) * 2, ((2, 5),) * 2]
     assert [part.values for part in found.parts] == [{"ids": "a.npy"}, {"ids": "b.npy"}]
-    told = found.answers[0].conditions.inputs[0]
-    assert (told.fed, len(told.sha256)) == ("a.npy", 64)
+    conditions = found.answers[0].conditions
+    assert conditions and (conditions.inputs[0].fed, len(conditions.inputs[0].sha256 or "")) == ("a.npy", 64)
 
 
 def test_a_part_that_fails_is_an_error_among_answers(bert: Path, capsys: pytest.CaptureFixture[str]) -> None:
