@@ -73,7 +73,7 @@ class DeclaredGroup(Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order of the rows."""
-        return [*self.rows, *super().list_commands(ctx)]
+        return list(dict.fromkeys([*self.rows, *super().list_commands(ctx)]))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
