@@ -131,13 +131,15 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
 
     Of two with one name on the command line the function's own counts.
     """
-    # Of a result only its name is known before the call: its module is imported by it.
-    hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    # What only the call needs is not imported before it.
+    later = ("return", "on_progress", "on_message")
+    hints = {name: hint for name, hint in function.__annotations__.items() if name not in later}
     holder = type("Parameters", (), {"__annotations__": hints, "__module__": function.__module__})
     kinds = get_type_hints(holder, include_extras=True)
     taken: set[str] = set()
-    for parameter in signature(function).parameters.values():
-        kind, found = _split(kinds[parameter.name])
+    for name, hint in kinds.items():
+        parameter = signature(function).parameters[name]
+        kind, found = _split(hint)
         if parameter.kind is Parameter.VAR_KEYWORD:
             yield from (one for one in options_of(get_args(kind)[0]) if not taken & {one.name, long_name(one)})
         elif found is not None:
