@@ -70,7 +70,7 @@ def test_an_interrupted_page_adds_no_document(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gnomon.api.html.write_page", interrupted)
-    monkeypatch.setattr("gnomon.api.place.profile", lambda *args, **options: profiled())
+    monkeypatch.setattr("gnomon.jobs.place.job.profile", lambda *args, **options: profiled())
     assert run(["profile", MODEL, "--quiet", "--json", "--html", "x.html"]) == 130
     assert json.loads(capsys.readouterr().out)["format"] == "gnomon-profile"
 

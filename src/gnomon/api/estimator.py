@@ -25,7 +25,6 @@ from gnomon.jobs.estimator.document import (
     SuggestDocument,
 )
 from gnomon.jobs.estimator.job import Described, SpaceEstimator
-from gnomon.measure.progress import Watch
 from gnomon.options import option
 from gnomon.spaces.loading import load_space
 from gnomon.store.address import RecordLike, record_address
@@ -35,6 +34,7 @@ from gnomon.values import latency
 if TYPE_CHECKING:
     from gnomon.jobs.estimator.models import ModelPrediction
     from gnomon.jobs.table.document import NetsDocument
+    from gnomon.measure.progress import Watch
 
 MaybeTable = Annotated[PathLike | None, option("--table", metavar="DIR", help="The table of the space.")]
 Others = Annotated[

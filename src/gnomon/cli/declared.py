@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 import click
 
-from gnomon.cli import complete
 from gnomon.cli.help import Command, Group
 from gnomon.cli.output import answering, showing
 from gnomon.options import CommandRow, Option, option
@@ -184,7 +183,7 @@ def parameter_of(declared: Declared) -> click.Parameter:
     if not declared.required:  # to click a None is a value
         settings["default"] = declared.default
     if found.complete is not None:
-        settings["shell_complete"] = getattr(complete, f"complete_{found.complete}")
+        settings["shell_complete"] = _completing(f"complete_{found.complete}")
     if declared.has_place:
         many = repeated is not None
         name = found.metavar or declared.name.upper()
@@ -203,6 +202,11 @@ def parameter_of(declared: Declared) -> click.Parameter:
     value_name = found.metavar or (found.read.__name__.upper() if found.read else None)
     settings |= {"metavar": value_name, "help": text, "show_default": shown and "[default:" not in text}
     return _Option([*(found.names or (f"--{declared.name.replace('_', '-')}",)), declared.name], declared, settings)
+
+
+def _completing(name: str) -> Callable[..., Any]:
+    """What completes values, by its name: it is imported where a shell asks for it."""
+    return lambda *args: getattr(import_module("gnomon.cli.complete"), name)(*args)
 
 
 class _Option(click.Option):

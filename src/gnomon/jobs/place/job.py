@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Graph
 from gnomon.core.space import decimal
@@ -32,7 +32,6 @@ from gnomon.jobs.place.document import (
     SustainedPart,
 )
 from gnomon.jobs.place.inside import InsideResult
-from gnomon.jobs.place.sustained import Sustain, check_sustainable, sustain
 from gnomon.jobs.place.transfers import inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
@@ -72,6 +71,9 @@ from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.session.targets import Missing, describe
 from gnomon.system.process import guarded_folder
 
+if TYPE_CHECKING:
+    from gnomon.jobs.place.sustained import Sustain
+
 
 def profile(
     request: ModelRequest,
@@ -103,6 +105,8 @@ def _profile(
         guarded_folder("gnomon-segments-") as folder,
     ):
         if asked is not None:
+            from gnomon.jobs.place.sustained import check_sustainable, sustain
+
             check_sustainable(lab)
         sensitivity = reference(lab)
         contenders = _contenders(lab, folder)
