@@ -117,7 +117,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     shown = [*declared, *([HTML] if row.html else []), JSON]
     work: Callable[..., Any] = call
     if "on_progress" in parameters:
-        work, shown = showing(messages="on_message" in parameters)(call), [*shown, QUIET]
+        work, shown = showing(first=row.first, messages="on_message" in parameters)(call), [*shown, QUIET]
     elif "on_message" in parameters:
         work = _echoing(call)
     text = (function.__doc__ or "").split("\n\n    Raises ")[0]
