@@ -44,9 +44,11 @@ def option(*names: str, **settings: Any) -> Option:
 class CommandRow:
     """A command: the function that it calls, as "module:function", one line on it, and whether it can write a page.
 
+    `first` is what it does until a first stage is reported; None: look at the model and the runtimes.
     In place of a function the command may be named as click has made it.
     """
 
     place: str
     short_help: str
     html: bool = True
+    first: str | None = None

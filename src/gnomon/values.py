@@ -9,6 +9,9 @@ import os
 import re
 from pathlib import Path
 
+WAIT_S = 600.0
+"""How long a device that vanishes may stay away."""
+MOST_SEED = 2**31 - 1
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

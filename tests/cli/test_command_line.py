@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ def test_results_go_out_and_messages_beside(
 ) -> None:
     def job(*_: object, tell: Any, **__: object) -> Any:
         tell("a message \x1b[2J")
-        return placement(folder=tmp_path) if name == "place" else profiled()
+        return replace(placement(), package=str(tmp_path)) if name == "place" else profiled()
 
     monkeypatch.setattr(f"gnomon.jobs.place.job.{name}", job)
     assert run([name, "m.circle", "--json"]) == 0

@@ -48,7 +48,7 @@ def dump(tmp_path: Path) -> Path:
 
 def test_python_says_what_the_digits_of_a_dump_mean(dump: Path) -> None:
     found = gnomon.pareto(source=dump, codes=["cpu", "npu"], search="brute")
-    assert {name for point in found.points for name in found.space.names(point.assignment)} == {"cpu", "npu"}
+    assert {name for point in found.points for name in point.choices} == {"cpu", "npu"}
 
 
 def test_python_refuses_what_says_nothing_of_a_dump(dump: Path) -> None:

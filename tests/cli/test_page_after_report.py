@@ -37,7 +37,7 @@ def test_the_report_is_told_though_the_page_fails(tmp_path: Path, capsys: pytest
     (tmp_path / "p.json").write_text(json.dumps(PROBLEM), encoding="utf-8")
     assert run(["front", "p.json"]) == 0
     report = capsys.readouterr().out.splitlines()
-    assert run(["front", "p.json", "--html", "x.html"]) == 8
+    assert run(["front", "p.json", "--html", "x.html", "--quiet"]) == 8
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == report[0]
     assert err.splitlines() == [
@@ -70,7 +70,7 @@ def test_an_interrupted_page_adds_no_document(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gnomon.api.html.write_page", interrupted)
-    monkeypatch.setattr("gnomon.api.place.profile", lambda *args, **options: profiled())
+    monkeypatch.setattr("gnomon.jobs.place.job.profile", lambda *args, **options: profiled())
     assert run(["profile", MODEL, "--quiet", "--json", "--html", "x.html"]) == 130
     assert json.loads(capsys.readouterr().out)["format"] == "gnomon-profile"
 

@@ -146,7 +146,11 @@ def test_every_document_can_be_reached_from_the_index() -> None:
 
 
 @pytest.mark.parametrize(("block", "command"), COMMANDS, ids=name_of)
-def test_commands_are_ones_that_gnomon_takes(block: Block, command: str) -> None:
+def test_commands_are_ones_that_gnomon_takes(
+    block: Block, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("problem.json").touch()  # which is read with the option
     for arguments in gnomon_calls(command):
         if not {"--help", "-h", "--version"} & set(arguments):
             parse(arguments)

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from gnomon.api.options import MeasureOptions, PathLike, Record, Shapes, Space, skipped
-from gnomon.api.pictures import EVALUATION, draw
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions, Unknown
-from gnomon.estimate.design import Bound
 from gnomon.formats.nets_csv import NetRow, write_counts
 from gnomon.jobs.estimator import document, job
 from gnomon.jobs.estimator.document import (
@@ -25,7 +23,6 @@ from gnomon.jobs.estimator.document import (
     SuggestDocument,
 )
 from gnomon.jobs.estimator.job import Described, SpaceEstimator
-from gnomon.measure.progress import Watch
 from gnomon.options import option
 from gnomon.spaces.loading import load_space
 from gnomon.store.address import RecordLike, record_address
@@ -35,6 +32,7 @@ from gnomon.values import latency
 if TYPE_CHECKING:
     from gnomon.jobs.estimator.models import ModelPrediction
     from gnomon.jobs.table.document import NetsDocument
+    from gnomon.measure.progress import Watch
 
 MaybeTable = Annotated[PathLike | None, option("--table", metavar="DIR", help="The table of the space.")]
 Others = Annotated[
@@ -87,6 +85,8 @@ def suggest_nets(
         raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
     bound = None
     if near is not None and bound_s is not None:
+        from gnomon.estimate.design import Bound
+
         bound = Bound(bound_s=bound_s, estimator=load_estimator(near, space).estimator)
     nets = job.suggest_nets(
         described,
@@ -416,4 +416,6 @@ def _drawn(
     """The paths of the pictures of an evaluation, where they are wanted."""
     if picture is None or evaluated.evaluation is None:
         return ()
+    from gnomon.api.pictures import EVALUATION, draw
+
     return tuple(draw(EVALUATION, asdict(evaluated.evaluation), Path(picture), tell))

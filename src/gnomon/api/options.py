@@ -8,18 +8,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
-from gnomon.devices.address import LOCAL
-from gnomon.devices.config import DeviceConfig
-from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
-from gnomon.measure.effort import Effort
 from gnomon.options import option
-from gnomon.runtimes.base import Wish
-from gnomon.session.request import MOST_SEED, WAIT_S, MeasureRequest, ModelRequest
 from gnomon.store.address import RecordLike, record_address
-from gnomon.values import cores, dimension, environment, folder, input_files, seconds, shape, thread_counts
+from gnomon.values import (
+    MOST_SEED,
+    WAIT_S,
+    cores,
+    dimension,
+    environment,
+    folder,
+    input_files,
+    seconds,
+    shape,
+    thread_counts,
+)
+
+if TYPE_CHECKING:
+    from gnomon.devices.config import DeviceConfig
+    from gnomon.session.request import MeasureRequest, ModelRequest
 
 PathLike = str | os.PathLike[str]
 
@@ -227,6 +236,8 @@ class Options(CommonOptions, total=False):
 
 def measure_request(options: MeasureOptions) -> MeasureRequest:
     """The request that the options mean. UsageError for an unknown option, or a number out of its range."""
+    from gnomon.session.request import MeasureRequest
+
     _check(options, MeasureOptions)
     return MeasureRequest(**_measuring(options))
 
@@ -247,6 +258,8 @@ def model_request(
 
     UsageError for an unknown option, or a number out of its range.
     """
+    from gnomon.session.request import ModelRequest
+
     _check(options, Options)
     if options.get("max_time_s") is not None and not limited:
         raise UsageError("max_time_s is for place, profile and pareto alone", hint="Leave it out here.")
@@ -280,6 +293,9 @@ def _check(options: Mapping[str, Any], known: type[Any]) -> None:
 
 def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = False) -> dict[str, Any]:
     """The fields of a `MeasureRequest`."""
+    from gnomon.measure.effort import Effort
+    from gnomon.runtimes.base import Wish
+
     threads = _threads_of(options.get("threads"), sweeps=sweeps)
     effort: dict[str, Any] = {name: options[name] for name in ("budget_s", "timeout_s") if name in options}
     processes = options.get("processes")
@@ -355,6 +371,9 @@ def _threads_of(given: int | Sequence[int] | None, *, sweeps: bool) -> tuple[int
 
 def _device_of(options: MeasureOptions) -> DeviceConfig:
     """The device that is meant, with what the options say of it in place of what its table says."""
+    from gnomon.devices.address import LOCAL
+    from gnomon.devices.opening import resolve
+
     device = resolve(options.get("device") or LOCAL)
     settings: dict[str, Any] = {
         "fetch": options.get("fetch"),

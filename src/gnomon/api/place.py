@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 from gnomon.api.options import (
     Model,
@@ -33,16 +33,13 @@ from gnomon.api.options import (
 )
 from gnomon.api.pictures import draw
 from gnomon.errors import UsageError
-from gnomon.jobs.documents import read_document
-from gnomon.jobs.place import job
-from gnomon.jobs.place.document import DevicePart, FleetDocument, PlaceDocument, ProfileDocument, SweepDocument
-from gnomon.jobs.runs import answers
-from gnomon.measure.progress import TellOf, Watch, WatchOf
-from gnomon.models.load import load
 from gnomon.options import option
-from gnomon.session.request import ModelRequest, timed
-from gnomon.system.process import guarded_folder
 from gnomon.values import span
+
+if TYPE_CHECKING:
+    from gnomon.jobs.place.document import DevicePart, FleetDocument, PlaceDocument, ProfileDocument, SweepDocument
+    from gnomon.measure.progress import TellOf, Watch, WatchOf
+    from gnomon.session.request import ModelRequest
 
 
 def place(
@@ -119,6 +116,10 @@ def _answer_of_before(
     """The answer to the same request, whose package is there; None without one. GnomonError for a bad model."""
     if package is None or not package.exists() or overwrite or request.fresh or not request.measure:
         return None
+    from gnomon.jobs.documents import read_document
+    from gnomon.jobs.runs import answers
+    from gnomon.models.load import load
+
     digest, question = load(request.model).graph.digest, answers.question_of(request, package)
     document = answers.asked_before(request.record, "place", question, digest, package=package)
     if document is None:
@@ -137,6 +138,9 @@ def _place(
     overwrite: bool,
 ) -> PlaceDocument:
     """The placement on one device; without a folder its package is written to one that goes away."""
+    from gnomon.jobs.place import job
+    from gnomon.system.process import guarded_folder
+
     if package is not None:
         return job.place(request, package, overwrite=overwrite, watch=watch, tell=tell)
     with guarded_folder("gnomon-package-") as folder:
@@ -148,6 +152,8 @@ def _finished(
     request: ModelRequest, placement: PlaceDocument, tell: Callable[[str], None] | None, *, picture: bool
 ) -> PlaceDocument:
     """The placement with the picture of its package, kept as the answer to the request."""
+    from gnomon.jobs.runs import answers
+
     package = None if placement.package is None else Path(placement.package)
     if picture and package is not None:
         pictures = draw(placement.charts_by, placement, package / "plan", tell)
@@ -169,6 +175,7 @@ def _sweep(
 ) -> SweepDocument:
     """The answers to several requests, each a run of its own. UsageError before any begins where shapes do not fit."""
     from gnomon.jobs.place.sweep import sweep
+    from gnomon.models.load import load
     from gnomon.session.model import shapes_of
 
     read = load(Path(model))
@@ -195,6 +202,7 @@ def place_on(
     and a sentence. A device that fails is in the answer with its error; raises GnomonError if all fail.
     """
     from gnomon.jobs.place.fleet import place_on as place_fleet
+    from gnomon.session.request import timed
 
     each: list[Options] = [{**options, "device": name} for name in dict.fromkeys(devices)]
     asked = [model_request(model, own, measure=measure, sweeps=True, usual=True, limited=True) for own in each]
@@ -278,7 +286,9 @@ def profile(
             raise UsageError("--beside compares models", hint="Leave out --inside and --for.")
         compared = compare_models(*beside, model, on_progress=on_progress, on_message=on_message, **options)
         return cast("ProfileDocument", compared)
+    from gnomon.jobs.place import job
     from gnomon.jobs.place.sustained import Sustain
+    from gnomon.jobs.runs import answers
 
     if every_s is not None and for_s is None:
         raise UsageError("a pace needs a time to keep it for", hint="Give --for 10min as well; for_s from Python.")

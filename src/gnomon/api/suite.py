@@ -140,7 +140,8 @@ def _awaited(task: Mapping[str, Any], measured: Callable[[], Answer]) -> Answer:
     """
     from gnomon.devices.health import health_of
     from gnomon.devices.opening import resolve
-    from gnomon.session.request import WAIT_S, patiently_begun
+    from gnomon.session.request import patiently_begun
+    from gnomon.values import WAIT_S
 
     device = resolve(task["device"])
     patient = task["only"] and health_of(device.name).failures == 0

@@ -12,8 +12,7 @@ from gnomon.api.options import Model, PathLike, Shapes
 from gnomon.errors import UsageError
 from gnomon.measure.progress import TellOf, Watch, WatchOf
 from gnomon.options import option
-from gnomon.session.request import MOST_SEED
-from gnomon.values import seconds
+from gnomon.values import MOST_SEED, seconds
 
 if TYPE_CHECKING:
     from gnomon.devices.config import DeviceConfig

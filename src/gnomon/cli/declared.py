@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 import click
 
-from gnomon.cli import complete
 from gnomon.cli.help import Command, Group
 from gnomon.cli.output import answering, showing
 from gnomon.options import CommandRow, Option, option
@@ -73,7 +72,7 @@ class DeclaredGroup(Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order of the rows."""
-        return [*self.rows, *super().list_commands(ctx)]
+        return list(dict.fromkeys([*self.rows, *super().list_commands(ctx)]))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
@@ -118,7 +117,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     shown = [*declared, *([HTML] if row.html else []), JSON]
     work: Callable[..., Any] = call
     if "on_progress" in parameters:
-        work, shown = showing(messages="on_message" in parameters)(call), [*shown, QUIET]
+        work, shown = showing(first=row.first, messages="on_message" in parameters)(call), [*shown, QUIET]
     elif "on_message" in parameters:
         work = _echoing(call)
     text = (function.__doc__ or "").split("\n\n    Raises ")[0]
@@ -131,13 +130,15 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
 
     Of two with one name on the command line the function's own counts.
     """
-    # Of a result only its name is known before the call: its module is imported by it.
-    hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    # What only the call needs is not imported before it.
+    later = ("return", "on_progress", "on_message")
+    hints = {name: hint for name, hint in function.__annotations__.items() if name not in later}
     holder = type("Parameters", (), {"__annotations__": hints, "__module__": function.__module__})
     kinds = get_type_hints(holder, include_extras=True)
     taken: set[str] = set()
-    for parameter in signature(function).parameters.values():
-        kind, found = _split(kinds[parameter.name])
+    for name, hint in kinds.items():
+        parameter = signature(function).parameters[name]
+        kind, found = _split(hint)
         if parameter.kind is Parameter.VAR_KEYWORD:
             yield from (one for one in options_of(get_args(kind)[0]) if not taken & {one.name, long_name(one)})
         elif found is not None:
@@ -182,7 +183,7 @@ def parameter_of(declared: Declared) -> click.Parameter:
     if not declared.required:  # to click a None is a value
         settings["default"] = declared.default
     if found.complete is not None:
-        settings["shell_complete"] = getattr(complete, f"complete_{found.complete}")
+        settings["shell_complete"] = _completing(f"complete_{found.complete}")
     if declared.has_place:
         many = repeated is not None
         name = found.metavar or declared.name.upper()
@@ -201,6 +202,11 @@ def parameter_of(declared: Declared) -> click.Parameter:
     value_name = found.metavar or (found.read.__name__.upper() if found.read else None)
     settings |= {"metavar": value_name, "help": text, "show_default": shown and "[default:" not in text}
     return _Option([*(found.names or (f"--{declared.name.replace('_', '-')}",)), declared.name], declared, settings)
+
+
+def _completing(name: str) -> Callable[..., Any]:
+    """What completes values, by its name: it is imported where a shell asks for it."""
+    return lambda *args: getattr(import_module("gnomon.cli.complete"), name)(*args)
 
 
 class _Option(click.Option):

@@ -156,7 +156,6 @@ def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
     return f"{told}, in {len(runs)} stretches"
 
 
-_MOST_NAMES = 6
 _BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|points\b|\d{3}(?:\D|$)))")
 """Spaces between a number and its unit, and between groups of digits: no line ends there."""
 
@@ -187,13 +186,6 @@ def percent(share: float | None) -> str:
 def points(share: float | None) -> str:
     """A share without its unit: "91.3"; "-" where there is none."""
     return "-" if share is None or not math.isfinite(share) else f"{100 * share:.1f}"
-
-
-def listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
-    """Names in a row: "a, b and c"; of more than `most` only how many more there are."""
-    if len(names) > most:
-        return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 def networks(digits: str) -> str:

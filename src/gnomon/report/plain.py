@@ -59,6 +59,13 @@ def json_row(value: Any, *, separators: tuple[str, str] | None = None) -> str:
         return json.dumps(finite(value), allow_nan=False, separators=separators)
 
 
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """Names in a row: "a, b and c"; of more than `most` only how many more there are."""
+    if len(names) > most:
+        return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
 def finite(value: Any) -> Any:
     """JSON values of a value: tuples become lists, numbers that are not finite None, mapping keys texts."""
     if isinstance(value, float):

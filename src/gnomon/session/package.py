@@ -337,7 +337,6 @@ def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> Plan
         **_head(model.path.name, graph.digest),
         "requirements": requirements_of(Onert.wheels, {}),
         "operators": _operators(graph, schedule.placement),
-        "files": {},
         "job": {
             "tensors": job_tensors(graph),
             "feeds": {name: {} for name in inputs},
@@ -346,6 +345,7 @@ def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> Plan
             "segments": [whole_segment("onert", placed, options)],
             "environment": {},
         },
+        "files": {},
     }
 
 

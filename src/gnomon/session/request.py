@@ -30,10 +30,9 @@ from gnomon.store.address import RecordAddress
 from gnomon.store.base import CLOSED, FAILED
 from gnomon.store.opening import default_record
 from gnomon.system.stopping import pause
+from gnomon.values import MOST_SEED, WAIT_S
 from gnomon.wire import Machine
 
-WAIT_S = 600.0
-MOST_SEED = 2**31 - 1
 THIS_MACHINE = DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
 
 

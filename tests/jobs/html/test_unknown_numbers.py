@@ -6,7 +6,7 @@ import copy
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -80,7 +80,11 @@ def test_charts_leave_out_what_is_not_known(document: dict[str, Any]) -> None:
 
 def draw(document: dict[str, Any]) -> None:
     """Make all pictures of a document, if it fits its record; none holds what is not a number."""
-    drawn = {"gnomon-pareto": front_charts, "gnomon-place": placement_charts, "gnomon-profile": profile_charts}
+    drawn: dict[str, Callable[[Any], list[Chart]]] = {
+        "gnomon-pareto": front_charts,
+        "gnomon-place": placement_charts,
+        "gnomon-profile": profile_charts,
+    }
     try:
         found = [part for section in pictures(document) for part in section.parts if isinstance(part, Chart)]
         if document["format"] in drawn:

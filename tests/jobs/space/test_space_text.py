@@ -20,7 +20,8 @@ from gnomon.jobs.space.report import (
     validation_report,
 )
 from gnomon.report.page import Page
-from gnomon.report.parts import listed, networks, part
+from gnomon.report.parts import networks, part
+from gnomon.report.plain import listed
 
 DATA = Path(__file__).parents[2] / "report" / "data"
 Report = Callable[[Any, Page], None]

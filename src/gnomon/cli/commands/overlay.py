@@ -7,9 +7,15 @@ from gnomon.cli.help import Group
 from gnomon.cli.options import ferules, gone
 from gnomon.options import CommandRow
 
-_COLLECT = CommandRow("gnomon.api.tune:overlay_collect", "Measure the configurations of some devices on another.")
+_COLLECT = CommandRow(
+    "gnomon.api.tune:overlay_collect",
+    "Measure the configurations of some devices on another.",
+    first="read the logs",
+)
 _ANALYZE = CommandRow(
-    "gnomon.api.tune:overlay_analyze", "Choose one configuration a layer, and write what can be deployed."
+    "gnomon.api.tune:overlay_analyze",
+    "Choose one configuration a layer, and write what can be deployed.",
+    first="read the logs",
 )
 _OF_RECORDS = "Leave it out: the records say it."
 _LOG_DEVICE = "--device KEY=FILE says of which device a file is, --device KEY that there is one."

@@ -22,7 +22,11 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
 
 
 _TUNE = CommandRow("gnomon.api.tune:tune", "Tune a network's kernels on a device, with TVM.")
-_EXEC = CommandRow("gnomon.api.tune:execute", "Measure a compiled network, or tuned records, on any device.")
+_EXEC = CommandRow(
+    "gnomon.api.tune:execute",
+    "Measure a compiled network, or tuned records, on any device.",
+    first="look at the library and the device",
+)
 
 tune = ferules(m="Give --search.", t="Give --dtype.")(command_of("tune", _TUNE))
 tune.params.append(click.Argument(["more"], nargs=-1, metavar="", callback=_no_tuner, expose_value=False))

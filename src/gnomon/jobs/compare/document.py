@@ -11,7 +11,7 @@ from typing import Literal
 from gnomon.errors import GATE_FAILED, NOTHING_COMPARED
 from gnomon.report import units
 from gnomon.report.answer import Answer
-from gnomon.report.parts import listed
+from gnomon.report.plain import listed
 from gnomon.session.document import ConditionsPart
 
 ORDER = ("slower", "faster", "unknown", "same")

@@ -9,8 +9,8 @@ from gnomon.jobs.compare.document import ORDER, CompareDocument, OperatorsPart, 
 from gnomon.jobs.place.shared_report import held_for
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import listed, ratio_interval
-from gnomon.report.plain import clean
+from gnomon.report.parts import ratio_interval
+from gnomon.report.plain import clean, listed
 
 _FEW, _MOST = 5, 40
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -19,10 +19,8 @@ from gnomon.core.stats import drift
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
-from gnomon.estimate.design import Bound, suggest
 from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import Estimator, Prediction
-from gnomon.estimate.fit import Source, fit, source
 from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_nets
 from gnomon.jobs.estimator.relaxed import RelaxedSpace
 from gnomon.jobs.table.folder import read_table
@@ -34,6 +32,10 @@ from gnomon.spaces.unit import Unit
 from gnomon.spaces.work import WORK, relative_size, told_work
 from gnomon.spaces.work import work as unit_work
 from gnomon.system.files import save_text
+
+if TYPE_CHECKING:
+    from gnomon.estimate.design import Bound
+    from gnomon.estimate.fit import Source
 
 FORMAT, VERSION = "gnomon-space-estimator", 1
 OVERHEAD = "overhead"
@@ -297,6 +299,8 @@ def suggest_nets(
     They are chosen from the nets of `pool`, or from nets that are drawn. Half of them are near a bound, where one is
     given. `others` are samples of other devices that the fit will have. UsageError where there are too few nets.
     """
+    from gnomon.estimate.design import suggest
+
     if pool is None:
         pool = _pool(found, seed)
     known = set(found.nets([row.assignment for row in given]))
@@ -332,6 +336,8 @@ def _pool(found: Described, seed: int) -> Ints:
 
 def sources_of(found: Described, others: Mapping[str, Sequence[NetRow] | Source] | None) -> list[Source]:
     """Other devices as a prior, by their names. UsageError for fewer than two samples of one."""
+    from gnomon.estimate.fit import Source, source
+
     return [
         rows
         if isinstance(rows, Source)
@@ -403,6 +409,8 @@ def fit_estimator(
     told, reference_s = Moments.of(samples), reference_of(samples)
     if reference_s is not None:
         told = told.at(reference_s)
+    from gnomon.estimate.fit import fit
+
     estimator = fit(
         found.columns,
         found.rows([row.assignment for row in samples]) if samples else (),

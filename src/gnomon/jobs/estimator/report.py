@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gnomon.jobs.estimator.document import (
     CountDocument,
     EvaluationDocument,
@@ -14,10 +16,12 @@ from gnomon.jobs.estimator.document import (
     PredictionsDocument,
     SuggestDocument,
 )
-from gnomon.jobs.table.document import NetsDocument
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import measured_with
+
+if TYPE_CHECKING:
+    from gnomon.jobs.table.document import NetsDocument
 
 _ROWS = 20
 _FAR = 2.0

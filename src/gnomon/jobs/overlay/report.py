@@ -43,7 +43,8 @@ from gnomon.jobs.tune.report import (
 )
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import listed, say, sentence
+from gnomon.report.parts import say, sentence
+from gnomon.report.plain import listed
 
 Choices = Mapping[str, MeasuredChoice]
 """What was measured of the network on a device, by choice: "overlay", "untuned", "own:<host>"."""

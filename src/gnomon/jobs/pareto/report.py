@@ -10,7 +10,8 @@ from gnomon.jobs.pareto.document import ObjectivePart, ParetoDocument, PointPart
 from gnomon.jobs.place.shared_report import closing, conditions_line, doubts, first_warnings, missing, unproved
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import failure_text, listed
+from gnomon.report.parts import failure_text
+from gnomon.report.plain import listed
 from gnomon.session.objectives import Estimate
 
 _CLOCKS = {

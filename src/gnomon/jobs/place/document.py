@@ -15,7 +15,7 @@ from gnomon.core.sample import Failure
 from gnomon.core.stats import Comparison, Speedup, Summary
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
-from gnomon.report.parts import listed
+from gnomon.report.plain import listed
 from gnomon.runtimes.base import Accelerator
 from gnomon.session.document import (
     ConditionsPart,

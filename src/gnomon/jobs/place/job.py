@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Graph
 from gnomon.core.space import decimal
@@ -31,9 +31,6 @@ from gnomon.jobs.place.document import (
     SolutionPart,
     SustainedPart,
 )
-from gnomon.jobs.place.inside import InsideResult
-from gnomon.jobs.place.sustained import Sustain, check_sustainable, sustain
-from gnomon.jobs.place.transfers import inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
@@ -69,8 +66,12 @@ from gnomon.session.precision import clock_warnings, nearly_right, precision_hin
 from gnomon.session.prove import Verdict, Verified, prove, verify
 from gnomon.session.reference import Sensitivity, checked_by, doubts, drift, reference
 from gnomon.session.request import ModelRequest, patiently, timed
-from gnomon.session.targets import Missing, describe
+from gnomon.session.targets import Missing, Target, describe
 from gnomon.system.process import guarded_folder
+
+if TYPE_CHECKING:
+    from gnomon.jobs.place.inside import InsidePlacer, InsideResult
+    from gnomon.jobs.place.sustained import Sustain
 
 
 def profile(
@@ -103,6 +104,8 @@ def _profile(
         guarded_folder("gnomon-segments-") as folder,
     ):
         if asked is not None:
+            from gnomon.jobs.place.sustained import check_sustainable, sustain
+
             check_sustainable(lab)
         sensitivity = reference(lab)
         contenders = _contenders(lab, folder)
@@ -253,8 +256,15 @@ def _contenders(lab: Lab, folder: Path) -> list[Contender]:
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     placer = AcrossPlacer(lab, whole, folder)
     for target in lab.targets:
-        made += [placer.whole(target)] if target in whole else inside_placer(lab, target).singles()
+        made += [placer.whole(target)] if target in whole else _inside_placer(lab, target).singles()
     return made
+
+
+def _inside_placer(lab: Lab, target: Target) -> InsidePlacer:
+    """What places inside one runtime: it is loaded where a target has several backends."""
+    from gnomon.jobs.place.transfers import inside_placer
+
+    return inside_placer(lab, target)
 
 
 def breakdown_of(contender: Contender, measured: Measured, traced: Measured, clock: Clock) -> Breakdown:
@@ -612,7 +622,7 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     last are those that are refused, but nearly right.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
-    within = [inside_placer(lab, t) for t in lab.targets if t not in whole]
+    within = [_inside_placer(lab, t) for t in lab.targets if t not in whole]
     across = AcrossPlacer(lab, whole, folder)
     singles = {placer: placer.singles() for placer in within}
     wholes = [across.whole(target) for target in whole]

@@ -10,7 +10,7 @@ from gnomon.errors import UNDECIDED, exit_code_of
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.page import Page
-from gnomon.report.parts import listed
+from gnomon.report.plain import listed
 from gnomon.session.document import ConditionsPart, ModelPart
 from gnomon.session.targets import Missing
 

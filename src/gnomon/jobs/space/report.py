@@ -28,7 +28,8 @@ from gnomon.jobs.space.document import (
 from gnomon.jobs.space.profiling.methods import IMPORTED
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import listed, networks, part, percent, points, row, say, sentence
+from gnomon.report.parts import networks, part, percent, points, row, say, sentence
+from gnomon.report.plain import listed
 
 _RULES = {
     "pareto": "what the front of mixed networks is made of, over posterior samples",

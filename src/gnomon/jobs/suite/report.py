@@ -8,7 +8,7 @@ from gnomon.jobs.compare.report import compare_report
 from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import listed
+from gnomon.report.plain import listed
 
 _FEW, _MOST = 20, 200
 _ORDER = {"failed": 0, "waiting": 1, "done": 2}

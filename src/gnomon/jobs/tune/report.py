@@ -28,8 +28,8 @@ from gnomon.jobs.tune.document import (
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.page import Column, Page
-from gnomon.report.parts import listed, percent, ratio_interval, say, sentence
-from gnomon.report.plain import shorten
+from gnomon.report.parts import percent, ratio_interval, say, sentence
+from gnomon.report.plain import listed, shorten
 
 
 class Shared(Protocol):
