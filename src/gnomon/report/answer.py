@@ -46,7 +46,7 @@ class Answer:
     @property
     def exit_code(self) -> int:
         """What the command exits with: 0, or what `gnomon.errors` says of an answer with these doubts."""
-        return exit_code_of(doubt.kind for doubt in getattr(self, "doubts", ()))
+        return exit_code_of(doubt.kind for doubt in getattr(self, "doubts", None) or ())
 
     def to_json(self) -> str:
         """The document as text, as the command prints it."""
