@@ -40,7 +40,7 @@ def quantiles(values: list[float]) -> dict[str, float]:
     }
 
 
-def build(given: Any, folder: Path, fuse: list[str] | None, seed: int) -> tuple[Built, dict[str, Any]]:
+def build(given: Any, folder: Path, fuse: list[str], seed: int) -> tuple[Built, dict[str, Any]]:
     """A table with a record of its own, and its figures."""
     folder.mkdir()
     started, before = time.perf_counter(), cpu_s()
@@ -87,7 +87,7 @@ def main() -> None:
     given = made.parse_args()
     told: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
-        for word, fuse in (("unfused", []), ("fused", None)):
+        for word, fuse in (("unfused", ["none"]), ("fused", [])):
             builds = [build(given, Path(folder) / f"{word}-{k}", fuse, seed=k) for k in range(2)]
             tables = [built.table for built, _ in builds]
             told[word] = {

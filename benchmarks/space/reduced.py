@@ -233,7 +233,7 @@ def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dic
             {
                 "networks": float(whole.inside(kept).mean()),
                 "hypervolume": whole.share(kept),
-                "expected": (chosen.details.get("share_kept") or [None])[0],
+                "expected": (chosen.share_kept or [None])[0],
                 "random": at_random(whole, [len(own) for own in kept], seed=number),
                 "groups": [list(names) for names in chosen.groups],
             }

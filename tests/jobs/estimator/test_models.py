@@ -194,7 +194,7 @@ def test_other_formats_are_refused_with_the_way_out(tmp_path: Path) -> None:
 
 def test_an_estimator_needs_its_nets(tmp_path: Path, capsys: Any) -> None:
     assert run(["estimator", "predict", str(tmp_path / "e.json")]) == 2
-    assert "Missing argument 'CSV'" in capsys.readouterr().err
+    assert "no csv of nets is given" in capsys.readouterr().err
 
 
 def test_a_model_of_views_alone_has_no_time_by_a_table_without_overhead(
