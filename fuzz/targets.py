@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
-import click
 import numpy as np
 
 from fuzz import seeds as good
+from gnomon import values
 from gnomon.agent.arrays import InputError, fill, make_buffers
 from gnomon.agent.plan import PlanRefused, checked_plan
-from gnomon.cli import values
+from gnomon.api.pareto import bound, tuning
+from gnomon.api.solve import objective_weights
 from gnomon.core.codec import loads
 from gnomon.core.overlay.records import TunedModel
 from gnomon.core.space import Slot, Space, parse_decimal
@@ -347,10 +348,10 @@ def _known(name: str, chains: tuple[str, ...]) -> Any:
 
 def _options(data: str) -> object:
     """What stands behind options on a command line."""
-    kinds = (values.shape, values.environment, values.setting, values.weights, values.seconds, values.latency)
-    for kind in (*kinds, values.cores, values.thread_counts, values.tuning, values.bound):
-        with contextlib.suppress(click.UsageError):
-            kind.convert(data, None, None)
+    readers = (values.shape, values.environment, values.setting, objective_weights, values.seconds, values.latency)
+    for read in (*readers, values.cores, values.thread_counts, tuning, bound):
+        with contextlib.suppress(ValueError):
+            read(data)
     return None
 
 
