@@ -388,7 +388,7 @@ def overlay_analyze(
     if plot is not None:
         from gnomon.api.pictures import draw_overlay
 
-        document = document.drawn(draw_overlay(document, Path(plot), on_message))
+        document = replace(document, pictures=tuple(draw_overlay(document, Path(plot), on_message)))
     return document
 
 

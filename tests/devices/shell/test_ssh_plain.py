@@ -153,7 +153,7 @@ def test_the_folder_of_leases_may_be_named_in_the_devices_table(server: SshServe
     assert becomes(lambda: not list(shared.iterdir()))
 
 
-def test_a_dead_owners_lock_is_taken_over(server: SshServer) -> None:
+def test_a_dead_owners_lock_is_taken_over(poor: SshServer) -> None:
     held = poor.leases / "lease-local.lock.held"
     held.mkdir()
     ended = subprocess.Popen(["true"])
