@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import gnomon
+from gnomon import documents
 
 ROOT = Path(__file__).resolve().parent.parent
 STUB = ROOT / "src" / "gnomon" / "__init__.pyi"
@@ -27,19 +28,24 @@ def test_every_public_name_stays_what_it_is() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_type_checkers_see_the_same_names() -> None:
-    imported = {
-        alias.asname: (node.module, alias.name)
-        for node in ast.parse(STUB.read_text(encoding="utf-8")).body
+def names_in(stub: Path) -> dict[str, str]:
+    """The module that each name comes from."""
+    return {
+        alias.name: node.module or ""
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-        if alias.asname
+        if alias.asname == alias.name
     }
-    assert sorted({"__version__", *imported}) == gnomon.__all__
-    for name, (module, original) in imported.items():
-        assert original == name
-        assert getattr(import_module(module or ""), name) is getattr(gnomon, name)
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    for package, stub in ((gnomon, STUB), (documents, STUB.with_name("documents.pyi"))):
+        for name, module in names_in(stub).items():
+            assert getattr(import_module(module), name) is getattr(package, name)
+    assert sorted({"__version__", *names_in(STUB)}) == gnomon.__all__
+    assert sorted(names_in(STUB.with_name("documents.pyi"))) == dir(documents)
 
 
 def test_an_unknown_name_is_told_as_such() -> None:
-    assert not hasattr(gnomon, "no_such_function")
+    assert not hasattr(gnomon, "no_such_function") and not hasattr(documents, "NoSuchDocument")

@@ -24,6 +24,7 @@ from gnomon.api.estimator import predict_model as predict_model
 from gnomon.api.estimator import predict_nets as predict_nets
 from gnomon.api.estimator import suggest_nets as suggest_nets
 from gnomon.api.html import write_report as write_report
+from gnomon.api.new import new_package as new_package
 from gnomon.api.objectives import objectives as objectives
 from gnomon.api.pareto import oplist as oplist
 from gnomon.api.pareto import pareto as pareto

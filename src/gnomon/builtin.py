@@ -354,5 +354,17 @@ JOBS: Mapping[str, Job] = {
         },
         functions=_functions("document", "document_names", "document_schema", "read_document"),
     ),
+    "new": Job(
+        section=RESULTS,
+        commands={
+            "new": CommandRow(
+                "gnomon.api.new:new_package",
+                "Write a package that adds a job, a runtime or a kind of device.",
+                html=False,
+            ),
+        },
+        documents=_documents("new", new="NewDocument new_report"),
+        functions=_functions("new", "new_package"),
+    ),
 }
 """By name, in the order of the help."""

@@ -255,6 +255,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "devices release": ("device-health",),
     "devices remove": ("device-removed",),
     "serve": ("serve",),
+    "new": ("new",),
 }
 """What each command prints with --json."""
 

@@ -198,6 +198,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "devices probe": ("gnomon devices probe board",),
     "devices release": ("gnomon devices release board",),
     "devices remove": ("gnomon devices remove board",),
+    "new": (
+        "gnomon new runtime my_runtime",
+        "gnomon new device board --out packages/board",
+    ),
     "schema": (
         "gnomon schema",
         "gnomon schema place > place.schema.json",

@@ -1,0 +1,26 @@
+"""The JSON document of `gnomon new`, which is what the function returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gnomon.report.answer import Answer
+
+Kind = Literal["job", "runtime", "device"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class NewDocument(Answer):
+    """A package that was written: its folder, and the files in it."""
+
+    format: Literal["gnomon-new"]
+    version: Literal[1]
+    kind: Kind
+    name: str
+    folder: str
+    files: tuple[str, ...]
+
+    def headline(self) -> tuple[str, str]:
+        """What was written, and where."""
+        return f"{self.kind} {self.name}", f"{len(self.files)} files in {self.folder}."

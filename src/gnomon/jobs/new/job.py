@@ -1,0 +1,67 @@
+"""Writing a package from the templates, with the names changed."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from pathlib import Path
+
+from gnomon import builtin
+from gnomon.errors import UsageError
+from gnomon.jobs.new.document import Kind, NewDocument
+from gnomon.plugins import named
+from gnomon.system.files import staged
+
+_TEMPLATES = Path(__file__).parents[2] / "templates"
+_ENTRIES = {
+    "job": ("gnomon.jobs", "{name}:{constant}"),
+    "runtime": ("gnomon.runtimes", "{name}.adapter:{type}"),
+    "device": ("gnomon.devices", "{name}.device:{name}_device"),
+}
+"""The group of the entry point of each kind, and what it names."""
+_PROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "0.1"
+dependencies = ["gnomon"]
+
+[project.entry-points."{group}"]
+{name} = "{place}"
+"""
+
+
+def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
+    """Write a package that adds what is of this kind, with its contract test. UsageError where it cannot be."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a package", hint="Take small letters, digits and _, such as my_board."
+        )
+    group, place = _ENTRIES[kind]
+    commands = {command for job in builtin.JOBS.values() for command in job.commands}
+    if name in named(group) or name in commands:
+        raise UsageError(f"there is a {name} already", hint="Take another name.")
+    if folder.exists():
+        raise UsageError(f"{folder} is there already", hint="Name a folder that is not there: --out DIR.")
+    names = {"yours": name, "Yours": name.title().replace("_", ""), "YOURS": name.upper()}
+    place = place.format(name=name, type=names["Yours"], constant=names["YOURS"])
+    texts = {"pyproject.toml": _PROJECT.format(name=name, group=group, place=place)}
+    for template in sorted((_TEMPLATES / kind).glob("*.py")):
+        text = re.sub(r"yours|Yours|YOURS", lambda match: names[match.group()], template.read_text(encoding="utf-8"))
+        inside = "tests" if template.name.startswith("test_") else name
+        path = f"{inside}/{template.name.replace('yours', name)}"
+        texts[path] = re.sub(r"^from \.", f"from {name}.", text, flags=re.MULTILINE)
+    try:
+        with staged(folder) as package:
+            for path, text in texts.items():
+                (package / path).parent.mkdir(parents=True, exist_ok=True)
+                (package / path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be written: {error.strerror or error}",
+            hint="Name a folder that can be written: --out DIR.",
+        ) from error
+    return NewDocument(format="gnomon-new", version=1, kind=kind, name=name, folder=str(folder), files=tuple(texts))

@@ -1,0 +1,15 @@
+"""What `gnomon new` prints."""
+
+from __future__ import annotations
+
+import shlex
+
+from gnomon.jobs.new.document import NewDocument
+from gnomon.report.page import Page
+
+
+def new_report(document: NewDocument, page: Page) -> None:
+    """Name the files, and the command that tries them."""
+    folder = shlex.quote(document.folder)
+    page.line(f"The {document.kind} {document.name} is in {document.folder}: {', '.join(document.files)}.")
+    page.line(f"Next: pip install -e {folder} && pytest {folder}")

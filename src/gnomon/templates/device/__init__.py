@@ -1,0 +1,1 @@
+"""A kind of device: `yours:NAME` is an address of one."""

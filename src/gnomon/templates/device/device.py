@@ -1,0 +1,23 @@
+"""Boards that the program `yours` reaches as adb does: yours devices, yours -s NAME shell, push and pull."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.shell.bridge import BridgeDevice, bridge_settings
+from gnomon.devices.shell.bridge_link import Bridge, BridgeSettings
+
+
+class YoursSettings(BridgeSettings):
+    """What is special about the program: where a board has room, and what to do about its states."""
+
+    bridge: ClassVar[Bridge] = Bridge(
+        name="yours", install="", places=('"${TMPDIR:-/tmp}"',), cache='"${TMPDIR:-/tmp}"', states={"": "Start it."}
+    )
+
+
+def yours_device(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> BridgeDevice:
+    """The device of a table in the file of devices."""
+    return BridgeDevice(bridge_settings(YoursSettings, config), on_wait=on_wait)

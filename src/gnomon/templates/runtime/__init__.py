@@ -1,0 +1,1 @@
+"""A runtime: `adapter.py` for gnomon, `driver.py` for the device."""
