@@ -59,20 +59,12 @@ JOBS: Mapping[str, Job] = {
             "pareto": CommandRow(
                 "gnomon.api.pareto:pareto", "Find the front of latency, peak memory and other objectives, and prove it."
             ),
-            "oplist": CommandRow(
-                "gnomon.api.pareto:oplist",
-                "Show what the digits of a model's codes mean, and write ONE's oplist.json.",
-                html=False,
-            ),
         },
         documents=_documents(
             "pareto",
             pareto="ParetoDocument pareto_report",
-        )
-        | {
-            "oplist": ("gnomon.jobs.pareto.oplist:OplistDocument", "gnomon.jobs.pareto.oplist_report:oplist_report"),
-        },
-        functions=_functions("pareto", "oplist", "pareto") | _functions("objectives", "objectives"),
+        ),
+        functions=_functions("pareto", "pareto") | _functions("objectives", "objectives"),
     ),
     "stab": Job(
         section=PLACING,
@@ -87,6 +79,20 @@ JOBS: Mapping[str, Job] = {
             stab="StabDocument stab_report",
         ),
         functions=_functions("stab", "stab"),
+    ),
+    "oplist": Job(
+        section=PLACING,
+        commands={
+            "oplist": CommandRow(
+                "gnomon.api.pareto:oplist",
+                "Show what the digits of a model's codes mean, and write ONE's oplist.json.",
+                html=False,
+            ),
+        },
+        documents={
+            "oplist": ("gnomon.jobs.pareto.oplist:OplistDocument", "gnomon.jobs.pareto.oplist_report:oplist_report"),
+        },
+        functions=_functions("pareto", "oplist"),
     ),
     "solve": Job(
         section=PLACING,
