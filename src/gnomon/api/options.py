@@ -71,6 +71,26 @@ OldRecords = Annotated[
     ),
 ]
 
+Fresh = Annotated[bool, option(help="Measure again instead of resuming an interrupted run.", default=False)]
+Processes = Annotated[
+    int | None,
+    option(
+        least=1,
+        most=1000,
+        metavar="N",
+        help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
+    ),
+]
+Budget = Annotated[
+    float,
+    option(
+        "--budget",
+        read=seconds,
+        default=60.0,
+        help="Seconds after which a stage starts no processes beyond the least number.",
+    ),
+]
+
 
 class CommonOptions(TypedDict, total=False):
     """Where and with what to measure. A setting of the device that no option gives is that of the file of devices."""
@@ -164,7 +184,7 @@ class CommonOptions(TypedDict, total=False):
         int, option(least=0, most=MOST_SEED - 1, metavar="N", default=0, help="Seed of random inputs and orders.")
     ]
     record: Record
-    fresh: Annotated[bool, option(help="Measure again instead of resuming an interrupted run.", default=False)]
+    fresh: Fresh
 
 
 class MeasureOptions(CommonOptions, total=False):
@@ -205,24 +225,8 @@ class Options(CommonOptions, total=False):
             "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
         ),
     ]
-    processes: Annotated[
-        int | None,
-        option(
-            least=1,
-            most=1000,
-            metavar="N",
-            help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
-        ),
-    ]
-    budget_s: Annotated[
-        float,
-        option(
-            "--budget",
-            read=seconds,
-            default=60.0,
-            help="Seconds after which a stage starts no processes beyond the least number.",
-        ),
-    ]
+    processes: Processes
+    budget_s: Budget
     max_time_s: Annotated[
         float | None,
         option(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Unpack
+from typing import Annotated, TypedDict, Unpack, cast
 
-from gnomon.api.options import Options, Overwrite, PathLike, model_request
+from gnomon.api.options import Budget, Fresh, Options, Overwrite, PathLike, Processes, Record, model_request
 from gnomon.errors import UsageError
 from gnomon.jobs.stab import job
 from gnomon.jobs.stab.document import StabDocument
@@ -15,13 +15,13 @@ from gnomon.options import option
 from gnomon.values import folder
 
 
-class StabOptions(Options, total=False):
+class StabOptions(TypedDict, total=False):
     """How to measure, under the names of ONE's stab."""
 
     device: Annotated[
         str, option(metavar="DEVICE", help="Instead of --ip: an address or name that `gnomon devices` takes.")
     ]
-    threads: Annotated[  # type: ignore[misc]
+    threads: Annotated[
         int,
         option(
             "--num_threads",
@@ -33,6 +33,10 @@ class StabOptions(Options, total=False):
             help="Threads of the runtime.  [default: 1]",
         ),
     ]
+    processes: Processes
+    budget_s: Budget
+    record: Record
+    fresh: Fresh
 
 
 def stab(
@@ -72,7 +76,7 @@ def stab(
     """
     device = _device(ip, user, port, options.get("device")) if measure else "local"
     request = job.StabRequest(
-        measuring=model_request(nnpackage, {"threads": 1, **options, "device": device}),
+        measuring=model_request(nnpackage, cast("Options", {"threads": 1, **options, "device": device})),
         traces=Path(traces),
         out=Path("nnpkg_sched") / job.package_name(Path(nnpackage)) if out is None else Path(out),
         profile=measure,
