@@ -249,7 +249,7 @@ def test_the_check_finds_missing_docstrings() -> None:
 
 
 EXTRAS = ("aiohttp", "datasets", "distributed", "onnx", "PIL", "sklearn", "torch", "torchvision", "vl_convert", "yaml")
-ADAPTERS = (".agent", ".children", ".testing", ".models.onnx.fix", ".serving.handlers")
+ADAPTERS = (".agent", ".templates.runtime.driver", ".children", ".testing", ".models.onnx.fix", ".serving.handlers")
 """What only runs elsewhere, and the modules that are imported once an extra is seen to be there."""
 
 

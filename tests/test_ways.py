@@ -240,7 +240,7 @@ def test_what_a_job_of_somebody_answered_is_read_without_it_as_runs(
     capsys.readouterr()
     assert run(["runs", "show", "last"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "the report wait cannot be loaded" in shown and "onnxruntime" in shown
+    assert "the report of the document wait cannot be loaded" in shown and "onnxruntime" in shown
     (package / "wait" / "__init__.py").write_text("import nowhere")
     sys.modules.pop("wait")
     assert run(["runs", "show", "last"]) == 0

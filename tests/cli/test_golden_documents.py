@@ -288,9 +288,9 @@ def test_commands_answer_as_they_did(name: str, inputs: Path, capsys: pytest.Cap
 
 def options(command: click.Command, words: str) -> Iterator[tuple[str, list[str]]]:
     """The names of the arguments and options of a command and of those in it."""
-    yield words, [" ".join(p.opts) for p in command.params]
+    context = click.Context(command)
+    yield words, [" ".join(p.opts) for p in command.get_params(context) if "--help" not in p.opts]
     if isinstance(command, click.Group):
-        context = click.Context(command)
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             assert inner is not None

@@ -150,7 +150,9 @@ def test_commands_are_ones_that_gnomon_takes(
     block: Block, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("problem.json").touch()  # which is read with the option
+    for problem in (Path("problem.json"), Path("docs/examples/problem.json")):  # which are read with the option
+        problem.parent.mkdir(parents=True, exist_ok=True)
+        problem.touch()
     for arguments in gnomon_calls(command):
         if not {"--help", "-h", "--version"} & set(arguments):
             parse(arguments)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..arrays import Buffers, as_array, output_array
-from ..driver import Loaded
+from ..driver import Loaded, Refused
 
 if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
+
     from gnomon.wire import KernelTimes, Place, Segment
 
 _MOST_BYTES = 4 << 30
 """Address space of the process: what a model takes beyond it is refused."""
+_OPSET = 13
+_CHANGED = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "Resize": 11}
+"""The opset since which the evaluator's only implementation of an operator is right: before, softmax was of all axes
+from its own on, flattened."""
+_CONVERTED = {"Softmax", "LogSoftmax"}
+"""Those of them that onnx converts rightly."""
 
 
 class Evaluated:
@@ -24,7 +32,7 @@ class Evaluated:
     def __init__(self, segment: Segment, buffers: Buffers) -> None:
         from onnx.reference import ReferenceEvaluator
 
-        evaluator = ReferenceEvaluator(segment["model"])
+        evaluator = ReferenceEvaluator(_as_evaluated(segment["model"]))
         names = [name for name, _ in segment["outputs"]]
 
         def call() -> None:
@@ -45,6 +53,31 @@ class Evaluated:
 
     def close(self) -> None:
         """Nothing is held beside Python's own memory."""
+
+
+def _as_evaluated(path: str) -> ModelProto | str:
+    """The file; or, where an operator of it meant something else once, the model in an opset that the evaluator knows.
+
+    Refused where that cannot be made.
+    """
+    import onnx
+
+    model = onnx.load(path)
+    version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), _OPSET)
+    changed = {name for name in _operators(model.graph) if version < _CHANGED.get(name, 0)}
+    if not changed:
+        return path
+    if changed <= _CONVERTED:
+        return onnx.version_converter.convert_version(model, _OPSET)
+    raise Refused(f"the evaluator does not know {' and '.join(sorted(changed))} of opset {version}")
+
+
+def _operators(graph: GraphProto) -> Iterator[str]:
+    for node in graph.node:
+        yield node.op_type
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _operators(inner)
 
 
 class EvaluatorDriver:
