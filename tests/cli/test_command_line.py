@@ -335,7 +335,9 @@ def test_the_first_steps_fit_a_terminal_of_80_columns(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["--help"]) == 0
-    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+    printed = capsys.readouterr().out
+    assert [line for line in printed.splitlines() if len(line) > 80] == []
+    assert ".." not in printed.replace("[ARGS]...", ""), "nothing is cut"
 
 
 @pytest.mark.parametrize(

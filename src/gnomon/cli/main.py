@@ -28,7 +28,7 @@ from gnomon.cli.help import Group, command
 from gnomon.cli.output import PRINTED, write_json
 from gnomon.errors import CLOSED_PIPE, GnomonError, UsageError
 from gnomon.options import CommandRow
-from gnomon.report.plain import clean, shorten
+from gnomon.report.plain import clean
 
 
 class LazyGroup(Group):
@@ -50,10 +50,7 @@ class LazyGroup(Group):
             sections.setdefault(job.section, []).extend(job.commands)
         for section, names in (sections | {"Help": [*_HELP]}).items():
             with formatter.section(section):
-                limit = formatter.width - 6 - width
-                formatter.write_dl(
-                    [(f"{name:<{width}}", shorten(self._places[name].short_help, limit)) for name in names]
-                )
+                formatter.write_dl([(f"{name:<{width}}", self._places[name].short_help) for name in names])
         self._format_jobs(formatter)
 
     def _format_jobs(self, formatter: click.HelpFormatter) -> None:
