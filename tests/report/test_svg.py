@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.report.picture_kit import words_of
 
@@ -52,7 +52,8 @@ def at(x: float | None, y: float | None, **more: str) -> Mark:
     return Mark(x=Value(value=x), y=Value(value=y), **more)  # type: ignore[arg-type]
 
 
-@given(st.lists(VALUES, max_size=8), st.booleans())
+@given(values=st.lists(VALUES, max_size=8), linear=st.booleans())
+@example(values=[Value(value=1e-09)], linear=False)
 def test_all_values_are_inside_and_ticks_too(values: list[Value], linear: bool) -> None:
     found = scale_of(Axis(linear=linear), ends(values), 100, 500)
     assert found.low < found.high

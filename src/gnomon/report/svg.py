@@ -101,9 +101,10 @@ class Scale:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, most: int, *, whole: bool = False) -> list[tuple[float, str]]:
-        """Round values with their texts, about so many."""
-        found = (units.log_ticks if self.logarithmic else units.steps)(self.low, self.high, most)
-        return [(one, _number(one)) for one in found if not whole or one == round(one)]
+        """Round values with their texts, about so many; rounding puts none outside."""
+        values = (units.log_ticks if self.logarithmic else units.steps)(self.low, self.high, most)
+        rounded = [value for value in values if not whole or value == round(value)]
+        return [(min(max(value, self.low), self.high), _number(value)) for value in rounded]
 
 
 def scale_of(axis: Axis, values: Sequence[float], start: float, end: float) -> Scale:
