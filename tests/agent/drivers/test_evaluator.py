@@ -42,16 +42,23 @@ def test_what_it_does_not_know_is_refused(kind: str, opset: int, tmp_path: Path)
         "Resize": [node("Resize", ["x", "scales"] if opset == 10 else ["x", "", "scales"], ["y"], mode="linear")],
     }
     if opset == 10:
-        with pytest.raises(Refused, match=f"does not know {kind} of opset 10"):
+        with pytest.raises(Refused, match=f"does not know {kind} of so old an opset"):
             held(nodes[kind], scales, opset, tmp_path)
     else:
         held(nodes[kind], scales, opset, tmp_path)
 
 
-def held(nodes: list[Any], constants: dict[str, Any], opset: int, folder: Path) -> None:
+def test_a_function_of_the_model_is_looked_at_too(tmp_path: Path) -> None:
+    old = [onnx.helper.make_opsetid("", 12)]
+    soft = onnx.helper.make_function("own", "Soft", ["a"], ["b"], [node("Softmax", ["a"], ["b"])], old)
+    with pytest.raises(Refused, match="does not know Softmax"):
+        held([node("Soft", ["x"], ["y"], domain="own")], {}, 12, tmp_path, functions=[soft])
+
+
+def held(nodes: list[Any], constants: dict[str, Any], opset: int, folder: Path, **more: Any) -> None:
     """The evaluator's outputs are those of ONNX Runtime."""
-    imports = [onnx.helper.make_opsetid("", opset)]
-    proto = model(nodes, [value("x", [2, 3, 4])], [value("y", None)], constants, opset_imports=imports)
+    imports = [onnx.helper.make_opsetid("", opset), onnx.helper.make_opsetid("own", 1)]
+    proto = model(nodes, [value("x", [2, 3, 4])], [value("y", None)], constants, opset_imports=imports, **more)
     path = save(proto, folder / "m.onnx")
     (expected,) = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": X})
     buffers: Buffers = {"x": X, "y": np.empty_like(expected)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..arrays import Buffers, as_array, output_array
 from ..driver import Loaded, Refused
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import FunctionProto, GraphProto, ModelProto, OperatorSetIdProto
 
     from gnomon.wire import KernelTimes, Place, Segment
 
@@ -55,24 +55,30 @@ class Evaluated:
         """Nothing is held beside Python's own memory."""
 
 
-def _as_evaluated(path: str) -> ModelProto | str:
-    """The file; or, where an operator of it meant something else once, the model in an opset that the evaluator knows.
+def _as_evaluated(path: str) -> ModelProto:
+    """The model; where an operator of it meant something else once, in an opset that the evaluator knows.
 
     Refused where that cannot be made.
     """
     import onnx
 
     model = onnx.load(path)
-    version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), _OPSET)
-    changed = {name for name in _operators(model.graph) if version < _CHANGED.get(name, 0)}
-    if not changed:
-        return path
-    if changed <= _CONVERTED:
-        return onnx.version_converter.convert_version(model, _OPSET)
-    raise Refused(f"the evaluator does not know {' and '.join(sorted(changed))} of opset {version}")
+    changed = _changed(model.graph, model.opset_import)
+    unknown = changed - _CONVERTED
+    for function in model.functions:  # which onnx does not convert
+        unknown |= _changed(function, function.opset_import)
+    if unknown:
+        raise Refused(f"the evaluator does not know {' and '.join(sorted(unknown))} of so old an opset")
+    return onnx.version_converter.convert_version(model, _OPSET) if changed else model
 
 
-def _operators(graph: GraphProto) -> Iterator[str]:
+def _changed(graph: GraphProto | FunctionProto, opsets: Iterable[OperatorSetIdProto]) -> set[str]:
+    """The operators that meant something else in this opset."""
+    version = next((opset.version for opset in opsets if opset.domain in ("", "ai.onnx")), _OPSET)
+    return {name for name in _operators(graph) if version < _CHANGED.get(name, 0)}
+
+
+def _operators(graph: GraphProto | FunctionProto) -> Iterator[str]:
     for node in graph.node:
         yield node.op_type
         for attribute in node.attribute:
