@@ -111,8 +111,9 @@ def test_the_test_that_comes_with_a_package_passes(kind: str, package: Path) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["job", "place"], "there is a place already"),
-        (["runtime", "onnxruntime"], "there is a onnxruntime already"),
+        (["job", "place"], "the name place is taken"),
+        (["runtime", "mnn"], "the name mnn is taken"),
+        (["device", "json"], "the name json is taken"),
         (["device", "class"], "'class' cannot be the name of a package"),
         (["device", "a/b"], "'a/b' cannot be the name of a package"),
         (["device", "b", "--out", "there"], "there is there already"),

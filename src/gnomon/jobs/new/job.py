@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 from gnomon import builtin
@@ -42,8 +43,8 @@ def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
         )
     group, place = _ENTRIES[kind]
     commands = {command for job in builtin.JOBS.values() for command in job.commands}
-    if name in named(group) or name in commands:
-        raise UsageError(f"there is a {name} already", hint="Take another name.")
+    if name in named(group) or name in commands or find_spec(name) is not None:
+        raise UsageError(f"the name {name} is taken", hint="Take one that no command and no installed module has.")
     if folder.exists():
         raise UsageError(f"{folder} is there already", hint="Name a folder that is not there: --out DIR.")
     names = {"yours": name, "Yours": name.title().replace("_", ""), "YOURS": name.upper()}
