@@ -132,6 +132,14 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert anchor in anchors(target), f"{link}: there is no such heading"
 
 
+def test_files_that_contributors_shall_read_are_there() -> None:
+    tops = ("src", "tests", "fuzz", "zoo", "benchmarks", "scripts")
+    files = {"/" + path.relative_to(ROOT).as_posix() for top in tops for path in (ROOT / top).rglob("*.py")}
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert named
+    assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
+
+
 def test_every_document_can_be_reached_from_the_index() -> None:
     reached = {ROOT / "README.md"}
     waiting = [ROOT / "README.md"]
