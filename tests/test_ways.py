@@ -114,8 +114,9 @@ def test_the_test_that_comes_with_a_package_passes(kind: str, package: Path) -> 
         (["job", "place"], "the name place is taken"),
         (["runtime", "mnn"], "the name mnn is taken"),
         (["device", "json"], "the name json is taken"),
-        (["device", "class"], "'class' cannot be the name of a package"),
-        (["device", "a/b"], "'a/b' cannot be the name of a package"),
+        (["device", "class"], "'class' cannot be the name of a device"),
+        (["device", "my_board"], "'my_board' cannot be the name of a device"),
+        (["job", "a/b"], "'a/b' cannot be the name of a job"),
         (["device", "b", "--out", "there"], "there is there already"),
     ],
 )

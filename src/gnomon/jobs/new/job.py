@@ -20,6 +20,9 @@ _ENTRIES = {
     "device": ("gnomon.devices", "{name}.device:{name}_device"),
 }
 """The group of the entry point of each kind, and what it names."""
+_MODULE = re.compile(r"[a-z][a-z0-9_]*")
+_NAMES = {"job": _MODULE, "runtime": _MODULE, "device": re.compile(r"[a-z][a-z0-9]{0,31}")}
+"""What a name looks like: that of a device is the scheme of its addresses, which has no underscore."""
 _PROJECT = """\
 [build-system]
 requires = ["hatchling"]
@@ -30,6 +33,9 @@ name = "{name}"
 version = "0.1"
 dependencies = ["gnomon"]
 
+[project.optional-dependencies]
+test = ["onnx", "pytest"]
+
 [project.entry-points."{group}"]
 {name} = "{place}"
 """
@@ -37,10 +43,9 @@ dependencies = ["gnomon"]
 
 def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
     """Write a package that adds what is of this kind, with its contract test. UsageError where it cannot be."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise UsageError(
-            f"{name!r} cannot be the name of a package", hint="Take small letters, digits and _, such as my_board."
-        )
+    if not _NAMES[kind].fullmatch(name) or keyword.iskeyword(name):
+        letters = "small letters and digits, as in myboard" if kind == "device" else "small letters, digits and _"
+        raise UsageError(f"{name!r} cannot be the name of a {kind}", hint=f"Take {letters}.")
     group, place = _ENTRIES[kind]
     commands = {command for job in builtin.JOBS.values() for command in job.commands}
     if name in named(group) or name in commands or find_spec(name) is not None:

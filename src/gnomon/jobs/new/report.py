@@ -10,6 +10,6 @@ from gnomon.report.page import Page
 
 def new_report(document: NewDocument, page: Page) -> None:
     """Name the files, and the command that tries them."""
-    folder = shlex.quote(document.folder)
     page.line(f"The {document.kind} {document.name} is in {document.folder}: {', '.join(document.files)}.")
-    page.line(f"Next: pip install -e {folder} && pytest {folder}")
+    package, folder = shlex.quote(f"{document.folder}[test]"), shlex.quote(document.folder)
+    page.line(f"Next: pip install -e {package} && pytest {folder}")
