@@ -96,6 +96,12 @@ def inert(text: str) -> None:
     assert kinds.count(None) == 1
 
 
+def test_what_is_chosen_is_marked_once() -> None:
+    text = page([FOUND["place by hand"]], ["place"])
+    assert re.search(r'<tr class="chosen"><th[^>]*>onert: plan<', text)
+    assert not re.search(r"<th[^>]*>&gt; ", text), "the style writes the mark"
+
+
 def test_hostile_texts_stay_texts() -> None:
     text = page([hostile(), hostile()], ["<script>", "\x1b]0;x\x07"])
     inert(text)

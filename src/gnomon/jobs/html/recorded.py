@@ -79,7 +79,9 @@ class _Recorder(terminal.Page):
         if rows:
             words = [k for k, one in enumerate(columns) if not one.number]
             titles = [one.title for one in columns]
-            self._add(table(self.sections[-1][0], titles, map(tuple, rows), words=words, chosen=bold))
+            # The page marks what stands out itself, by its style.
+            cells = [(row[0].removeprefix("> ") if k in bold else row[0], *row[1:]) for k, row in enumerate(rows)]
+            self._add(table(self.sections[-1][0], titles, cells, words=words, chosen=bold))
 
     def _add(self, part: Part) -> None:
         self.sections[-1][1].append(part)
