@@ -32,17 +32,17 @@ from gnomon.core.codec import loads
 from gnomon.core.overlay.records import TunedModel
 from gnomon.core.space import Slot, Space, parse_decimal
 from gnomon.devices.address import parse_address
+from gnomon.devices.base import facts_of
 from gnomon.devices.config import load_devices
 from gnomon.devices.http import DpuReply, judged, pause_s
 from gnomon.devices.laid_out import lay_out, parse_files
 from gnomon.devices.packages.files import Unusable, find_wheel, host_target, read_metadata
 from gnomon.devices.packages.target import target_of
-from gnomon.devices.shell.device import facts_of
 from gnomon.devices.shell.facts import _count, _libc, described
 from gnomon.devices.shell.link import Marked
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, read_lookup, write_flat_table, write_lookup
+from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
 from gnomon.formats.block_table import read_block_table
 from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.formats.ncnn_param import parse_ncnn_param, write_ncnn_param
@@ -53,14 +53,12 @@ from gnomon.formats.onert.trace import read_chrome_trace, read_trace, write_trac
 from gnomon.formats.pareto.dump import read_dump
 from gnomon.formats.pareto.oplist import read_oplist
 from gnomon.formats.problem import read_problem
-from gnomon.formats.snpe.bench import read_accumulation, read_bench_result
+from gnomon.formats.snpe.bench import read_bench_result
 from gnomon.formats.snpe.meta import read_dlc_inputs, read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
-    NnablaTable,
-    read_nnabla_csv,
     read_snpe_csv,
     read_snpe_json,
-    write_nnabla_csv,
+    scan_nnabla_csv,
     write_snpe_csv,
     write_snpe_json,
 )
@@ -68,7 +66,8 @@ from gnomon.formats.tuning.logs import read_ansor_log, read_autotvm_log, read_ta
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
 from gnomon.formats.tuning.names import readings
 from gnomon.formats.tuning.records import read_tuning_records
-from gnomon.formats.yaml import plain, read_yaml, yaml_text
+from gnomon.formats.yaml import read_yaml, yaml_text
+from gnomon.formats.yaml_nodes import nodes_of, plain
 from gnomon.jobs.estimator import job as estimators
 from gnomon.jobs.estimator.help_files import import_nets
 from gnomon.jobs.runs.job import command_of
@@ -102,7 +101,7 @@ from gnomon.training.job import read_state
 from gnomon.training.recipe import Recipe, check
 from gnomon.training.saved import load_saved, numbers
 from gnomon.tuning import target as processors
-from gnomon.tuning.tracker import TrackerWire, read_free, read_summary, tracker_at
+from gnomon.tuning.tracker import TrackerWire, read_free, read_summary
 
 T = TypeVar("T")
 MODEL = TunedModel(name="m")
@@ -474,7 +473,7 @@ async def _replied(data: bytes) -> bytes:
 
     settings = ServeSettings(measuring=Measuring(runtime="r"), limits=ServingLimits(most_bytes=1 << 20))
     device = ServedDevice(name="d", run=refuse, job=Job(measuring=settings.measuring, limits=settings.limits))
-    facts = {"runtime": "r", "version": "1", "configuration": "c", "device": {}}
+    facts = {"runtime": "r", "version": "1", "configuration": "c", "device": "d"}
     with tempfile.TemporaryDirectory() as folder:
         queue = Queue(settings.limits, [device], lambda line: None)
         runner = RequestHandler(settings, queue, Path(folder), facts, lambda line: None).runner()
@@ -713,7 +712,6 @@ TARGETS: dict[str, Target] = _all(
         lines=True,
     ),
     # Tables of other tools, and of gnomon
-    Target(name="accumulation", seeds=good.texts('{"a": 1, "b": 2.5}'), read=read_accumulation, lines=True),
     Target(
         name="accuracies",
         seeds=good.texts("VGG_1_1: 0.5\nMobile_1_0: 1.0e-05\n'A_1': .5\n"),
@@ -724,12 +722,6 @@ TARGETS: dict[str, Target] = _all(
         name="latencies",
         seeds=good.texts("VGG_1_1: 0.5\nMobile_1_0: 1.0e-05\n"),
         read=back(read_latencies, write_flat_table),
-        lines=True,
-    ),
-    Target(
-        name="lookup",
-        seeds=good.texts("0.148 0.103 .5 \r\n0.092 0.09 1.\r\n"),
-        read=back(read_lookup, write_lookup),
         lines=True,
     ),
     Target(name="bench result", seeds=good.golden("snpe-bench-result.json"), read=read_bench_result, lines=True),
@@ -748,10 +740,8 @@ TARGETS: dict[str, Target] = _all(
     ),
     Target(
         name="nnabla csv",
-        seeds=good.texts(
-            write_nnabla_csv(NnablaTable(entries={"u": {"CPU": 1.5, "GPU": 2.0}, "v": {"CPU": 3.0, "GPU": 1.0}}))
-        ),
-        read=back(read_nnabla_csv, write_nnabla_csv),
+        seeds=good.texts("u,CPU,1.5\r\nu,GPU,2.0\r\nv,CPU,3.0\r\nv,GPU,1.0\r\n"),
+        read=scan_nnabla_csv,
         lines=True,
     ),
     Target(name="any table", seeds=good.golden("snpe-table.csv"), read=file("t.csv", read_profiled)),
@@ -813,7 +803,7 @@ TARGETS: dict[str, Target] = _all(
     Target(
         name="yaml",
         seeds=good.golden("aw-nas-space.yaml"),
-        read=lambda data: list(read_yaml(yaml_text(data, "w", "h"), "w", "h").nodes()),
+        read=lambda data: list(nodes_of(read_yaml(yaml_text(data, "w", "h"), "w", "h"))),
         lines=True,
     ),
     Target(name="yaml scalar", seeds=good.texts(*_NUMBERS), read=text(plain), lines=True),
@@ -879,12 +869,6 @@ TARGETS: dict[str, Target] = _all(
         read=text(_READ_TARGET),
     ),
     Target(name="tracker", seeds=_tracked, read=_tracker),
-    Target(
-        name="tracker address",
-        seeds=good.texts("127.0.0.1:9190", "[::1]:9190"),
-        read=text(lambda t: tracker_at(t, {})),
-        lines=True,
-    ),
     # Devices
     Target(name="devices", seeds=good.texts(_DEVICES), read=file("devices.toml", load_devices)),
     Target(name="address", seeds=good.texts(*_ADDRESSES), read=text(parse_address), lines=True),

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.codec import OTHERS_TOO, Must, decode, dumps, from_json, loads, to_json
-from gnomon.core.sample import Campaign, Event, Failure, OperatorSamples, Run, Samples
+from gnomon.core.sample import LAST_S, Campaign, Event, Failure, OperatorSamples, Run, Samples
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError, RecordError
 from gnomon.testing.store import sample_campaign
@@ -23,6 +23,7 @@ from gnomon.testing.store import sample_campaign
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INTS = st.lists(st.integers(0, 2**63 - 1), max_size=8).map(tuple)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+MOMENTS = st.floats(0, LAST_S)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | FLOATS | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
@@ -41,7 +42,7 @@ def runs(draw: st.DrawFn) -> Run:
         candidate=draw(TEXT),
         process=draw(st.integers(0, 99)),
         block=draw(st.integers(0, 99)),
-        started_at_s=draw(FLOATS),
+        started_at_s=draw(MOMENTS),
         samples=samples,
         failure=draw(FAILURES) if samples is None else None,
         profiled=draw(st.booleans()),
@@ -55,7 +56,7 @@ def test_runs_come_back(run: Run) -> None:
     assert from_json(Run, loads(dumps(run))) == run
 
 
-@given(st.builds(Event, name=TEXT, at_s=FLOATS, data=MAPS))
+@given(st.builds(Event, name=TEXT, at_s=MOMENTS, data=MAPS))
 def test_events_come_back(event: Event) -> None:
     assert from_json(Event, loads(dumps(event))) == event
 
@@ -166,7 +167,7 @@ class Checked:
     ("shares", "told"),
     [
         ([0, 0.5], []),
-        ([0.5], ["$.shares: two expected, a list found"]),
+        ([0.5], ["$.shares: two expected"]),
         (3, ["$.shares: a list expected, 3 found"]),
         ([2.0, "x"], ["$.shares[0]: a share expected, 2.0 found", "$.shares[1]: a finite number expected, 'x' found"]),
         ([10**400, float("inf")], None),

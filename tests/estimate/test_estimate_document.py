@@ -104,7 +104,7 @@ BROKEN: list[tuple[tuple[str | int, ...], Any, str]] = [
     (("columns", "names", 2), "x" * 30_000, r"\$\.columns\.names\[2\]"),
     (("columns", "kinds"), [], r"\$\.columns"),
     (("columns", "prior_s", 1), -1, r"\$\.columns\.prior_s\[1\]"),
-    (("columns", "more"), 1, r"\$\.columns\.more"),
+    (("columns", "more"), 1, r"\$\.columns\.more: there is no such field"),
     (("coefficients_s",), [1.0], r"\$\.coefficients_s: 6 items"),
     (("coefficients_s", 3), "1", r"\$\.coefficients_s\[3\]"),
     (("coefficients_s", 3), 10**400, r"\$\.coefficients_s\[3\]"),

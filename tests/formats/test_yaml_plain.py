@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gnomon.formats.yaml import almost, plain
+from gnomon.formats.yaml import almost
+
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+
+from gnomon.formats.yaml_nodes import plain
 
 NEAR = st.text("0123456789.eE+-_:xbo~ninfaNyestrufl", max_size=9)
 
@@ -51,6 +56,21 @@ def test_values_are_those_of_yaml_1_1(text: str, value: Any) -> None:
     found = plain(text)
     assert found == value and type(found) is type(value)
     assert math.isnan(float(plain(".NaN") or 0))
+
+
+@given(NEAR)
+@example("+_7")
+@example("._5")
+@example("1_.0e5")
+def test_values_are_those_of_pyyaml(text: str) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
+    loader = yaml.SafeLoader("")
+    tag = loader.resolve(yaml.ScalarNode, text, (True, False))
+    wanted: Any = text
+    if tag.rpartition(":")[2] in ("null", "bool", "int", "float"):
+        with suppress(ValueError):
+            wanted = loader.yaml_constructors[tag](loader, yaml.ScalarNode(tag, text))
+    assert repr(plain(text)) == repr(wanted)
 
 
 @given(NEAR)

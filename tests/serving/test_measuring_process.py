@@ -65,7 +65,6 @@ def test_an_answer_that_makes_no_sense_is_an_error(line: str) -> None:
     [
         Outcome(kind="refused", message="x"),
         Outcome(kind="failed", error="DeviceError", message="x", hint="h"),
-        Outcome(kind="measured", result={"latency_s": 1e-3, "doubts": [{"kind": "busy"}], "reference_s": [1e-5]}),
     ],
 )
 def test_an_outcome_is_read_as_it_was_written(outcome: Outcome) -> None:

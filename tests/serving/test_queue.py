@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gnomon.serving.job import Job, Outcome
+from gnomon.serving.job import Job, Measurement, Outcome
 from gnomon.serving.queue import Queue, RequestError, ServedDevice
 from gnomon.serving.settings import Limits, Measuring
 
 MODEL = Path("model")
 JOB = Job(measuring=Measuring(), limits=Limits())
 FAILED = Outcome(kind="failed", error="DeviceError", message="the board is gone")
+MEASURED = Measurement(
+    latency_s=1.0, low_s=None, high_s=1.5, processes=3, loads=3, samples=9, runtime="r", configuration="c", device="a"
+)
 
 
 class Board:
@@ -42,7 +46,7 @@ def queue_of(*boards: Board, log: list[str] | None = None, limits: Limits = Limi
 
 
 def measured(device: str) -> Outcome:
-    return Outcome(kind="measured", result={"latency_s": 1.0, "device": device})
+    return Outcome(kind="measured", result=replace(MEASURED, device=device))
 
 
 async def begun(true: Callable[[], bool]) -> None:
@@ -61,7 +65,7 @@ def test_whichever_is_free_gets_the_next_and_turns_are_in_the_order_of_coming() 
         holds[1].set()
         outcomes = await asyncio.gather(*tasks[1:])
         assert b.digests == ["1", "2", "3", "4"]
-        assert {outcome.result["device"] for outcome in outcomes} == {"b"}
+        assert {outcome.result and outcome.result.device for outcome in outcomes} == {"b"}
         holds[0].set()
         assert await tasks[0] == measured("a")
         assert [device.status for device in queue.devices] == [

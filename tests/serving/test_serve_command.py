@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,6 +145,26 @@ def test_a_program_that_is_not_there_is_told_while_another_measures(
     with lease(lease_folder(), LOCAL):
         assert run(["serve", "--port", "0", "--command", "no-such-program {model}", "--read", RATE]) == 5
     assert "there is no program 'no-such-program' on local" in capsys.readouterr().err
+
+
+@pytest.mark.timeout(60)
+def test_without_aiohttp_the_hint_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules, "gnomon.serving.handlers", raising=False)
+    assert run(["serve", "--port", "0", *WHAT]) == 5
+    said = capsys.readouterr().err
+    assert "the server needs aiohttp" in said
+    assert "pip install 'aiohttp>=" in said
+
+
+def test_a_model_of_five_megabytes(tmp_path: Path) -> None:
+    """More than aiohttp takes by itself."""
+    what = ("--command", "sh -c 'wc -c < {model}'", "--read", "([0-9]+)", "--unit", "us")
+    with served(tmp_path, what=what) as made:
+        reply = made.post(bytes(5 << 20), Accept="application/json")
+        assert (reply.status, reply.json()["latency_s"]) == (200, pytest.approx((5 << 20) * 1e-6))
 
 
 def test_a_program_that_goes_is_the_servers_affair(tmp_path: Path) -> None:

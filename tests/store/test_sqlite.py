@@ -226,11 +226,11 @@ def test_a_record_of_another_writer_is_an_error_with_its_path(path: Path) -> Non
 @pytest.mark.parametrize(
     ("table", "column", "value", "path_in_row"),
     [
-        ("runs", "inner", "0", "$.inner"),
-        ("runs", "inner", "-3", "$.inner"),
+        ("runs", "inner", "0", "$.samples.inner"),
+        ("runs", "inner", "-3", "$.samples.inner"),
         ("runs", "inner", "'x'", "$.samples.inner"),
-        ("runs", "wall_ns", "'[1,-5]'", "$.wall_ns"),
-        ("runs", "cpu_ns", "'[9223372036854775808]'", "$.cpu_ns"),
+        ("runs", "wall_ns", "'[1,-5]'", "$.samples.wall_ns"),
+        ("runs", "cpu_ns", "'[9223372036854775808]'", "$.samples.cpu_ns"),
         ("runs", "started_at_s", "1e300", "$.started_at_s"),
         ("runs", "started_at_s", "9e999", "$.started_at_s"),
         ("runs", "started_at_s", "'abc'", "$.started_at_s"),

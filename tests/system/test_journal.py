@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnomon.core.strict_json import Strict
+from gnomon.core.strict_json import Strict, cut_off
 from gnomon.errors import ProblemError
-from gnomon.system.files import Journal, cut_off, read_journal
+from gnomon.system.files import Journal, read_journal
 
 STRICT = Strict(what="profile", hint="Give another.", most_letters=1 << 24)
 VALUES = st.recursive(
@@ -82,7 +82,7 @@ def test_blank_lines_and_no_file_are_nothing(tmp_path: Path) -> None:
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4), st.data())
 def test_every_beginning_of_a_line_is_cut_off_and_no_line_is(document: dict[str, Any], data: st.DataObject) -> None:
-    line = json.dumps(document).encode()
+    line = json.dumps(document)
     assert not cut_off(line)
     assert cut_off(line[: data.draw(st.integers(1, len(line) - 1))])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -139,34 +138,6 @@ def test_what_another_tvm_wrote_teaches_nothing_and_hinders_nothing(kit: Kit) ->
     assert asked(kit, layer)
 
 
-def test_a_layer_begins_with_blocks_that_fit_registers(kit: Kit, tmp_path: Path) -> None:
-    model = tmp_path / "wide.onnx"
-    model.write_bytes(tiny_net(channels=48))
-    layer = max(kit.network(Source(path=model)).layers(TARGET), key=lambda one: one.flops or 0)
-    begun(kit, layer, start=True, per_round=8)
-    first = kit.asked(do="ask", layer=layer.layer, most=4)["traces"]
-    told(kit, layer, [[1e-3]] * 4)
-    begun(kit, layer)
-    own = asked(kit, layer)
-    assert not set(names(layer, first)) & set(names(layer, own)), "the search has no part in them"
-    for trace in first:
-        axes = [split for split in splits(trace) if len(split) == 4]
-        # Of an image of 8 by 8: the last axis is innermost, in vectors of 8 numbers, and the sums fit 16 registers.
-        assert len(axes) == 4 and axes[-1][-1] == 8
-        assert math.prod(split[-1] for split in axes) // 8 in (4, 8)
-        library = kit.path(".so")
-        job = {"layer": layer.layer, "workload": layer.workload, "target": TARGET, "linker": ""}
-        assert kit.asked(do="build", trace=trace, library=str(library), **job)["outputs"] == [3]
-
-
-def test_a_layer_of_another_kind_begins_with_the_search(kit: Kit) -> None:
-    layer = kit.named("softmax")
-    begun(kit, layer)
-    own = asked(kit, layer)
-    begun(kit, layer, start=True)
-    assert names(layer, asked(kit, layer)) == names(layer, own)
-
-
 @pytest.fixture
 def like(kit: Kit, tmp_path: Path) -> tuple[TuningLayer, TuningLayer]:
     """Two layers that differ in the channels that come in alone, the smaller one first."""
@@ -191,7 +162,7 @@ def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, like: tuple[Tun
     assert searches.tell(small.layer, [(trace, (1e-3 if trace is known[-1] else 2e-3,)) for trace in known]) is None
     traces = searched(searches, large, 2)
     assert len(traces) == 2, "as many as are asked for, and no more"
-    best, first = known[-1], traces[1]
+    best, first = known[-1], traces[0]
     assert kinds(first) == kinds(best), "it is scheduled as the best of the other is"
     # Both layers are 3x3 on images of one size: but for the channels that come in, all loops are split alike.
     alike = [mine == theirs for mine, theirs in zip(splits(first), splits(best), strict=True)]
@@ -212,7 +183,7 @@ def test_what_failed_for_a_like_layer_is_not_carried_over(kit: Kit, like: tuple[
             assert searches.tell(small.layer, [(trace, ()) for trace in known]) is None
         found.append(searched(searches, large, 8))
         searches._door.close()
-    assert found[0] == found[1], "blocks, and the search's own candidates, as if nothing were known"
+    assert found[0] == found[1], "the search's own candidates, as if nothing were known"
 
 
 def kinds(trace: Any) -> list[str]:

@@ -21,6 +21,7 @@ from tests.processkit import becomes
 from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401 - a fixture
 
 import gnomon
+from gnomon.devices.address import parse_address
 from gnomon.devices.opening import load_factory
 from gnomon.errors import DeviceError, UsageError
 from gnomon.tuning.tracker import (
@@ -34,7 +35,7 @@ from gnomon.tuning.tracker import (
     TrackerWire,
     connected,
     read_summary,
-    tracker_at,
+    tracked_device,
 )
 
 PUT, UPDATE, PENDING_KEYS = 3, 5, 7
@@ -47,53 +48,36 @@ ports = st.integers(1, 65535)
 # Addresses
 
 
-@given(st.sampled_from(["127.0.0.1", "board", "a.b-c_d.example", "::1", "fe80::1%eth0", "2001:db8::7"]), ports)
-def test_an_address_is_read_as_it_is_told(host: str, port: int) -> None:
-    tracker = tracker_at(Tracker(host=host, port=port).address, {})
-    assert (tracker.host, tracker.port) == (host, port)
-
-
 @pytest.mark.parametrize(
-    ("text", "environment", "expected"),
+    ("address", "environment", "expected"),
     [
-        (None, {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9300"}, "board:9300"),
-        (None, {"TVM_TRACKER_HOST": "board"}, "board:9190"),
-        (None, {"TVM_TRACKER_HOST": "::1", "TVM_TRACKER_PORT": "1"}, "[::1]:1"),
-        ("desk", {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9300"}, "desk:9300"),
-        (":9400", {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9300"}, "board:9400"),
-        ("desk:9400", {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "x"}, "desk:9400"),
+        ("tvm:///k", {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9300"}, "board:9300"),
+        ("tvm:///k", {"TVM_TRACKER_HOST": "board"}, "board:9190"),
+        ("tvm:///k", {"TVM_TRACKER_HOST": "::1", "TVM_TRACKER_PORT": "1"}, "[::1]:1"),
+        ("tvm://desk/k", {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9300"}, "desk:9300"),
+        ("tvm://desk:9400/k", {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "x"}, "desk:9400"),
     ],
 )
 def test_what_is_left_out_comes_from_the_environment(
-    text: str | None, environment: dict[str, str], expected: str
+    address: str, environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert tracker_at(text, environment).address == expected
+    monkeypatch.delenv("TVM_TRACKER_PORT", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert tracked_device(parse_address(address)).tracker.address == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (None, "no tracker is named"),
-        (":9190", "no tracker is named"),
-        ("board:", "no port follows"),
-        ("board:0", "not a port from 1"),
-        ("board:65536", "not a port from 1"),
-        ("board:٣", "not a port from 1"),
-        ("::1:9190", "in brackets"),
-        ("[::g]:9190", "not an IPv6 address"),
-        ("-board:9190", "not the name or address"),
-        ("a board:9190", "not the name or address"),
-        ("[::1", "not the address of a tracker"),
-    ],
+    ("host", "port", "told"),
+    [("", "1", "no tracker is named"), ("board", "http", "not a number from 1"), ("-board", "1", "an invalid host")],
 )
-def test_what_means_no_tracker_is_refused(text: str | None, told: str) -> None:
+def test_variables_that_mean_no_tracker_are_refused(
+    host: str, port: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TVM_TRACKER_HOST", host)
+    monkeypatch.setenv("TVM_TRACKER_PORT", port)
     with pytest.raises(UsageError, match=told):
-        tracker_at(text, {})
-
-
-def test_a_variable_that_means_no_port_is_refused() -> None:
-    with pytest.raises(UsageError, match="not a port from 1"):
-        tracker_at("board", {"TVM_TRACKER_PORT": "http"})
+        tracked_device(parse_address("tvm:///k"))
 
 
 # Replies
@@ -116,7 +100,16 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     counts = {"a": {"free": -1, "pending": True}, "b": []}
     with pytest.raises(DeviceError) as refused:
         read_summary([0, {"server_info": infos, "queue_info": counts}], "t:1")
-    for place in ("[0]", "[1].key", "[2].addr[0]", "[2].addr[1]", "[3].addr", "queue_info['a']", "queue_info['b']"):
+    for place in (
+        "[0]",
+        "[1].key",
+        "[2].addr[0]",
+        "[2].addr[1]",
+        "[3].addr",
+        "queue_info.a.free",
+        "queue_info.a.pending",
+        "queue_info.b",
+    ):
         assert place in refused.value.message
     assert "t:1" in refused.value.message
     assert refused.value.hint

@@ -7,6 +7,7 @@ becomes a wrong number.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import json
@@ -17,9 +18,9 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from gnomon.core.strict_json import Complaints, complaint, is_line, shown, shown_key
+from gnomon.core.strict_json import Complaints, Strict, complaint, is_line, shown, shown_key
 from gnomon.errors import ProblemError, RecordError
 
 if TYPE_CHECKING:
@@ -29,6 +30,26 @@ T = TypeVar("T")
 
 _BAD_VALUE_HINT = "Record plain JSON values: null, true, false, finite numbers, strings, lists, string-keyed maps."
 _BAD_RECORD_HINT = "If that is in the results database, it was damaged, or another wrote it: restore it from a copy."
+
+_STRICT = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
+OTHERS_TOO = _STRICT | {"extra": "ignore"}
+"""`__pydantic_config__` of a record whose object may have fields of others, which are passed over."""
+
+Location = tuple[int | str, ...]
+"""The keys and indices that lead to a place in a document."""
+
+_MOST = 100_000
+"""Each error takes a kilobyte and more: of a document with more values the first of each list is reported alone."""
+_EXPECTED = {
+    "int_type": "a whole number",
+    "float_type": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "string_unicode": "a text",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "dataclass_type": "an object",
+}
 
 
 def to_json(value: Any, path: str = "$") -> Any:
@@ -139,11 +160,6 @@ class Must:
         return handler(schema) | {"description": self.be}
 
 
-_STRICT = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
-OTHERS_TOO = _STRICT | {"extra": "ignore"}
-"""`__pydantic_config__` of a record whose object may have fields of others, which are passed over."""
-
-
 def matching(pattern: str, be: str, most: int = 4096) -> Must:
     """A `Must` of texts: one line of at most so many letters, all of which match a regular expression (ASCII)."""
     expression = re.compile(pattern, re.ASCII)
@@ -153,6 +169,15 @@ def matching(pattern: str, be: str, most: int = 4096) -> Must:
 def within(least: float, most: float, be: str) -> Must:
     """A `Must` of numbers: from `least` to `most`."""
     return Must(be=be, fits=lambda number: least <= number <= most)
+
+
+def whole(least: int, most: int) -> Must:
+    """A `Must` of whole numbers: from `least` to `most`."""
+    return within(least, most, f"a whole number from {least} to {most}")
+
+
+Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda number: number >= 0)]
+Least0 = Annotated[float, Must(be="a number from 0", fits=lambda number: number >= 0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +208,18 @@ def _reported(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return made
 
 
+def read_json(kind: type[T], document: Any, file: Strict) -> T:
+    """The record of a file's JSON text (UTF-8 if bytes), or of its value.
+
+    ProblemError with all that is wrong, each with its path.
+    """
+    value = file.parse(document) if isinstance(document, str | bytes) else document
+    complaints = Complaints(what=file.what, hint=file.hint)
+    record = decode(kind, value, complaints)
+    complaints.raise_any()
+    return typing.cast(T, record)
+
+
 def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> Any:
     """The value of that type out of JSON values: a dataclass, a plain type, or tuples, mappings and options of these.
 
@@ -192,10 +229,6 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
     for location, sentence in faults:
         complaints.tell(path + steps(location), sentence)
     return record
-
-
-Location = tuple[int | str, ...]
-"""The keys and indices that lead to a place in a document."""
 
 
 def checked(kind: Any, value: Any) -> tuple[Any, list[tuple[Location, str]]]:
@@ -214,10 +247,6 @@ def checked(kind: Any, value: Any) -> tuple[Any, list[tuple[Location, str]]]:
     if errors.error_count() > _MOST:
         return None, [((), f"{errors.error_count()} values in it are not what they should be")]
     return None, [_fault(wrong, value, kind) for wrong in errors.errors(include_url=False)]
-
-
-_MOST = 100_000
-"""Each error takes a kilobyte and more: of a document with more values the first of each list is reported alone."""
 
 
 def _is_small(value: Any) -> bool:
@@ -246,8 +275,10 @@ def _validator(kind: Any, *, all_items: bool = False) -> SchemaValidator:
     from pydantic_core import SchemaValidator
 
     schema = _schema(kind)
-    for part in _parts(schema, "tuple"):
-        part["fail_fast"] = not all_items
+    if all_items:
+        schema = copy.deepcopy(schema)
+        for part in _parts(schema, "tuple"):
+            part["fail_fast"] = False
     return SchemaValidator(schema, {"strict": True, "allow_inf_nan": False})
 
 
@@ -263,7 +294,7 @@ def _parts(schema: Any, kind: str) -> Iterator[dict[str, Any]]:
 def _adapt(schema: Any) -> None:
     """Let JSON's lists and objects be tuples and records, which values of Python are not in strict mode."""
     for part in _parts(schema, "tuple"):
-        part["strict"] = False
+        part |= {"strict": False, "fail_fast": True}
     for part in list(_parts(schema, "dataclass")):
         part["strict"] = False
         if part.pop("post_init"):
@@ -276,18 +307,6 @@ def _adapt(schema: Any) -> None:
 def _checked(record: Any) -> Any:
     record.__post_init__()
     return record
-
-
-_EXPECTED = {
-    "int_type": "a whole number",
-    "float_type": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "string_unicode": "a text",
-    "tuple_type": "a list",
-    "dict_type": "an object",
-    "dataclass_type": "an object",
-}
 
 
 def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
@@ -309,6 +328,8 @@ def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
         advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
         return tuple(place), f"there is no such field; {advice}"
     expected = _EXPECTED.get(fault, words.removeprefix("Input should be "))
+    if fault == "must" and isinstance(wrong["input"], dict | list):
+        return tuple(place), f"{expected} expected"
     return tuple(place), words if expected == words else f"{expected} expected, {shown(wrong['input'])} found"
 
 

@@ -20,7 +20,7 @@ _SPACE = (
     *_ONNXRUNTIME,
     "torch>=2.4",
     "safetensors>=0.4.3",
-    "pyyaml>=6",
+    "ruamel.yaml>=0.19.1",
     "scikit-learn>=1.4",
     "pillow>=10",
 )

@@ -6,11 +6,22 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from gnomon.core.codec import OTHERS_TOO, Must, Whole, within
+from gnomon.core.strict_json import is_text
 
 LAST_S = 253402300799.0 - 2 * 86400
 """The latest moment that is read, in seconds since 1970: two days before the end of the year 9999, which is as far as
 calendars of computers go, in every time zone."""
+
+
+def _are_times(times: tuple[int, ...]) -> bool:
+    return not times or (min(times) >= 0 and max(times) < 1 << 63)
+
+
+Moment = Annotated[float, within(0, LAST_S, "seconds since 1970")]
+Times = Annotated[tuple[int, ...], Must(be="times in nanoseconds", fits=_are_times)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +32,9 @@ class Samples:
     time. Statistics are derived from samples (see `gnomon.core.stats`) and never stored in their place.
     """
 
-    wall_ns: tuple[int, ...]
-    cpu_ns: tuple[int, ...]
-    inner: int = 1
+    wall_ns: Times
+    cpu_ns: Times
+    inner: Annotated[int, Must(be="a number of calls", fits=lambda calls: calls > 0)] = 1
 
     @property
     def wall_s(self) -> tuple[float, ...]:
@@ -82,7 +93,7 @@ class Run:
     candidate: str
     process: int
     block: int
-    started_at_s: float
+    started_at_s: Moment
     samples: Samples | None = None
     failure: Failure | None = None
     profiled: bool = False
@@ -121,7 +132,7 @@ class Campaign:
     kind: str
     key: str
     context: Context
-    started_at_s: float
+    started_at_s: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +144,7 @@ class Event:
     """
 
     name: str
-    at_s: float
+    at_s: Moment
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -206,6 +217,9 @@ class TraceOperator:
         return name
 
 
+Text = Annotated[str, Must(be="a text without half a surrogate pair", fits=is_text)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Where a trace comes from, as its writer noted it.
@@ -214,13 +228,14 @@ class Origin:
     since 1970, UTC; `runs` how many calls the times are taken over.
     """
 
-    model_sha256: str
-    device: str
-    backend: str
-    threads: int
-    runtime: str
-    taken_at_s: float
-    runs: int
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    model_sha256: Text
+    device: Text
+    backend: Text
+    threads: Whole
+    runtime: Text
+    taken_at_s: Annotated[float, within(0, 1e15, "seconds since 1970")]
+    runs: Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

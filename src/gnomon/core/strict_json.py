@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -48,22 +48,6 @@ class Strict:
         """The value, if it is an object."""
         if not isinstance(data, dict):
             self.fail(path, f"an object expected, {shown(data)} found")
-        return data
-
-    def items(self, data: Any, path: str, most: int) -> Sequence[Any]:
-        """The value, if it is a list of one to `most` items."""
-        if not isinstance(data, list):
-            self.fail(path, f"a list expected, {shown(data)} found")
-        if not data:
-            self.fail(path, "at least one item expected")
-        if len(data) > most:
-            self.fail(path, f"{len(data)} items, and no more than {most} are read")
-        return data
-
-    def whole(self, data: Any, path: str, what: str) -> int:
-        """The value, if it is an integer from 0."""
-        if type(data) is not int or data < 0:
-            self.fail(path, f"{what} expected, {shown(data)} found")
         return data
 
     def fail(self, path: str, what: str, hint: str | None = None) -> NoReturn:
@@ -122,6 +106,51 @@ def complaint(what: str, told: list[str]) -> str:
     more = len(told) - _MOST_TOLD
     rest = f"; and {more} more" if more > 0 else ""
     return f"the {what} is malformed: {'; '.join(told[:_MOST_TOLD])}{rest}"
+
+
+def repeated(items: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
+    """The places of items that were there before, each with the place of the first."""
+    places: dict[Hashable, int] = {}
+    for place, item in enumerate(items):
+        if places.setdefault(item, place) != place:
+            yield place, places[item]
+
+
+_LONGEST_ESCAPE = 6
+_CLOSES = {"[": "]", "{": "}"}
+_WORDS = ("true", "false", "null", "NaN", "-Infinity", "Infinity")
+_BEGUN_WORD = re.compile(
+    "|".join(("", r"\.", "[eE][+-]?", *(word[:end] for word in _WORDS for end in range(1, len(word)))))
+)
+
+
+def cut_off(text: str) -> bool:
+    """Whether a text is the begin of an object or list that was never closed; what is damaged otherwise is not."""
+    text = text.strip()
+    try:
+        json.loads(text)
+        return False
+    except json.JSONDecodeError as error:
+        rest, fault = text[error.pos :], error.msg
+    except (ValueError, RecursionError):
+        return False
+    in_string = fault.startswith("Unterminated string") or (
+        fault.startswith("Invalid \\u") and len(rest) <= _LONGEST_ESCAPE
+    )
+    if not in_string and not _BEGUN_WORD.fullmatch(rest):
+        return False
+    opened: list[str] = []
+    for letter in re.findall(r"[][{}]", outside_strings(text)):
+        if letter in _CLOSES:
+            opened.append(_CLOSES[letter])
+        elif not opened or opened.pop() != letter:
+            return False
+    return bool(opened)
+
+
+def outside_strings(text: str) -> str:
+    """What of a JSON text is outside of its strings."""
+    return "".join(text.replace("\\\\", "").replace('\\"', "").split('"')[::2])
 
 
 _OTHERS = (

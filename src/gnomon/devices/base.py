@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
+from gnomon.core.codec import loads
 from gnomon.devices.fingerprint import DRIVERS
-from gnomon.errors import UsageError
+from gnomon.errors import RecordError, UsageError
 from gnomon.system.process import Completed, Conversation
 
 INHERITED = (
@@ -115,3 +116,12 @@ def checked_name(name: str) -> str:
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """The part of a device's own environment that commands may see."""
     return {k: v for k, v in environment.items() if k in INHERITED or k.startswith("LC_")}
+
+
+def facts_of(printed: str) -> dict[str, Any] | None:
+    """The object that the fingerprint's program printed; None if it is none."""
+    try:
+        found = loads(printed)
+    except RecordError:
+        return None
+    return found if isinstance(found, dict) else None

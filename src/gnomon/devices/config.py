@@ -5,17 +5,18 @@ The file of devices: a TOML table for each, read with all errors at once and edi
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gnomon.core.codec import Must, ReadBy, decode, matching, within
-from gnomon.core.strict_json import Complaints, shown, shown_key
+from gnomon.core.codec import Must, ReadBy, decode, matching, whole
+from gnomon.core.strict_json import Complaints, repeated, shown, shown_key
 from gnomon.devices.address import LABGRID, LOCAL, Address, parse_address
 from gnomon.errors import ProblemError, UsageError
 from gnomon.system.files import write_whole
@@ -81,9 +82,9 @@ class DeviceConfig:
     environment: Mapping[Annotated[str, matching(_VARIABLE, "a variable's name")], Value] = field(default_factory=dict)
     ssh_options: tuple[Annotated[str, matching(_OPTION, "Keyword=value, as in ssh_config(5)")], ...] = ()
     connect_timeout_s: Annotated[float, Must(be="seconds above 0, at most 3600", fits=_is_wait)] = CONNECT_TIMEOUT_S
-    threads: Annotated[int, within(1, 1024, "a whole number from 1 to 1024")] | None = None
+    threads: Annotated[int, whole(1, 1024)] | None = None
     runtimes: tuple[Word, ...] = ()
-    pin: tuple[Annotated[int, within(0, 65535, "a whole number from 0 to 65535")], ...] = ()
+    pin: tuple[Annotated[int, whole(0, 65535)], ...] = ()
     governor: Word | None = None
     fetch: bool = False
     target: Text | None = None
@@ -114,9 +115,8 @@ def _unfit(name: str, config: DeviceConfig) -> Iterator[tuple[str, str]]:
         yield "folder", "nothing is pushed to this machine, so it has no cache of pushed files"
     for key in ("ssh_options", "runtimes", "pin", "tags"):
         items = getattr(config, key)
-        for index, item in enumerate(items):
-            if item in items[:index]:
-                yield f"{key}[{index}]", f"{item!a} is given twice"
+        for index, _ in repeated(items):
+            yield f"{key}[{index}]", f"{items[index]!a} is given twice"
 
 
 def written_table(config: DeviceConfig) -> dict[str, Any]:
@@ -130,6 +130,7 @@ def written_table(config: DeviceConfig) -> dict[str, Any]:
     return table
 
 
+_WHAT = "file of devices"
 _MOST_BYTES = 1 << 20
 
 
@@ -223,7 +224,7 @@ def _edit(
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    with _writing(path):
+    with usable(_WHAT, path, "written"), changing(path):
         text = _read(path) or ""
         after = wanted(_devices_in(text, path))
         try:
@@ -237,7 +238,7 @@ def _edit(
             raise UsageError(
                 f"{path} is written in a way that gnomon cannot edit without loss", hint="Change it by hand."
             )
-        _replace(path, made)
+        write_whole(made.encode("utf-8"), path)
     return path
 
 
@@ -271,57 +272,38 @@ def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:
 
 def _read(path: Path) -> str | None:
     """The text of the file; None if there is none."""
-    try:
-        # Not blocking: a pipe in the file's place must not hold gnomon.
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _unusable(path, "read", error.strerror or str(error)) from error
-    status = os.fstat(handle)
-    if stat.S_ISDIR(status.st_mode):
-        os.close(handle)
-        raise _unusable(path, "read", "it is a folder")
-    with os.fdopen(handle, "rb") as file:
+    with usable(_WHAT, path, "read"):
+        try:
+            # Not blocking: a pipe in the file's place must not hold gnomon.
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise _unusable(path, "read", "it is not a regular file")
+            os.close(handle)
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        with os.fdopen(handle, "rb") as file:
+            data = file.read(_MOST_BYTES + 1)
         if status.st_mode & stat.S_IWOTH:
             raise UsageError(
                 f"{path} can be written by every user, and it decides which programs gnomon starts",
                 hint=f"Check what it says, then: chmod go-w {path}",
             )
+        if len(data) > _MOST_BYTES:
+            raise OSError(errno.EFBIG, "it is larger than 1 MiB")
         try:
-            data = file.read(_MOST_BYTES + 1)
-            if len(data) > _MOST_BYTES:
-                raise _unusable(path, "read", "it is larger than 1 MiB")
             return data.decode("utf-8-sig")
-        except OSError as error:
-            raise _unusable(path, "read", error.strerror or str(error)) from error
         except UnicodeDecodeError as error:
-            raise _unusable(path, "read", f"it is not UTF-8 at byte {error.start}") from error
+            raise OSError(errno.EILSEQ, f"it is not UTF-8 at byte {error.start}") from error
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Keep other gnomons from editing the file at the same time."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(changing(path))
-        except OSError as error:
-            raise _unusable(path, "written", error.strerror or str(error)) from error
-        yield
-
-
-def _replace(path: Path, text: str) -> None:
-    """Put a new text in the file's place, whole or not at all."""
+def usable(what: str, path: Path, verb: str) -> Iterator[None]:
+    """UsageError for what the block meets where a file of the user's folder cannot be read or written."""
     try:
-        write_whole(text.encode("utf-8"), path)
+        yield
     except OSError as error:
-        raise _unusable(path, "written", error.strerror or str(error)) from error
-
-
-def _unusable(path: Path, verb: str, why: str) -> UsageError:
-    return UsageError(
-        f"the file of devices {path} cannot be {verb}: {why}",
-        hint="Mend the file or its folder, or set GNOMON_HOME to another folder.",
-    )
+        raise UsageError(
+            f"the {what} {path} cannot be {verb}: {error.strerror or error}",
+            hint="Mend the file or its folder, or set GNOMON_HOME to another folder.",
+        ) from error

@@ -6,16 +6,16 @@ One file in the user's folder, beside the file of devices: it is this machine th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from gnomon.core import codec
-from gnomon.core.sample import LAST_S
-from gnomon.core.strict_json import Complaints, Strict
-from gnomon.devices.config import user_folder
+from gnomon.core.sample import Moment
+from gnomon.core.strict_json import Strict
+from gnomon.devices.config import usable, user_folder
 from gnomon.errors import DeviceError, ProblemError, UsageError
 from gnomon.system.files import read_at_most, write_whole
 from gnomon.system.locks import changing
@@ -24,9 +24,9 @@ MOST_FAILURES = 3
 """So many failures of a device in a row put it into quarantine."""
 
 _MOST_BYTES = 16 << 20
-Moment = Annotated[float, codec.Must(be="seconds since 1970", fits=lambda value: 0 <= value <= LAST_S)]
 _HINT = "Move the file aside: the devices are then probed as new ones."
-_STRICT = Strict(what="file of health", hint=_HINT, most_letters=_MOST_BYTES)
+_WHAT = "file of health"
+_STRICT = Strict(what=_WHAT, hint=_HINT, most_letters=_MOST_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,48 +147,22 @@ def refusal(name: str, quarantine: Quarantine) -> DeviceError:
 
 def _change(name: str, change: Callable[[Health], Health]) -> Health:
     path = health_path()
-    with _writing(path):
+    with usable(_WHAT, path, "written"), changing(path):
         known = dict(_read())
         known[name] = change(known.get(name, Health()))
         made = _File(format="gnomon-health", version=1, devices=known)
-        try:
-            write_whole(codec.dumps(made).encode(), path)
-        except OSError as error:
-            raise _unusable(path, "written", error) from error
+        write_whole(codec.dumps(made).encode(), path)
     return known[name]
 
 
 def _read() -> Mapping[str, Health]:
     path = health_path()
-    try:
-        with path.open("rb") as file:
-            content = read_at_most(file, _MOST_BYTES)
-    except FileNotFoundError:
+    content = None
+    with usable(_WHAT, path, "read"), suppress(FileNotFoundError), path.open("rb") as file:
+        content = read_at_most(file, _MOST_BYTES)
+    if content is None:
         return {}
-    except OSError as error:
-        raise _unusable(path, "read", error) from error
-    complaints = Complaints(what=f"file of health {path}", hint=_HINT)
     try:
-        found: _File = codec.decode(_File, _STRICT.object(_STRICT.parse(content), "$"), complaints)
-        complaints.raise_any()
+        return codec.read_json(_File, content, replace(_STRICT, what=f"{_WHAT} {path}")).devices
     except ProblemError as error:
         raise UsageError(error.message, hint=error.hint) from error
-    return found.devices
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Keep other gnomons from changing the file at the same time."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(changing(path))
-        except OSError as error:
-            raise _unusable(path, "written", error) from error
-        yield
-
-
-def _unusable(path: Path, verb: str, error: OSError) -> UsageError:
-    return UsageError(
-        f"the file of health {path} cannot be {verb}: {error.strerror}",
-        hint="Mend the file or its folder, or set GNOMON_HOME to another folder.",
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from gnomon.devices import fingerprint as fingerprint_module
-from gnomon.devices.base import DeviceInfo, checked_name, inherited
+from gnomon.devices.base import DeviceInfo, checked_name, facts_of, inherited
 from gnomon.devices.fingerprint import fingerprint
 from gnomon.errors import DeviceError
 from gnomon.system.files import in_place_of
@@ -121,11 +120,8 @@ class LocalDevice:
         """The fingerprint as another Python sees it: its version and C library are its own."""
         program = Path(fingerprint_module.__file__).read_bytes()
         done = self.run([python, "-I", "-"], env={}, stdin=program, timeout_s=_ASK_S)
-        try:
-            found = json.loads(done.stdout) if done.ok else None
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+        found = facts_of(done.stdout) if done.ok else None
+        if found is None:
             told = done.stderr.strip().splitlines()
             raise DeviceError(
                 f"{python} is not a usable Python: {told[-1][:200] if told else 'it did not answer'}",

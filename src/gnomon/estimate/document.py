@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from gnomon.core.codec import Must, decode
+from gnomon.core.codec import Must, decode, within
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.estimate.columns import Columns, Floats
@@ -27,13 +27,9 @@ _MOST = 1e30
 """No time, no price and no size of a column is above it."""
 
 
-_FORMAT = Must(be=f"'{FORMAT}'", fits=lambda value: value == FORMAT)
-_SECONDS = Must(be="'s'", fits=lambda value: value == "s")
-_VERSION = Must(
-    be=f"version {VERSION} (else use the gnomon that wrote it, or fit again)", fits=lambda value: value == VERSION
-)
+_VERSION = within(VERSION, VERSION, f"version {VERSION} (else use the gnomon that wrote it, or fit again)")
 Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
-Coverage = Annotated[float, Must(be="a share from 0.5 to 0.999", fits=lambda value: 0.5 <= value <= 0.999)]
+Coverage = Annotated[float, within(0.5, 0.999, "a share from 0.5 to 0.999")]
 Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= value < _MOST)]
 Text = Annotated[str, Must(be=f"a text of at most {_MOST_TEXT} letters", fits=lambda value: len(value) <= _MOST_TEXT)]
 _ALL = Must(be=f"at most {_MOST_COLUMNS} items", fits=lambda value: len(value) <= _MOST_COLUMNS)
@@ -86,9 +82,9 @@ class ResidualDocument:
 class EstimatorDocument:
     """All that the JSON of an estimator holds."""
 
-    format: Annotated[str, _FORMAT]
+    format: Literal["gnomon-estimator"]
     version: Annotated[float, _VERSION]
-    unit: Annotated[str, _SECONDS]
+    unit: Literal["s"]
     columns: ColumnsDocument
     level_s: Least0
     bias_s: float

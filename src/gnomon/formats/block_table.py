@@ -12,7 +12,7 @@ file can make anything, or grow, and everything that is wrong is told at once, e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gnomon.core.strict_json import Complaints, shown
@@ -22,6 +22,9 @@ _HINT = "Give a YAML table of blocks, each with a mean in milliseconds, as Proxy
 _MOST_BLOCKS = 1 << 18
 _MOST_NAME = 1024
 _NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_HEAD = re.compile(r"('(?:[^']|'')*'|\"[^\"\\]*\"|[^\s{}\[\],&*!|>%@`'\"-][^\s{}]*?)\s*:(?:\s+(.*))?")
+_FLOW = re.compile(r"\{([^{}]*)\}")
 _PART = re.compile(r"([A-Za-z_]+):([A-Za-z0-9_.x-]+?)(?=-[A-Za-z_]+:|$)")
 
 
@@ -91,94 +94,50 @@ def _entries(text: str, complaints: Complaints) -> Iterator[tuple[int, str, dict
     """Each entry: the line in which it begins, its name, and its fields as they are written; None, told, where they
     are not all right: what is left of them may say something else.
     """
-    lines = _Lines(text)
-    while (row := lines.next()) is not None:
-        number, content = row
-        if content == "---" and number == 1:
+    for number, head, rows in _paragraphs(text):
+        if head.startswith("? ") and rows and rows[0][1].startswith(":"):  # a long name, and its value in a line below
+            line, value = rows.pop(0)
+            name, rest = _word(head[2:].strip()), value[1:].strip()
+            if rest and not rest.startswith("{"):
+                rows, rest = [(line, rest), *rows], ""
+        elif match := _HEAD.fullmatch(head):
+            name, rest = _word(match[1]), match[2] or ""
+        else:
+            complaints.tell(line_of(number), f"name: and its numbers expected, {shown(head)} found")
             continue
-        if content.startswith(" "):
-            complaints.tell(
-                line_of(number), f"a block's name at the begin of the line expected, {shown(content)} found"
-            )
-            continue
-        name, rest = _split(content, lines)
-        if name is None:
-            complaints.tell(line_of(number), f"name: and its numbers expected, {shown(content)} found")
-        elif rest.startswith("{"):
-            yield number, name, _flow(rest, number, lines, complaints)
-        elif rest:
+        if rest.startswith("{"):  # which PyYAML breaks after 80 columns
+            ends = (count for count, (_, row) in enumerate(rows, 1) if "}" in row)
+            count = 0 if "}" in rest else next(ends, len(rows))
+            rest = " ".join([rest, *(row.strip() for _, row in rows[:count])])
+            for line, stray in rows[count:]:
+                complaints.tell(line_of(line), f"a block's name expected, {shown(stray)} found")
+            flow = _FLOW.fullmatch(rest)
+            rows = [(number, item) for item in flow[1].split(",") if item.strip()] if flow else []
+            rest = "" if flow else rest
+        if rest:
             complaints.tell(line_of(number), f"a mapping of numbers expected, {shown(rest)} found")
         else:
-            yield number, name, _block(lines, complaints)
+            yield number, name, _fields(rows, complaints)
 
 
-class _Lines:
-    """The lines that say something, without comments, with their numbers."""
-
-    def __init__(self, text: str) -> None:
-        self._rows = [
-            (number, bare)
-            for number, row in enumerate(text.split("\n"), 1)
-            if (bare := re.sub(r"(^|\s)#.*$", "", row).rstrip())
-        ]
-        self._at = 0
-
-    def next(self) -> tuple[int, str] | None:
-        """The next line, if there is one."""
-        row = self.peek()
-        self._at += row is not None
-        return row
-
-    def put(self, number: int, content: str) -> None:
-        """Make a line the next one."""
-        self._at -= 1
-        self._rows[self._at] = (number, content)
-
-    def peek(self) -> tuple[int, str] | None:
-        """What `next` would return."""
-        return self._rows[self._at] if self._at < len(self._rows) else None
+def _paragraphs(text: str) -> Iterator[tuple[int, str, list[tuple[int, str]]]]:
+    """Each line that begins without a blank, with its number, and the lines below it that do; without comments."""
+    head: tuple[int, str, list[tuple[int, str]]] | None = None
+    for number, line in enumerate(text.split("\n"), 1):
+        bare = _COMMENT.sub("", line).rstrip()
+        if not bare or (bare == "---" and number == 1):
+            continue
+        if head is not None and bare[0] in " :":
+            head[2].append((number, bare))
+            continue
+        if head is not None:
+            yield head
+        head = (number, bare, [])
+    if head is not None:
+        yield head
 
 
-def _split(content: str, lines: _Lines) -> tuple[str | None, str]:
-    """A name and what stands behind its colon; a long name stands behind "? ", its value behind ":" in the next."""
-    if content.startswith("? "):
-        name = _word(content[2:].strip())
-        row = lines.peek()
-        if row is None or not row[1].startswith(":"):
-            return None, ""
-        lines.next()
-        rest = row[1][1:].strip()
-        if rest and not rest.startswith("{"):  # the first field of a block
-            lines.put(row[0], f" {rest}")
-            rest = ""
-        return name, rest
-    match = re.fullmatch(r"('(?:[^']|'')*'|\"[^\"\\]*\"|[^\s{}\[\],&*!|>%@`'\"-][^\s{}]*?)\s*:(?:\s+(.*))?", content)
-    return (None, "") if match is None else (_word(match[1]), match[2] or "")
-
-
-def _flow(first: str, number: int, lines: _Lines, complaints: Complaints) -> dict[str, str] | None:
-    """``{mean: 1.5, std: 0.1}``, which PyYAML breaks after 80 columns."""
-    parts = [first]
-    while "}" not in parts[-1] and (row := lines.peek()) is not None and row[1].startswith(" "):
-        parts.append(row[1].strip())
-        lines.next()
-    whole = " ".join(parts)
-    if not whole.endswith("}") or "{" in whole[1:] or whole.count("}") > 1:
-        complaints.tell(line_of(number), f"a mapping of numbers expected, {shown(whole)} found")
-        return None
-    return _fields(((number, item) for item in whole[1:-1].split(",") if item.strip()), complaints)
-
-
-def _block(lines: _Lines, complaints: Complaints) -> dict[str, str] | None:
-    """Indented lines, each a field."""
-    rows: list[tuple[int, str]] = []
-    while (row := lines.peek()) is not None and row[1].startswith(" "):
-        rows.append(row)
-        lines.next()
-    return _fields(iter(rows), complaints)
-
-
-def _fields(rows: Iterator[tuple[int, str]], complaints: Complaints) -> dict[str, str] | None:
+def _fields(rows: Iterable[tuple[int, str]], complaints: Complaints) -> dict[str, str] | None:
     found: dict[str, str] = {}
     before = len(complaints.told)
     for number, text in rows:

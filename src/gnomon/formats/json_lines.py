@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gnomon.core.strict_json import Complaints, not_utf8, unique
+from gnomon.core.strict_json import Complaints, cut_off, not_utf8, outside_strings, unique
 from gnomon.errors import ProblemError
 
 MOST_LETTERS = 512 << 20
@@ -23,14 +23,14 @@ MOST_OF_A_LINE = 32 << 20
 """The longest line: a function of a network with constants of its own in base64."""
 MOST_DEPTH = 64
 _DEPTH_OF_A_PART = MOST_DEPTH - 8
+_AS_LISTS, _NO_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) - set(b"[]{}"))
 _MOST_DIGITS = 40
+_MANY_DIGITS = re.compile(f"[0-9]{{{_MOST_DIGITS + 1}}}", re.ASCII)
 _MOST_TOLD = 100
-_LONGEST_ESCAPE = 6
-_CLOSES = {"[": "]", "{": "}"}
-_WORDS = ("true", "false", "null", "NaN", "-Infinity", "Infinity")
-_BEGUN_WORD = re.compile(
-    "|".join(("", r"\.", "[eE][+-]?", *(word[:end] for word in _WORDS for end in range(1, len(word)))))
-)
+Quick = Callable[[str], bool]
+"""What may take a line by its text, because it knows all that is in it: True if it did. ValueError or RecursionError
+mean that it did not.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +46,6 @@ class LineRules:
 
 
 LAST = LineRules()
-
-
-Quick = Callable[[str], bool]
-"""What may take a line by its text, because it knows all that is in it: True if it did. ValueError or RecursionError
-mean that it did not.
-"""
 
 
 def json_lines(
@@ -95,30 +89,9 @@ def part_of_a_line(text: str) -> Any:
     What is nested nearly as deeply as a line may be is refused as well.
     """
     value, end = value_at(text, 0)
-    # To walk it takes longer than to read it.
-    if end != len(text) or (
-        text.count("[") + text.count("{") > _DEPTH_OF_A_PART and _too_deep(value, _DEPTH_OF_A_PART)
-    ):
+    if end != len(text) or _too_deep(text, _DEPTH_OF_A_PART):
         raise ValueError("not a value, or nested too deeply")
     return value
-
-
-def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
-    """Whether a text is the begin of an object or list that was never closed; what is damaged otherwise is not."""
-    rest = text[error.pos :]
-    in_string = error.msg.startswith("Unterminated string") or (
-        error.msg.startswith("Invalid \\u") and len(rest) <= _LONGEST_ESCAPE
-    )
-    if not in_string and not _BEGUN_WORD.fullmatch(rest):
-        return False
-    bare = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]  # what is outside of strings
-    opened: list[str] = []
-    for letter in re.findall(r"[][{}]", "".join(bare)):
-        if letter in _CLOSES:
-            opened.append(_CLOSES[letter])
-        elif not opened or opened.pop() != letter:
-            return False
-    return bool(opened)
 
 
 def _line(
@@ -133,9 +106,11 @@ def _line(
     if rules.comments and text.startswith(rules.comments):
         return None
     try:
-        value = json.loads(text, object_pairs_hook=unique, parse_int=_integer)
+        # A function that is called for each number makes json several times as slow.
+        integer = _integer if _MANY_DIGITS.search(text) else None
+        value = json.loads(text, object_pairs_hook=unique, parse_int=integer)
     except json.JSONDecodeError as error:
-        if not (may_be_cut and is_cut_off(text, error)):
+        if not (may_be_cut and cut_off(text)):
             complaints.tell(place, damage or f"not JSON: {error.msg} in column {error.colno}")
         return None
     except ValueError as error:
@@ -144,7 +119,7 @@ def _line(
     except RecursionError:
         complaints.tell(place, "nested too deeply")
         return None
-    if damage or _too_deep(value):
+    if damage or _too_deep(text):
         complaints.tell(place, damage or "nested too deeply")
         return None
     return (value,)
@@ -170,20 +145,11 @@ value_at = json.JSONDecoder(object_pairs_hook=unique, parse_int=_integer).raw_de
 """The value that begins at a place of a line, read as lines are, and where it ends. ValueError or RecursionError."""
 
 
-def _too_deep(value: Any, most: int = MOST_DEPTH) -> bool:
-    """Whether it is nested so deeply that whoever walks it later would fall; without walking it by recursion."""
-    level = [value]
+def _too_deep(text: str, most: int = MOST_DEPTH) -> bool:
+    """Whether JSON is nested so deeply that whoever walks it later would fall."""
+    if text.count("[") + text.count("{") <= most:
+        return False
+    brackets = outside_strings(text).encode("utf-8", "surrogatepass").translate(_AS_LISTS, _NO_BRACKETS)
     for _ in range(most):
-        deeper: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                deeper.extend(inner for inner in item.values() if isinstance(inner, _HOLDERS))
-            elif isinstance(item, list):
-                deeper.extend(inner for inner in item if isinstance(inner, _HOLDERS))
-        if not deeper:
-            return False
-        level = deeper
-    return True
-
-
-_HOLDERS = (dict, list)
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)

@@ -13,7 +13,7 @@ digits that it takes to read the same seconds again.
 
 Where others write a net of the space as one text, a column `arch` of such texts may stand in the place of the slots.
 
-Counts of units as csv, one row a net and unit: what a net is to tools that know nets by their modules.
+`write_counts` writes another csv, one row a net and unit: what a net is to tools that know nets by their modules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from decimal import Decimal
 from typing import Any
 
 from gnomon.core.space import Space
-from gnomon.core.strict_json import not_utf8, shown
+from gnomon.core.strict_json import Complaints, not_utf8, shown
 from gnomon.errors import ProblemError
 
 ARCH = "arch"
@@ -39,7 +39,6 @@ ARCH = "arch"
 MOST_LETTERS = 256 << 20
 _HINT = "The columns are the slots of the space, and latency_s, _ms, _us or _ns where nets were measured."
 _POWERS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
-_MOST_TOLD = 10
 _MOST_WORD = 200
 _TIMES = ("latency", "low", "high", "reference")
 _TIME = re.compile(rf"(?P<what>{'|'.join(_TIMES)})(([ _]+[(\[]?|[(\[])(?P<unit>[^ _()\[\]]*)[)\]]?)?", re.IGNORECASE)
@@ -102,8 +101,7 @@ def read_nets(
     header = [name.strip() for name in lines[0]]
     columns = _columns(header, space, text_reader, profiled)
     columns = replace(columns, comma=_has_decimal_commas(lines[1:], between, columns.numbers))
-    told: list[str] = []
-    next_step = ""
+    complaints = Complaints(what="file of nets", hint=_HINT)
     found = []
     for number, line in enumerate(lines[1:], start=2):
         if not any(map(str.strip, line)):
@@ -113,11 +111,10 @@ def read_nets(
                 raise ProblemError(f"{len(line)} columns, and the first line has {len(header)}")
             found.append(_row(line, columns, space))
         except ProblemError as error:
-            told.append(f"line {number}: {error.message}")
-            next_step = next_step or (f"Line {number}: {error.hint}. " if error.hint else "")
-    if told:
-        more = f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
-        raise ProblemError("the nets are malformed: " + "; ".join(told[:_MOST_TOLD]) + more, hint=next_step + _HINT)
+            complaints.tell(f"line {number}", error.message)
+            if error.hint and complaints.hint == _HINT:
+                complaints.hint = f"Line {number}: {error.hint}. {_HINT}"
+    complaints.raise_any()
     return tuple(found)
 
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from gnomon.core.codec import Must, decode, within
+from gnomon.core.codec import Must, read_json, within
 from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
 from gnomon.core.space import Slot, Space
-from gnomon.core.strict_json import Complaints, Strict, is_text, shown
+from gnomon.core.strict_json import Complaints, Strict, is_text, repeated, shown
 
 FORMAT = "gnomon-problem"
 VERSION = 1
@@ -67,11 +67,8 @@ def read_problem(document: str | bytes | Mapping[str, Any]) -> CostModel:
     Raises one ProblemError that lists what is wrong, each with its JSON path, up to a number of them.
     """
     strict = Strict(what="problem", hint=_HINT, most_letters=MOST_LETTERS)
-    data = strict.parse(document) if isinstance(document, str | bytes) else dict(document)
-    complaints = Complaints(what=strict.what, hint=_HINT)
-    read: _Problem = decode(_Problem, data, complaints)
-    complaints.raise_any()
-    return _model(read, complaints)
+    read = read_json(_Problem, document if isinstance(document, str | bytes) else dict(document), strict)
+    return _model(read, Complaints(what=strict.what, hint=_HINT))
 
 
 def problem_document(model: CostModel) -> dict[str, Any]:
@@ -132,10 +129,8 @@ def _model(read: _Problem, complaints: Complaints) -> CostModel:
 
 def _each_once(names: Sequence[str], path: str, key: str, complaints: Complaints) -> None:
     """Tell of names that were there before."""
-    first: dict[str, int] = {}
-    for i, name in enumerate(names):
-        if first.setdefault(name, i) != i:
-            complaints.tell(f"{path}[{i}]{key}", f"{shown(name)} is the name of {path}[{first[name]}] already")
+    for i, first in repeated(names):
+        complaints.tell(f"{path}[{i}]{key}", f"{shown(names[i])} is the name of {path}[{first}] already")
 
 
 def _table(rows: Any, path: str, shape: tuple[int, ...], complaints: Complaints) -> Floats:

@@ -113,7 +113,7 @@ def _wrap(model: Model, target: Path, settings: Mapping[str, str]) -> None:
     stem = model.path.stem
     name = f"{stem if _PLAIN.fullmatch(stem) else 'model'}.{kind}"
     _copy_file(model.path, target / name)
-    manifest = Manifest(version=(1, 2, 0), models=(name,), model_types=(kind,), configs=(CONFIG,))
+    manifest = Manifest(major_version="1", models=(name,), model_types=(kind,), configs=(CONFIG,))
     (target / METADATA / MANIFEST).write_text(write_manifest(manifest), encoding="utf-8")
     config = ConfigCfg().with_settings(settings)
     (target / METADATA / CONFIG).write_text(config.text, encoding="utf-8", newline="")

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from gnomon import __version__
 from gnomon.core.sample import FINISHED, Context, Run, Samples
@@ -22,7 +21,7 @@ from gnomon.devices.opening import opened, visited
 from gnomon.errors import ModelError, RuntimeMissingError
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.serving.command import Command
-from gnomon.serving.job import Job
+from gnomon.serving.job import Job, Measurement
 from gnomon.store.address import record_address
 from gnomon.store.base import Store, note
 from gnomon.store.opening import open_store
@@ -40,7 +39,7 @@ class TookTooLong(Exception):
         self.printed = printed
 
 
-def measure_by_command(job: Job, config: DeviceConfig, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure_by_command(job: Job, config: DeviceConfig, tell: Callable[[str], None]) -> Measurement:
     """What a model takes by a command: each process's time is the median of its matches, the model's that of these.
 
     Without a model it is only looked whether the device and the program are there: DeviceError, RuntimeMissingError.
@@ -114,28 +113,21 @@ def last_lines(done: Completed, path: str) -> str:
     return " | ".join(filter(None, lines))
 
 
-def _result(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> dict[str, Any]:
+def _result(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> Measurement:
     medians_s = [median(times) for times in runs]
     blocks = [Block(process=number, block=0, values_s=(value,)) for number, value in enumerate(medians_s)]
     low_s, high_s = median_interval(blocks) if len(blocks) > 1 else (None, None)
-    return {
-        "latency_s": median(medians_s) if medians_s else 0.0,
-        "low_s": low_s,
-        "high_s": high_s,
-        "processes": len(runs),
-        "loads": len(runs),
-        "interval_of": "processes",
-        "samples": sum(map(len, runs)),
-        "drift": 1.0,
-        "runtime": command.name,
-        "version": "",
-        "configuration": command.name,
-        "clock": "wall",
-        "doubts": [],
-        "device": info.name,
-        "reference_s": [],
-        "workload_mop": None,
-    }
+    return Measurement(
+        latency_s=median(medians_s) if medians_s else 0.0,
+        low_s=low_s,
+        high_s=high_s,
+        processes=len(runs),
+        loads=len(runs),
+        samples=sum(map(len, runs)),
+        runtime=command.name,
+        configuration=command.name,
+        device=info.name,
+    )
 
 
 def _record(store: Store, job: Job, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> None:

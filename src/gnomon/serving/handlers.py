@@ -23,11 +23,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 import gnomon
+from gnomon.core.codec import to_json
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
 from gnomon.formats.dpu_profile import DpuLine, write_dpu_profile
 from gnomon.report.plain import clean, json_text, shorten
-from gnomon.serving.job import Outcome
+from gnomon.serving.job import Measurement, Outcome
 from gnomon.serving.queue import Queue, RequestError
 from gnomon.serving.settings import ServeSettings
 
@@ -68,13 +69,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RequestHandler:
-    """Answers requests. `folder` takes the models in, and `facts` is a first measurement, of the reference kernel."""
+    """Answers requests. `folder` takes the models in, and `facts` say what measures, and on which device."""
 
     def __init__(
-        self, settings: ServeSettings, queue: Queue, folder: Path, facts: Mapping[str, Any], log: Callable[[str], None]
+        self, settings: ServeSettings, queue: Queue, folder: Path, facts: Mapping[str, str], log: Callable[[str], None]
     ) -> None:
-        self._settings, self._queue, self._folder, self._log = settings, queue, folder, log
-        self._facts = {name: facts[name] for name in ("runtime", "version", "configuration", "device")}
+        self._settings, self._queue, self._folder, self._log, self._facts = settings, queue, folder, log, facts
         self._start_s = time.monotonic()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ending = False
@@ -198,13 +198,13 @@ class RequestHandler:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
         result = self._result_of(outcome)
-        milliseconds = result["latency_s"] * 1e3
+        milliseconds = result.latency_s * 1e3
         request[_SUMMARY] = f"{milliseconds:.4g} ms"
         if _is_json(request):
-            document = {"kernel_name": name, **{key: result[key] for key in result if key not in _INTERNAL}}
-            return _response(json_text(document), "application/json")
+            document = {"kernel_name": name, **to_json(result)}
+            return _response(json_text({k: v for k, v in document.items() if k not in _INTERNAL}), "application/json")
         # The kernel's name is not in it: a name can hold what reads as a line of the profile.
-        total = DpuLine(name="All", latency_ms=milliseconds, workload_mop=result["workload_mop"])
+        total = DpuLine(name="All", latency_ms=milliseconds, workload_mop=result.workload_mop)
         return _response(write_dpu_profile(total), "text/plain")
 
     def _check_head(self, request: web.Request) -> None:
@@ -256,7 +256,7 @@ class RequestHandler:
             size = file.tell()
         return _checked_name(parts, bytes(name), size), digest.hexdigest()
 
-    def _result_of(self, outcome: Outcome) -> Mapping[str, Any]:
+    def _result_of(self, outcome: Outcome) -> Measurement:
         """The measurement. RequestError where there is none."""
         match outcome.kind:
             case "refused":
@@ -268,11 +268,12 @@ class RequestHandler:
                 message = f"the model was not measured within the {limit_s} that a job may take here"
                 message += f"; it last said: {outcome.message}" if outcome.message else ""
                 raise RequestError(504, message, "Start the server with --job-timeout SECONDS.")
+        assert outcome.result is not None  # noqa: S101
         return outcome.result
 
 
 async def _continue_later(request: web.Request) -> None:
-    """A client that waits until it is told to go on is told so once its head was checked."""
+    """Send no `100 Continue` yet: the form's reader does, once the head was checked."""
 
 
 async def _form_of(request: web.Request) -> AsyncIterator[tuple[str, bytes]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from gnomon.core.codec import from_json, loads, to_json
 from gnomon.devices.address import LOCAL
+from gnomon.measure.environment import Doubt
 from gnomon.serving.settings import Limits, Measuring
 
 _FRESH = 3
@@ -39,17 +39,42 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What was measured, with the keys of the JSON reply (docs/jobs/serve.md); the last two are for the server alone.
+
+    `reference_s` is what the reference kernel took, by process; `workload_mop` are millions of operations.
+    """
+
+    latency_s: float
+    low_s: float | None
+    high_s: float | None
+    processes: int
+    loads: int
+    interval_of: str = "processes"
+    samples: int
+    drift: float = 1.0
+    runtime: str
+    version: str = ""
+    configuration: str
+    clock: str = "wall"
+    doubts: tuple[Doubt, ...] = ()
+    device: str
+    reference_s: tuple[float, ...] = ()
+    workload_mop: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came of a job, by its kind.
 
-    "measured": `result` has the keys of the JSON reply (docs/jobs/serve.md), `reference_s` and `workload_mop`.
+    "measured": `result` is what was measured.
     "refused": the model cannot be measured, which is the model's own affair; `message` says why, `hint` the next step.
     "failed": the measuring failed, whatever the model; `error` is the class of the error in `gnomon.errors`.
     "timed_out": the job was ended at its time limit; `message` is the last that the measuring process printed.
     """
 
     kind: Literal["measured", "refused", "failed", "timed_out"]
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: Measurement | None = None
     message: str = ""
     hint: str = ""
     error: str = ""
@@ -61,10 +86,10 @@ def to_line(message: Job | Outcome) -> str:
 
 
 def job_of(line: str | bytes) -> Job:
-    """The job in a line. RecordError for what is none."""
+    """The job in a line. RecordError for any other text."""
     return from_json(Job, loads(line))
 
 
 def outcome_of(line: str | bytes) -> Outcome:
-    """The outcome in a line. RecordError for what is none."""
+    """The outcome in a line. RecordError for any other text."""
     return from_json(Outcome, loads(line))

@@ -66,7 +66,7 @@ class MeasuringProcess:
         return outcome
 
     async def end(self) -> None:
-        """End it with all that it started. Who is cancelled meanwhile does not stop that."""
+        """End it with all that it started, also where the caller is cancelled meanwhile."""
         if self._process is not None and self._ending is None:
             self._ending = asyncio.create_task(self._end(self._process))
         if self._ending is not None:

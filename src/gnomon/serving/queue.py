@@ -131,7 +131,7 @@ class Queue:
         return device, outcome
 
     async def _free_device(self, failed: ServedDevice | None) -> ServedDevice:
-        """A device that is the caller's until it is not busy any more; soon for who has had a turn that failed."""
+        """A device that is the caller's while it is busy; one whose turn failed goes to the front of the queue."""
         waiter = _Waiter(failed)
         if failed is None:
             self._waiters.append(waiter)

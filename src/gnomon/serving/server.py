@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnomon import errors
 from gnomon.core.installing import needed
@@ -18,7 +18,7 @@ from gnomon.devices.address import LOCAL
 from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, MeasurementError, UsageError
 from gnomon.report.plain import clean
-from gnomon.serving.job import Job, Outcome
+from gnomon.serving.job import Job, Measurement, Outcome
 from gnomon.serving.process import MeasuringProcess
 from gnomon.serving.queue import Queue, ServedDevice
 from gnomon.serving.settings import ServeSettings, checked
@@ -39,7 +39,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SPARE_FILES = 256
 
 Log = Callable[[str], None]
-Started = Callable[[ServeSettings, Mapping[str, Any]], None]
+Started = Callable[[ServeSettings, Mapping[str, str]], None]
 
 
 def serve(settings: ServeSettings, *, started: Started, log: Log) -> int:
@@ -82,7 +82,9 @@ async def _serve(
     loop.set_exception_handler(lambda _, context: log(f"met: {clean(str(context.get('exception') or context))[:300]}"))
     processes = [MeasuringProcess(folder=folder, guard=guard, log=log) for _ in settings.measuring.devices]
     try:
-        devices, facts = await _first_measurements(settings, processes)
+        devices, first = await _first_measurements(settings, processes)
+        names = ", ".join(device.name for device in devices)
+        facts = {name: getattr(first, name) for name in ("runtime", "version", "configuration")} | {"device": names}
         handler = RequestHandler(settings, Queue(settings.limits, devices, log), folder, facts, log)
         async with _listening(handler.runner(), settings, addresses) as port:
             started(replace(settings, port=port), facts)
@@ -97,10 +99,10 @@ async def _serve(
 
 async def _first_measurements(
     settings: ServeSettings, processes: Sequence[MeasuringProcess]
-) -> tuple[Sequence[ServedDevice], Mapping[str, Any]]:
-    """The devices, each of which has measured the reference kernel, and that measurement. GnomonError."""
+) -> tuple[Sequence[ServedDevice], Measurement]:
+    """The devices, each of which has measured the reference kernel, and the first such measurement. GnomonError."""
     devices: list[ServedDevice] = []
-    results: list[Mapping[str, Any]] = []
+    results: list[Measurement] = []
     limits, measuring = settings.limits, settings.measuring
     first_limits = replace(limits, job_s=max(limits.job_s, _START_S))
     for name, process in zip(measuring.devices, processes, strict=True):
@@ -108,12 +110,12 @@ async def _first_measurements(
         kept = measuring.processes is None and measuring.command is None and here
         job = Job(measuring=measuring, limits=limits, device=name, kept=kept)
         outcome = await process.run(replace(job, limits=first_limits))
-        if outcome.kind != "measured":
+        if outcome.result is None:
             raise _start_error(outcome, first_limits.job_s)
         results.append(outcome.result)
-        job = replace(job, reference_s=tuple(outcome.result["reference_s"]))
-        devices.append(ServedDevice(name=str(outcome.result["device"]), run=process.run, job=job))
-    return devices, {**results[0], "device": ", ".join(device.name for device in devices)}
+        job = replace(job, reference_s=outcome.result.reference_s)
+        devices.append(ServedDevice(name=outcome.result.device, run=process.run, job=job))
+    return devices, results[0]
 
 
 def _start_error(outcome: Outcome, limit_s: float) -> GnomonError:

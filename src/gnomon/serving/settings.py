@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import os
 import re
 import socket
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gnomon.devices.address import LOCAL
@@ -28,7 +27,7 @@ JOB_S, COMMAND_S = 120.0, 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """What measures the models that are sent, where, and whereto: a runtime with its options, or a command.
+    """What measures the models that are sent, and on which devices: a runtime with its options, or a command.
 
     `processes` are fresh ones for each model. None: three for a command and on devices that are not this machine, and
     here one that is kept from one model to the next. `model_name` is the name of the model's file for a command.
@@ -110,9 +109,6 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
         machines[machine] = text
     if not _MODEL_NAME.fullmatch(measuring.model_name):
         wrong.append(f"{measuring.model_name[:80]!r} is not a name for the model's file, such as model.xmodel")
-    numbers = (*astuple(settings.limits), 1 if measuring.processes is None else measuring.processes)
-    if not all(0 < number < math.inf for number in numbers):
-        wrong.append("a limit is not above 0")
     if wrong:
         raise UsageError(
             f"the server cannot be started: {'; '.join(wrong)}",

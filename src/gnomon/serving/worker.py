@@ -28,7 +28,7 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, MeasurementError, ModelError, ProblemError
 from gnomon.serving.commanded import TookTooLong, measure_by_command
-from gnomon.serving.job import Job, Outcome, job_of, to_line
+from gnomon.serving.job import Job, Measurement, Outcome, job_of, to_line
 from gnomon.serving.models import sent_model
 from gnomon.store.address import record_address
 
@@ -185,7 +185,7 @@ def _opened(job: Job, subject: str, question: Mapping[str, Any]) -> Any:
     )
 
 
-def _measured(job: Job, held: _HeldBench) -> dict[str, Any]:
+def _measured(job: Job, held: _HeldBench) -> Measurement:
     from gnomon.measure.environment import worst
     from gnomon.measure.link import KeptLink
     from gnomon.session.bench.baseline import clock_of, levels_of, timed
@@ -212,24 +212,24 @@ def _measured(job: Job, held: _HeldBench) -> dict[str, Any]:
     anchors = [measured[anchor.key]] if model is not None else []
     one = timed(measured[placed.key], clock, reference_s=job.reference_s, anchors=anchors)
     kept = isinstance(bench.link, KeptLink)
-    return {
-        "latency_s": one.call_s,
-        "low_s": one.low_s,
-        "high_s": one.high_s,
-        "processes": 1 if kept else one.processes,
-        "loads": one.processes,
-        "interval_of": "loads in one process" if kept else "processes",
-        "samples": sum(map(len, one.samples.values())),
-        "drift": one.drift,
-        "runtime": bench.runtime.name,
-        "version": bench.probe.version,
-        "configuration": bench.configuration.name,
-        "clock": clock,
-        "doubts": [{"kind": d.kind, "message": d.message, "hint": d.hint} for d in worst(bench.runner.environments)],
-        "device": bench.device.name,
-        "reference_s": list(job.reference_s) or list(levels_of(measured[anchor.key], clock).values()),
-        "workload_mop": None if placed.graph.macs is None else 2e-6 * placed.graph.macs,
-    }
+    return Measurement(
+        latency_s=one.call_s,
+        low_s=one.low_s,
+        high_s=one.high_s,
+        processes=1 if kept else one.processes,
+        loads=one.processes,
+        interval_of="loads in one process" if kept else "processes",
+        samples=sum(map(len, one.samples.values())),
+        drift=one.drift,
+        runtime=bench.runtime.name,
+        version=bench.probe.version,
+        configuration=bench.configuration.name,
+        clock=clock,
+        doubts=tuple(worst(bench.runner.environments)),
+        device=bench.device.name,
+        reference_s=job.reference_s or tuple(levels_of(measured[anchor.key], clock).values()),
+        workload_mop=None if placed.graph.macs is None else 2e-6 * placed.graph.macs,
+    )
 
 
 def _placed(bench: Bench, path: Path) -> Placed:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnomon.core.codec import dumps, from_json, loads, not_that
+from gnomon.core.codec import dumps, from_json, loads, not_that, to_json
 from gnomon.core.sample import LAST_S, Campaign, Event, Run, Samples
 from gnomon.core.strict_json import shown
 from gnomon.errors import RecordError
+
+Row = dict[str, object]
+"""Values by the names of columns."""
 
 CAMPAIGN_COLUMNS = (
     "id",
@@ -38,7 +41,7 @@ RUN_COLUMNS = (
 EVENT_COLUMNS = ("name", "at_s", "data")
 
 
-def from_campaign(campaign: Campaign) -> dict[str, Any]:
+def from_campaign(campaign: Campaign) -> Row:
     """Column values of a campaign."""
     context = campaign.context
     _check_clock(campaign.started_at_s, "$.started_at_s")
@@ -63,11 +66,10 @@ def to_campaign(row: tuple[Any, ...]) -> Campaign:
     for name in ("device", "versions", "options"):
         flat[name] = loads(flat[name], f"$.{name}")
     own = {name: flat.pop(name) for name in ("id", "kind", "key", "started_at_s")}
-    _check_time(own["started_at_s"], "$.started_at_s")
     return from_json(Campaign, {**own, "context": flat})
 
 
-def from_run(run: Run) -> dict[str, Any]:
+def from_run(run: Run) -> Row:
     """Column values of a run. RecordError unless exactly one of samples and failure is set."""
     if (run.samples is None) == (run.failure is None):
         raise RecordError(
@@ -76,7 +78,7 @@ def from_run(run: Run) -> dict[str, Any]:
         )
     _check_clock(run.started_at_s, "$.started_at_s")
     if run.samples is not None:
-        _check_samples(run.samples)
+        from_json(Samples, to_json(run.samples), "$.samples")
     return {
         "candidate": run.candidate,
         "process": run.process,
@@ -101,41 +103,21 @@ def to_run(row: tuple[Any, ...]) -> Run:
     wall_ns, cpu_ns = flat.pop("wall_ns"), flat.pop("cpu_ns")
     if (wall_ns is None) == (flat["failure"] is None):
         raise not_that("$", "a run with either wall_ns or a failure", flat["candidate"])
-    if flat["profiled"] not in (0, 1):
-        raise not_that("$.profiled", "0 or 1", flat["profiled"])
-    _check_time(flat["started_at_s"], "$.started_at_s")
     samples = None if wall_ns is None else {"wall_ns": wall_ns, "cpu_ns": cpu_ns, "inner": inner}
-    run = from_json(Run, {**flat, "profiled": bool(flat["profiled"]), "samples": samples})
-    if run.samples is not None:
-        _check_samples(run.samples)
-    return run
+    profiled = {0: False, 1: True}.get(flat["profiled"], flat["profiled"])
+    return from_json(Run, {**flat, "profiled": profiled, "samples": samples})
 
 
-def _check_samples(samples: Samples) -> None:
-    """What the statistics and the exports rely on: they divide by `inner`, and times are 64-bit counts."""
-    if samples.inner < 1:
-        raise not_that("$.inner", "a number of calls", samples.inner)
-    for name, times in (("wall_ns", samples.wall_ns), ("cpu_ns", samples.cpu_ns)):
-        if times and not (min(times) >= 0 and max(times) < 2**63):
-            raise not_that(f"$.{name}", "a list of times in nanoseconds", next(t for t in times if not 0 <= t < 2**63))
-
-
-def _check_time(value: Any, path: str) -> None:
-    if type(value) not in (int, float) or not 0 <= value <= LAST_S:
-        raise not_that(path, "seconds since 1970", value)
-
-
-def _check_clock(value: Any, path: str) -> None:
-    """As `_check_time`, of a time that a clock reported just now."""
-    if type(value) in (int, float) and not 0 <= value <= LAST_S:
+def _check_clock(time_s: float, path: str) -> None:
+    """RecordError for a time that a clock reported just now, and that none can have."""
+    if not 0 <= time_s <= LAST_S:
         raise RecordError(
-            f"{path} is {shown(value)}, which is not between 1970 and 9999: the clock that reported it is wrong",
+            f"{path} is {shown(time_s)}, which is not between 1970 and 9999: the clock that reported it is wrong",
             hint="Set the clock of this machine and of the device, then start again.",
         )
-    _check_time(value, path)
 
 
-def from_event(event: Event) -> dict[str, Any]:
+def from_event(event: Event) -> Row:
     """Column values of an event."""
     _check_clock(event.at_s, "$.at_s")
     return {"name": event.name, "at_s": event.at_s, "data": dumps(event.data, "$.data")}
@@ -144,5 +126,4 @@ def from_event(event: Event) -> dict[str, Any]:
 def to_event(row: tuple[Any, ...]) -> Event:
     """The event of a row of EVENT_COLUMNS."""
     name, at_s, data = row
-    _check_time(at_s, "$.at_s")
     return from_json(Event, {"name": name, "at_s": at_s, "data": loads(data, "$.data")})

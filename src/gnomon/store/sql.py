@@ -100,7 +100,7 @@ class SqlStore(ABC):
                 self._held.give_up(campaign.id)
             raise
 
-    def _add(self, campaign: Campaign, row: dict[str, Any]) -> None:
+    def _add(self, campaign: Campaign, row: rows.Row) -> None:
         added = self._insert(
             f"INSERT INTO campaigns ({_names(row)}) VALUES ({_marks(row)}) ON CONFLICT (id) DO NOTHING",  # noqa: S608
             tuple(row.values()),
@@ -135,7 +135,7 @@ class SqlStore(ABC):
     ) -> Iterator[Campaign] | Iterator[Run] | Iterator[Event] | Iterator[Tally]:
         """What the query asks for, lazily; see `Store`."""
         if isinstance(query, CampaignQuery):
-            wanted: dict[str, Any] = {
+            wanted: rows.Row = {
                 "id = ?": query.id,
                 "key = ?": query.key,
                 "kind = ?": query.kind,
@@ -187,7 +187,7 @@ class SqlStore(ABC):
         self,
         table: str,
         columns: tuple[str, ...],
-        wanted: dict[str, Any],
+        wanted: rows.Row,
         build: Callable[[tuple[Any, ...]], T],
         newest_first: bool = False,
     ) -> Iterator[T]:
@@ -213,7 +213,7 @@ def _names(columns: Iterable[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
 
 
-def _marks(row: dict[str, Any]) -> str:
+def _marks(row: rows.Row) -> str:
     return ", ".join("?" * len(row))
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gnomon.core.strict_json import Strict
+from gnomon.core.strict_json import Strict, cut_off
 from gnomon.errors import ProblemError, UsageError
 
 _CHUNK = 1 << 20
@@ -188,24 +188,9 @@ def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:
         try:
             yield number, strict.parse(line)
         except ProblemError as error:
-            if cut_off(line):
+            if cut_off(line.decode("utf-8", "replace")):
                 continue
             raise ProblemError(f"{path}, line {number}: {error.message}", hint=error.hint) from error
-
-
-def cut_off(line: bytes) -> bool:
-    """Whether a line is the beginning of an object that was never closed; what is damaged otherwise is not."""
-    depth, quoted, escaped = 0, False, False
-    for letter in line.decode("ascii", "replace"):
-        if quoted:
-            quoted, escaped = escaped or letter != '"', letter == "\\" and not escaped
-        elif letter == '"':
-            quoted = True
-        else:
-            depth += (letter in "{[") - (letter in "}]")
-            if depth <= 0:
-                return False
-    return True
 
 
 def _ends_a_line(path: Path) -> bool:

@@ -9,15 +9,17 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, TypeVar, get_type_hints, runtime_checkable
 
-from gnomon.core.codec import Must, ReadBy, matching, within
+from gnomon.core.codec import Must, ReadBy, matching, whole
 from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.plugins import loaded, named
+from gnomon.system.children import Program
 
 GROUP = "gnomon.toolchains"
 
+T = TypeVar("T")
 Tell = Callable[[str], None]
 """Is told in a sentence what is being done."""
 
@@ -137,29 +139,39 @@ UserPath = Annotated[Path, ReadBy(read=_path)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """A setting: its name, its type, what it is where none is given, and what it means.
+class NoSettings:
+    """The settings of a toolchain that has none."""
 
-    A text is read as pydantic reads it: "3" as a number, "yes" as a truth value.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSettings:
+    """The settings of every toolchain whose step is done by a child program; of each its type, and what it means."""
+
+    images: Annotated[int, whole(1, 1 << 20), "how many calibration images are used at most"] = 64
+    workers: Annotated[int, whole(1, 256), "models at the same time, each in a process"] = 1
+    timeout_s: Annotated[Seconds, "seconds that a model may take"] = 600.0
+    memory_gib: Annotated[int, whole(1, 4096), "GiB of address space of a process"] = 16
+
+    def program(self, name: str, *own: str) -> Program:
+        """The child program of that name, which is given its `own` of the settings."""
+        return Program(
+            name=name,
+            settings={setting: getattr(self, setting) for setting in own},
+            workers=self.workers,
+            job_timeout_s=self.timeout_s,
+            memory_bytes=self.memory_gib << 30,
+        )
+
+
+def read_settings(toolchain: str, kind: Callable[..., T], given: Mapping[str, Any]) -> T:
+    """The settings of a toolchain; a text is read as pydantic reads it: "3" as a number, "yes" as a truth value.
+
+    UsageError with all that is wrong with the given ones.
     """
-
-    name: str
-    type: Any
-    default: Any
-    meaning: str
-
-
-def whole(least: int, most: int) -> Any:
-    """The type of whole numbers between two."""
-    return Annotated[int, within(least, most, f"a whole number from {least} to {most}")]
-
-
-def read_settings(toolchain: str, known: Sequence[Setting], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of every known setting. UsageError with all that is wrong with the given ones."""
     from pydantic import TypeAdapter, ValidationError
 
-    types = {setting.name: setting.type for setting in known}
-    values = {setting.name: setting.default for setting in known}
+    types = get_type_hints(kind, include_extras=True)
+    values: dict[str, object] = {}
     errors = []
     for name, value in given.items():
         if name not in types:
@@ -171,23 +183,11 @@ def read_settings(toolchain: str, known: Sequence[Setting], given: Mapping[str, 
             wrong = error.errors()[0]["msg"].replace("Input should be", "it must be")
             errors.append(f"{name} is {ascii(value)[:60]}: {wrong}")
     if errors:
-        choices = "; ".join(f"{setting.name}: {setting.meaning}" for setting in known) or "none"
+        choices = "; ".join(f"{name}: {meaning.__metadata__[-1]}" for name, meaning in types.items()) or "none"
         raise UsageError(
             f"the toolchain {toolchain} cannot be set so: {'; '.join(errors)}", hint=f"Settings: {choices}."
         )
-    return values
-
-
-COMMON = (
-    Setting(name="workers", type=whole(1, 256), default=1, meaning="models at the same time, each in a process"),
-    Setting(name="timeout_s", type=Seconds, default=600.0, meaning="seconds that a model may take"),
-    Setting(name="memory_gib", type=whole(1, 4096), default=16, meaning="GiB of address space of a process"),
-)
-"""The settings of every toolchain that starts child programs."""
-
-IMAGES = Setting(
-    name="images", type=whole(1, 1 << 20), default=64, meaning="how many calibration images are used at most"
-)
+    return kind(**values)
 
 
 def toolchain_names() -> tuple[str, ...]:

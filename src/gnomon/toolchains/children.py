@@ -16,7 +16,17 @@ from typing import Any
 from gnomon.core.sample import Failure
 from gnomon.system.children import Order, Program, Reply, run_orders
 from gnomon.system.files import file_digest
-from gnomon.toolchains.base import Artifact, Missing, StepRecord, Tell, Toolchain, ToolJob, check_ready, read_settings
+from gnomon.toolchains.base import (
+    Artifact,
+    Missing,
+    NoSettings,
+    StepRecord,
+    Tell,
+    Toolchain,
+    ToolJob,
+    check_ready,
+    read_settings,
+)
 
 STEP = "quantize"
 
@@ -128,11 +138,11 @@ def _handed_on(job: ToolJob) -> Artifact:
 
 def onnxruntime(settings: Mapping[str, Any]) -> Toolchain:
     """Float32 by ONNX Runtime; it has no settings."""
-    read_settings("onnxruntime", (), settings)
+    read_settings("onnxruntime", NoSettings, settings)
     return Plain(name="onnxruntime", runtime="onnxruntime")
 
 
 def openvino(settings: Mapping[str, Any]) -> Toolchain:
     """Float32 by OpenVINO; it has no settings."""
-    read_settings("openvino", (), settings)
+    read_settings("openvino", NoSettings, settings)
     return Plain(name="openvino", runtime="openvino")

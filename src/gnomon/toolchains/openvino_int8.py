@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from gnomon.core.installing import install_line
-from gnomon.system.children import Program
-from gnomon.toolchains.base import COMMON, IMAGES, Setting, Toolchain, read_settings
+from gnomon.toolchains.base import ChildSettings, Toolchain, read_settings
 from gnomon.toolchains.children import ChildToolchain, missing_packages
 
 NAME = "openvino-int8"
-SETTINGS = (
-    IMAGES,
-    Setting(
-        name="preset",
-        type=Literal["performance", "mixed"],
-        default="performance",
-        meaning="performance: symmetric activations; mixed: asymmetric ones, for functions such as ELU and GELU",
-    ),
-    Setting(name="fast_bias_correction", type=bool, default=True, meaning="the fast way to correct biases"),
-    *COMMON,
-)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(ChildSettings):
+    """What can be set."""
+
+    preset: Annotated[
+        Literal["performance", "mixed"],
+        "performance: symmetric activations; mixed: asymmetric ones, for functions such as ELU and GELU",
+    ] = "performance"
+    fast_bias_correction: Annotated[bool, "the fast way to correct biases"] = True
 
 
 def openvino_int8(settings: Mapping[str, Any]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones."""
-    values = read_settings(NAME, SETTINGS, settings)
+    values = read_settings(NAME, Settings, settings)
     return ChildToolchain(
         name=NAME,
         runtime="openvino",
-        program=Program(
-            name="nncf_child",
-            settings={name: values[name] for name in ("images", "preset", "fast_bias_correction")},
-            workers=values["workers"],
-            job_timeout_s=values["timeout_s"],
-            memory_bytes=values["memory_gib"] << 30,
-        ),
+        program=values.program("nncf_child", "images", "preset", "fast_bias_correction"),
         needs=lambda: missing_packages(
             ("nncf", "openvino", "onnx", "onnxruntime"), install_line("quantise", python=sys.executable)
         ),

@@ -4,40 +4,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from gnomon.core.installing import install_line
-from gnomon.system.children import Program
-from gnomon.toolchains.base import COMMON, IMAGES, Setting, Toolchain, read_settings
+from gnomon.toolchains.base import ChildSettings, Toolchain, read_settings
 from gnomon.toolchains.children import ChildToolchain, missing_packages
 
 NAME = "onnxruntime-int8"
-SETTINGS = (
-    IMAGES,
-    Setting(name="per_channel", type=bool, default=False, meaning="a scale a channel of a weight, not one a weight"),
-    Setting(
-        name="method",
-        type=Literal["minmax", "entropy", "percentile"],
-        default="minmax",
-        meaning="how ranges are found: minmax, entropy or percentile",
-    ),
-    Setting(name="reduce_range", type=bool, default=False, meaning="7-bit weights, for processors without VNNI"),
-    *COMMON,
-)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(ChildSettings):
+    """What can be set."""
+
+    per_channel: Annotated[bool, "a scale a channel of a weight, not one a weight"] = False
+    method: Annotated[
+        Literal["minmax", "entropy", "percentile"], "how ranges are found: minmax, entropy or percentile"
+    ] = "minmax"
+    reduce_range: Annotated[bool, "7-bit weights, for processors without VNNI"] = False
 
 
 def onnxruntime_int8(settings: Mapping[str, Any]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones."""
-    values = read_settings(NAME, SETTINGS, settings)
+    values = read_settings(NAME, Settings, settings)
     return ChildToolchain(
         name=NAME,
         runtime="onnxruntime",
-        program=Program(
-            name="ort_int8_child",
-            settings={name: values[name] for name in ("images", "per_channel", "method", "reduce_range")},
-            workers=values["workers"],
-            job_timeout_s=values["timeout_s"],
-            memory_bytes=values["memory_gib"] << 30,
-        ),
+        program=values.program("ort_int8_child", "images", "per_channel", "method", "reduce_range"),
         needs=lambda: missing_packages(("onnxruntime", "onnx"), install_line("onnxruntime", python=sys.executable)),
     )

@@ -12,14 +12,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from gnomon.core.installing import pip_line
 from gnomon.errors import DeviceError
 from gnomon.system.children import Program, child_environment
 from gnomon.system.process import guarded_folder, own_guard, run_process
-from gnomon.toolchains.base import COMMON, IMAGES, Missing, Setting, Text, Toolchain, UserPath, read_settings
+from gnomon.toolchains.base import ChildSettings, Missing, Text, Toolchain, UserPath, read_settings
 from gnomon.toolchains.children import ChildToolchain
 
 NAME = "quark-xint8"
@@ -27,30 +28,31 @@ PYTHON, PACKAGES = "GNOMON_QUARK_PYTHON", "GNOMON_QUARK_PACKAGES"
 _WHEELS = ("amd-quark==0.13", "onnx==1.22.0", "onnxslim")
 _PROBE_S = 60.0
 
-SETTINGS = (
-    IMAGES,
-    Setting(name="config", type=Literal["XINT8", "VINT8"], default="XINT8", meaning="XINT8 or VINT8, names of Quark"),
-    Setting(name="in_memory", type=bool, default=True, meaning="activations in memory; no: in files, much slower"),
-    Setting(name="python", type=Text, default=None, meaning=f"the interpreter that runs Quark (also {PYTHON})"),
-    Setting(name="packages", type=UserPath, default=None, meaning=f"a folder of packages in front (also {PACKAGES})"),
-    *COMMON,
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarkSettings(ChildSettings):
+    """What can be set."""
+
+    config: Annotated[Literal["XINT8", "VINT8"], "XINT8 or VINT8, names of Quark"] = "XINT8"
+    in_memory: Annotated[bool, "activations in memory; no: in files, much slower"] = True
+    python: Annotated[Text | None, f"the interpreter that runs Quark (also {PYTHON})"] = None
+    packages: Annotated[UserPath | None, f"a folder of packages in front (also {PACKAGES})"] = None
 
 
 def quark_xint8(settings: Mapping[str, Any]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones."""
-    values = read_settings(NAME, SETTINGS, settings)
-    folder = values["packages"] or (Path(os.environ[PACKAGES]) if os.environ.get(PACKAGES) else None)
-    program = Program(
-        name="quark_child",
-        settings={name: values[name] for name in ("images", "config", "in_memory")},
-        python=values["python"] or os.environ.get(PYTHON) or sys.executable,
+    return quark_of(read_settings(NAME, QuarkSettings, settings))
+
+
+def quark_of(settings: QuarkSettings) -> Toolchain:
+    """The toolchain with these settings."""
+    folder = settings.packages or (Path(os.environ[PACKAGES]) if os.environ.get(PACKAGES) else None)
+    program = replace(
+        settings.program("quark_child", "images", "config", "in_memory"),
+        python=settings.python or os.environ.get(PYTHON) or sys.executable,
         packages=folder,
         # Compiled once: the home that a child sees goes away.
         environment={"TORCH_EXTENSIONS_DIR": str(_extensions(folder))},
-        workers=values["workers"],
-        job_timeout_s=values["timeout_s"],
-        memory_bytes=values["memory_gib"] << 30,
     )
     return ChildToolchain(name=NAME, runtime="onnxruntime", program=program, needs=lambda: _missing(program))
 

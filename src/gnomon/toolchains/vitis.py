@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
@@ -27,7 +27,6 @@ from gnomon.system.process import Completed, own_guard, run_process
 from gnomon.toolchains.base import (
     Artifact,
     Missing,
-    Setting,
     StepRecord,
     Tell,
     Text,
@@ -38,8 +37,7 @@ from gnomon.toolchains.base import (
     check_ready,
     read_settings,
 )
-from gnomon.toolchains.quark_xint8 import SETTINGS as QUARK_SETTINGS
-from gnomon.toolchains.quark_xint8 import quark_xint8
+from gnomon.toolchains.quark_xint8 import QuarkSettings, quark_of
 
 NAME = "vitis"
 ARCH = "/opt/vitis_ai/compiler/arch/dpuv2/ZCU102/ZCU102.json"
@@ -48,17 +46,20 @@ INSTALL = (
     "AMD's programs come in the Vitis AI docker image (github.com/Xilinx/Vitis-AI): run gnomon in it, or name them."
 )
 
-SETTINGS = (
-    *QUARK_SETTINGS,
-    Setting(name="arch", type=UserPath, default=Path(ARCH), meaning="the description of the DPU, a JSON file"),
-    Setting(name="kernel", type=Text, default="{key}SSPROFILE", meaning="the kernel's name, of the model's {key}"),
-    Setting(name="convert", type=Words, default=None, meaning="a command that converts the ONNX model first"),
-    Setting(name="convert_result", type=Text, default="{name}.converted", meaning="the file that it writes"),
-    Setting(name="quantize", type=Words, default=("quark",), meaning="a command, or quark, or none"),
-    Setting(name="quantize_result", type=Text, default="{name}.quantized", meaning="the file that it writes"),
-    Setting(name="compile", type=Words, default=COMPILE, meaning="the compiler's command"),
-    Setting(name="result", type=Text, default="{name}.xmodel", meaning="the file that it writes, or dpu_{name}.elf"),
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(QuarkSettings):
+    """What can be set."""
+
+    arch: Annotated[UserPath, "the description of the DPU, a JSON file"] = Path(ARCH)
+    kernel: Annotated[Text, "the kernel's name, of the model's {key}"] = "{key}SSPROFILE"
+    convert: Annotated[Words | None, "a command that converts the ONNX model first"] = None
+    convert_result: Annotated[Text, "the file that it writes"] = "{name}.converted"
+    quantize: Annotated[Words, "a command, or quark, or none"] = ("quark",)
+    quantize_result: Annotated[Text, "the file that it writes"] = "{name}.quantized"
+    compile: Annotated[Words, "the compiler's command"] = COMPILE
+    result: Annotated[Text, "the file that it writes, or dpu_{name}.elf"] = "{name}.xmodel"
+
 
 PLACEHOLDERS = ("model", "arch", "out", "name", "calibration")
 _WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
@@ -211,11 +212,15 @@ class Vitis:
 
 def vitis(settings: Mapping[str, Any]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones, and for placeholders that there are not."""
-    values = read_settings(NAME, SETTINGS, settings)
+    values = read_settings(NAME, Settings, settings)
     steps = {
-        name: CommandStep(name=name, argv=values[name], result=values[result])
-        for name, result in (("convert", "convert_result"), ("quantize", "quantize_result"), ("compile", "result"))
-        if values[name] not in (None, ("quark",), ("none",))
+        name: CommandStep(name=name, argv=argv, result=result)
+        for name, argv, result in (
+            ("convert", values.convert, values.convert_result),
+            ("quantize", values.quantize, values.quantize_result),
+            ("compile", values.compile, values.result),
+        )
+        if argv is not None and argv not in (("quark",), ("none",))
     }
     errors = [
         f"{name} has no placeholder {{{unknown}}}"
@@ -225,21 +230,20 @@ def vitis(settings: Mapping[str, Any]) -> Toolchain:
     errors += [
         f"{name} writes {step.result!r}, no plain name" for name, step in steps.items() if not _plain(step.result)
     ]
-    if "{key}" not in values["kernel"] or not _plain(values["kernel"].replace("{key}", "k")):
-        errors.append(f"kernel is {values['kernel']!r}, where a plain name with {{key}} is wanted")
+    if "{key}" not in values.kernel or not _plain(values.kernel.replace("{key}", "k")):
+        errors.append(f"kernel is {values.kernel!r}, where a plain name with {{key}} is wanted")
     if "compile" not in steps:
         errors.append("compile is not a command")
     if errors:
         names = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
         raise UsageError(f"the toolchain {NAME} cannot be set so: {'; '.join(errors)}", hint=f"Placeholders: {names}.")
-    quark = {one.name: values[one.name] for one in QUARK_SETTINGS if values[one.name] is not None}
     return Vitis(
         first=tuple(steps[name] for name in ("convert", "quantize") if name in steps),
-        quark=quark_xint8(quark) if values["quantize"] == ("quark",) else None,
+        quark=quark_of(values) if values.quantize == ("quark",) else None,
         last=steps["compile"],
-        arch=values["arch"],
-        kernel=values["kernel"],
-        timeout_s=values["timeout_s"],
+        arch=values.arch,
+        kernel=values.kernel,
+        timeout_s=values.timeout_s,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.codec import from_json
 from gnomon.core.overlay.records import TunedDevice, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.errors import ModelError, UsageError
@@ -113,7 +114,8 @@ class Network:
                         wrong.message, hint="Give --target, such as native, x86-64-v3 or aarch64-cortex-a72."
                     )
             raise ModelError(f"{self.source.path}: {said.message}", hint=_hint(said))
-        return tuple(_layer(one) for one in said["layers"])
+        rows = [{name: value for name, value in one.items() if name != "outputs"} for one in said["layers"]]
+        return from_json(tuple[TuningLayer, ...], rows)
 
     def lacking(self, target: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
         """The instructions that code for a target may use and another has not; none where that is not known."""
@@ -172,17 +174,6 @@ class Network:
         return None
 
 
-def _layer(one: Mapping[str, Any]) -> TuningLayer:
-    return TuningLayer(
-        layer=str(one["layer"]),
-        name=str(one["name"]),
-        weight=int(one["weight"]),
-        arguments=tuple((str(dtype), tuple(int(d) for d in dims)) for dtype, dims in one["arguments"]),
-        flops=one["flops"],
-        workload=str(one["workload"]),
-    )
-
-
 def _hint(failure: Failure) -> str:
     if failure.kind in ("crash", "memory", "hang"):
         return "TVM itself failed on this network; simplify it, or report it to Apache TVM with the file."
@@ -192,7 +183,7 @@ def _hint(failure: Failure) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
     """How layers are searched: one of `STRATEGIES`, the target, at most so many trials a layer, so many a round; with
-    `start` a layer begins with blocks that fit registers and what was best for layers like it.
+    `start` a layer begins with what was best for layers like it.
     """
 
     target: Mapping[str, Any]

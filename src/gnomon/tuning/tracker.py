@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import ipaddress
 import json
 import os
 import re
@@ -19,11 +18,12 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
-from gnomon.core.strict_json import Strict, complaint, is_text, shown
-from gnomon.devices.address import Address
+from gnomon.core.codec import OTHERS_TOO, Must, ReadBy, Whole, decode
+from gnomon.core.strict_json import Complaints, Strict, complaint, is_text, shown
+from gnomon.devices.address import Address, parse_address
 from gnomon.errors import DeviceError, ProblemError, UsageError
 
 _PREFIX = "server:"
@@ -46,9 +46,6 @@ _APPEAR_S = 30.0
 _SOON_S = 2.0
 #: A server whose client broke off registers again, and is not listed for a moment.
 _BLINK_S = 0.5
-_FORM = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^:\[\]]*))(?P<colon>:(?P<port>.*))?", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})", re.ASCII)
-_HINT = "Give HOST:PORT, such as 127.0.0.1:9190 or [::1]:9190."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +66,9 @@ class TrackedServer:
 class Queue:
     """How many servers of a key are free, and how many requests wait (also of clients that went away meanwhile)."""
 
-    free: int
-    pending: int
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    free: Whole
+    pending: Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,102 +132,67 @@ def address_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def read_summary(reply: Any, address: str) -> TrackerSummary:
-    """The summary in a reply of the tracker at `address`. DeviceError that tells all that is wrong with it."""
-    told: list[str] = []
-    found = _succeeded(reply, dict, told)
-    servers, queues = [], {}
-    infos, counts = found.get("server_info", []), found.get("queue_info", {})
-    if not isinstance(infos, list):
-        told.append(f"server_info: a list expected, {shown(infos)} found")
-        infos = []
-    for k, info in enumerate(infos):
-        if (server := _server(info, f"server_info[{k}]", told)) is not None:
-            servers.append(server)
-    if not isinstance(counts, dict):
-        told.append(f"queue_info: an object expected, {shown(counts)} found")
-        counts = {}
-    for key, count in counts.items():
-        if (queue := _queue(key, count, told)) is not None:
-            queues[key] = queue
-    _raise_any(told, address)
-    return TrackerSummary(servers=tuple(sorted(servers, key=lambda s: (s.key, s.host, s.port))), queues=queues)
-
-
-def read_free(reply: Any, address: str) -> FreeServer:
-    """The free server in a reply of the tracker at `address`. DeviceError that tells all that is wrong with it."""
-    told: list[str] = []
-    found = _succeeded(reply, list, told)
-    if not told and len(found) != 3:
-        told.append(f"[1]: host, port and matchkey expected, {len(found)} items found")
-    host, port, matchkey = (*found, None, None, None)[:3]
-    if not told:
-        host, port = _text(host, "[1][0]", told), _reply_port(port, "[1][1]", told)
-        matchkey = _text(matchkey, "[1][2]", told)
-    _raise_any(told, address)
-    return FreeServer(host=host, port=port, matchkey=matchkey)
-
-
-def _raise_any(told: list[str], address: str) -> None:
-    if told:
-        raise DeviceError(
-            complaint(f"reply of the tracker at {address}", told),
-            hint="See whether a TVM RPC tracker of a known release listens there; this is how that of 0.27 replies.",
-        )
-
-
-def _succeeded(reply: Any, kind: type, told: list[str]) -> Any:
-    """What follows the code of success; an empty one of its kind, with a complaint, where there is none."""
-    if isinstance(reply, list) and len(reply) == 2 and reply[0] == 0 and isinstance(reply[1], kind):
-        return reply[1]
-    told.append(f"[0, {'{..}' if kind is dict else '[..]'}] expected, {shown(reply)} found")
-    return kind()
-
-
-def _server(info: Any, path: str, told: list[str]) -> TrackedServer | None:
-    if not isinstance(info, dict):
-        told.append(f"{path}: an object expected, {shown(info)} found")
-        return None
-    before = len(told)
-    key = _text(info.get("key"), f"{path}.key", told)
-    if key and not key.removeprefix(_PREFIX):
-        told.append(f"{path}.key: the name of a server is empty")
-    place = info.get("addr")
-    if not (isinstance(place, list) and len(place) == 2):
-        told.append(f"{path}.addr: host and port expected, {shown(place)} found")
-        return None
-    host, port = _text(place[0], f"{path}.addr[0]", told), _reply_port(place[1], f"{path}.addr[1]", told)
-    if len(told) > before:
-        return None
-    return TrackedServer(key=key.removeprefix(_PREFIX), host=host, port=port)
-
-
-def _queue(key: str, count: Any, told: list[str]) -> Queue | None:
-    path = f"queue_info[{shown(key)}]"
-    if not isinstance(count, dict):
-        told.append(f"{path}: an object expected, {shown(count)} found")
-        return None
-    free, pending = count.get("free"), count.get("pending")
-    if type(free) is int and type(pending) is int and min(free, pending) >= 0:
-        return Queue(free=free, pending=pending)
-    told.append(f"{path}: numbers free and pending from 0 expected, {shown(free)} and {shown(pending)} found")
-    return None
-
-
-def _text(value: Any, path: str, told: list[str]) -> str:
-    if isinstance(value, str) and 0 < len(value) <= _MOST_LETTERS and is_text(value):
-        return value
-    told.append(f"{path}: a text of 1 to {_MOST_LETTERS} letters expected, {shown(value)} found")
-    return ""
-
-
-def _reply_port(value: Any, path: str, told: list[str]) -> int:
+def _reply_port(value: Any) -> int:
     if isinstance(value, str) and _PORT.fullmatch(value):
         value = int(value)
     if type(value) is int and 0 < value < 1 << 16:
         return value
-    told.append(f"{path}: a port from 1 to 65535 expected, {shown(value)} found")
-    return 0
+    raise ProblemError(f"a port from 1 to 65535 expected, {shown(value)} found")
+
+
+def _is_text(text: str) -> bool:
+    return 0 < len(text) <= _MOST_LETTERS and is_text(text)
+
+
+def _is_server(key: str) -> bool:
+    return _is_text(key) and bool(key.removeprefix(_PREFIX))
+
+
+Text = Annotated[str, Must(be=f"a text of 1 to {_MOST_LETTERS} letters", fits=_is_text)]
+Port = Annotated[int, ReadBy(read=_reply_port)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Server:
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    key: Annotated[str, Must(be=f"the name of a server, of 1 to {_MOST_LETTERS} letters,", fits=_is_server)]
+    addr: tuple[Text, Port]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Summary:
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    server_info: tuple[_Server, ...] = ()
+    queue_info: Mapping[str, Queue] = field(default_factory=dict)
+
+
+def read_summary(reply: Any, address: str) -> TrackerSummary:
+    """The summary in a reply of the tracker at `address`. DeviceError that tells all that is wrong with it."""
+    _, summary = _read(tuple[Literal[0], _Summary], reply, address)
+    servers = [
+        TrackedServer(key=info.key.removeprefix(_PREFIX), host=info.addr[0], port=info.addr[1])
+        for info in summary.server_info
+    ]
+    return TrackerSummary(
+        servers=tuple(sorted(servers, key=lambda s: (s.key, s.host, s.port))), queues=summary.queue_info
+    )
+
+
+def read_free(reply: Any, address: str) -> FreeServer:
+    """The free server in a reply of the tracker at `address`. DeviceError that tells all that is wrong with it."""
+    _, (host, port, matchkey) = _read(tuple[Literal[0], tuple[Text, Port, Text]], reply, address)
+    return FreeServer(host=host, port=port, matchkey=matchkey)
+
+
+def _read(kind: Any, reply: Any, address: str) -> Any:
+    complaints = Complaints(what=f"reply of the tracker at {address}", hint="")
+    value = decode(kind, reply, complaints)
+    if complaints.told:
+        raise DeviceError(
+            complaint(complaints.what, complaints.told),
+            hint="See whether a TVM RPC tracker of a known release listens there; this is how that of 0.27 replies.",
+        )
+    return value
 
 
 class TrackerWire:
@@ -392,7 +355,7 @@ class Tracker:
 
     @property
     def address(self) -> str:
-        """HOST:PORT, as `tracker_at` reads it."""
+        """HOST:PORT."""
         return address_of(self.host, self.port)
 
     def summary(self) -> TrackerSummary:
@@ -480,52 +443,17 @@ class TrackedDevice:
 
 
 def tracked_device(address: Address) -> TrackedDevice:
-    """What an address of the kind "tvm" means; the environment has the host and port that it lacks."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    text = address_of(address.host, address.port) if address.port else host or None
-    return TrackedDevice(tracker=tracker_at(text), key=address.key)
+    """What an address of the kind "tvm" means; TVM_TRACKER_HOST and TVM_TRACKER_PORT have the host and port that it
+    lacks, and without these the port is 9190.
 
-
-def tracker_at(text: str | None, environment: Mapping[str, str] = os.environ) -> Tracker:
-    """The tracker that "HOST:PORT" means; a host of IPv6 is in brackets.
-
-    What is left out, or all with None, comes from TVM_TRACKER_HOST and TVM_TRACKER_PORT; without these the port is
-    9190, and the host is missing. UsageError for what means no tracker.
+    UsageError where no tracker is named, or the environment means none.
     """
-    given = "" if text is None else text.strip()
-    match = _FORM.fullmatch(given)
-    if match is None:
-        raise UsageError(f"{shown(text)} is not the address of a tracker", hint=_HINT)
-    six, host, port = match["six"], match["host"], match["port"]
-    if port and ":" in port:
-        raise UsageError(f"{shown(text)} is not the address of a tracker: that of IPv6 is in brackets", hint=_HINT)
-    if match["colon"] and not port:
-        raise UsageError(f"{shown(text)} is not the address of a tracker: no port follows the colon", hint=_HINT)
-    if six is None and not host:
-        host = environment.get(HOST_VARIABLE, "").strip()
-        six = host if ":" in host else None
-    if port is None:
-        port = environment.get(PORT_VARIABLE, "").strip() or str(PUBLISHED_PORT)
-    if six is None and not host:
+    host = address.host or os.environ.get(HOST_VARIABLE, "").strip()
+    port = address.port or os.environ.get(PORT_VARIABLE, "").strip() or PUBLISHED_PORT
+    if not host:
         raise UsageError(
             "no tracker is named", hint=f"Give tvm://HOST:PORT/KEY, or set {HOST_VARIABLE} and {PORT_VARIABLE}."
         )
-    return Tracker(host=_host(six, host), port=_port(port))
-
-
-def _host(six: str | None, host: str) -> str:
-    if six is not None:
-        try:
-            ipaddress.IPv6Address(six)
-        except ValueError:
-            raise UsageError(f"{shown(six)} is not an IPv6 address", hint=_HINT) from None
-        return six
-    if not _NAME.fullmatch(host):
-        raise UsageError(f"{shown(host)} is not the name or address of a host", hint=_HINT)
-    return host
-
-
-def _port(text: str) -> int:
-    if not _PORT.fullmatch(text) or not 0 < int(text) < 1 << 16:
-        raise UsageError(f"{shown(text)} is not a port from 1 to 65535", hint=_HINT)
-    return int(text)
+    whole = parse_address(f"tvm://{f'[{host}]' if ':' in host else host}:{port}/{address.key}")
+    assert whole.port is not None  # noqa: S101
+    return TrackedDevice(tracker=Tracker(host=whole.host, port=whole.port), key=whole.key)

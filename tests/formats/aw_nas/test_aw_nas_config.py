@@ -153,7 +153,7 @@ def test_names_that_other_rooms_know_are_theirs() -> None:
         (
             "[Resblock_0, VGGblock_1]",
             "[]",
-            "search_space_cfg.shared_primitives (line 5): 1 to 1000 names of primitives expected, a list found",
+            "search_space_cfg.shared_primitives (line 5): 1 to 1000 names of primitives expected",
         ),
         ("VGGblock_1", "Resblock_0", "shared_primitives[1] (line 5): Resblock_0 is there already"),
         (
@@ -483,7 +483,7 @@ def test_what_a_stem_does_otherwise_than_aw_nas_is_told() -> None:
             "use_stem: Conv",
             "use_stem .line 8.: true, false or one of conv_bn_3x3, .* expected, 'Conv' found",
         ),
-        ("use_stem: [conv_1x1]", "use_stem .*true, false or one of .* expected, a list"),
+        ("use_stem: [conv_1x1]", "use_stem .*true, false or one of .* expected"),
         ("use_stem: true\n  stem_stride: 0", "stem_stride .*a whole number from 1"),
     ],
 )

@@ -214,39 +214,39 @@ GOOD = SAMPLER["solutions"][0]
 @pytest.mark.parametrize(
     ("change", "path"),
     [
-        ({"oplist": []}, r"\$\.oplist: at least one"),
+        ({"oplist": []}, r"\$\.oplist: 1 to 4096 operator types"),
         ({"oplist": [1, 0]}, r"\$\.mode: 'name', and the oplist is one by index"),
         ({"mode": "both"}, r"\$\.mode: 'name' or 'index'"),
         ({"mode": []}, r"\$\.mode: 'name' or 'index'"),
         ({"solutions": {}}, r"\$\.solutions: a list"),
         ({"solutions": [{"id": 3}]}, r"\$\.solutions\[0\]: either"),
         ({"solutions": [GOOD, 3]}, r"\$\.solutions\[1\]: an object"),
-        ({"solutions": [GOOD, {**GOOD, "id": -1}]}, r"\$\.solutions\[1\]\.id: a code"),
-        ({"solutions": [GOOD, {**GOOD, "id": 1.0}]}, r"\$\.solutions\[1\]\.id: a code"),
-        ({"solutions": [GOOD, {**GOOD, "id": True}]}, r"\$\.solutions\[1\]\.id: a code"),
+        ({"solutions": [GOOD, {**GOOD, "id": -1}]}, r"\$\.solutions\[1\]\.id: a whole number from 0"),
+        ({"solutions": [GOOD, {**GOOD, "id": 1.0}]}, r"\$\.solutions\[1\]\.id: a whole number"),
+        ({"solutions": [GOOD, {**GOOD, "id": True}]}, r"\$\.solutions\[1\]\.id: a whole number"),
         ({"solutions": [GOOD, {**GOOD, "id": 8}]}, r"\$\.solutions\[1\]\.id: code 8 is out of range"),
         ({"solutions": [GOOD, {**GOOD, "id": 10**4000}]}, r"\$\.solutions\[1\]\.id: .*out of range"),
         ({"solutions": [{**GOOD, "exec_time": -1}]}, r"\$\.solutions\[0\]\.exec_time: milliseconds"),
-        ({"solutions": [{**GOOD, "exec_time": "1"}]}, r"\$\.solutions\[0\]\.exec_time: milliseconds"),
+        ({"solutions": [{**GOOD, "exec_time": "1"}]}, r"\$\.solutions\[0\]\.exec_time: a finite number"),
         ({"solutions": [{**GOOD, "exec_time": 1e400}]}, r"Infinity|exec_time: milliseconds"),
         ({"solutions": [{**GOOD, "max_rss": 1.5}]}, r"\$\.solutions\[0\]\.max_rss: a whole"),
-        ({"solutions": [{**GOOD, "max_rss": 1 << 60}]}, r"\$\.solutions\[0\]\.max_rss: more"),
+        ({"solutions": [{**GOOD, "max_rss": 1 << 60}]}, r"\$\.solutions\[0\]\.max_rss: a number of KiB"),
         ({"solutions": [GOOD, {"time": 1, "memory": 1, "id": 3}]}, r"\$\.solutions\[1\]\.exec_time: missing"),
         ({"solutions": [GOOD, GOOD]}, r"\$\.solutions\[1\]\.id: code 2 is in"),
         ({"sample_cnt": "8"}, r"\$\.sample_cnt"),
         ({"profiling time": None, "sample_cnt": -1}, r"\$\.sample_cnt"),
         ({"backends": ["cpu", "cpu"]}, r"\$\.backends: a backend is named twice"),
-        ({"backends": [1]}, r"\$\.backends: 1 to 10 names"),
+        ({"backends": [1]}, r"\$\.backends\[0\]: a text"),
         ({"configs": []}, r"\$\.configs: an object"),
-        ({"configs": {"x": ""}}, r"\$\.configs\['x'\]: a code"),
-        ({"configs": {"02": ""}}, r"\$\.configs\['02'\]: a code"),
-        ({"configs": {"²": ""}}, r"\$\.configs\[.*\]: a code"),
-        ({"configs": {"2": 3}}, r"\$\.configs\['2'\]: a text"),
-        ({"configs": {"2": "\ud800"}}, r"\$\.configs\['2'\]: a text"),
-        ({"configs": {"8": SAMPLER["configs"]["7"]}}, r"\$\.configs\['8'\]: the code is out of range"),
+        ({"configs": {"x": ""}}, r"\$\.configs\.x: a code"),
+        ({"configs": {"02": ""}}, r"\$\.configs\.02: a code"),
+        ({"configs": {"²": ""}}, r"\$\.configs\..*: a code"),
+        ({"configs": {"2": 3}}, r"\$\.configs\.2: a text"),
+        ({"configs": {"2": "\ud800"}}, r"\$\.configs\.2: BACKENDS"),
+        ({"configs": {"8": SAMPLER["configs"]["7"]}}, r"\$\.configs\.8: the code is out of range"),
         (
             {"configs": {"3": SAMPLER["configs"]["7"], "7": SAMPLER["configs"]["7"]}},
-            r"\$\.configs\['3'\]: digits 1 and 0 both mean 'acl_cl'",
+            r"\$\.configs\.3: digits 1 and 0 both mean 'acl_cl'",
         ),
     ],
 )
@@ -271,7 +271,7 @@ def test_what_is_wrong_is_told_with_its_path(change: dict[str, Any], path: str) 
     ],
 )
 def test_a_config_that_does_not_fit_is_told(text: str, path: str) -> None:
-    with pytest.raises(ProblemError, match=r"\$\.configs\['2'\]") as told:
+    with pytest.raises(ProblemError, match=r"\$\.configs\.2") as told:
         read_dump(json.dumps({**SAMPLER, "configs": {"2": text}}))
     assert told.match(path)
 

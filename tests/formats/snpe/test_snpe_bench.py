@@ -1,4 +1,4 @@
-"""snpe-bench: the config that is written, the results that are read, and accumulation files."""
+"""snpe-bench: the config that is written, and the results that are read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError, UsageError
-from gnomon.formats.snpe.bench import (
-    BenchConfig,
-    read_accumulation,
-    read_bench_result,
-    write_accumulation,
-    write_bench_config,
-)
+from gnomon.formats.snpe.bench import BenchConfig, read_bench_result, write_bench_config
 from gnomon.formats.snpe.meta import SnpeMeta, write_snpe_meta
 from gnomon.formats.snpe.table import SnpeTable, write_snpe_csv
 
@@ -107,12 +101,16 @@ CONV = "layer_001 (Name:conv Type:convolutional)"
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
-        ((*GPU, "Forward Propagate"), None, "Forward Propagate: missing"),
+        ((*GPU, "Forward Propagate"), None, "'Forward Propagate': missing"),
         ((*GPU, "Total Inference Time", "Avg_Time"), 0, "Avg_Time: a time above 0"),
         ((*GPU, CONV, "Avg_Time"), "fast", "'fast' found"),
         ((*GPU, CONV), [], "an object expected"),
         (GPU, {}, "does not run there"),
-        (GPU, {"Forward Propagate": RESULT["Execution_Data"]["GPU"]["Forward Propagate"]}, "must be detailed"),
+        (
+            GPU,
+            {"Forward Propagate": RESULT["Execution_Data"]["GPU"]["Forward Propagate"]},
+            "the profiling level detailed",
+        ),
     ],
 )
 def test_a_broken_runtime_is_told(path: tuple[str, ...], value: Any, told: str) -> None:
@@ -145,17 +143,3 @@ def test_any_json_is_read_or_refused(data: Any) -> None:
             read_bench_result(text)
         except ProblemError as error:
             assert error.hint
-
-
-@given(st.dictionaries(st.sampled_from(["CPU", "GPU", "GPU_FP16", "DSP"]), st.floats(0.5, 1e9), min_size=1))
-def test_accumulations_come_back(sums: dict[str, float]) -> None:
-    assert read_accumulation(write_accumulation(sums)) == sums
-    assert write_accumulation(sums) == json.dumps(sums)
-
-
-def test_everything_wrong_with_an_accumulation_is_told_at_once() -> None:
-    with pytest.raises(ProblemError) as told:
-        read_accumulation('{"CPU": 0, "GPU": -1, "D S P": 5}')
-    assert all(name in told.value.message for name in ("CPU", "GPU", "D S P"))
-    with pytest.raises(ProblemError, match="no runtime at all"):
-        read_accumulation("{}")

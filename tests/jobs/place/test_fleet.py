@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from tests.jobs.place.fleet_kit import device
 
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
-from gnomon.errors import DeviceError, GnomonError, PackageError, UsageError
+from gnomon.errors import DeviceError, PackageError, UsageError
 from gnomon.jobs.place.document import ErrorPart, PlaceDocument
 from gnomon.jobs.place.fleet import package_folders, place_on, run_lanes
 from gnomon.jobs.place.job import place
@@ -153,9 +152,6 @@ def test_place_on_tags_what_lanes_tell(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
     with pytest.raises(UsageError):
         place_on({}, tmp_path / "none", fake)
-    with pytest.raises(GnomonError, match="2 models"):
-        two = requests(tmp_path, "a", "b")
-        place_on({**two, "a": replace(two["a"], model=tmp_path / "other.onnx")}, tmp_path / "none", fake)
 
 
 def test_two_names_of_this_machine_for_real(zoo_model: Callable[[str], Path], small: Effort, tmp_path: Path) -> None:

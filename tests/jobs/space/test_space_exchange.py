@@ -24,7 +24,7 @@ from gnomon.jobs.space.profiling.look import look
 from gnomon.jobs.space.profiling.study import Network
 from gnomon.spaces.selection.pareto import ParetoOptions
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 GOOD = {"VGGblock_0": 0.0, "VGGblock_1": 0.10, "VGGblock_2": 0.12, "Mobileblock_0": 0.05, "Mobileblock_1": 0.14}
 COSTS = {"VGGblock_0": 1.0, "VGGblock_1": 2.0, "VGGblock_2": 2.5, "Mobileblock_0": 3.0, "Mobileblock_1": 6.0}
@@ -239,7 +239,7 @@ def test_an_accuracy_without_an_error_is_as_sure_as_a_training(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("nets.csv", "cell0,cell1,latency_ms\nVGGblock_9,VGGblock_1,1\n", "nets.csv: the nets are malformed: line 2"),
+        ("nets.csv", "cell0,cell1,latency_ms\nVGGblock_9,VGGblock_1,1\n", "the file of nets is malformed: line 2"),
         ("nets.csv", "cell0,cell1\nVGGblock_0,VGGblock_1\n", "say nothing about any network"),
         ("nets.csv", "cell0,cell1,accuracy,method\nVGGblock_0,VGGblock_1,1,mine\n", "no method 'mine'"),
         (

@@ -63,7 +63,7 @@ BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
         ("name = 1\n" + BLOCK, r"\$\.name"),
         ('name = "x"\n', r"\$\.cells: missing"),
         ('name = "x"\ncells = []\n', "at least one table"),
-        ('name = "x"\n' + BLOCK.replace("place", "plaice"), "'place', 'profile', 'pareto'"),
+        ('name = "x"\n' + BLOCK.replace("place", "plaice"), "'place', 'profile', .* expected, 'plaice' found"),
         ('name = "x"\n' + BLOCK + "repeats = 0\n", "from 1 to 1000"),
         ('name = "x"\n' + BLOCK + "max_time_s = -1\n", "above 0"),
         ('name = "x"\n' + BLOCK.replace("place", "pareto") + "repeats = 2\n", "no repeats"),

@@ -52,14 +52,9 @@ def candidate(trace: Any, design: Any, context: Any) -> Any | None:
         if one.kind.name == _SPLIT:
             decision = nearest([int(n) for n in decided], size(design, other), int(other.attrs[1]))
         made = made.with_decision(other, decision, remove_postproc=True)
-    return applied(made, context)
-
-
-def applied(trace: Any, context: Any) -> Any | None:
-    """The candidate that a plain trace makes of a layer, postprocessed; None where it is not a valid schedule."""
     try:
         schedule = Schedule(context.mod, debug_mask="none")
-        trace.apply_to_schedule(schedule, remove_postproc=True)
+        made.apply_to_schedule(schedule, remove_postproc=True)
         schedule.enter_postproc()
         if not all(post.apply(schedule) for post in context.space_generator.postprocs):
             return None

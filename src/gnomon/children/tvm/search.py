@@ -8,7 +8,6 @@ crashes there leaves the search as it is.
 from __future__ import annotations
 
 import functools
-import itertools
 import statistics
 from typing import Any
 
@@ -18,17 +17,15 @@ from tvm.ir import IRModule
 from tvm.s_tir import meta_schedule as ms
 
 from ..frame import Facts, Job, Refused, Work, absent
-from . import blocks, carry
+from . import carry
 from . import workload as tvm_workload
 
 _FAILED_S = 1e10
 _WARM_UP = 16
 """Measured candidates before the cost model's word counts; TVM's own default of 100 is more than a small budget has."""
 
-_CARRIED, _TRIED, _BLOCKS = 2, 8, 4
-"""How many candidates a layer's first round has from other layers, how many of these are looked at, and how many are
-made for it.
-"""
+_CARRIED, _TRIED = 2, 8
+"""How many candidates a layer's first round has from other layers, and how many of these are looked at."""
 
 
 def jobs() -> dict[str, Work]:
@@ -95,12 +92,11 @@ class _Search:
     def ask(self, most: int | None = None) -> Facts:
         """The traces of the next candidates, so many at most; none where the search has come to its end.
 
-        The first ones of a layer that nothing is known of are blocks that fit registers and what was best for the
-        layers that are most like it, by turns.
+        The first ones of a layer that nothing is known of are what was best for the layers that are most like it.
         """
         if self._waiting:
             raise Refused("the results of the last candidates were not reported")
-        self._waiting = [] if self._known else self._first()[:most]
+        self._waiting = [] if self._known else self._carried_over()[:most]
         self._carried, self._known = len(self._waiting), True
         if most is None or len(self._waiting) < most:
             self._waiting += list(self._strategy.generate_measure_candidates() or [])[: most and most - self._carried]
@@ -118,12 +114,6 @@ class _Search:
         self._model.update(self._context, self._waiting, results)
         self._waiting = []
         return {}
-
-    def _first(self) -> list[Any]:
-        """Candidates that no search proposes, the likeliest first."""
-        made = list(itertools.islice(blocks.candidates(self._designs, self._context, self._target), _BLOCKS))
-        turns = itertools.zip_longest(made, self._carried_over())
-        return list({str(one.sch.trace): one for pair in turns for one in pair if one is not None}.values())
 
     def _carried_over(self) -> list[Any]:
         """Candidates made of the best traces of other layers of the same structure, the nearest in size first."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from gnomon.core.codec import Must
+from gnomon.core.codec import Least0, Must
 from gnomon.core.sample import Failure
 from gnomon.core.stats import median
 from gnomon.core.strict_json import is_json, is_line
@@ -28,30 +28,30 @@ _DIGEST = re.compile(r"[0-9a-f]{64}|", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 
 
-def _is_layer(value: str) -> bool:
-    return is_line(value, MOST_LAYER_LETTERS)
-
-
 def _are_sizes(value: Sequence[Any]) -> bool:
     return len(value) <= _MOST_AXES and all(type(size) is int and 0 <= size < _MOST_WHOLE for size in value)
 
 
-_LINE = "a text of one line and at most {} letters"
-Line = Annotated[str, Must(be=_LINE.format(1000), fits=is_line)]
-Key = Annotated[str, Must(be=_LINE.format(200), fits=lambda value: is_line(value, 200))]
-KeyOrNone = Annotated[
-    str, Must(be=f"nothing or {_LINE.format(200)}", fits=lambda value: not value or is_line(value, 200))
-]
-LineOrNone = Annotated[str, Must(be=f"nothing or {_LINE.format(1000)}", fits=lambda value: not value or is_line(value))]
-LayerDigest = Annotated[str, Must(be=_LINE.format(MOST_LAYER_LETTERS), fits=_is_layer)]
+def one_line(most: int, *, empty: bool = False) -> Must:
+    """What a text of one line must be; with `empty` there may be none."""
+    words = f"a text of one line and at most {most} letters"
+    return Must(
+        be=f"nothing or {words}" if empty else words, fits=lambda text: is_line(text, most) or (empty and not text)
+    )
+
+
+Line = Annotated[str, one_line(1000)]
+Key = Annotated[str, one_line(200)]
+KeyOrNone = Annotated[str, one_line(200, empty=True)]
+LineOrNone = Annotated[str, one_line(1000, empty=True)]
+LayerDigest = Annotated[str, one_line(MOST_LAYER_LETTERS)]
 Digest = Annotated[str, Must(be="64 hexadecimal digits", fits=lambda value: _DIGEST.fullmatch(value) is not None)]
 Base64 = Annotated[str, Must(be="base64", fits=lambda value: _BASE64.fullmatch(value) is not None)]
 Values = Annotated[Mapping[str, Any], Must(be="JSON values", fits=is_json)]
 Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: 0 <= value <= _MOST_WHOLE)]
 Count = Annotated[int, Must(be="a whole number from 1", fits=lambda value: 1 <= value <= _MOST_WHOLE)]
-Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: value >= 0)]
 Argument = tuple[
-    Annotated[str, Must(be=_LINE.format(64), fits=lambda value: is_line(value, 64))],
+    Annotated[str, one_line(64)],
     Annotated[tuple[int, ...], Must(be=f"at most {_MOST_AXES} sizes from 0", fits=_are_sizes)],
 ]
 Arguments = Annotated[

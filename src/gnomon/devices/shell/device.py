@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from gnomon.devices import fingerprint as fingerprint_program
-from gnomon.devices.base import DeviceInfo, checked_name
+from gnomon.devices.base import DeviceInfo, checked_name, facts_of
 from gnomon.devices.lease import Waiting
 from gnomon.devices.pushed import Digests, Part
 from gnomon.devices.shell.bundle import bundled, packed, unpack_script
@@ -121,19 +120,6 @@ def not_arrived(settings: ShellSettings, source: object) -> DeviceError:
         hint="Check the device's disk and its temporary folder, and that nobody changes the file; then start again.",
         transient=True,
     )
-
-
-def facts_of(told: str) -> dict[str, Any] | None:
-    """The object that the fingerprint's program printed; None if it is none."""
-    try:
-        found = json.loads(told, parse_constant=_no_number)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 _GRACE_S = 2.0

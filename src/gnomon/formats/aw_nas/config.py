@@ -1,14 +1,10 @@
-"""Configs of aw_nas that describe a search space of cell groups, and what is asked for about it.
+"""Configs of aw_nas that describe a search space of cell groups, and how it is profiled.
 
 The layout is that of aw_nas (github.com/walkerning/aw_nas, configs of ``examples/research/bbssp``) as the published
-profiler of search spaces reads it. Read are ``search_space_cfg``, ``weights_manager_cfg`` and the two sections of
-`gnomon.formats.aw_nas.config`; all others are aw_nas's own and pass through. Scalars are read as PyYAML reads them,
-since both of those programs do; see `gnomon.formats.yaml`.
-
-The two sections of a search-space config that say how a space is profiled: the published one and our own.
-
-``ss_profiler_cfg`` is that of the published profiler, with its defaults; here each key has its default by itself.
-``gnomon_cfg`` is what that profiler has no key for: it passes aw_nas by, which reads no section that it does not know.
+profiler of search spaces reads it. Four sections are read; all others are aw_nas's own and pass through.
+``search_space_cfg`` and ``weights_manager_cfg`` are the space. ``ss_profiler_cfg`` is that profiler's, with its
+defaults; here each key has its default by itself. ``gnomon_cfg`` is what that profiler has no key for: it passes aw_nas
+by, which reads no section that it does not know. Values are those of PyYAML, as for both of those programs.
 """
 
 from __future__ import annotations
@@ -21,10 +17,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
-from gnomon.core.codec import OTHERS_TOO, Must, matching, within
-from gnomon.core.strict_json import Complaints, shown
+from gnomon.core.codec import OTHERS_TOO, Must, matching, whole, within
+from gnomon.core.strict_json import Complaints, repeated, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.aw_nas.output import Keys, filled, has_text, renamed
+from gnomon.formats.aw_nas.output import with_value
 from gnomon.formats.yaml import YamlReader, almost, read_yaml, yaml_text
 
 Numbering = Literal["ssprofile", "aw_nas"]
@@ -42,6 +38,11 @@ STEMS = (
 """Of aw_nas's operations those that widen images; the first is what its ``use_stem`` is where nothing is said."""
 
 Augment = Literal["none", "shift", "crop-flip", "resized-crop"]
+_WHAT = "config"
+_HINT = "Correct the config. Its layout is that of aw_nas's configs: search_space_cfg, weights_manager_cfg and others."
+_READ = ("search_space_cfg", "weights_manager_cfg", "ss_profiler_cfg", "gnomon_cfg")
+_SPACE, _CHOICES, _FILLED = "search_space_cfg", "shared_primitives", "cell_shared_primitives"
+_LATENCY_FILE = ("objective_cfg", "latency_file")
 _MOST = 1_000_000
 _HUGE = 1e9
 _TINY = 1e-9
@@ -66,10 +67,6 @@ Options = Annotated[
 """A `type` and its arguments, as PyTorch names them."""
 
 
-def _whole(least: int, most: int) -> Must:
-    return within(least, most, f"a whole number from {least} to {most}")
-
-
 def _number(least: float, most: float) -> Must:
     return within(least, most, f"a number from {least:g} to {most:g}")
 
@@ -78,9 +75,9 @@ Text = Annotated[str, matching(".+", "a text")]
 Function = Annotated[str, matching(r".+:[A-Za-z_][A-Za-z0-9_]*", "file.py:function or package.module:function")]
 Share = Annotated[float, _number(0.001, 0.9)]
 Coefficient = Annotated[float, _number(-_HUGE, _HUGE)]
-Count = Annotated[int, _whole(1, _MOST)]
-Pixels = Annotated[int, _whole(1, 4096)]
-Width = Annotated[int, _whole(1, _MOST_WIDTH)]
+Count = Annotated[int, whole(1, _MOST)]
+Pixels = Annotated[int, whole(1, 4096)]
+Width = Annotated[int, whole(1, _MOST_WIDTH)]
 
 
 def _sgd(lr: float) -> Options:
@@ -161,8 +158,8 @@ class GnomonConfig:
     resize: Pixels | None = None
     image_column: Text | None = None
     label_column: Text | None = None
-    loaders: Annotated[int, _whole(0, 256)] = 0
-    batch_size: Annotated[int, _whole(2, _MOST)] = 64
+    loaders: Annotated[int, whole(0, 256)] = 0
+    batch_size: Annotated[int, whole(2, _MOST)] = 64
     validation_share: Share = 0.2
     test_share: Share = 0.2
     numbering: Numbering = "ssprofile"
@@ -170,7 +167,7 @@ class GnomonConfig:
     stem: Function | None = None
     head: Function | None = None
     default_primitives: Mapping[str, Text] = field(default_factory=dict)
-    seed: Annotated[int, _whole(0, 2**32 - 1)] = 0
+    seed: Annotated[int, whole(0, 2**32 - 1)] = 0
     augment: Augment = "none"
     dataset_type: str = ""
 
@@ -186,7 +183,7 @@ class _SpaceSection:
     """What is read of ``search_space_cfg``."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
-    num_cell_groups: Annotated[int, _whole(1, _MOST_LAYERS)]
+    num_cell_groups: Annotated[int, whole(1, _MOST_LAYERS)]
     cell_layout: Annotated[
         tuple[int, ...], Must(be=f"1 to {_MOST_LAYERS} layers", fits=lambda one: 1 <= len(one) <= _MOST_LAYERS)
     ]
@@ -218,17 +215,10 @@ class _ManagerSection:
     use_stem: Annotated[
         Any, Must(be=f"true, false or one of {', '.join(STEMS)}", fits=lambda stem: stem in (True, False, *STEMS))
     ] = False
-    stem_stride: Annotated[int, _whole(1, 64)] = 1
+    stem_stride: Annotated[int, whole(1, 64)] = 1
     stem_affine: bool = True
     init_channels: Width | None = None
     stem_multiplier: Width | None = None
-
-
-_WHAT = "config"
-_HINT = "Correct the config. Its layout is that of aw_nas's configs: search_space_cfg, weights_manager_cfg and others."
-_READ = ("search_space_cfg", "weights_manager_cfg", "ss_profiler_cfg", "gnomon_cfg")
-_FILLED = "cell_shared_primitives"
-_LATENCY_FILE = ("objective_cfg", "latency_file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +257,7 @@ class ConfigDocument:
 
     _text: str
     _mark: str
-    _keys: Keys
+    _dash_column: int | None
     _primitives: frozenset[str]
     _groups: int
     names_latency_file: bool
@@ -279,47 +269,39 @@ class ConfigDocument:
 
         ProblemError where they are not at least one of the config's primitives for each of its cell groups, each once.
         """
-        if len(cell_shared_primitives) != self._groups:
+        good = all(names and len({*names} & self._primitives) == len(names) for names in cell_shared_primitives)
+        if not good or len(cell_shared_primitives) != self._groups:
             raise ProblemError(
-                f"primitives of {len(cell_shared_primitives)} cell groups, and the config has {self._groups}",
-                hint="Give each cell group a list of primitives.",
+                f"the config has {self._groups} cell groups, and to fill in are {cell_shared_primitives}",
+                hint="Give each cell group at least one of the config's primitives, each once.",
             )
-        for group, names in enumerate(cell_shared_primitives):
-            wrong = [name for name in names if name not in self._primitives]
-            if wrong or not names or len(set(names)) != len(names):
-                told = (
-                    f"{', '.join(map(shown, wrong))}, which the config does not have" if wrong else "none, or one twice"
-                )
-                raise ProblemError(
-                    f"cell group {group} has {told}", hint="Give at least one of the config's primitives, each once."
-                )
-        text = filled(self._text, self._keys, cell_shared_primitives)
+        text = with_value(self._text, _SPACE, _FILLED, cell_shared_primitives, self._dash_column)
+        text = with_value(text, _SPACE, _CHOICES, None)
         if latency_file is not None and self.names_latency_file:
-            text = renamed(text, *_LATENCY_FILE, latency_file)
+            text = with_value(text, *_LATENCY_FILE, latency_file)
         return self._mark + text
 
 
 def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     """The space that a config describes, and the document to fill in.
 
-    ProblemError with everything that is wrong, each with its path and line; RuntimeMissingError without PyYAML.
+    ProblemError with everything that is wrong, each with its path and line; RuntimeMissingError without ruamel.yaml.
     """
     whole = yaml_text(text, _WHAT, _HINT)
     mark = whole[: whole.startswith("\ufeff")]
     whole = whole[len(mark) :]
-    root = read_yaml(whole, _WHAT, _HINT)
-    complaints = Complaints(what=_WHAT, hint=_HINT)
-    config = _space(YamlReader(root=root, complaints=complaints))
-    complaints.raise_any()
-    assert config is not None  # noqa: S101 - what is wrong was told
-    keys = Keys.of(root.entries["search_space_cfg"][1], "shared_primitives", _FILLED)
+    reader = YamlReader(root=read_yaml(whole, _WHAT, _HINT), complaints=Complaints(what=_WHAT, hint=_HINT))
+    config = _space(reader)
+    reader.complaints.raise_any()
+    choices, latency_file = reader.find(_SPACE, _CHOICES), reader.find(*_LATENCY_FILE)
+    assert config is not None and choices is not None  # noqa: S101 - what is wrong was told
     document = ConfigDocument(
         _text=whole,
         _mark=mark,
-        _keys=keys,
+        _dash_column=None if choices[1].flow_style else choices[1].start_mark.column,
         _primitives=frozenset(config.primitives),
         _groups=config.num_cell_groups,
-        names_latency_file=has_text(root, *_LATENCY_FILE),
+        names_latency_file=latency_file is not None and latency_file[1].id == "scalar",
     )
     return config, document
 
@@ -348,7 +330,7 @@ gnomon_cfg:
 
 def _space(reader: YamlReader) -> SpaceConfig | None:
     """The space; None where something is wrong, which is told."""
-    if reader.root.kind != "mapping":
+    if reader.root.id != "mapping":
         reader.tell((), "a mapping of sections expected")
         return None
     _in_place(reader)
@@ -388,38 +370,35 @@ def _space(reader: YamlReader) -> SpaceConfig | None:
 def _in_place(reader: YamlReader) -> None:
     """What is read is written out where it stands: so it can be edited, and nothing else hangs on it."""
     for name in _READ:
-        section = reader.root.entries.get(name)
-        anchors = [node for node in section[1].nodes() if node.anchored] if section is not None else []
-        if anchors:
-            lines = ", ".join(str(line) for line in dict.fromkeys(node.line for node in anchors))
+        lines = ", ".join(map(str, dict.fromkeys(reader.anchors(name))))
+        if lines:
             reader.tell((name,), f"anchors are not read here (line {lines}): put them into a section of their own")
 
 
 def _own_section(reader: YamlReader) -> Any:
     """Our section, and aw_nas's own word for the images; whatever else stands for that is none of ours."""
-    section, kind = reader.section("gnomon_cfg", {}), reader.root.entries.get("dataset_type")
+    section, word = reader.section("gnomon_cfg", {}), reader.value("dataset_type")
     if not isinstance(section, dict):
         return section
     if "dataset_type" in section:
         reader.tell(("gnomon_cfg", "dataset_type"), "there is no such field: it stands outside of this section")
-    word = kind[1].value if kind is not None and kind[1].kind == "scalar" else None
     return {**section, "dataset_type": word if isinstance(word, str) else ""}
 
 
 def _filled_already(reader: YamlReader) -> tuple[str, ...]:
-    section = reader.root.entries.get("search_space_cfg")
-    place = ("search_space_cfg", _FILLED)
-    if section is None or section[1].kind != "mapping":
+    place = (_SPACE, _FILLED)
+    found = reader.find(*place)
+    if found is None:
+        section = reader.find(_SPACE)
+        if section is not None and section[1].id == "mapping":
+            reader.tell(place, "missing: write cell_shared_primitives: null, which the result replaces")
         return ()
-    if _FILLED not in section[1].entries:
-        reader.tell(place, "missing: write cell_shared_primitives: null, which the result replaces")
-        return ()
-    key, value = section[1].entries[_FILLED]
-    if value.kind not in ("list", "scalar"):
+    key, value = found
+    if value.id not in ("sequence", "scalar"):
         reader.tell(place, "null or a list expected")
-    if value.kind == "scalar" and value.value is None:
+    if reader.value(*place) is None:
         return ()
-    return (f"{'.'.join(place)} (line {key.line}) is filled already; the result replaces it",)
+    return (f"{'.'.join(place)} (line {key.start_mark.line + 1}) is filled already; the result replaces it",)
 
 
 def _check_space(space: _SpaceSection, reader: YamlReader) -> None:
@@ -441,9 +420,8 @@ def _check_space(space: _SpaceSection, reader: YamlReader) -> None:
         ("reduce_cell_groups", "the cell group ", space.reduce_cell_groups),
         ("shared_primitives", "", space.shared_primitives),
     ):
-        for k, item in enumerate(items):
-            if item in items[:k]:
-                reader.tell(("search_space_cfg", name, k), f"{what}{item} is there already")
+        for k, _ in repeated(items):
+            reader.tell(("search_space_cfg", name, k), f"{what}{items[k]} is there already")
 
 
 def _check_widths(manager: _ManagerSection, layers: int | None, reader: YamlReader) -> None:

@@ -1,14 +1,15 @@
 """The ``config.cfg`` of an nnpackage: ``key=value`` lines that onert reads when it loads the package.
 
-Source: ``loadConfigure`` in ``runtime/onert/api/nnfw/src`` of Samsung ONE: what follows ``#`` is a comment, a
-line is split at its first ``=``, blanks and tabs around key and value go, a line with nothing behind ``=``
-counts for nothing, and of two lines with one key the later counts.
+What follows ``#`` is a comment, a line is split at its first ``=``, blanks and tabs around key and value go, a line
+with nothing behind ``=`` counts for nothing, and of two lines with one key the later counts.
 
-The keys of config.cfg that place operators and set threads, beside whatever else a config holds.
+Among whatever else a config holds are the keys that place operators and set threads. An operator lies on the first
+usable of BACKENDS, unless OP_BACKEND_ALLOPS, a key of its type, or OP_BACKEND_MAP says otherwise, the later of these
+before the earlier.
 
-Sources: ``Config.lst`` and ``ManualScheduler.cc`` of onert for the keys; ``backend_scheduler.py`` in ``tools/stab`` of
-Samsung ONE for what the published scheduler writes. An operator lies on the first usable of BACKENDS, unless
-OP_BACKEND_ALLOPS, a key of its type, or OP_BACKEND_MAP says otherwise, the later of these before the earlier.
+Sources: ``loadConfigure`` in ``runtime/onert/api/nnfw/src`` of Samsung ONE for the lines; ``Config.lst`` and
+``ManualScheduler.cc`` of onert for the keys; ``backend_scheduler.py`` in ``tools/stab`` for what the published
+scheduler writes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from gnomon.core.pricing.stab import StabDecision
 
 _BLANKS = " \t"
+_STEERING = (
+    *("BACKENDS", "OP_BACKEND_", "EXECUTOR", "CPU_MEMORY_PLANNER", "USE_MMAPED_DATA", "FP16_ENABLE", "USE_SCHEDULER"),
+    *("OP_SEQ_MAX_NODE", "TRACING_MODE", "PROFILING_MODE", "MINMAX_DUMP"),
+)
+"""How keys begin that change where operators run, or how fast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +98,6 @@ def _check(key: str, value: str) -> None:
             f"config.cfg cannot hold the value {value!r} of {key}",
             hint="a value is not empty, has no blanks around it, and no '#' or line break in it",
         )
-
-
-_STEERING = (
-    *("BACKENDS", "OP_BACKEND_", "EXECUTOR", "CPU_MEMORY_PLANNER", "USE_MMAPED_DATA", "FP16_ENABLE", "USE_SCHEDULER"),
-    *("OP_SEQ_MAX_NODE", "TRACING_MODE", "PROFILING_MODE", "MINMAX_DUMP"),
-)
-"""How keys begin that change where operators run, or how fast."""
 
 
 def placement_settings(placement: Mapping[int, str], threads: int, *, first: str = "cpu") -> dict[str, str]:

@@ -1,12 +1,10 @@
-"""Which onert IR opcode a TFLite or Circle operator becomes: the names in ``OP_BACKEND_<IrOpcode>``.
+"""The operators of TFLite and Circle models: their codes and tensor types, and which onert IR opcode each becomes.
 
-Source: ``loadOperation`` in ``BaseLoader.h`` and ``CircleLoader.cc`` of Samsung ONE, under
-``runtime/onert/core/src/loader``.
+The names of IR opcodes are those in ``OP_BACKEND_<IrOpcode>``.
 
-The operator codes and tensor types of TFLite and Circle models.
-
-Sources: ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow and ``circle_schema.fbs`` 0.10 of
-Samsung ONE, whose codes below zero are Circle's own.
+Sources: ``loadOperation`` in ``BaseLoader.h`` and ``CircleLoader.cc`` of Samsung ONE, under
+``runtime/onert/core/src/loader``, for the opcodes; ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow
+and ``circle_schema.fbs`` 0.10 of Samsung ONE, whose codes below zero are Circle's own, for the codes.
 """
 
 from __future__ import annotations
@@ -76,13 +74,6 @@ _SOURCES: dict[str, str] = {
 
 IR_OPCODES: dict[str, str] = {name: opcode for opcode, names in _SOURCES.items() for name in names.split()}
 """IR opcode of each operator type that onert loads, by the file format's name ("CONV_2D" -> "Conv2D")."""
-
-
-def ir_opcode(operator_type: str) -> str | None:
-    """The IR opcode of an operator type, or None where onert does not load the type."""
-    return IR_OPCODES.get(operator_type)
-
-
 _TFLITE_OPERATORS = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP
     FLOOR FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC
@@ -113,7 +104,6 @@ _TFLITE_OPERATORS = """
     STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
     STABLEHLO_CASE
 """.split()  # noqa: SIM905
-
 OPERATOR_NAMES: dict[int, str] = {
     **dict(enumerate(_TFLITE_OPERATORS)),
     -9: "ATTENTION",
@@ -126,9 +116,7 @@ OPERATOR_NAMES: dict[int, str] = {
     -2: "INSTANCE_NORM",
 }
 """Name of each builtin operator code; CUSTOM operators carry a name of their own."""
-
 CUSTOM = 32
-
 # Code: name as numpy or ml_dtypes says it, then the bytes of a block and the elements in it.
 _TYPES: dict[int, tuple[str, int, int]] = {
     0: ("float32", 4, 1),
@@ -158,6 +146,11 @@ _TYPES: dict[int, tuple[str, int, int]] = {
     -6: ("mxfp4", 17, 32),
     -7: ("mxint8", 33, 32),
 }
+
+
+def ir_opcode(operator_type: str) -> str | None:
+    """The IR opcode of an operator type, or None where onert does not load the type."""
+    return IR_OPCODES.get(operator_type)
 
 
 def type_name(code: int) -> str:

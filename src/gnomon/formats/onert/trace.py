@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
+from gnomon.core.codec import OTHERS_TOO, decode, read_json, to_json, within
 from gnomon.core.sample import Origin, Spread, Trace, TraceOperator
-from gnomon.core.strict_json import Strict, is_text, shown
+from gnomon.core.strict_json import Complaints, Strict, is_text, shown
 from gnomon.errors import ProblemError
 
 MOST_BYTES = 256 << 20
@@ -101,11 +103,46 @@ _NAME = re.compile(
     r"\$([0-9]{1,9}) (?!(?:subgraph|session) )(\S(?:.*\S)?)"
 )
 _NOT_BACKENDS = ("memory", "runtime")
-_STATISTICS = ("Avg_Time", "Min_Time", "Max_Time")
 _TRACE_MOST_US = 10**15
 _HINT = "give a trace.json that onert wrote under TRACING_MODE=1, or measure again without --no-profile"
 _FILE = Strict(what="trace", hint=_HINT, most_letters=MOST_LETTERS)
-_TEXTS = ("model_sha256", "device", "backend", "runtime")
+Micros = Annotated[int, within(0, _TRACE_MOST_US, "a whole number of microseconds")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    """Times as onert writes them."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    Avg_Time: Micros
+    Min_Time: Micros
+    Max_Time: Micros
+
+    def __post_init__(self) -> None:
+        if not self.Min_Time <= self.Avg_Time <= self.Max_Time:
+            told = f"the average {self.Avg_Time} does not lie between {self.Min_Time} and {self.Max_Time}"
+            raise ProblemError(told)
+
+    @property
+    def spread(self) -> Spread:
+        """As values."""
+        return Spread(avg_us=self.Avg_Time, min_us=self.Min_Time, max_us=self.Max_Time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Whole:
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    Graph: _Times | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """What is read of a trace's file."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    version: Literal["1", "2"] = "1"
+    Execution_Data: Mapping[str, Mapping[str, Any]]
+    gnomon: Origin | None = None
 
 
 def read_trace(text: str | bytes) -> Trace:
@@ -113,33 +150,30 @@ def read_trace(text: str | bytes) -> Trace:
 
     Raises ProblemError, which names the path inside the file, for whatever is wrong with it.
     """
-    data = _FILE.object(_FILE.parse(text), "$")
-    version = data.get("version", "1")
-    if version not in ("1", "2"):
-        _FILE.fail("$.version", f"'2' expected, {shown(version)} found")
-    if "Execution_Data" not in data:
-        _FILE.fail("$.Execution_Data", "missing, so this is not a trace of onert")
-    whole = _FILE.object(data["Execution_Data"], "$.Execution_Data")
-    _FILE.object(whole.get("memory", {}), "$.Execution_Data.memory")
+    complaints = Complaints(what=_FILE.what, hint=_HINT)
+    read = read_json(_File, text, _FILE)
+    whole: _Whole = decode(_Whole, read.Execution_Data.get("runtime", {}), complaints, "$.Execution_Data.runtime")
     operators: dict[tuple[int, int, int, str], TraceOperator] = {}
-    for backend, entries in whole.items():
+    for backend, entries in read.Execution_Data.items():
         if backend in _NOT_BACKENDS:
             continue
         here = f"$.Execution_Data[{shown(backend)}]"
-        for name, entry in _FILE.object(entries, here).items():
-            operator = _operator(name, backend, entry, f"{here}[{shown(name)}]")
+        for name, entry in entries.items():
+            place = f"{here}[{shown(name)}]"
+            times: _Times = decode(_Times, entry, complaints, place)
+            complaints.raise_any()
+            operator = _operator(name, backend, times.spread, place)
             key = (*_place(operator), backend)
             if key in operators:
-                _FILE.fail(
-                    f"{here}[{shown(name)}]", f"operator {operator.index} has a time on {shown(backend)} already"
-                )
+                _FILE.fail(place, f"operator {operator.index} has a time on {shown(backend)} already")
             operators[key] = operator
+    complaints.raise_any()
     _check_types(list(operators.values()))
-    graph = _graph(whole.get("runtime", {}))
-    if not operators and graph is None:
+    if not operators and whole.Graph is None:
         _FILE.fail("$.Execution_Data", "no operator and no whole run in it: nothing was traced")
     ordered = sorted(operators.values(), key=lambda op: (*_place(op), op.backend))
-    return Trace(operators=tuple(ordered), graph=graph, version=version, origin=_origin(data.get("gnomon")))
+    graph = whole.Graph.spread if whole.Graph else None
+    return Trace(operators=tuple(ordered), graph=graph, version=read.version, origin=read.gnomon)
 
 
 def write_trace(trace: Trace) -> str:
@@ -152,23 +186,15 @@ def write_trace(trace: Trace) -> str:
         data.setdefault(operator.backend, {})[operator.name] = entry
     document: dict[str, Any] = {"Execution_Data": data, "version": trace.version}
     if trace.origin is not None:
-        origin = trace.origin
-        texts = {name: getattr(origin, name) for name in _TEXTS}
-        document["gnomon"] = {
-            **texts,
-            "threads": origin.threads,
-            "taken_at_s": origin.taken_at_s,
-            "runs": origin.runs,
-        }
+        document["gnomon"] = to_json(trace.origin)
     return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def _operator(name: str, backend: str, entry: Any, path: str) -> TraceOperator:
+def _operator(name: str, backend: str, time: Spread, path: str) -> TraceOperator:
     match = _NAME.fullmatch(name)
     if match is None:
         _FILE.fail(path, "a name such as '$0 subgraph $3 Conv2D' expected")
     session, subgraph = (None if part is None else int(part) for part in match.group(1, 2))
-    time = _spread(entry, path)
     if any(not is_text(part) for part in (backend, match[4])):
         _FILE.fail(path, "half a surrogate pair is not valid text")
     return TraceOperator(
@@ -188,42 +214,6 @@ def _check_types(operators: list[TraceOperator]) -> None:
         if first.type != operator.type:
             told = f"operator {operator.index} is {shown(operator.type)} here and {shown(first.type)} elsewhere"
             _FILE.fail(f"$.Execution_Data[{shown(operator.backend)}]", told)
-
-
-def _graph(data: Any) -> Spread | None:
-    found = _FILE.object(data, "$.Execution_Data.runtime")
-    return _spread(found["Graph"], "$.Execution_Data.runtime.Graph") if "Graph" in found else None
-
-
-def _spread(data: Any, path: str) -> Spread:
-    entry = _FILE.object(data, path)
-    values = []
-    for key in _STATISTICS:
-        value = entry.get(key)
-        if type(value) is not int or not 0 <= value <= _TRACE_MOST_US:
-            _FILE.fail(f"{path}.{key}", f"a whole number of microseconds expected, {shown(value)} found")
-        values.append(value)
-    avg, least, most = values
-    if not least <= avg <= most:
-        _FILE.fail(path, f"the average {avg} does not lie between {least} and {most}")
-    return Spread(avg_us=avg, min_us=least, max_us=most)
-
-
-def _origin(data: Any) -> Origin | None:
-    if data is None:
-        return None
-    found = _FILE.object(data, "$.gnomon")
-    for key in _TEXTS:
-        if not isinstance(found.get(key), str) or not is_text(found[key]):
-            _FILE.fail(f"$.gnomon.{key}", f"a text expected, {shown(found.get(key))} found")
-    for key in ("threads", "runs"):
-        if type(found.get(key)) is not int or found[key] < 0:
-            _FILE.fail(f"$.gnomon.{key}", f"a whole number expected, {shown(found.get(key))} found")
-    taken = found.get("taken_at_s")
-    if not isinstance(taken, int | float) or isinstance(taken, bool) or not 0 <= taken < 1e15:
-        _FILE.fail("$.gnomon.taken_at_s", f"seconds since 1970 expected, {shown(taken)} found")
-    numbers = {key: found[key] for key in ("threads", "runs")}
-    return Origin(**{key: found[key] for key in _TEXTS}, **numbers, taken_at_s=float(taken))
 
 
 def _times(time: Spread) -> dict[str, int]:

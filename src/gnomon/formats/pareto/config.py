@@ -1,13 +1,13 @@
-"""How many backends a dump of pareto_profiler is about, and which: its files do not say it in so many words.
+"""The backends in a dump of pareto_profiler: how many and which, and its settings for onert.
 
-The digits 0, 1 and 2 are cpu, acl_cl and acl_neon in pareto_profiler (``utils.py`` of its estimators), which takes two
-or three backends.
+The files do not say in so many words what the digits of a code are. In pareto_profiler they are 0 cpu, 1 acl_cl and 2
+acl_neon, of which it takes two or three.
 
-The backend settings in a dump of pareto_profiler, such as ``BACKENDS="acl_cl;cpu" OP_BACKEND_Conv2D=cpu``.
+Settings are such as ``BACKENDS="acl_cl;cpu" OP_BACKEND_Conv2D=cpu``. By name there is one ``OP_BACKEND_<type>`` for
+each type; by index one ``OP_BACKEND_MAP="0=cpu;1=acl_cl"`` over all nodes.
 
-By name there is one ``OP_BACKEND_<type>`` for each type; by index one ``OP_BACKEND_MAP="0=cpu;1=acl_cl"`` over all
-nodes. Source: ``fetch_config_by_name`` and ``fetch_config_by_indx`` in ``tools/pareto_profiler/estimator/utils.py`` of
-Samsung ONE.
+Source: ``tools/pareto_profiler/estimator/utils.py`` of Samsung ONE (``fetch_config_by_name``,
+``fetch_config_by_indx``).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from gnomon.formats.pareto.oplist import MOST_NODES, is_type
 
 _SETTING = re.compile(r'\s*(BACKENDS|OP_BACKEND_[^\s="]{1,200})=(?:"([^"]*)"|([^\s"]*))(?:\s|\Z)')
 _MOST_BACKENDS = 10
+DEFAULT_BACKENDS = ("cpu", "acl_cl", "acl_neon")
+"""The backend of each digit in pareto_profiler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +108,6 @@ def _by_index(
     return tuple(chosen[group] for group in range(len(slots)))
 
 
-DEFAULT_BACKENDS = ("cpu", "acl_cl", "acl_neon")
-"""The backend of each digit in pareto_profiler."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What a file holds. `full`: its codes are those of a brute force, so that their number tells the base."""
@@ -188,7 +186,7 @@ def _from_configs(found: Found, given: tuple[str, ...] | None, file: Strict) -> 
     space: Space | None = None
     names: dict[int, str] = {}
     for code, text in found.configs.items():
-        path = f"$.configs['{shown(code)}']"
+        path = f"$.configs.{shown(code)}"
         config = read_config(text, found.slots, found.opmap, path, file)
         if first is None or space is None:
             first = config.backends

@@ -13,24 +13,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
+from gnomon.core.codec import OTHERS_TOO, Whole, matching, read_json, within
 from gnomon.core.space import Slot, Space, decimal, parse_decimal
-from gnomon.core.strict_json import Strict, is_text, shown
+from gnomon.core.strict_json import Complaints, Strict, repeated, shown
 from gnomon.formats.pareto.config import DEFAULT_BACKENDS, Found, backends_of, check_backends, write_config
-from gnomon.formats.pareto.oplist import Mode, check_group_types, group_names, groups_in, types_in
+from gnomon.formats.pareto.oplist import Groups, Mode, Types, group_names, tell_groups, tell_nodes, tell_types
 
 Spelling = Literal["brute-force", "sampler"]
 
-_MOST_SOLUTIONS = 1 << 21
-_MOST_MS = 1e12
-_MOST_KIB = 1 << 50
 _KEYS: dict[Spelling, tuple[str, str]] = {"brute-force": ("time", "memory"), "sampler": ("exec_time", "max_rss")}
 _FILE = Strict(
     what="dump of pareto_profiler",
     hint="give a dump of brute_force_profiler.py or of a sampler, as they wrote it",
     most_letters=64 << 20,
 )
+
+Code = Annotated[str, matching("0|[1-9][0-9]*", "a code in decimal digits as the key", 4300)]
+Milliseconds = Annotated[float, within(0, 1e12, "milliseconds")]
+Kibibytes = Annotated[int, within(0, 1 << 50, "a number of KiB that a memory can have")]
+Listed = TypeVar("Listed")
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +77,46 @@ class Dump:
         return Space(tuple(Slot(name, self.backends) for name in self.slots))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Timed:
+    """A solution of the brute force."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    id: Whole
+    time: Milliseconds
+    memory: Kibibytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sampled:
+    """A solution of a sampler."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    id: Whole
+    exec_time: Milliseconds
+    max_rss: Kibibytes
+
+
+_ALIASES = {"profiling_time": "profiling time"}
+_ROWS: dict[Spelling, type[_Timed | _Sampled]] = {"brute-force": _Timed, "sampler": _Sampled}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File(Generic[Listed, Row]):
+    """What is read of a dump whose oplist and solutions are of these types."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO | {"alias_generator": lambda name: _ALIASES.get(name, name)}
+    oplist: Listed
+    solutions: tuple[Row, ...]
+    opmap: Groups | None = None
+    opname_by_indx: Types | None = None
+    configs: Mapping[Code, str] = field(default_factory=dict)
+    mode: Mode | None = None
+    backends: tuple[str, ...] | None = None
+    sample_cnt: Whole | None = None
+    profiling_time: Milliseconds | None = None
+
+
 def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
     """Reads a dump of either kind, as JSON text (UTF-8 if bytes).
 
@@ -82,34 +126,47 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
     not what its code means, and backends that the file does not tell.
     """
     data = _FILE.object(_FILE.parse(text), "$")
-    spelling = _spelling(data)
-    mode = _mode(data)
-    oplist, opmap, nodes = _slots(data, mode)
+    spelling, mode, has_types = _spelling(data), _mode(data), _has_types(data)
+    kind = cast(Any, _File)[Types if has_types else Groups, _ROWS[spelling]]
+    read: _File[Any, Any] = read_json(kind, data, _FILE)
+    complaints = Complaints(what=_FILE.what, hint=_FILE.hint)
+    if read.mode not in (None, mode):
+        complaints.tell("$.mode", f"{read.mode!r}, and the oplist is one by {mode}")
+    oplist, opmap = (read.oplist, read.opmap) if has_types else ((), read.oplist)
+    nodes: Types | None = None
+    if has_types:
+        tell_types(oplist, complaints)
+    if opmap is not None:
+        tell_groups(opmap, "$.opmap" if has_types else "$.oplist", complaints)
+    if opmap is not None and has_types:
+        nodes = read.opname_by_indx or ()
+        tell_nodes(oplist, opmap, nodes, complaints)
+    ids = [row.id for row in read.solutions]
+    for index, first in repeated(ids):
+        complaints.tell(f"$.solutions[{index}].id", f"code {shown(ids[index])} is in $.solutions[{first}] already")
+    complaints.raise_any()
     slots = oplist if opmap is None else group_names(opmap, nodes)
-    solutions = _solutions(data, spelling)
-    configs = _configs(data.get("configs", {}))
-    given = data.get("backends") if backends is None else list(backends)
-    if given is not None:
-        path = "$.backends" if backends is None else "the backends given"
-        check_backends(_FILE.items(given, path, 10), path, _FILE)
-    found = Found(
-        slots=slots, opmap=opmap, ids=[row.id for row in solutions], configs=configs, full=spelling == "brute-force"
-    )
-    known, doubts = backends_of(found, None if given is None else tuple(given), _FILE)
-    _check_unique(solutions)
-    profiling = data.get("profiling time")
-    count = data.get("sample_cnt")
+    configs = {parse_decimal(code): line for code, line in read.configs.items()}
+    names = read.backends if backends is None else tuple(backends)
+    if names is not None:
+        check_backends(names, "$.backends" if backends is None else "the backends given", _FILE)
+    found = Found(slots=slots, opmap=opmap, ids=ids, configs=configs, full=spelling == "brute-force")
+    known, doubts = backends_of(found, names, _FILE)
+    time_key, memory_key = _KEYS[spelling]
     return Dump(
         mode=mode,
         slots=slots,
         backends=known,
-        solutions=solutions,
+        solutions=tuple(
+            DumpSolution(id=row.id, time_ms=getattr(row, time_key), memory_kib=getattr(row, memory_key))
+            for row in read.solutions
+        ),
         configs=configs,
         opmap=opmap,
         oplist=oplist,
         opname_by_indx=nodes,
-        sample_count=None if count is None else _FILE.whole(count, "$.sample_cnt", "a number of samples"),
-        profiling_s=None if profiling is None else _number(profiling, "$['profiling time']", _MOST_MS, "seconds"),
+        sample_count=read.sample_cnt,
+        profiling_s=read.profiling_time,
         spelling=spelling,
         doubts=doubts,
     )
@@ -170,93 +227,23 @@ def _all_configs(dump: Dump) -> list[tuple[int, str]]:
 
 
 def _spelling(data: Mapping[str, Any]) -> Spelling:
-    for key in ("oplist", "solutions"):
-        if key not in data:
-            _FILE.fail(f"$.{key}", "missing, so this is not a dump of pareto_profiler")
-    if data["solutions"] == []:
+    """Whose words a dump is in, as its first solution shows."""
+    rows = data.get("solutions")
+    if not isinstance(rows, list) or not rows:
         return "sampler" if "configs" in data or "mode" in data else "brute-force"
-    rows = _FILE.items(data["solutions"], "$.solutions", _MOST_SOLUTIONS)
-    first = _FILE.object(rows[0], "$.solutions[0]")
-    fitting: list[Spelling] = [kind for kind, keys in _KEYS.items() if all(key in first for key in keys)]
+    first = rows[0] if isinstance(rows[0], dict) else {}
+    fitting: list[Spelling] = [kind for kind, keys in _KEYS.items() if first.keys() >= set(keys)]
     if len(fitting) != 1:
         _FILE.fail("$.solutions[0]", "either 'time' and 'memory' expected in it, or 'exec_time' and 'max_rss'")
     return fitting[0]
 
 
+def _has_types(data: Mapping[str, Any]) -> bool:
+    """Whether the oplist has types; that of a sampler by index has the group of each node."""
+    listed = data.get("oplist")
+    return not (isinstance(listed, list) and listed and type(listed[0]) is int)
+
+
 def _mode(data: Mapping[str, Any]) -> Mode:
-    """The mode that the file tells, or that its lists show: NSGA-II and SPEA2 write none."""
-    listed = data["oplist"]
-    by_index = "opmap" in data or (isinstance(listed, list) and bool(listed) and type(listed[0]) is int)
-    mode = data.get("mode", "index" if by_index else "name")
-    if mode not in ("name", "index"):
-        _FILE.fail("$.mode", f"'name' or 'index' expected, {shown(mode)} found")
-    if (mode == "index") != by_index:
-        _FILE.fail("$.mode", f"{shown(mode)}, and the oplist is one by {'index' if by_index else 'name'}")
-    return "index" if by_index else "name"
-
-
-def _slots(
-    data: Mapping[str, Any], mode: Mode
-) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...] | None]:
-    """The operator types, the group of each node, and each node's type, as far as the file tells them."""
-    if mode == "name":
-        return types_in(data["oplist"], "$.oplist", _FILE), None, None
-    if "opmap" not in data:  # a sampler's: its "oplist" is the opmap
-        return (), groups_in(data["oplist"], "$.oplist", _FILE), None
-    opmap = groups_in(data["opmap"], "$.opmap", _FILE)
-    oplist = types_in(data["oplist"], "$.oplist", _FILE)
-    nodes = tuple(_FILE.items(data.get("opname_by_indx"), "$.opname_by_indx", len(opmap)))
-    if len(nodes) != len(opmap):
-        _FILE.fail("$.opname_by_indx", f"{len(opmap)} names expected, {len(nodes)} found")
-    check_group_types(oplist, opmap, nodes, _FILE)
-    return oplist, opmap, nodes
-
-
-def _solutions(data: Mapping[str, Any], spelling: Spelling) -> tuple[DumpSolution, ...]:
-    if data["solutions"] == []:
-        return ()
-    time_key, memory_key = _KEYS[spelling]
-    found = []
-    for index, item in enumerate(_FILE.items(data["solutions"], "$.solutions", _MOST_SOLUTIONS)):
-        path = f"$.solutions[{index}]"
-        row = _FILE.object(item, path)
-        for key in ("id", time_key, memory_key):
-            if key not in row:
-                _FILE.fail(f"{path}.{key}", "missing")
-        memory = _FILE.whole(row[memory_key], f"{path}.{memory_key}", "a whole number of KiB")
-        if memory > _MOST_KIB:
-            _FILE.fail(f"{path}.{memory_key}", "more than any memory")
-        found.append(
-            DumpSolution(
-                id=_FILE.whole(row["id"], f"{path}.id", "a code"),
-                time_ms=_number(row[time_key], f"{path}.{time_key}", _MOST_MS, "milliseconds"),
-                memory_kib=memory,
-            )
-        )
-    return tuple(found)
-
-
-def _number(value: Any, path: str, most: float, what: str) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= most:
-        _FILE.fail(path, f"{what} expected, {shown(value)} found")
-    return float(value)
-
-
-def _configs(data: Any) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for key, text in _FILE.object(data, "$.configs").items():
-        path = f"$.configs[{shown(key)}]"
-        if not (key.isascii() and key.isdigit()) or len(key) > 4300 or (len(key) > 1 and key[0] == "0"):
-            _FILE.fail(path, "a code in decimal digits expected as the key")
-        if not isinstance(text, str) or not is_text(text):
-            _FILE.fail(path, f"a text expected, {shown(text)} found")
-        found[parse_decimal(key)] = text
-    return found
-
-
-def _check_unique(solutions: Sequence[DumpSolution]) -> None:
-    seen: dict[int, int] = {}
-    for index, row in enumerate(solutions):
-        if row.id in seen:
-            _FILE.fail(f"$.solutions[{index}].id", f"code {shown(row.id)} is in $.solutions[{seen[row.id]}] already")
-        seen[row.id] = index
+    """The mode that the lists of a dump show: samplers by NSGA-II and SPEA2 write none."""
+    return "name" if data.get("opmap") is None and _has_types(data) else "index"

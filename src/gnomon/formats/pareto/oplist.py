@@ -11,46 +11,37 @@ changes from run to run; the file is what makes codes mean anything.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from gnomon.core.strict_json import Strict, shown
+from gnomon.core.codec import OTHERS_TOO, matching, read_json, whole
+from gnomon.core.strict_json import Complaints, Strict, repeated, shown
 
 Mode = Literal["name", "index"]
 
 MOST_SLOTS = 4096
 """The most digits of a code, which keeps every code below the 4,300 decimal digits that Python converts."""
 MOST_NODES = 1 << 17
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.+/:-]{0,199}", re.ASCII)
 _FILE = Strict(
     what="oplist", hint="give an oplist.json of gen_oplist.py, or write one: gnomon oplist MODEL", most_letters=16 << 20
 )
+_NAME = matching(r"[A-Za-z_][A-Za-z0-9_.+/:-]{0,199}", "an operator type such as 'Conv2D'")
+Types = tuple[Annotated[str, _NAME], ...]
+"""Operator types."""
+
+Groups = tuple[Annotated[int, whole(0, MOST_SLOTS - 1)], ...]
+"""The group of each node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpList:
-    """What the digits of a code belong to. `opmap` and `opname_by_indx` are None by name.
+    """What the digits of a code belong to. `opmap` and `opname_by_indx` are None by name."""
 
-    Raises ProblemError, with the path that it would have in the file, where the three do not fit together.
-    """
-
-    oplist: tuple[str, ...]
-    opmap: tuple[int, ...] | None = None
-    opname_by_indx: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        check_types(self.oplist, "$.oplist", _FILE)
-        if (self.opmap is None) != (self.opname_by_indx is None):
-            missing = "opmap" if self.opmap is None else "opname_by_indx"
-            _FILE.fail(f"$.{missing}", "missing, and by index there are both opmap and opname_by_indx")
-        if self.opmap is None or self.opname_by_indx is None:
-            return
-        check_groups(self.opmap, "$.opmap", _FILE)
-        if len(self.opname_by_indx) != len(self.opmap):
-            _FILE.fail("$.opname_by_indx", f"{len(self.opmap)} names expected, {len(self.opname_by_indx)} found")
-        check_group_types(self.oplist, self.opmap, self.opname_by_indx, _FILE)
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    oplist: Types
+    opmap: Groups | None = None
+    opname_by_indx: Types | None = None
 
     @property
     def mode(self) -> Mode:
@@ -66,17 +57,22 @@ class OpList:
 
 
 def read_oplist(text: str | bytes) -> OpList:
-    """Reads an oplist.json, as JSON text (UTF-8 if bytes).
+    """Reads an oplist.json, as JSON text (UTF-8 if bytes). ProblemError with all that is wrong, each with its path."""
+    return fitting(read_json(OpList, text, _FILE))
 
-    Raises ProblemError, which names the path inside the file, for whatever is wrong with it.
-    """
-    data = _FILE.object(_FILE.parse(text), "$")
-    if "oplist" not in data:
-        _FILE.fail("$.oplist", "missing, so this is not an oplist.json")
-    opmap = groups_in(data["opmap"], "$.opmap", _FILE) if "opmap" in data else None
-    nodes = data.get("opname_by_indx")
-    named = None if nodes is None else tuple(_FILE.items(nodes, "$.opname_by_indx", MOST_NODES))
-    return OpList(oplist=types_in(data["oplist"], "$.oplist", _FILE), opmap=opmap, opname_by_indx=named)
+
+def fitting(found: OpList) -> OpList:
+    """The oplist. ProblemError with all in it that does not go together, each with the path that it has in a file."""
+    complaints = Complaints(what=_FILE.what, hint=_FILE.hint)
+    tell_types(found.oplist, complaints)
+    if found.opmap is not None and found.opname_by_indx is not None:
+        tell_groups(found.opmap, "$.opmap", complaints)
+        tell_nodes(found.oplist, found.opmap, found.opname_by_indx, complaints)
+    elif found.mode == "index" or found.opname_by_indx is not None:
+        missing = "opmap" if found.opmap is None else "opname_by_indx"
+        complaints.tell(f"$.{missing}", "missing, and by index there are both opmap and opname_by_indx")
+    complaints.raise_any()
+    return found
 
 
 def write_oplist(found: OpList) -> str:
@@ -90,65 +86,45 @@ def write_oplist(found: OpList) -> str:
     return json.dumps(document) + "\n"
 
 
-def is_type(name: Any) -> bool:
+def is_type(name: str) -> bool:
     """Whether a name can stand in the environment variable OP_BACKEND_<name>."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return _NAME.fits(name)
 
 
-def types_in(data: Any, path: str, file: Strict) -> tuple[str, ...]:
-    """Operator types in a list, each once."""
-    found = tuple(file.items(data, path, MOST_SLOTS))
-    check_types(found, path, file)
-    return found
+def tell_types(types: Sequence[str], complaints: Complaints) -> None:
+    """Tell where a number of operator types is none that is read, and of those that are there before."""
+    if not 1 <= len(types) <= MOST_SLOTS:
+        complaints.tell("$.oplist", f"1 to {MOST_SLOTS} operator types expected, {len(types)} found")
+    for index, first in repeated(types):
+        complaints.tell(f"$.oplist[{index}]", f"{shown(types[index])} is in $.oplist[{first}] already")
 
 
-def check_types(found: Sequence[Any], path: str, file: Strict) -> None:
-    """Raise ProblemError unless these are operator types, each once."""
-    if not 1 <= len(found) <= MOST_SLOTS:
-        file.fail(path, f"1 to {MOST_SLOTS} operator types expected, {len(found)} found")
-    seen: dict[str, int] = {}
-    for index, name in enumerate(found):
-        if not is_type(name):
-            file.fail(f"{path}[{index}]", f"an operator type such as 'Conv2D' expected, {shown(name)} found")
-        if name in seen:
-            file.fail(f"{path}[{index}]", f"{shown(name)} is in {path}[{seen[name]}] already")
-        seen[name] = index
-
-
-def groups_in(data: Any, path: str, file: Strict) -> tuple[int, ...]:
-    """The group of each node in a list."""
-    found = tuple(file.items(data, path, MOST_NODES))
-    check_groups(found, path, file)
-    return found
-
-
-def check_groups(found: Sequence[Any], path: str, file: Strict) -> None:
-    """Raise ProblemError unless these are numbers of groups from 0, with none left out."""
-    if not 1 <= len(found) <= MOST_NODES:
-        file.fail(path, f"the groups of 1 to {MOST_NODES} nodes expected, {len(found)} found")
-    for index, group in enumerate(found):
-        if file.whole(group, f"{path}[{index}]", "the number of a group") >= MOST_SLOTS:
-            file.fail(f"{path}[{index}]", f"the number of a group below {MOST_SLOTS} expected, {shown(group)} found")
-    there = set(found)
-    gap = next((group for group in range(max(there)) if group not in there), None)
+def tell_groups(groups: Sequence[int], path: str, complaints: Complaints) -> None:
+    """Tell where a number of nodes is none that is read, and where a group has no node."""
+    if not 1 <= len(groups) <= MOST_NODES:
+        complaints.tell(path, f"the groups of 1 to {MOST_NODES} nodes expected, {len(groups)} found")
+    last = max(groups, default=0)
+    gap = next(iter(sorted(set(range(last)) - set(groups))), None)
     if gap is not None:
-        file.fail(path, f"group {max(there)} has nodes, and group {gap} has none")
+        complaints.tell(path, f"group {last} has nodes, and group {gap} has none")
 
 
-def check_group_types(oplist: Sequence[str], opmap: Sequence[int], nodes: Sequence[Any], file: Strict) -> None:
-    """Raise ProblemError unless the types of the nodes are those of `oplist`, and one in each group."""
-    known = set(oplist)
-    types: dict[int, str] = {}
+def tell_nodes(oplist: Sequence[str], opmap: Sequence[int], nodes: Sequence[str], complaints: Complaints) -> None:
+    """Tell where the types of the nodes are not those of `oplist`, and one in each group."""
+    if len(nodes) != len(opmap):
+        complaints.tell("$.opname_by_indx", f"{len(opmap)} names expected, {len(nodes)} found")
+        return
+    known, types = set(oplist), dict[int, str]()
     for index, (group, name) in enumerate(zip(opmap, nodes, strict=True)):
-        if not isinstance(name, str) or name not in known:
-            file.fail(f"$.opname_by_indx[{index}]", f"a type of $.oplist expected, {shown(name)} found")
-        if types.setdefault(group, name) != name:
+        if name not in known:
+            complaints.tell(f"$.opname_by_indx[{index}]", f"a type of $.oplist expected, {shown(name)} found")
+        elif types.setdefault(group, name) != name:
             told = f"{shown(name)} in group {group}, which has {shown(types[group])} already"
-            file.fail(f"$.opname_by_indx[{index}]", told)
-    unused = known - set(types.values())
-    if unused:
-        name = next(name for name in oplist if name in unused)
-        file.fail(f"$.oplist[{list(oplist).index(name)}]", f"no node is of the type {shown(name)}")
+            complaints.tell(f"$.opname_by_indx[{index}]", told)
+    unused = known - set(nodes)
+    for index, name in enumerate(oplist):
+        if name in unused:
+            complaints.tell(f"$.oplist[{index}]", f"no node is of the type {shown(name)}")
 
 
 def group_names(opmap: Sequence[int], nodes: Sequence[str] | None) -> tuple[str, ...]:

@@ -9,14 +9,16 @@ layers have ``Type:data``. The SDK itself was never at hand.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from gnomon.core.codec import OTHERS_TOO, Must, decode, read_json
 from gnomon.core.strict_json import Complaints, Strict, shown
 from gnomon.errors import UsageError
 from gnomon.formats.snpe.meta import META_KEYS
-from gnomon.formats.snpe.table import STATISTICS, Number, wrong_runtime, wrong_time
+from gnomon.formats.snpe.table import KEYS, STATISTICS, Number, Runtime, Time, TimeOr0
 
 RUNTIMES = ("CPU", "GPU", "GPU_FP16", "DSP")
 PERF_PROFILES = (
@@ -34,16 +36,11 @@ PERF_PROFILES = (
 )
 PROFILING_LEVELS = ("off", "basic", "moderate", "detailed")
 
-_COPIED = ("Forward Propagate", "Total Inference Time")
+_NAMES = re.compile(r"[A-Za-z0-9_.:+, -]*", re.ASCII)
 _RESULT = Strict(
     what="result of snpe-bench",
     hint="Give a JSON file of latest_results, as snpe-bench.py -json writes it.",
     most_letters=64 << 20,
-)
-_ACCUMULATED = Strict(
-    what="accumulation file",
-    hint="Give a NNN.json of sample_nnps.py of nnabla-nas: an object of runtimes and microseconds.",
-    most_letters=1 << 20,
 )
 
 
@@ -125,98 +122,88 @@ def write_bench_config(config: BenchConfig) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """What is read of a result."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    Execution_Data: Mapping[Runtime, Any]
+    Runtimes: Annotated[str, Must(be="names with commas between", fits=_NAMES.fullmatch)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Statistics:
+    """Times of a layer, which may take less than a microsecond."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    Min_Time: TimeOr0
+    Avg_Time: TimeOr0
+    Max_Time: TimeOr0
+
+    @property
+    def times(self) -> dict[str, Number]:
+        """By their names."""
+        return {name: getattr(self, name) for name in STATISTICS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Whole(_Statistics):
+    """Times of all layers."""
+
+    Avg_Time: Time
+    Max_Time: Time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What is read of a runtime's results. The tool takes what a layer is from the name that snpe-bench gives it."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO | {"alias_generator": lambda name: name.replace("_", " ")}
+    Forward_Propagate: _Whole
+    Total_Inference_Time: _Whole
+    layers: Annotated[
+        Mapping[str, _Statistics], Must(be="times of layers, by the profiling level detailed,", fits=bool)
+    ]
+
+
 def read_bench_result(text: str | bytes) -> BenchResult:
     """Reads a result. A runtime that failed is in `failures`, its times never 0. ProblemError if it is not a result."""
-    document = _RESULT.object(_RESULT.parse(text), "$")
-    executed = _RESULT.object(document.get("Execution_Data"), "$.Execution_Data")
-    named = document.get("Runtimes", ",".join(executed))
-    if not isinstance(named, str):
-        _RESULT.fail("$.Runtimes", f"names with commas between expected, {shown(named)} found")
+    document = _RESULT.parse(text)
+    read = read_json(_Result, document, _RESULT)
+    named = [name.strip() for name in read.Runtimes.split(",") if name.strip()]
     times: dict[str, dict[str, Mapping[str, Number]]] = {}
     layers: dict[str, dict[str, Mapping[str, Number]]] = {}
     failures: dict[str, str] = {}
-    for runtime in dict.fromkeys((*(name.strip() for name in named.split(",") if name.strip()), *executed)):
-        wrong = wrong_runtime(runtime)
-        if wrong:
-            _RESULT.fail("$.Execution_Data", wrong)
-        complaints = Complaints(what="result", hint="")
-        found, parts = _runtime(executed.get(runtime), complaints)
-        if complaints.told:
-            failures[runtime] = "; ".join(complaints.told[:3])
-        else:
-            times[runtime], layers[runtime] = found, parts
+    for runtime in dict.fromkeys((*named, *read.Execution_Data)):
+        run = _run(read.Execution_Data.get(runtime))
+        if isinstance(run, str):
+            failures[runtime] = run
+            continue
+        layers[runtime] = {name: one.times for name, one in run.layers.items()}
+        # As the tool adds: floats, one layer after the other.
+        sums: dict[str, Number] = {
+            name: sum((one[name] for one in layers[runtime].values()), 0.0) for name in STATISTICS
+        }
+        if not 0 < sums["Avg_Time"] < 1e15:
+            failures[runtime] = f"Layers Time: a time above 0 expected, {shown(sums['Avg_Time'])} found"
+            del layers[runtime]
+            continue
+        wholes = (run.Forward_Propagate.times, run.Total_Inference_Time.times, sums)
+        times[runtime] = dict(zip(KEYS, wholes, strict=True))
     meta = {key: str(document[key]) for key in META_KEYS if isinstance(document.get(key), str | int)}
     return BenchResult(times=times, layers=layers, failures=failures, meta=meta)
 
 
-def read_accumulation(text: str | bytes) -> dict[str, Number]:
-    """Reads ``{runtime: microseconds}`` of a sampled net. ProblemError with everything that is wrong."""
-    complaints = Complaints(what=_ACCUMULATED.what, hint=_ACCUMULATED.hint)
-    found: dict[str, Number] = {}
-    for runtime, value in _ACCUMULATED.object(_ACCUMULATED.parse(text), "$").items():
-        wrong = wrong_runtime(runtime) or wrong_time(value, "Avg_Time")
-        if wrong:
-            complaints.tell(f"$.{shown(runtime)}", wrong)
-        else:
-            found[runtime] = value
-    if not found and not complaints.told:
-        complaints.tell("$", "no runtime at all")
-    complaints.raise_any()
-    return found
+def _run(data: Any) -> _Run | str:
+    """A runtime's results, or what is wrong with them."""
+    if not isinstance(data, dict) or not data:
+        return "Execution_Data: snpe-bench reported nothing for this runtime: it does not run there"
+    complaints = Complaints(what="result", hint="")
+    layers = {key: value for key, value in data.items() if "layer_" in key and "Type:data" not in key}
+    run: _Run = decode(_Run, {**data, "layers": layers}, complaints, "")
+    return "; ".join(told.lstrip(".: ") for told in complaints.told[:3]) or run
 
 
 def write_accumulation(sums_us: Mapping[str, Number]) -> str:
     """The accumulation file of a sampled net, letter for letter as the replaced tool writes it."""
     return json.dumps(dict(sums_us))
-
-
-def _runtime(
-    data: Any, complaints: Complaints
-) -> tuple[dict[str, Mapping[str, Number]], dict[str, Mapping[str, Number]]]:
-    """A runtime's times and layers. The tool takes what a layer is from the name that snpe-bench gives it."""
-    times: dict[str, Mapping[str, Number]] = {}
-    layers: dict[str, Mapping[str, Number]] = {}
-    if not isinstance(data, dict) or not data:
-        complaints.tell("Execution_Data", "snpe-bench reported nothing for this runtime: it does not run there")
-        return times, layers
-    for key in _COPIED:
-        if key not in data:
-            complaints.tell(key, "missing")
-        else:
-            times[key] = _statistics(data[key], key, complaints)
-    for key, value in data.items():
-        if "layer_" in key and "Type:data" not in key:
-            layers[key] = _statistics(value, key, complaints, least=True)
-    if not layers:
-        complaints.tell("Layers Time", "no times of layers: the profiling level must be detailed")
-        return times, layers
-    if complaints.told:
-        return times, layers
-    # As the tool adds: floats, one layer after the other.
-    sums = {name: _sum(layers, name) for name in STATISTICS}
-    times["Layers Time"] = sums
-    if wrong := wrong_time(sums["Avg_Time"], "Avg_Time"):
-        complaints.tell("Layers Time", wrong)
-    return times, layers
-
-
-def _sum(layers: Mapping[str, Mapping[str, Number]], name: str) -> float:
-    total = 0.0
-    for statistics in layers.values():
-        total += statistics[name]
-    return total
-
-
-def _statistics(data: Any, key: str, complaints: Complaints, *, least: bool = False) -> dict[str, Number]:
-    """The three statistics of a key; a layer may take less than the microsecond that is told (`least`)."""
-    found: dict[str, Number] = {}
-    if not isinstance(data, dict):
-        complaints.tell(shown(key), f"an object expected, {shown(data)} found")
-        return found
-    for name in STATISTICS:
-        wrong = wrong_time(data.get(name), "Min_Time" if least else name)
-        if wrong:
-            complaints.tell(f"{shown(key)}.{name}", wrong)
-        else:
-            found[name] = data[name]
-    return found

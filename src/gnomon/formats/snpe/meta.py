@@ -1,12 +1,12 @@
-"""The meta file beside a latency table of nnabla-nas: ``key:value`` lines about the phone and the SDK.
+"""What is known of an SNPE measurement beside its times: the meta file of a table, and the inputs of a model.
 
-Source: create_latency_table.py of sony/nnabla-nas. It is a csv whose comma is a colon, so that a key or a value with a
-colon in it stands in quotes: ``"SNPE SDK version:":1.33.1.608``. Lines end in CR LF.
+The meta file beside a latency table of nnabla-nas has ``key:value`` lines about the phone and the SDK. It is a csv
+whose comma is a colon, so that a key or a value with a colon in it stands in quotes:
+``"SNPE SDK version:":1.33.1.608``. Lines end in CR LF. Source: create_latency_table.py of sony/nnabla-nas.
 
-What snpe-dlc-info prints, as far as the inputs of a converted model go: their names and shapes.
-
-SDK 1.x prints a row a layer, ``| Id | Name | Type | Inputs | Outputs | Out Dims | ...``, in which inputs have the type
-``data`` (nas_snpe_bench.py of sony/nnabla-nas reads it so). SDK 2.x prints a table of its own for inputs,
+Names and shapes of the inputs of a converted model stand in what snpe-dlc-info prints. SDK 1.x prints a row a layer,
+``| Id | Name | Type | Inputs | Outputs | Out Dims | ...``, in which inputs have the type ``data`` (nas_snpe_bench.py
+of sony/nnabla-nas reads it so). SDK 2.x prints a table of its own for inputs,
 ``| Input Name | Dimensions | Type | Encoding Info |`` (shown in luxonis/modelconverter, pull request 155).
 """
 
@@ -37,6 +37,8 @@ META_KEYS = (
 
 _HINT = "Give the .meta file that create_latency_table.py of nnabla-nas wrote beside its csv."
 _MOST_LINES = 10_000
+_MOST_LETTERS = 16 << 20
+_SHAPE = re.compile(r"\[?\s*([0-9]{1,9}(?:\s*[x,]\s*[0-9]{1,9}){0,7})\s*\]?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +89,6 @@ def _pair(row: list[str]) -> tuple[str, str | None]:
         if whole.startswith(f"{key}:"):
             return key, whole[len(key) + 1 :]
     return row[0], whole[len(row[0]) + 1 :] if len(row) > 1 else None
-
-
-_MOST_LETTERS = 16 << 20
-_SHAPE = re.compile(r"\[?\s*([0-9]{1,9}(?:\s*[x,]\s*[0-9]{1,9}){0,7})\s*\]?", re.ASCII)
 
 
 def read_dlc_inputs(printed: str) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -1,16 +1,16 @@
 """The latency table of the SNPE profiler in nnabla-nas: ``{unit: {runtime: {key: {statistic: microseconds}}}}``.
 
+It is JSON or csv. The csv of SNPE has rows of ``unit,runtime,key,statistic,microseconds``, that of its NNabla variant
+of ``unit,runtime,milliseconds``. Both come of Python's ``csv.writer``: commas between, quotes where a field needs
+them, CR LF behind each row.
+
+The lookup that counts is `LOOKUP`: the time in the layers, without what a call costs around them. Whole numbers stay
+whole (snpe-bench tells its own times so) and sums keep their ``.0``: what is read is written back letter for letter. A
+time of 0 is not valid: the readers complain about it, except for a minimum, since SNPE tells whole microseconds and a
+layer can take less.
+
 Sources: ``nnabla_nas/utils/profiler/snpe`` of sony/nnabla-nas (create_latency_table.py, sample_nnps.py, up to commit
-8d18f3c). The lookup that counts is `LOOKUP`: the time in the layers, without what a call costs around them.
-
-Whole numbers stay whole (snpe-bench tells its own times so) and sums keep their ``.0``: what is read is written back
-letter for letter. A time of 0 is not valid: the readers complain about it, except for a minimum, since SNPE tells whole
-microseconds and a layer can take less.
-
-The csv of the SNPE profiler in nnabla-nas, and that of its NNabla variant; see `gnomon.formats.snpe.table`.
-
-SNPE: ``unit,runtime,key,statistic,microseconds``; NNabla: ``unit,runtime,milliseconds``. Both come of Python's
-``csv.writer``: commas between, quotes where a field needs them, CR LF behind each row.
+8d18f3c).
 """
 
 from __future__ import annotations
@@ -19,26 +19,57 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from gnomon.core.strict_json import Complaints, Strict, is_text, not_utf8, shown
+from gnomon.core.codec import Location, Must, checked, matching, steps
+from gnomon.core.strict_json import Complaints, Strict, not_utf8
 from gnomon.errors import ProblemError
 
 Number = int | float
 Entries = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Number]]]]
+Key = Literal["Forward Propagate", "Total Inference Time", "Layers Time"]
+Statistic = Literal["Min_Time", "Avg_Time", "Max_Time"]
 
-KEYS = ("Forward Propagate", "Total Inference Time", "Layers Time")
-STATISTICS = ("Min_Time", "Avg_Time", "Max_Time")
+KEYS: tuple[Key, ...] = get_args(Key)
+STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 LOOKUP = ("Layers Time", "Avg_Time")
 """The key and the statistic that a table is asked for."""
 
 MOST_LETTERS = 64 << 20
 MOST_NAME = 4096
 HINT = "Give the csv or json that create_latency_table.py of nnabla-nas wrote, or write one: gnomon table export"
-_RUNTIME = re.compile(r"[A-Za-z][A-Za-z0-9_.:+-]{0,63}", re.ASCII)
 _FILE = Strict(what="latency table", hint=HINT, most_letters=MOST_LETTERS)
+_MOST_RUNTIMES = 64
+MOST_ROWS = 1 << 20
+_WHOLE = re.compile(r"[0-9]{1,15}", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,30})?(e[+-]?[0-9]{1,3})?", re.ASCII)
+
+
+def is_time(value: Any) -> bool:
+    """Whether it is a time, or 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
+
+
+def _are_above_0(times: Mapping[str, Number]) -> bool:
+    return all(time > 0 for statistic, time in times.items() if statistic != "Min_Time")
+
+
+Unit = Annotated[
+    str,
+    Must(
+        be=f"the name of a unit, of 1 to {MOST_NAME} printable letters without a slash",
+        fits=lambda name: 0 < len(name) <= MOST_NAME and name.isprintable() and not {"/", "\\"} & set(name),
+    ),
+]
+Runtime = Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_.:+-]{0,63}", "a runtime such as CPU, GPU, GPU_FP16 or DSP")]
+TimeOr0 = Annotated[Any, Must(be="a time above 0", fits=is_time)]
+Time = Annotated[TimeOr0, Must(be="a time above 0 (what failed has none, and never counts as 0)", fits=bool)]
+Times = Annotated[
+    Mapping[Statistic, TimeOr0],
+    Must(be="a time above 0 as Avg_Time and Max_Time (what failed has none, and never counts as 0)", fits=_are_above_0),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +89,6 @@ class SnpeTable:
         return tuple(dict.fromkeys(runtime for by_runtime in self.entries.values() for runtime in by_runtime))
 
 
-_MOST_RUNTIMES = 64
-
-
 def gaps(entries: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
     """Pairs of a unit and a runtime that other units have and it lacks, in the table's order."""
     named = dict.fromkeys(runtime for by_runtime in entries.values() for runtime in by_runtime)
@@ -78,23 +106,12 @@ def read_snpe_json(text: str | bytes) -> SnpeTable:
 def scan_snpe_json(text: str | bytes) -> tuple[SnpeTable, Complaints]:
     """The good part of a json and the complaints about the rest. ProblemError only for what is not a JSON object."""
     complaints = Complaints(what="latency table", hint=HINT)
-    found: dict[str, dict[str, dict[str, dict[str, Number]]]] = {}
-    for unit, runtimes in _FILE.object(_FILE.parse(text), "$").items():
-        place = f"$[{shown(unit)}]"
-        if (wrong := wrong_unit(unit)) or not isinstance(runtimes, dict):
-            complaints.tell(place, wrong or f"an object of runtimes expected, {shown(runtimes)} found")
-            continue
-        for runtime, keys in runtimes.items():
-            times = _times(keys, f"{place}.{shown(runtime)}", complaints)
-            if wrong := wrong_runtime(runtime):
-                complaints.tell(place, wrong)
-            elif times:
-                found.setdefault(unit, {})[runtime] = times
-    for unit, runtime in gaps(found):
-        complaints.tell(f"$[{shown(unit)}]", missing(runtime))
-    if not found and not complaints.told:
+    entries = dict(_FILE.object(_FILE.parse(text), "$"))
+    for place, sentence in _take_out(Mapping[Unit, Mapping[Runtime, Mapping[Key, Times]]], entries):
+        complaints.tell("$" + steps(place), sentence)
+    if not entries and not complaints.told:
         complaints.tell("$", "no unit at all")
-    return SnpeTable(entries=found), complaints
+    return SnpeTable(entries=entries), complaints
 
 
 def write_snpe_json(table: SnpeTable) -> str:
@@ -102,62 +119,26 @@ def write_snpe_json(table: SnpeTable) -> str:
     return json.dumps(table.entries)
 
 
-def wrong_unit(unit: str) -> str:
-    """What is wrong with a unit's name, or "". The tool took part of a path for it where its folder was not a name."""
-    if not unit or len(unit) > MOST_NAME or not is_text(unit) or not unit.isprintable():
-        return f"the name of a unit, of 1 to {MOST_NAME} printable letters, expected, {shown(unit)} found"
-    if "/" in unit or "\\" in unit:
-        return f"{shown(unit)} is a path, and no unit's name holds a slash"
-    return ""
+def _take_out(kind: Any, entries: dict[str, Any]) -> Iterator[tuple[Location, str]]:
+    """Take out what is not of that type, and tell where it was and why; also where runtimes are missing."""
+    _, faults = checked(kind, entries)
+    for location, sentence in faults:
+        yield location, sentence
+        holder = entries
+        for name in location[:-1]:
+            holder = holder.get(str(name), {})
+        holder.pop(str(location[-1]), None)
+    _drop_empty(entries)
+    for unit, runtime in gaps(entries):
+        yield (unit,), f"no times on {runtime}, which other units have"
 
 
-def wrong_runtime(runtime: str) -> str:
-    """What is wrong with a runtime's name, or ""."""
-    if _RUNTIME.fullmatch(runtime):
-        return ""
-    return f"a runtime such as CPU, GPU, GPU_FP16 or DSP expected, {shown(runtime)} found"
-
-
-def wrong_time(value: Any, statistic: str) -> str:
-    """What is wrong with a time, or ""."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
-        return f"a time above 0 expected, {shown(value)} found"
-    if value == 0 and statistic != "Min_Time":
-        return "a time above 0 expected, 0 found: what failed has no time, and never counts as 0"
-    return ""
-
-
-def missing(runtime: str) -> str:
-    """The complaint about a runtime that other units have."""
-    return f"no times on {runtime}, which other units have"
-
-
-def one_of(name: Any, names: tuple[str, ...]) -> str:
-    """What is wrong with a name that must be one of these, or ""."""
-    return "" if name in names else f"one of {', '.join(names)} expected, {shown(name)} found"
-
-
-def _times(keys: Any, place: str, complaints: Complaints) -> dict[str, dict[str, Number]]:
-    found: dict[str, dict[str, Number]] = {}
-    if not isinstance(keys, dict):
-        complaints.tell(place, f"an object of keys expected, {shown(keys)} found")
-        return found
-    for key, statistics in keys.items():
-        if (wrong := one_of(key, KEYS)) or not isinstance(statistics, dict):
-            complaints.tell(place, wrong or f"an object of statistics expected, {shown(statistics)} found")
-            continue
-        for statistic, value in statistics.items():
-            wrong = one_of(statistic, STATISTICS) or wrong_time(value, statistic)
-            if wrong:
-                complaints.tell(f"{place}.{key}.{shown(statistic)}", wrong)
-            else:
-                found.setdefault(key, {})[statistic] = value
-    return found
-
-
-MOST_ROWS = 1 << 20
-_WHOLE = re.compile(r"[0-9]{1,15}", re.ASCII)
-_DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,30})?(e[+-]?[0-9]{1,3})?", re.ASCII)
+def _drop_empty(entries: dict[str, Any]) -> None:
+    for name, below in list(entries.items()):
+        if isinstance(below, dict):
+            _drop_empty(below)
+            if not below:
+                del entries[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,30 +157,9 @@ def read_snpe_csv(text: str | bytes) -> SnpeTable:
 
 def scan_snpe_csv(text: str | bytes) -> tuple[SnpeTable, Complaints]:
     """The good part of a csv and the complaints about the rest. ProblemError only for what is not text, or too long."""
-    complaints = Complaints(what="latency table", hint=HINT)
-    found: dict[str, dict[str, dict[str, dict[str, Number]]]] = {}
-    first: dict[str, int] = {}
-    seen: dict[tuple[str, ...], int] = {}
-    for line, row in _rows(text, complaints):
-        if len(row) != 5:
-            complaints.tell(line_of(line), _width(row, 5, 3, "NNabla's"))
-            continue
-        unit, runtime, key, statistic, time = row
-        value = _number(time)
-        wrong = wrong_unit(unit) or wrong_runtime(runtime) or one_of(key, KEYS) or one_of(statistic, STATISTICS)
-        wrong = wrong or wrong_time(time if value is None else value, statistic)
-        before = seen.setdefault((unit, runtime, key, statistic), line)
-        if before != line:
-            wrong = wrong or f"the same unit, runtime, key and statistic as in line {before}"
-        first.setdefault(unit, line)
-        if wrong or value is None:
-            complaints.tell(line_of(line), wrong)
-        else:
-            found.setdefault(unit, {}).setdefault(runtime, {}).setdefault(key, {})[statistic] = value
-    for unit, runtime in gaps(found):
-        complaints.tell(line_of(first[unit]), missing(runtime))
-    _none(found, complaints)
-    return SnpeTable(entries=found), complaints
+    kind = Mapping[Unit, Mapping[Runtime, Mapping[Key, Times]]]
+    entries, complaints = _scan_csv(text, kind, 5, lambda width: ": this is NNabla's table" if width == 3 else "")
+    return SnpeTable(entries=entries), complaints
 
 
 def write_snpe_csv(table: SnpeTable, *, line_end: str = "\r\n") -> str:
@@ -216,45 +176,42 @@ def write_snpe_csv(table: SnpeTable, *, line_end: str = "\r\n") -> str:
     )
 
 
-def read_nnabla_csv(text: str | bytes) -> NnablaTable:
-    """Reads the csv of the NNabla variant. Raises ProblemError with everything that is wrong, each with its line."""
-    table, complaints = scan_nnabla_csv(text)
-    complaints.raise_any()
-    return table
-
-
 def scan_nnabla_csv(text: str | bytes) -> tuple[NnablaTable, Complaints]:
     """The good part of the NNabla variant's csv and the complaints about the rest; see `scan_snpe_csv`."""
+    kind = Mapping[Unit, Mapping[Runtime, Time]]
+    entries, complaints = _scan_csv(text, kind, 3, lambda width: ": this is SNPE's table" if width == 5 else "")
+    return NnablaTable(entries=entries), complaints
+
+
+def _scan_csv(
+    text: str | bytes, kind: Any, width: int, guess: Callable[[int], str]
+) -> tuple[dict[str, Any], Complaints]:
+    """Rows of a time behind the names of where it stands in entries of that type, and what is wrong with the others.
+
+    `guess` says what a table of another width is.
+    """
     complaints = Complaints(what="latency table", hint=HINT)
-    found: dict[str, dict[str, Number]] = {}
-    first: dict[tuple[str, str], int] = {}
+    entries: dict[str, Any] = {}
+    lines: dict[Location, int] = {}
+    told: list[tuple[int, str]] = []
     for line, row in _rows(text, complaints):
-        if len(row) != 3:
-            complaints.tell(line_of(line), _width(row, 3, 5, "SNPE's"))
-            continue
-        unit, runtime, time = row
-        value = _number(time)
-        wrong = wrong_unit(unit) or wrong_runtime(runtime) or wrong_time(time if value is None else value, "Avg_Time")
-        before = first.setdefault((unit, runtime), line)
-        if before != line:
-            wrong = wrong or f"the same unit and runtime as in line {before}"
-        if wrong or value is None:
-            complaints.tell(line_of(line), wrong)
+        names, time = row[:-1], row[-1]
+        if len(row) != width:
+            told.append((line, f"{width} fields expected, {len(row)} found{guess(len(row))}"))
+        elif tuple(names) in lines:
+            told.append((line, f"the same {len(names)} names as in line {lines[tuple(names)]}"))
         else:
-            found.setdefault(unit, {})[runtime] = value
-    begins: dict[str, int] = {}
-    for (unit, _), line in first.items():
-        begins.setdefault(unit, line)
-    for unit, runtime in gaps(found):
-        complaints.tell(line_of(begins[unit]), missing(runtime))
-    _none(found, complaints)
-    return NnablaTable(entries=found), complaints
-
-
-def write_nnabla_csv(table: NnablaTable, *, line_end: str = "\r\n") -> str:
-    """The csv of the NNabla variant, letter for letter as the replaced tool writes it."""
-    rows = ((unit, runtime, ms) for unit, times in table.entries.items() for runtime, ms in times.items())
-    return _written(rows, line_end)
+            holder = entries
+            for count, name in enumerate(names, 1):
+                lines.setdefault(tuple(names[:count]), line)
+                holder = holder.setdefault(name, {}) if count < len(names) else holder
+            holder[names[-1]] = _number(time)
+    told += [(lines[location], sentence) for location, sentence in _take_out(kind, entries)]
+    for line, sentence in sorted(told):
+        complaints.tell(line_of(line), sentence)
+    if not entries and not complaints.told:
+        complaints.tell(line_of(1), "no row at all")
+    return entries, complaints
 
 
 def csv_text(text: str | bytes, what: str, hint: str) -> str:
@@ -291,20 +248,11 @@ def _rows(text: str | bytes, complaints: Complaints) -> Iterator[tuple[int, list
         complaints.tell(line_of(start), f"not csv: {error}")
 
 
-def _number(text: str) -> Number | None:
+def _number(text: str) -> Number | str:
+    """The number of a text; the text itself where it is none."""
     if _WHOLE.fullmatch(text):
         return int(text)
-    return float(text) if _DECIMAL.fullmatch(text) else None
-
-
-def _width(row: list[str], wanted: int, other: int, whose: str) -> str:
-    told = f"{wanted} fields expected, {len(row)} found"
-    return f"{told}: this is {whose} table" if len(row) == other else told
-
-
-def _none(found: Mapping[str, object], complaints: Complaints) -> None:
-    if not found and not complaints.told:
-        complaints.tell(line_of(1), "no row at all")
+    return float(text) if _DECIMAL.fullmatch(text) else text
 
 
 def _written(rows: Iterable[tuple[str | Number, ...]], line_end: str) -> str:

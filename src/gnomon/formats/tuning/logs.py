@@ -306,20 +306,18 @@ def _ansor_entry(value: Any, place: str, complaints: Complaints) -> LogEntry | N
     if not isinstance(task, list) or len(task) < 2 or not all(isinstance(item, str) for item in task[:2]):
         complaints.tell(place, f"i: a workload key and a target expected, {shown(task)} found")
         return None
-    if not _is_state(state):
-        complaints.tell(place, f"i: a state of stages and steps expected, {shown(state)} found")
+    try:
+        _state(state)
+    except ValueError as error:
+        complaints.tell(place, f"i: {error} expected, {shown(state)} found")
         return None
     return LogEntry(layer=task[0], name=_ansor_name(task[0]), trace=state, target=task[1], result=value["r"])
 
 
-def _is_state(state: Any) -> bool:
-    return isinstance(state, list) and len(state) == 2 and all(isinstance(part, list) for part in state)
-
-
 def _state(state: Any) -> Any:
-    if not _is_state(state):
-        raise ValueError("no state")
-    return state
+    if isinstance(state, list) and len(state) == 2 and all(isinstance(part, list) for part in state):
+        return state
+    raise ValueError("a state of stages and steps")
 
 
 _ANSOR_SHAPE = LineShape(begin='{"i": [', middle=", ", end='], "r": ', trace=_state)
@@ -367,9 +365,10 @@ def _autotvm_entry(value: Any, place: str, complaints: Complaints) -> LogEntry |
     if not isinstance(args, list):
         complaints.tell(place, f"input: a list of arguments expected, {shown(args)} found")
         return None
-    entity = _entity(config)
-    if not isinstance(entity, list):
-        complaints.tell(place, f"config: an entity, a list, expected, {shown(entity)} found")
+    try:
+        entity = _entity(config)
+    except ValueError as error:
+        complaints.tell(place, f"config: {error} expected, {shown(config)} found")
         return None
     named = [item for item in asked[3:4] if item]  # the arguments with names, which hardly any task has
     try:
@@ -381,20 +380,16 @@ def _autotvm_entry(value: Any, place: str, complaints: Complaints) -> LogEntry |
 
 
 def _entity(config: Any) -> Any:
-    return config.get("entity") if isinstance(config, dict) else None
-
-
-def _entity_list(config: Any) -> Any:
-    if not isinstance(entity := _entity(config), list):
-        raise ValueError("no entity")
-    return entity
+    if isinstance(config, dict) and isinstance(config.get("entity"), list):
+        return config["entity"]
+    raise ValueError("an entity, a list,")
 
 
 _AUTOTVM_SHAPE = LineShape(
     begin='{"input": ',
     middle=', "config": ',
     end=', "result": ',
-    trace=_entity_list,
+    trace=_entity,
 )
 
 
@@ -409,17 +404,17 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
     """Reads a file, or of a folder the files in `FOLDER_FILES`, by what is in it; `name` stands in messages.
 
     What gnomon wrote says itself which device and model it is of. Of all else both are empty, and
-    `gnomon.formats.tuning.keys` finds them. `texts` are those that other files have in common with it. Raises
-    ProblemError for what is not a tuning record, or wrong.
+    `gnomon.formats.tuning.keys` finds them. `texts` are those that logs of AutoTVM and Ansor have in common.
+    Raises ProblemError for what is not a tuning record, or wrong.
     """
     if isinstance(content, Mapping):
         missing = [file for file in FOLDER_FILES if file not in content]
         if missing:
             raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_HINT)
-        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NO_MODEL, texts=texts)
+        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NO_MODEL)
     first, damage = _first(content)
     if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):
-        return read_tuning_records(content, texts)
+        return read_tuning_records(content)
     if not is_autotvm(first) and not is_ansor(first):
         raise ProblemError(f"{shown(name)} has no tuning records{_guess(first, damage)}", hint=_HINT)
     read = read_autotvm_log if is_autotvm(first) else read_ansor_log

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,9 +37,8 @@ from gnomon.core.overlay.trials import TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_json, shown
 from gnomon.errors import UsageError
-from gnomon.formats.json_lines import json_lines, part_of_a_line
+from gnomon.formats.json_lines import json_lines
 from gnomon.formats.tuning.records import MOST_LAYERS, MOST_TRIALS, as_times, unsound
-from gnomon.formats.tuning.texts import Texts
 
 WORKLOADS = "database_workload.json"
 RECORDS = "database_tuning_record.json"
@@ -53,8 +51,6 @@ _VERSION = re.compile(rb'"tvm_version": *"([0-9A-Za-z.+-]{1,64})"')
 _END = 1 << 12
 _LENGTH = 8
 _BACKSLASHED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
-_BEGIN = re.compile(r"\[(0|[1-9][0-9]{0,5}),\[")
-_TIMES = re.compile(r"\],(\[[-+.0-9eE,]+\]),(?=\{)")  # of what stands before a target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +62,11 @@ class MetaScheduleDatabase:
 
 
 def read_metaschedule_database(
-    workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None
+    workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel
 ) -> TuningRecords:
     """Reads the two files. The files name neither device nor model, so that `key` and `model` say them.
 
-    `texts` are those that other logs have in common with it. ProblemError with everything that is wrong with the first,
-    or with the second.
+    ProblemError with everything that is wrong with the first, or with the second.
     """
     layers = _Workloads(complaints=Complaints(what=f"MetaSchedule database ({WORKLOADS})", hint=_HINT))
     for number, value in json_lines(workloads, layers.complaints):
@@ -80,9 +75,8 @@ def read_metaschedule_database(
     trials = _Records(
         complaints=Complaints(what=f"MetaSchedule database ({RECORDS})", hint=_HINT),
         layers=layers.found,
-        texts=texts or Texts(),
     )
-    for number, value in json_lines(records, trials.complaints, quick=trials.known):
+    for number, value in json_lines(records, trials.complaints):
         trials.take(f"line {number}", value)
     trials.complaints.raise_any()
     named: dict[str, TuningLayer] = {}
@@ -205,48 +199,12 @@ class _Records:
 
     complaints: Complaints
     layers: list[tuple[str, str]]
-    texts: Texts
     found: TrialBuilder = field(default_factory=TrialBuilder)
     target: Mapping[str, Any] | None = None
     arguments: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(default_factory=dict)
-    _ends: set[tuple[int, str]] = field(default_factory=set)
-    _met: tuple[int, str] | None = None
-
-    def known(self, line: str) -> bool:
-        """Take a line of which all but its times is known; see `gnomon.formats.json_lines.Quick`."""
-        self._met = None
-        begin, times = _BEGIN.match(line), _TIMES.search(line)
-        if begin is None or times is None or int(begin[1]) >= len(self.layers):
-            return False
-        index, text, end = int(begin[1]), line[begin.end() : times.start() + 1], line[times.end() :]
-        layer = self.layers[index][0]
-        configurations = self.texts.of("metaschedule", layer)
-        # A trace has some thousand letters.
-        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        if (found := configurations.get(digest)) is None:
-            trace = part_of_a_line(text)
-            if not _is_trace(trace):
-                return False
-            written = trace_text(trace)
-            found = self.texts.keep(configurations, digest, (layer, identity_of(layer, written)), written)
-        if (index, end) not in self._ends:
-            self._met = (index, end)  # it is known once the whole line was read
-            return False
-        seconds = as_times(part_of_a_line(times[1]))
-        if seconds is None or len(self.found) >= MOST_TRIALS:
-            return False
-        failure = _failed(seconds)
-        self.found.add(*found, () if failure else seconds, failure)
-        return True
 
     def take(self, place: str, value: Any) -> None:
         """Take a line."""
-        before = len(self.complaints.told)
-        self._take(place, value)
-        if self._met is not None and len(self.complaints.told) == before:
-            self._ends.add(self._met)
-
-    def _take(self, place: str, value: Any) -> None:
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
             self.complaints.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
             return

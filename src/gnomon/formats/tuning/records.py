@@ -9,18 +9,16 @@ The first trial of a configuration has its trace, those behind it need not. Vers
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, get_args
 
-from gnomon.core.codec import Must, decode, to_json
+from gnomon.core.codec import Least0, Must, decode, to_json
 from gnomon.core.overlay.records import (
     UNTUNED,
     KeyOrNone,
     LayerDigest,
-    Least0,
     Line,
     LineOrNone,
     TunedDevice,
@@ -30,14 +28,14 @@ from gnomon.core.overlay.records import (
     TuningRecords,
     TuningTrial,
     identity_of,
+    one_line,
     sound_times,
     trace_text,
 )
 from gnomon.core.overlay.trials import Name, TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_line, is_text, shown
-from gnomon.formats.json_lines import LineRules, json_lines, part_of_a_line
-from gnomon.formats.tuning.texts import Configuration, Texts
+from gnomon.formats.json_lines import LineRules, json_lines
 
 MOST_TRIALS = 1 << 20
 MOST_LAYERS = 1 << 16
@@ -50,15 +48,9 @@ _READ = (1, VERSION)
 _HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/jobs/tune.md describes it."
 _RULES = LineRules(begun="any")
 _MOST_NAME = 64
-_Word = Annotated[
-    str,
-    Must(be=f"a text of one line and at most {_MOST_NAME} letters", fits=lambda value: is_line(value, _MOST_NAME)),
-]
-_Text = Annotated[str, Must(be="a text", fits=is_text)]
+_Word = Annotated[str, one_line(_MOST_NAME)]
 _Tuner = Annotated[str, Must(be=f"one of {', '.join(get_args(Tuner))}", fits=lambda value: value in get_args(Tuner))]
 _Times = Annotated[tuple[Any, ...], Must(be="a list of seconds", fits=lambda value: as_times(value) is not None)]
-_BEGIN = '{"trial": "'
-_BEHIND = ', "times_s": '
 
 
 def as_times(value: Any) -> tuple[float, ...] | None:
@@ -90,15 +82,9 @@ class _Header:
     versions: Mapping[str, Line]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Failure:
-    """How a trial failed: see `gnomon.core.sample.Failure`."""
-
-    stage: _Word
-    kind: _Word
-    transient: bool = False
-    message: _Text = ""
-    log_tail: _Text = ""
+def _is_failure(failure: Failure) -> bool:
+    words = (failure.stage, failure.kind)
+    return all(is_line(word, _MOST_NAME) for word in words) and is_text(failure.message + failure.log_tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +95,7 @@ class _Trial:
     layer: LayerDigest
     trace: Any = None
     times_s: _Times
-    failure: _Failure | None = None
+    failure: Annotated[Failure, Must(be="a failure in words", fits=_is_failure)] | None = None
     error: Least0 | None = None
     server: LineOrNone = ""
     at_s: Least0 | None = None
@@ -151,7 +137,7 @@ def trial_line(trial: TuningTrial, *, known: bool = False) -> dict[str, Any]:
         layer=trial.layer,
         trace=None if known else trial.trace,
         times_s=() if failure else trial.times_s,
-        failure=None if failure is None else _failed(failure),
+        failure=failure,
         error=error,
         server=trial.server,
         at_s=trial.at_s,
@@ -170,14 +156,11 @@ def record_lines(records: TuningRecords) -> list[dict[str, Any]]:
     return made
 
 
-def read_tuning_records(text: str | bytes, texts: Texts | None = None) -> TuningRecords:
-    """Reads a record file. Raises ProblemError with everything that is wrong, each with its line.
-
-    `texts` are those that other files have in common with it.
-    """
+def read_tuning_records(text: str | bytes) -> TuningRecords:
+    """Reads a record file. Raises ProblemError with everything that is wrong, each with its line."""
     complaints = Complaints(what="record file", hint=_HINT)
-    file = _File(complaints=complaints, texts=texts or Texts())
-    for number, value in json_lines(text, complaints, _RULES, file.known):
+    file = _File(complaints=complaints)
+    for number, value in json_lines(text, complaints, _RULES):
         if not isinstance(value, dict):
             complaints.tell(f"line {number}", f"an object expected, {shown(value)} found")
         elif not file.take(number, value):
@@ -190,30 +173,11 @@ class _File:
     """What was read so far."""
 
     complaints: Complaints
-    texts: Texts
     header: _Header | None = None
     seen_header: bool = False
     layers: dict[str, TuningLayer] = field(default_factory=dict)
     trials: TrialBuilder = field(default_factory=TrialBuilder)
     homeless: list[tuple[int, str]] = field(default_factory=list)
-    begins: dict[str, Configuration] = field(default_factory=dict)
-
-    def known(self, line: str) -> bool:
-        """Take a trial whose configuration is known; see `gnomon.formats.json_lines.Quick`."""
-        end = line.find(_BEHIND) if line.startswith(_BEGIN) and self.header is not None else -1
-        if end < 0:
-            return False
-        found = self._begun(line[:end])
-        value = part_of_a_line("{" + line[end + 2 :])
-        if found is None or not isinstance(value, dict) or not value.keys().isdisjoint(("trial", "layer", "trace")):
-            return False
-        (layer, configuration), trace = found
-        quiet = Complaints(what="line", hint="")
-        read = decode(_Trial, {"trial": configuration, "layer": layer, **value}, quiet)
-        if quiet.told or layer not in self.layers or len(self.trials) >= MOST_TRIALS or (read.failure and read.times_s):
-            return False
-        self._add(read, trace)
-        return True
 
     def take(self, number: int, value: dict[str, Any]) -> bool:
         """Take a line; False if nothing behind it is worth reading."""
@@ -312,35 +276,9 @@ class _File:
             self.complaints.tell(place, told)
         return text
 
-    def _begun(self, text: str) -> Configuration | None:
-        """The configuration of a line that begins so; None where its trace is to be looked for."""
-        if (found := self.begins.get(text)) is not None:
-            return found
-        shared = self.texts.of("metaschedule", "")
-        # A trace has some thousand letters.
-        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        if (found := shared.get(digest)) is not None:
-            return found
-        value = part_of_a_line(text + "}")
-        layer, configuration = (value.get("layer"), value.get("trial")) if isinstance(value, dict) else (None, None)
-        if not isinstance(layer, str) or not isinstance(configuration, str):
-            return None
-        name = (layer, configuration)
-        if not value.keys() <= {"trial", "layer", "trace"}:
-            return None
-        if value.get("trace") is None:
-            if configuration != UNTUNED and ("trace" in value or name not in self.trials.indices):
-                return None
-            self.begins[text] = (name, "null")
-            return self.begins[text]
-        trace = trace_text(value["trace"])
-        if configuration != identity_of(layer, trace):
-            return None
-        return self.texts.keep(shared, digest, name, trace)
-
     def _add(self, line: _Trial, trace: str) -> None:
         times_s = tuple(map(float, line.times_s))
-        failure = unsound(times_s) if line.failure is None else Failure(**to_json(line.failure))
+        failure = line.failure or unsound(times_s)
         self.trials.add(
             (line.layer, line.trial),
             trace,
@@ -358,16 +296,6 @@ class _File:
         for sentence in wrong.told:
             self.complaints.tell(place, sentence.lstrip(".: "))
         return None if wrong.told else found
-
-
-def _failed(failure: Failure) -> _Failure:
-    return _Failure(
-        stage=failure.stage,
-        kind=failure.kind,
-        transient=failure.transient,
-        message=failure.message,
-        log_tail=failure.log_tail,
-    )
 
 
 def _document(record: Any) -> dict[str, Any]:

@@ -9,14 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from gnomon.core.brief import brief
+from gnomon.core.codec import OTHERS_TOO, decode
 from gnomon.core.space import Space
 from gnomon.core.stats import drift
-from gnomon.core.strict_json import Strict
+from gnomon.core.strict_json import Complaints, Strict
 from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
 from gnomon.estimate.document import estimator_document, read_estimator
@@ -444,39 +445,36 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give an estimator's JSON.") from error
-    document = _STRICT.object(_STRICT.parse(data), "$")
-    if document.get("format") != FORMAT or document.get("version") != VERSION:
-        _STRICT.fail("$.format", f"{FORMAT}, version {VERSION}, expected")
-    name, chains, context = document.get("space"), document.get("rules"), document.get("context")
-    if not isinstance(name, str) or not isinstance(context, dict):
-        _STRICT.fail("$.space", "the name of a space, and a context, expected")
-    if not isinstance(chains, list) or not all(isinstance(c, str) for c in chains):
-        _STRICT.fail("$.rules", "a list of chains expected")
-    found = described_space(space_of(path, name, space), chains=chains)
-    estimator = read_estimator(document.get("estimator") or {})
+    complaints = Complaints(what=_STRICT.what, hint=_STRICT.hint)
+    read: _File = decode(_File, _STRICT.parse(data), complaints)
+    complaints.raise_any()
+    found = described_space(space_of(path, read.space, space), chains=read.rules)
+    estimator = read_estimator(read.estimator)
     if estimator.columns.names != found.columns.names:
         raise ProblemError(
-            f"{path} has other units than the space {name} has now", hint="The space was changed: fit it again."
+            f"{path} has other units than the space {read.space} has now", hint="The space was changed: fit it again."
         )
+    radices = [len(slot.choices) for slot in found.space.space.slots]
+    for number, net in enumerate(read.fitted):
+        if len(net) != len(radices) or not all(0 <= c < r for c, r in zip(net, radices, strict=True)):
+            _STRICT.fail(f"$.fitted[{number}]", "the number of a choice for each slot expected")
     return SpaceEstimator(
-        described=found,
-        estimator=estimator,
-        context=context,
-        rules=tuple(chains),
-        fitted=_fitted(document.get("fitted"), found),
+        described=found, estimator=estimator, context=read.context, rules=read.rules, fitted=read.fitted
     )
 
 
-def _fitted(value: object, found: Described) -> tuple[tuple[int, ...], ...]:
-    """The nets that an estimator was fitted to, as its file tells them."""
-    radices = [len(slot.choices) for slot in found.space.space.slots]
-    if not isinstance(value, list):
-        _STRICT.fail("$.fitted", "a list of nets expected")
-    for number, net in enumerate(value):
-        fits = isinstance(net, list) and len(net) == len(radices)
-        if not fits or any(type(c) is not int or not 0 <= c < r for c, r in zip(net, radices, strict=True)):
-            _STRICT.fail(f"$.fitted[{number}]", "the number of a choice for each slot expected")
-    return tuple(map(tuple, value))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """What is read of an estimator's JSON."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    format: Literal["gnomon-space-estimator"]
+    version: Literal[1]
+    space: str
+    rules: tuple[str, ...]
+    context: Mapping[str, Any]
+    estimator: Mapping[str, Any]
+    fitted: tuple[tuple[int, ...], ...]
 
 
 def save_nets(rows: Sequence[NetRow], space: Space, path: Path | None, *, measured: bool) -> None:

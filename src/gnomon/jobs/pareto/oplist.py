@@ -15,7 +15,7 @@ from gnomon.core.space import decimal
 from gnomon.errors import ModelError, ProblemError, UsageError
 from gnomon.formats.onert.operators import ir_opcode
 from gnomon.formats.pareto.config import write_config
-from gnomon.formats.pareto.oplist import OpList, write_oplist
+from gnomon.formats.pareto.oplist import OpList, fitting, write_oplist
 from gnomon.models.load import load
 from gnomon.report.answer import Answer
 from gnomon.system.files import save_text
@@ -171,8 +171,8 @@ def _oplist(grouping: Grouping, kinds: Sequence[str]) -> OpList:
     types = tuple(dict.fromkeys(kinds))
     try:
         if grouping.by == "type":
-            return OpList(oplist=types)
-        return OpList(oplist=types, opmap=grouping.slot_of, opname_by_indx=tuple(kinds))
+            return fitting(OpList(oplist=types))
+        return fitting(OpList(oplist=types, opmap=grouping.slot_of, opname_by_indx=tuple(kinds)))
     except ProblemError as error:  # more slots or nodes than the form is read with
         raise ModelError(f"no oplist can be made by {grouping.by}: {error.message}", hint="Use --by type.") from error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from gnomon.core import codec
-from gnomon.core.codec import Must
+from gnomon.core.codec import Must, within
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import RecordError, UsageError
@@ -29,16 +29,8 @@ _WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"
 _SELECTOR = re.compile(rf"(?:(?P<count>[1-9]\d{{0,3}}|{'|'.join(_WORDS)}) of (?:any )?)?@(?P<tag>[A-Za-z0-9][\w.-]*)")
 
 
-def _above_0(value: float) -> bool:
-    return value > 0
-
-
-def _repeats(value: int) -> bool:
-    return 1 <= value <= 1000
-
-
 Texts = Annotated[tuple[str, ...], Must(be="a list of at least one", fits=bool)]
-Seconds = Annotated[float, Must(be="a number of seconds above 0", fits=_above_0)]
+Seconds = Annotated[float, Must(be="a number of seconds above 0", fits=lambda value: value > 0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +46,7 @@ class Block:
     jobs: Annotated[tuple[JobName, ...], Must(be="a list of at least one", fits=bool)]
     models: Texts
     devices: Texts
-    repeats: Annotated[int, Must(be="a whole number from 1 to 1000", fits=_repeats)] = 1
+    repeats: Annotated[int, within(1, 1000, "a whole number from 1 to 1000")] = 1
     max_time_s: Seconds | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -108,23 +100,19 @@ def read_suite(path: Path) -> Suite:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Name a suite's file.") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {str(error)[:200]}", hint=_HINT) from error
-    complaints = Complaints(what=f"suite {path}", hint=_HINT)
-    found = codec.decode(Suite, document, complaints)
-    if not complaints.told:
-        for number, block in enumerate(found.cells):
-            try:
-                codec.to_json(block.options, "options")  # they are a part of what the record knows a cell by
-            except RecordError as error:
-                complaints.tell(f"$.cells[{number}]", error.message)
-            for job in block.jobs:
-                if block.repeats > 1 and job not in REPEATED:
-                    complaints.tell(f"$.cells[{number}]", f"{job} goes on where it was: it has no repeats")
-                if block.max_time_s is not None and job in ("table", "tune"):
-                    complaints.tell(f"$.cells[{number}]", f"{job} has no max_time_s; bound its options")
-    if complaints.told:
-        told = "".join(f"\n  {line}" for line in complaints.told[:20])
-        raise UsageError(f"{path} is invalid:{told}", hint=_HINT)
-    suite: Suite = found
+    complaints = Complaints(what=str(path), hint=_HINT)
+    suite: Suite = codec.decode(Suite, document, complaints)
+    for number, block in enumerate(suite.cells if suite else ()):
+        try:
+            codec.to_json(block.options, "options")  # they are a part of what the record knows a cell by
+        except RecordError as error:
+            complaints.tell(f"$.cells[{number}]", error.message)
+        for job in block.jobs:
+            if block.repeats > 1 and job not in REPEATED:
+                complaints.tell(f"$.cells[{number}]", f"{job} goes on where it was: it has no repeats")
+            if block.max_time_s is not None and job in ("table", "tune"):
+                complaints.tell(f"$.cells[{number}]", f"{job} has no max_time_s; bound its options")
+    complaints.raise_usage()
     return suite
 
 

@@ -14,9 +14,10 @@ from typing import Any
 from gnomon.core.overlay.records import TuningLayer, TuningRecords, TuningTrial, configuration_id
 from gnomon.core.overlay.trials import Name
 from gnomon.core.sample import Failure
+from gnomon.core.strict_json import cut_off
 from gnomon.errors import RecordError, UsageError
 from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, record_lines, trial_line
-from gnomon.system.files import Journal, cut_off, save_text
+from gnomon.system.files import Journal, save_text
 from gnomon.system.locks import lock_file
 from gnomon.tuning.bench import Timed
 
@@ -225,7 +226,7 @@ def _locked(path: Path) -> int:
 def _read(path: Path) -> TuningRecords | None:
     """What a file holds; None where it holds nothing, or only the begin of a header."""
     content = path.read_bytes()
-    if not content.strip() or (b"\n" not in content.strip() and cut_off(content)):
+    if not content.strip() or (b"\n" not in content.strip() and cut_off(content.decode(errors="replace"))):
         return None
     return read_tuning_records(content)
 

@@ -25,7 +25,7 @@ from gnomon.jobs.space.profiling.images import keep_calibration, kept_calibratio
 from gnomon.jobs.space.profiling.look import read_rows
 from gnomon.jobs.space.profiling.study import Study
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from tests.jobs.space.kits.spacekit import CONFIG
 from tests.jobs.space.kits.studykit import LAYERS, made, mixed_networks, study, timed, trained
 
 from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.formats.aw_nas.tables import read_lookup
 from gnomon.jobs.space.choosing.lookup import EFFECTS, SWAPS, Lookup, lookup_of
 from gnomon.jobs.space.choosing.select import SelectRequest, select_primitives
 from gnomon.jobs.space.profiling.estimates import latest
@@ -22,7 +21,8 @@ from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.spaces.cells.costs import Cells
 from gnomon.spaces.selection.pareto import ParetoOptions
 
-yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 COSTS = {"VGGblock_0": 1.0, "VGGblock_1": 2.0, "VGGblock_2": 2.5, "Mobileblock_0": 3.0, "Mobileblock_1": 6.0}
 THREE = (
@@ -137,7 +137,8 @@ def test_the_config_names_the_table_and_the_file_beside_it_its_error(tmp_path: P
     assert named == {"latency_file": str(found.lookup), "alpha": 0.2} and Path(named["latency_file"]).is_absolute()
     assert "  # ours\n" in written and "% off on average" in written.splitlines()[1]
     widths = [len(found.groups[g]) for g in one.layout.groups]
-    assert len(read_lookup(Path(named["latency_file"]).read_text(), widths)) == 3, "numbers alone, as aw_nas reads them"
+    rows = [[float(word) for word in line.split()] for line in Path(named["latency_file"]).read_text().splitlines()]
+    assert [len(row) for row in rows] == widths, "numbers alone, as aw_nas reads them"
     about = json.loads(Path(named["latency_file"]).with_suffix(".json").read_text())
     assert about["model"] == EFFECTS and about["held_out"][EFFECTS]["mean"] < 0.02
     document = found.document()

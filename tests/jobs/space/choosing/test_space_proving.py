@@ -8,7 +8,7 @@ from tests.jobs.space.kits.studykit import study, trained
 from gnomon.jobs.space.choosing.proving import epochs_of
 from gnomon.jobs.space.profiling.folder import PROOF
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 
 def test_a_proof_is_trained_as_long_as_most_networks_of_the_profile() -> None:

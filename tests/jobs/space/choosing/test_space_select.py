@@ -13,7 +13,6 @@ from tests.jobs.space.kits.studykit import LAYERS, made, study, synthetic, timed
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.formats.aw_nas.tables import read_lookup
 from gnomon.jobs.space.choosing.select import (
     RULES,
     Rule,
@@ -28,8 +27,8 @@ from gnomon.jobs.space.profiling.look import SELECTION, read_selection
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.spaces.selection.pareto import ParetoOptions
 
-yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 LIST = "[VGGblock_0, VGGblock_1, VGGblock_2, Mobileblock_0, Mobileblock_1]"
 COSTS = {"VGGblock_0": 1.0, "VGGblock_1": 2.0, "VGGblock_2": 2.5, "Mobileblock_0": 3.0, "Mobileblock_1": 6.0}
@@ -76,13 +75,20 @@ def test_the_output_is_the_config_with_the_choice_and_reads_again(rule: Rule, pr
     assert "# kept as it is" in rest
 
 
+def numbers(lookup: str | None) -> list[list[float]]:
+    """The lookup table as aw_nas reads it."""
+    assert lookup is not None
+    return [[float(word) for word in line.split()] for line in Path(lookup).read_text().splitlines()]
+
+
 def test_the_lookup_table_adds_up_to_the_prediction(profile: Path, tmp_path: Path) -> None:
     one = study(LAYERS)
     found = select(profile, "published", tmp_path / "o.yaml")
     groups = yaml.safe_load((tmp_path / "o.yaml").read_text())["search_space_cfg"]["cell_shared_primitives"]
     assert found.lookup == str(profile / "lookup_table.onnxruntime.txt")
     layers = one.layout.groups
-    table = read_lookup(Path(found.lookup).read_text(), widths=[len(groups[g]) for g in layers])
+    table = numbers(found.lookup)
+    assert [len(row) for row in table] == [len(groups[g]) for g in layers]
     family = one.families[found.family]
     costs = predictors(one, latest(read_latency(profile), "onnxruntime"))[family.name].costs
     names = [p.name for p in family.primitives]
@@ -100,7 +106,7 @@ def test_the_lookup_table_of_mixed_families_is_of_each_primitives_own(profile: P
     found = select(profile, "pareto", tmp_path / "o.yaml", options=ParetoOptions(most_share=1))
     assert all({name[:3] for name in names} == {"Mob", "VGG"} for names in found.groups)
     one = study(LAYERS)
-    table = read_lookup(Path(found.lookup).read_text())
+    table = numbers(found.lookup)
     for family in one.families.values():
         for network in family.swaps():
             if not all(name in names for name, names in zip(network.primitives, found.groups, strict=True)):

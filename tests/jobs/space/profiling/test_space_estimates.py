@@ -18,7 +18,7 @@ from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.spaces.cells.effects import balanced_design
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 VGG = "[VGGblock_0, VGGblock_1, VGGblock_2, VGGblock_3, VGGblock_4]"
 FOUR = (

@@ -35,7 +35,7 @@ from gnomon.jobs.space.profiling.folder import (
 from gnomon.jobs.space.profiling.look import look
 from gnomon.jobs.space.profiling.study import Study
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("9" * 30)
 VALUES = st.recursive(

@@ -129,7 +129,7 @@ def test_a_function_that_only_a_profile_names_is_not_run(tmp_path: Path) -> None
 
 
 def profile(folder: Path, **training: Any) -> None:
-    pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+    pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
     given: dict[str, Any] = {"toolchains": (), "workers": 1, "networks": 2, "epochs": 1, **training}
     api.profile_space(write_config(folder), folder / "out", mixed=0, record=folder / "record.sqlite", **given)
 
@@ -170,7 +170,7 @@ def test_what_a_kill_left_half_written_goes_and_what_trainings_go_on_from_stays(
 
 
 def test_both_sizes_in_a_config_are_refused(tmp_path: Path) -> None:
-    pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+    pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
     path = write_config(tmp_path)
     path.write_text(CONFIG.replace("{batch_size: 16}", "{batch_size: 16, image_size: 9, resize: 9}"))
     with pytest.raises(GnomonError, match="image_size pads and resize scales"):

@@ -29,7 +29,7 @@ from gnomon.jobs.space.profiling.estimates import (
 from gnomon.jobs.space.profiling.folder import LatencyRow
 from gnomon.jobs.space.profiling.study import Study
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from gnomon.jobs.space.profiling.training import Trainer, Training, weights_path
 from gnomon.spaces.cells.space import state_prefix
 from gnomon.training.recipe import Recipe
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 Judge = Callable[[Training], AccuracyRow]
 FIRST, FINETUNE = Recipe(epochs=4), Recipe(epochs=2)

@@ -33,7 +33,7 @@ from gnomon.measure.progress import Progress
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install '.[http]'")
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 STANDINS = Path(__file__).parents[3] / "standins"
 SWAPS = ("VGG_1_1", "VGG_0_1", "VGG_1_0")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
-from gnomon.core.codec import decode
+from gnomon.core.codec import OTHERS_TOO, Must, decode, within
 from gnomon.core.strict_json import Complaints, Strict
 from gnomon.errors import UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
@@ -105,33 +106,32 @@ def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[Latency
 
 def _checked(question: dict[str, Any]) -> dict[str, Any]:
     """What a profile was asked, if it is what `gnomon space profile` writes. ProblemError with all that is wrong."""
-
-    def texts(found: Any) -> bool:
-        return isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
-
-    shape, families, blocks = (question.get(name) for name in ("input_shape", "families", "blocks"))
-    fits = {
-        "config: a digest": isinstance(question.get("config"), str),
-        "numbering: a text": isinstance(question.get("numbering"), str),
-        "input_shape: [1, channels, height, width]": isinstance(shape, list)
-        and len(shape) == 4
-        and shape[0] == 1
-        and all(type(n) is int and 1 <= n <= _MOST_PIXELS for n in shape),
-        "families: digests of primitives by family": isinstance(families, dict)
-        and bool(families)
-        and all(map(texts, families.values())),
-        "defaults: a primitive by family": texts(question.get("defaults")),
-        "blocks: whole paths of files, or functions of modules": isinstance(blocks, list)
-        and all(isinstance(one, str) and one == whole_name(one, Path()) for one in blocks),
-        "data: a name and a digest": texts(question.get("data"))
-        and {"name", "digest"} <= question.get("data", {}).keys(),
-    }
     complaints = Complaints(what="profile", hint=HINT)
-    for told, right in fits.items():
-        if not right:
-            complaints.tell(MANIFEST, f"$.question.{told} expected")
+    decode(_Question, question, complaints, f"{MANIFEST}: $.question")
     complaints.raise_any()
     return question
+
+
+Side = Annotated[int, within(1, _MOST_PIXELS, f"a size from 1 to {_MOST_PIXELS}")]
+Texts = Mapping[str, str]
+Block = Annotated[
+    str,
+    Must(be="the whole path of a file, or a function of a module", fits=lambda one: one == whole_name(one, Path())),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What is read of a profile's question. `families` are the digests of primitives by family."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    config: str
+    numbering: str
+    input_shape: tuple[Literal[1], Side, Side, Side]
+    families: Annotated[Mapping[str, Texts], Must(be="digests of primitives by family", fits=bool)]
+    defaults: Texts
+    blocks: tuple[Block, ...]
+    data: Annotated[Texts, Must(be="a name and a digest", fits=lambda data: {"name", "digest"} <= data.keys())]
 
 
 def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = ()) -> SpaceDocument:
