@@ -91,12 +91,6 @@ def test_trimmed_mean_is_scipys(values: list[float], proportion: float) -> None:
     assert trimmed_mean(values, proportion=proportion) == pytest.approx(scipy.stats.trim_mean(values, proportion))
 
 
-def test_trimmed_mean_sees_through_quantisation() -> None:
-    rng = np.random.default_rng(3)
-    values = [float(round(v)) for v in 3.4 + rng.standard_normal(2000)]
-    assert abs(trimmed_mean(values) - 3.4) < 0.1 < abs(median(values) - 3.4)
-
-
 @pytest.mark.parametrize("df", [1, 2, 3, 4, 5, 9, 30, 101, 199, 200, 1000, 1_000_000])
 @pytest.mark.parametrize("p", [0.005, 0.1, 0.5, 0.9, 0.975, 0.9995])
 def test_student_quantile_is_scipys(p: float, df: int) -> None:
@@ -139,11 +133,6 @@ def test_outliers_are_flagged_not_removed() -> None:
     assert outliers([1.0] * 99 + [2.0]) == (False,) * 99 + (True,)
     summary = summarise(one(values))
     assert (summary.n, summary.outliers) == (7, 1)
-
-
-@given(TIMES)
-def test_outliers_do_not_depend_on_the_unit(values: list[float]) -> None:
-    assert outliers([v * 1024 for v in values]) == outliers(values)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), TIMES), min_size=1, max_size=8))
@@ -190,16 +179,6 @@ def test_a_against_a_raises_about_the_nominal_false_alarms(processes: int, bias:
     rng = np.random.default_rng(7)
     alarms = sum(compare(*simulate(rng, processes, bias=bias)).verdict != "tie" for _ in range(400))
     assert alarms <= 32  # 8 % of 400; 5 % nominal, and ties by the threshold only lower it
-
-
-def test_pooling_all_samples_would_raise_false_alarms() -> None:
-    """The simulation bites: the test that ignores processes fails it."""
-    rng = np.random.default_rng(7)
-    alarms = 0
-    for _ in range(100):
-        a, b = ([v for x in side for v in x.values_s] for side in simulate(rng, 5, bias=normal_bias))
-        alarms += scipy.stats.mannwhitneyu(a, b).pvalue < 0.05
-    assert alarms > 25
 
 
 def test_three_percent_are_seen_by_ten_processes() -> None:
@@ -262,12 +241,6 @@ def test_one_disturbed_process_of_six_does_not_decide() -> None:
     plain = scipy.stats.t.interval(0.95, 5, np.mean(logs), scipy.stats.sem(logs))
     assert plain[1] > 0  # Student's interval alone would find no gain
     assert not compare(a, b).trimmed
-
-
-def test_gains_are_seen_beside_neighbours() -> None:
-    rng = np.random.default_rng(9)
-    gains = [compare(*until_known(beside_neighbours, rng, effect=0.66)) for _ in range(200)]
-    assert sum(c.verdict == "faster" for c in gains) >= 180
 
 
 @pytest.mark.parametrize("processes", [5, 6, 10, 15])

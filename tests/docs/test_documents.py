@@ -245,14 +245,3 @@ def test_calls_are_found_in_shell_commands() -> None:
 def test_wrong_commands_are_found(arguments: list[str]) -> None:
     with pytest.raises(click.ClickException):
         parse(arguments)
-
-
-def test_effort_is_added_before_a_pipe() -> None:
-    assert with_little_effort("gnomon place m.onnx") == "gnomon place m.onnx -n 1 --processes 1 --budget 0.2"
-    end = "-n 1 --processes 1 --budget 0.2 > a"
-    assert with_little_effort("gnomon place m --json > a") == f"gnomon place m --json {end}"
-    assert with_little_effort("gnomon runs > a") == "gnomon runs > a"
-    little = f"-n 1 --processes 1 --budget 0.2 {TWO_RUNTIMES}"
-    assert with_little_effort("gnomon place m.onnx | cat", all_runtimes=False) == f"gnomon place m.onnx {little} | cat"
-    named = "gnomon place m.onnx --runtime ncnn --processes 1"
-    assert with_little_effort(named, all_runtimes=False) == named

@@ -28,19 +28,6 @@ def test_it_is_near_the_best_of_all_choices(seed: int) -> None:
     assert log_det(z, found) > best - 0.1
 
 
-def test_exchanges_never_make_it_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    z = 5 * np.random.default_rng(3).standard_normal((60, 5))
-    exchanged = d_optimal(z, 8, np.zeros((0, 5)))
-    monkeypatch.setattr(design, "_EXCHANGES", 0)
-    assert log_det(z, exchanged) >= log_det(z, d_optimal(z, 8, np.zeros((0, 5)))) - 1e-9
-
-
-def test_what_is_measured_already_is_not_measured_again() -> None:
-    z = np.array([[10.0, 0.0], [0.0, 6.0], [9.0, 0.1]])
-    assert d_optimal(z, 1, np.zeros((0, 2)))[0] == 0
-    assert d_optimal(z, 1, np.array([[10.0, 0.0]]))[0] == 1
-
-
 def test_suggested_nets_teach_more_than_random_ones() -> None:
     pool, held = counts(300), counts(400, 8)
     truth = measured(held, noise=0.0)

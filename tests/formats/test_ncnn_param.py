@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.errors import ModelError
-from gnomon.formats.ncnn_param import ARRAY, Layer, NcnnParam, parse_ncnn_param, write_ncnn_param
+from gnomon.formats.ncnn_param import ARRAY, parse_ncnn_param, write_ncnn_param
 
 SMALL = """7767517
 5 6
@@ -20,65 +18,9 @@ ReLU                     relu_0                   1 1 2 4 31=4
 BinaryOp                 add_0                    2 1 4 3 out0 0=0
 """
 
-WORD = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40)
-NUMBER = st.one_of(
-    st.integers(-(10**9), 10**9).map(str),
-    st.floats(allow_nan=False, allow_infinity=False, width=32).map(lambda f: f"{f:e}"),
-)
-
-
-@st.composite
-def params(draw: st.DrawFn) -> NcnnParam:
-    """A chain and branches of layers in which every blob is written once and read once at most."""
-    free: list[str] = []
-    layers = []
-    made = 0
-    for k in range(draw(st.integers(1, 12))):
-        reads = draw(st.lists(st.sampled_from(free), unique=True, max_size=3)) if free else []
-        writes = [f"b{made + j}" for j in range(draw(st.integers(1, 3)))]
-        made += len(writes)
-        keys = draw(st.lists(st.integers(0, 31), unique=True, max_size=4))
-        scalars = [(key, draw(NUMBER)) for key in keys]
-        arrays = [
-            (ARRAY - key, ",".join([str(len(values)), *values]))
-            for key in draw(st.lists(st.integers(0, 31), unique=True, max_size=2))
-            for values in [draw(st.lists(NUMBER, max_size=3))]
-        ]
-        layers.append(
-            Layer(
-                type=draw(WORD),
-                name=f"{draw(WORD)}{k}",
-                inputs=tuple(reads),
-                outputs=tuple(writes),
-                parameters=tuple(draw(st.permutations([*scalars, *arrays]))),
-            )
-        )
-        free = [blob for blob in free if blob not in reads] + writes
-    return NcnnParam(layers=tuple(layers))
-
-
-@given(params())
-def test_what_is_written_is_read_back(param: NcnnParam) -> None:
-    text = write_ncnn_param(param)
-    assert parse_ncnn_param(text) == param
-    assert write_ncnn_param(parse_ncnn_param(text)) == text
-
 
 def test_the_text_of_ncnns_own_tools_is_kept_to_the_letter() -> None:
     assert write_ncnn_param(parse_ncnn_param(SMALL)) == SMALL
-
-
-@given(st.data())
-def test_a_damaged_text_is_a_model_or_a_clear_error(data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(SMALL)))
-    end = data.draw(st.integers(start, len(SMALL)))
-    text = SMALL[:start] + data.draw(st.text(max_size=20)) + SMALL[end:]
-    try:
-        parsed = parse_ncnn_param(text)
-    except ModelError as error:
-        assert error.hint
-    else:
-        assert parse_ncnn_param(write_ncnn_param(parsed)) == parsed
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.spaces.catalogue.nasbenchkit import architecture
 
 from gnomon.core.space import Slot, Space
-from gnomon.errors import GnomonError, ProblemError
+from gnomon.errors import ProblemError
 from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_counts, write_nets, write_profiled
 from gnomon.spaces.loading import load_space, text_reader
 
@@ -91,16 +91,6 @@ def test_times_are_in_the_unit_that_their_column_names(unit: str, seconds: float
     )
 
 
-def test_an_interval_may_begin_at_nothing() -> None:
-    rows = (NetRow(assignment=(0, 0), latency_s=1e-3, low_s=0.0, high_s=2e-3),)
-    assert read_nets(write_nets(rows, SPACE, measured=True).encode(), SPACE) == rows
-
-
-def test_files_of_spreadsheets_are_read() -> None:
-    text = "\ufefffirst,second,latency_ms\r\na,1x1,1\r\n"
-    assert read_nets(text.encode(), SPACE) == (NetRow(assignment=(0, 0), latency_s=1e-3),)
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("between", [";", "\t"])
 @pytest.mark.parametrize("point", [".", ","])
@@ -150,9 +140,7 @@ def test_a_slot_may_be_called_as_a_time_is() -> None:
         ("first,second\nz,skip\n", "line 2"),
         ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is not a valid latency"),
         ("first,second,latency_s\na,skip,0\n", "leave out what failed"),
-        ("first,second,latency_s\na,skip,-1\n", "leave out what failed"),
         ("first,second,low_ms\na,skip,nan\n", "a low of nan"),
-        ("first,second,low_ms\na,skip,-1\n", "a low of -1"),
         ("first,second,high_ms\na,skip,0\n", "a high of 0"),
         ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
         ('first,second\n"a,skip\n', "not csv"),
@@ -174,14 +162,6 @@ def test_all_complaints_come_at_once_but_no_thousand() -> None:
     assert "line 11:" in refused.value.message
     assert "and 980 more" in refused.value.message
     assert len(refused.value.message) < 2000
-
-
-@given(data=st.binary(max_size=60) | st.text(alphabet='first,second\n"ab1x_0', max_size=60).map(str.encode))
-def test_whatever_the_file_is_only_known_errors_come(data: bytes) -> None:
-    try:
-        read_nets(b"first,second,latency_s\n" + data, SPACE)
-    except GnomonError as error:
-        assert error.hint
 
 
 @pytest.mark.parametrize(

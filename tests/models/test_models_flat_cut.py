@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from circle_schema import circle as schema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.models.modelkit import check_chain, run_chain
 from zoo.flat import ACTIVATION, OPERATOR, OPTIONS, FlatWriter, convolution, reshape
 
 from gnomon.errors import GnomonError, ModelError, UsageError
@@ -55,28 +55,8 @@ def noise(cutter: Cutter, seed: int = 0) -> dict[str, Array]:
     return made
 
 
-def run_chain(cutter: Cutter, places: Sequence[int], feeds: dict[str, Array], folder: Path) -> dict[str, Array]:
-    values = dict(feeds)
-    seen: list[int] = []
-    for first, last in pairwise(places):
-        part = cutter.segment(first, last, folder / f"{first}-{last}.tflite")
-        load(part.path)
-        seen += part.operators
-        assert {t.name for t in cutter.live(first)} <= set(values)
-        found = run(part.path, [values[t.name] for t in part.inputs])
-        values |= {t.name: value for t, value in zip(part.outputs, found, strict=True)}
-    assert seen == list(cutter.order)
-    return values
-
-
 def check(cutter: Cutter, whole: Path, places: Sequence[int], folder: Path) -> None:
-    feeds = noise(cutter)
-    expected = run(whole, list(feeds.values()))
-    values = run_chain(cutter, places, feeds, folder)
-    for t, wanted in zip(cutter.graph.outputs, expected, strict=True):
-        got = values[cutter.graph.tensors[t].name]
-        assert got.dtype == wanted.dtype
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * float(np.abs(wanted).max()))
+    check_chain(cutter, whole, places, noise(cutter), folder, run, rtol=1e-5)
 
 
 @needs_litert
@@ -199,7 +179,7 @@ def test_a_quantised_model_keeps_its_quantisation(tmp_path: Path) -> None:
     path.write_bytes(quantised())
     cutter = FlatCutter(path)
     feeds = noise(cutter)
-    values = run_chain(cutter, [0, 1, 2], feeds, tmp_path)
+    values = run_chain(cutter, [0, 1, 2], feeds, tmp_path, run)
     assert (values["y1"] == run(path, list(feeds.values()))[0]).all()
     assert values["y1"].std() > 5
     first = package.Interpreter(model_path=str(tmp_path / "0-1.tflite"))

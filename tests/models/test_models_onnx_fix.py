@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-ort = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper  # noqa: E402
-from tests.models.modelkit import model, node, value  # noqa: E402
+from tests.models.modelkit import model, node, session, value  # noqa: E402
 
 from gnomon.models.onnx import fix  # noqa: E402
 from gnomon.models.onnx.fix import _SINCE  # noqa: E402
@@ -19,10 +19,6 @@ from gnomon.models.onnx.fix import _SINCE  # noqa: E402
 ROWS = 2
 INT64 = TensorProto.INT64
 ONES = np.ones(3, np.float32)
-
-
-def session(proto: Any) -> Any:
-    return ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
 def fix_shapes(proto: Any, shapes: Any) -> Any:

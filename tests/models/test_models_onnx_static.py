@@ -32,12 +32,11 @@ def two_weights(*, named: bool, rows: int | str) -> Any:
     return model(nodes, [value("x", [rows, WIDTH])], [value("y", [rows, WIDTH])], weights)
 
 
-def with_data(folder: Path, data: str = "net.data", **more: Any) -> Path:
+def with_data(folder: Path, **more: Any) -> Path:
     """A model with external data in a folder made for it."""
     folder.mkdir(parents=True)
-    (folder / data).parent.mkdir(exist_ok=True)
     path = folder / "net.onnx"
-    onnx.save_model(two_weights(**more), str(path), save_as_external_data=True, location=data, size_threshold=0)
+    onnx.save_model(two_weights(**more), str(path), save_as_external_data=True, location="net.data", size_threshold=0)
     return path
 
 
@@ -47,17 +46,39 @@ def results(path: Path) -> Any:
     return session.run(None, {"x": feed})[0]
 
 
-@pytest.mark.parametrize("way", ["absolute", "relative", "linked folder"])
+def reached(real: Path, way: str) -> Path:
+    """The path of a model with external data, which lie or are named in one of several ways."""
+    root, data = real.parent.parent, real.parent / "net.data"
+    if way == "relative":
+        return real.relative_to(root)
+    if way == "linked folder":
+        (root / "link").symlink_to(real.parent)
+        return Path("link/net.onnx")
+    if way == "linked data":
+        (real.parent / "blobs").mkdir()
+        data.rename(real.parent / "blobs" / "1f3c")
+        data.symlink_to("blobs/1f3c")
+    if way == "cache of downloads":  # as Hugging Face's: each file is a link to what the cache holds by another name
+        held, shown = root / "blobs", root / "snapshots" / "1"
+        held.mkdir()
+        shown.mkdir(parents=True)
+        for number, file in enumerate((real, data)):
+            file.rename(held / str(number))
+            (shown / file.name).symlink_to(f"../../blobs/{number}")
+        return shown / "net.onnx"
+    return real
+
+
+@pytest.mark.parametrize("way", ["absolute", "relative", "linked folder", "linked data", "cache of downloads"])
 @pytest.mark.parametrize("shapes", [{}, {"x": (ROWS, WIDTH)}], ids=["names", "shapes"])
 @pytest.mark.parametrize("named", [True, False])
 def test_external_data_come_along_by_every_path(
     way: str, shapes: Any, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = with_data(tmp_path / "real", "weights/net.data", named=named, rows="n" if shapes else ROWS)
+    real = with_data(tmp_path / "real", named=named, rows="n" if shapes else ROWS)
     expected = results(real)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    path = {"absolute": real, "relative": Path("real/net.onnx"), "linked folder": Path("link/net.onnx")}[way]
+    path = reached(real, way)
     folder = tmp_path / "copy"
     folder.mkdir()
     found, file, *_ = fixed_copy(load(path), shapes, folder)
@@ -69,42 +90,6 @@ def test_external_data_come_along_by_every_path(
     copy_onnx(file, package / "net.onnx")
     np.testing.assert_array_equal(results(package / "net.onnx"), expected)
     segment = OnnxCutter(file).segment(0, 2, tmp_path / "segment.onnx")
-    np.testing.assert_array_equal(results(segment.path), expected)
-
-
-def test_external_data_that_are_a_link_lie_where_the_model_says(tmp_path: Path) -> None:
-    path = with_data(tmp_path / "real", named=False, rows=ROWS)
-    expected = results(path)
-    (path.parent / "blobs").mkdir()
-    (path.parent / "net.data").rename(path.parent / "blobs" / "1f3c")
-    (path.parent / "net.data").symlink_to("blobs/1f3c")
-    folder = tmp_path / "copy"
-    folder.mkdir()
-    np.testing.assert_array_equal(results(fixed_copy(load(path), {}, folder)[1]), expected)
-    folder = tmp_path / "package"
-    folder.mkdir()
-    copy_onnx(path, folder / "net.onnx")
-    np.testing.assert_array_equal(results(folder / "net.onnx"), expected)
-
-
-def test_a_model_in_a_cache_of_downloads_is_found_with_its_weights(tmp_path: Path) -> None:
-    """As Hugging Face's lays files out: each is a link to what the cache holds under another name."""
-    real = with_data(tmp_path / "made", named=False, rows=ROWS)
-    expected = results(real)
-    held, shown = tmp_path / "blobs", tmp_path / "snapshots" / "1"
-    held.mkdir()
-    shown.mkdir(parents=True)
-    for number, name in enumerate(("net.onnx", "net.data")):
-        (real.parent / name).rename(held / str(number))
-        (shown / name).symlink_to(f"../../blobs/{number}")
-    path = shown / "net.onnx"
-    np.testing.assert_array_equal(results(path), expected)
-    for place in ("copy", "package"):
-        (tmp_path / place).mkdir()
-    np.testing.assert_array_equal(results(fixed_copy(load(path), {}, tmp_path / "copy")[1]), expected)
-    copy_onnx(path, tmp_path / "package" / "net.onnx")
-    np.testing.assert_array_equal(results(tmp_path / "package" / "net.onnx"), expected)
-    segment = OnnxCutter(path).segment(0, 2, tmp_path / "segment.onnx")
     np.testing.assert_array_equal(results(segment.path), expected)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError
@@ -16,7 +15,6 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from tests.devices.shell.sshkit import gone
 from tests.models.modelkit import model, node, save, value
 
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
@@ -167,24 +165,6 @@ def test_no_group_is_killed_by_a_number_that_may_be_anothers_by_then(
     with pytest.raises(ModelError, match="status 3"):
         convert_onnx(load(source), source, tmp_path)
     assert killed
-
-
-def test_the_program_dies_with_gnomon(tmp_path: Path) -> None:
-    stand_in, work, fifo = tmp_path / "stand-in", tmp_path / "work", tmp_path / "pid"
-    stand_in.write_text(f"#!/bin/sh\necho $$ > {fifo}\nexec sleep 600\n")
-    stand_in.chmod(0o755)
-    work.mkdir()
-    os.mkfifo(fifo)
-    script = (
-        "import sys; from pathlib import Path; from gnomon.models.ncnn import convert as pnnx; "
-        "from gnomon.models.model import Limits; "
-        "pnnx._run(Path(sys.argv[1]), Path(sys.argv[2]), (), Limits(), 600)"
-    )
-    gnomon = subprocess.Popen([sys.executable, "-c", script, str(stand_in), str(work)])
-    pid = int(fifo.read_text())
-    gnomon.kill()
-    gnomon.wait()
-    assert gone(pid)
 
 
 def test_the_program_sees_neither_the_users_environment_nor_another_folder(

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from gnomon.core.graph import Graph
-from gnomon.errors import GnomonError, ModelError, UsageError
+from gnomon.errors import ModelError, UsageError
 from gnomon.models.load import load, plausible_feeds
 from gnomon.models.model import Model
 from gnomon.models.pytorch.pt2 import read_pt2
-from gnomon.models.pytorch.pte import read_pte
 from gnomon.models.pytorch.types import macs
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -153,14 +152,3 @@ def test_rows_of_a_table_that_is_looked_up_are_fed_as_such() -> None:
     found = read_pt2(changed(lookup), "m")
     model = Model(path=Path("m.pt2"), graph=found, kind="pt2", package=None, size_bytes=1)
     assert plausible_feeds(model) == {"x": {"least": 0, "most": 2}}
-
-
-@pytest.mark.parametrize("name", ["small-portable.pte", "small-xnnpack.pte", "small.pt2"])
-def test_a_program_that_is_cut_anywhere_is_an_error_or_the_same(name: str) -> None:
-    data = (GOLDEN / name).read_bytes()
-    read: Callable[[bytes, str], object] = read_pte if name.endswith(".pte") else read_pt2
-    for end in range(8, len(data), 37):
-        try:
-            read(data[:end], "m")
-        except GnomonError as error:
-            assert error.hint

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from numpy.typing import NDArray
+from tests.models.modelkit import session
 
 from gnomon.errors import ModelError, UsageError
 from gnomon.models.load import load
@@ -30,22 +30,13 @@ def space(name: str) -> SearchSpace:
     return load_space(name)
 
 
-def session(model: onnx.ModelProto, optimise: bool = True) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    if not optimise:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
 def run(net: Net, *, seed: int = 0, optimise: bool = True) -> NDArray[Any]:
     """The output of a net for made-up inputs, after checking the model and its shape."""
     model = net_model(net, seed=seed)
     onnx.checker.check_model(model, full_check=True)
     rng = np.random.default_rng(1)
     feeds = {f"x{k}": rng.standard_normal(shape).astype(np.float32) for k, shape in enumerate(net.inputs)}
-    (made,) = session(model, optimise).run(["y"], feeds)
+    (made,) = session(model, optimise=optimise).run(["y"], feeds)
     assert made.shape == net.shape(net.output)
     return np.asarray(made)
 

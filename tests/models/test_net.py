@@ -22,7 +22,9 @@ from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.loading import draw, load_space
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-from onnx import helper, numpy_helper  # noqa: E402
+from onnx import helper  # noqa: E402
+from tests.models import modelkit  # noqa: E402
+from tests.models.modelkit import value  # noqa: E402
 
 
 def read(path: Path) -> ModelNet:
@@ -38,20 +40,11 @@ def model(
     constants: dict[str, Any] | None = None,
     *,
     opset: int = 17,
-    kind: int = 1,
     domain: str = "",
 ) -> Path:
-    weights = [numpy_helper.from_array(np.asarray(v), name) for name, v in (constants or {}).items()]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info(name, kind, shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info(output[0], 1, output[1])],
-        weights,
-    )
     opsets = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), folder / "m.onnx")
-    return folder / "m.onnx"
+    ends = [value(*one) for one in inputs.items()], [value(*output)]
+    return modelkit.save(modelkit.model(nodes, *ends, constants, opset_imports=opsets), folder / "m.onnx")
 
 
 def node(kind: str, inputs: str, output: str, **attributes: Any) -> Any:

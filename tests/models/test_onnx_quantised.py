@@ -63,7 +63,7 @@ class Made:
         self.at = self.node(kind, [self.at, *more], **attributes)
         return self
 
-    def read(self, folder: Path, shape: Sequence[int | str] = (1, 4, 8, 8)) -> Quantised:
+    def read(self, folder: Path, shape: Sequence[int | str] = (1, 4, 8, 8), opset: int = 17) -> Quantised:
         graph = helper.make_graph(
             [*self.nodes, helper.make_node("Identity", [self.at], ["y"])],
             "g",
@@ -72,71 +72,48 @@ class Made:
             list(self.weights.values()),
         )
         path = folder / "m.onnx"
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
         return read_quantised(path)
 
 
-def test_a_float_model_is_none(tmp_path: Path) -> None:
-    found = Made().conv(quantised=False).then("Relu").conv(quantised=False).read(tmp_path)
-    assert (found.operators, found.reading_8bit, found.computing_8bit, found.scales) == (2, 0, 0, 0)
-    assert found.macs == 2048 and found.share_8bit == 0 and found.power_of_two_scales == 0
-
-
-def test_between_quantised_values_is_8bit(tmp_path: Path) -> None:
-    found = Made().rounded(0.5).conv().then("Relu").rounded(0.125).conv().rounded(2.0).read(tmp_path)
-    assert (found.operators, found.reading_8bit, found.computing_8bit) == (2, 2, 2)
-    assert found.macs == found.macs_8bit == 2048
-    assert found.share_8bit == 1 and found.scales == found.power_of_two_scales == 5
-
-
-def test_one_float_convolution_of_two_is_not_enough(tmp_path: Path) -> None:
-    found = Made().rounded().conv().rounded().conv(quantised=False).read(tmp_path)
-    assert (found.operators, found.computing_8bit, found.macs_8bit) == (2, 1, 1024)
-    assert found.share_8bit == 0.5
-
-
-def test_weights_alone_are_not_enough(tmp_path: Path) -> None:
-    found = Made().conv().then("Relu").conv().read(tmp_path)
-    assert found.reading_8bit == 0 and found.scales == 2
-
-
-def test_a_result_that_stays_float_is_not(tmp_path: Path) -> None:
-    # The result goes into a float convolution, not to the model's end.
-    made = Made().rounded().conv()
-    found = made.conv(quantised=False).read(tmp_path)
-    assert (found.reading_8bit, found.computing_8bit) == (1, 0)
-
-
-def test_the_models_own_result_may_stay_float(tmp_path: Path) -> None:
-    found = Made().rounded().conv().then("Relu").read(tmp_path)
-    assert found.computing_8bit == 1
-
-
-def test_both_ways_of_a_result_count(tmp_path: Path) -> None:
+def two_ways() -> Made:
+    """A result that one reader quantises and another does not."""
     made = Made().rounded().conv()
     branch = made.at
     made.rounded()
     made.at = made.node("Add", [made.at, made.node("Conv", [branch, "w"])])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "operators", "reading", "computing"),
+    [
+        pytest.param(Made().conv(quantised=False).then("Relu").conv(quantised=False), 2, 0, 0, id="floats"),
+        pytest.param(Made().conv().then("Relu").conv(), 2, 0, 0, id="weights alone"),
+        pytest.param(Made().rounded().conv().rounded().conv(quantised=False), 2, 1, 1, id="one of two"),
+        pytest.param(Made().rounded().conv().conv(quantised=False), 2, 1, 0, id="into floats"),
+        pytest.param(Made().rounded().conv().then("Relu"), 1, 1, 1, id="the result of the model"),
+        pytest.param(two_ways(), 2, 1, 0, id="two readers"),
+        pytest.param(Made().rounded().then("Relu"), 0, 0, 0, id="no products"),
+    ],
+)
+def test_8bit_is_what_lies_between_quantised_values(
+    made: Made, operators: int, reading: int, computing: int, tmp_path: Path
+) -> None:
     found = made.read(tmp_path)
-    assert (found.operators, found.reading_8bit, found.computing_8bit) == (2, 1, 0)
+    assert (found.operators, found.reading_8bit, found.computing_8bit) == (operators, reading, computing)
+    assert (found.macs, found.macs_8bit) == (1024 * operators, 1024 * computing)
+    assert found.share_8bit == (computing / operators if operators else 0)
+
+
+def test_scales_are_counted_and_those_that_are_powers_of_two(tmp_path: Path) -> None:
+    found = Made().rounded(0.5).conv().then("Relu").rounded(0.125).conv().rounded(2.0).read(tmp_path)
+    assert found.share_8bit == 1 and found.scales == found.power_of_two_scales == 5
 
 
 @pytest.mark.parametrize("kind", [np.int16, np.uint16])
 def test_16_bits_are_not_8(kind: type, tmp_path: Path) -> None:
-    made = Made()
-    made.rounded(kind=kind)
-    graph_opset = 21
-    made.conv().rounded(kind=kind)
-    graph = helper.make_graph(
-        made.nodes,
-        "g",
-        [helper.make_tensor_value_info("x0", TensorProto.FLOAT, (1, 4, 8, 8))],
-        [helper.make_tensor_value_info(made.at, TensorProto.FLOAT, (1, 4, 8, 8))],
-        list(made.weights.values()),
-    )
-    opsets = [helper.make_opsetid("", graph_opset)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
-    found = read_quantised(tmp_path / "m.onnx")
+    found = Made().rounded(kind=kind).conv().rounded(kind=kind).read(tmp_path, opset=21)
     assert found.operators == 1 and found.reading_8bit == 0 and found.scales == 3
 
 
@@ -164,11 +141,6 @@ def test_integer_operators_count(tmp_path: Path) -> None:
 def test_free_shapes_are_counted_by_operators(tmp_path: Path) -> None:
     found = Made().rounded().conv().rounded().conv().read(tmp_path, ("n", 4, "h", 8))
     assert found.macs is None and found.share_8bit == 1.0
-
-
-def test_a_model_without_products_is_not_quantised(tmp_path: Path) -> None:
-    found = Made().rounded().then("Relu").read(tmp_path)
-    assert (found.operators, found.share_8bit) == (0, 0.0)
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", bytes(range(256)) * 10])

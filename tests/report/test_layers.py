@@ -49,11 +49,6 @@ def test_what_needs_nothing_stands_above_its_consumer() -> None:
     assert found.y[4] == found.y[2]
 
 
-def test_a_circle_is_drawn_too() -> None:
-    apart(layered(3, [(0, 1), (1, 2), (2, 0)]))
-    assert layered(0, []).x == ()
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_large_graph(seed: int) -> None:
     numbers = random.Random(seed)

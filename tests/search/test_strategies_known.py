@@ -10,14 +10,10 @@ from tests.search.searchkit import space_of
 from gnomon import plugins
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.search import driver as registry
-from gnomon.search.driver import known_strategies, make_strategy
+from gnomon.search.driver import make_strategy
 from gnomon.search.simple import RandomSearch
 
 SPACE = space_of(2, 3)
-
-
-def test_the_built_in_ones_are_known() -> None:
-    assert {"exhaustive", "hlps", "nsga2", "random"} <= set(known_strategies())
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:

@@ -16,7 +16,6 @@ from tests.formats.test_dpu_profile import published_rule
 from tests.serving.servekit import BOUNDARY, PATH, Reply, Server, exchange, form, reply_of, request, served, waited
 
 from gnomon.cli.main import run
-from gnomon.devices.http import DpuReply, DpuServer, measure_by_http
 from gnomon.devices.lease import lease
 from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.models.units import write_unit
@@ -78,16 +77,6 @@ def test_a_real_model_as_json_without_the_slash(server: Server, model: bytes) ->
     assert "reference_s" not in found
 
 
-def test_the_client_of_the_house(server: Server, folder: Path, model: bytes) -> None:
-    given = DpuServer(url=server.url, accept_json=True)
-    reply = measure_by_http(given, folder / "conv.onnx", "net")
-    assert isinstance(reply, DpuReply)
-    assert reply.is_json
-    text = measure_by_http(DpuServer(url=server.url), folder / "conv.onnx", "net")
-    assert isinstance(text, DpuReply)
-    assert read_dpu_profile(text.body) > 0
-
-
 def test_health_tells_no_secrets(server: Server) -> None:
     found = server.health()
     assert (found["runtime"], found["measuring"], found["present"]) == ("onnxruntime", False, 0)
@@ -103,27 +92,20 @@ def _parts(disposition: str, count: int = 1) -> bytes:
     ("sent", "status", "told"),
     [
         (request(path="/test_latency/"), 404, "nothing is under"),
-        (request(path="/test_latency/test_latency/x"), 404, "nothing is under"),
-        (request(path="/../test_latency"), 404, "nothing is under"),
         (request(method="GET"), 405, "POST is"),
         (request(method="POST", path="/health"), 405, "GET is"),
         (request(form(b"m", "n"), {"Origin": "http://evil.example"}), 403, "web page"),
         (request(form(b"m", "n"), {"Content-Encoding": "gzip"}), 415, "compressed"),
         (request(form(b"m", "n"), {"Content-Type": "application/json"}), 400, "not multipart/form-data"),
         (request(form(None, None)), 400, "kernel_name is missing; parts: file is missing"),
-        (request(form(b"", "n")), 400, "file: it is empty"),
         (request(form(b"m", "")), 400, "not a name"),
         (request(form(b"m", "a\nb")), 400, "not a name"),
         (request(form(b"m", "x" * 600)), 400, "more than 512 bytes"),
         (request(form(b"m", "n", more=form(b"m", None)[:-14])), 400, "file is given twice"),
         (request(form(b"m", "n")[:-20] + b"x" * 20), 400, "ends before"),
-        (request(_parts("; name=a")), 400, "'a' is neither kernel_name nor file"),
         (request(_parts("; name=a\r\nContent-Transfer-Encoding: base64")), 400, "transfer encoding 'base64'"),
-        (request(_parts("; name=a\r\nContent-Type: multipart/mixed; boundary=x")), 400, "no Content-Disposition"),
         (request(_parts("")), 400, "no Content-Disposition"),
         (request(_parts("; name=a", count=17)), 400, "more than 16 parts"),
-        (request(_parts("; name=a\r\nX: " + "y" * 9000)), 400, "malformed"),
-        (request(form(b"m", "n"), {"Content-Type": "multipart/form-data"}), 400, "boundary"),
         (request(form(b"m" * (2 << 20), "n")), 413, "and a model at most 1048576"),
         (request(b"", {"Content-Length": "99999999999"}), 413, "has 99999999999 bytes"),
     ],
@@ -309,10 +291,8 @@ def test_ended_before_it_listens_nothing_is_left(tmp_path: Path) -> None:
     ("options", "code", "told"),
     [
         (["--host", "0.0.0.0"], 2, "there is no token"),  # noqa: S104 - refused
-        (["--host", "::"], 2, "there is no token"),
         (["--host", "no.such.host.invalid"], 2, "has no address"),
         (["--path", "/../x"], 2, "is not one such as"),
-        (["--path", "/health"], 2, "is not one such as"),
         (["--token-file", "/no/such/file"], 2, "cannot be read"),
         (["--runtime", "nosuch"], 2, "nosuch"),
         (["--backend", "nosuch"], 2, "nosuch"),

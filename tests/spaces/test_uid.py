@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
 from gnomon.spaces import Unit, layer
@@ -82,14 +80,6 @@ def test_a_padding_that_was_not_given_is_none() -> None:
 def test_what_is_no_uid_is_refused(text: str, said: str) -> None:
     with pytest.raises(ProblemError, match=said):
         unit_of_uid(text)
-
-
-@given(st.text(alphabet="ConvReLU6Ad2[]=,()0123None_gropkl", max_size=60) | st.text(max_size=20))
-def test_any_text_is_a_uid_or_refused(text: str) -> None:
-    try:
-        unit_of_uid(text)
-    except ProblemError as refused:
-        assert refused.hint
 
 
 def test_chains_and_foreign_kinds_have_no_uid() -> None:

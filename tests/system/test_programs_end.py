@@ -13,6 +13,8 @@ from tests.devices.test_local import gone
 ASKING = {
     "shapes": "from gnomon.models.model import Limits; from gnomon.models.onnx import graph; "
     "graph._CHILD = Path(sys.argv[1]); graph._infer(b'', Limits(max_infer_s=600))",
+    "pnnx": "from gnomon.models.model import Limits; from gnomon.models.ncnn import convert; "
+    "convert._run(Path(sys.argv[1]), Path(sys.argv[1]).parent, (), Limits(), 600)",
     "quark": "from gnomon.system.children import Program; from gnomon.toolchains import quark_xint8 as quark; "
     "quark._PROBE_S = 600; quark._packages_missing(Program(name='', settings={}, python=sys.argv[1]))",
 }

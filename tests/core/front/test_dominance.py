@@ -50,12 +50,6 @@ def test_covered_is_the_definition(costs: np.ndarray, cut: int) -> None:
     assert covered(rows, front).tolist() == expected
 
 
-def test_equal_in_one_objective_is_dominated() -> None:
-    assert nondominated([[1.0, 5.0], [1.0, 4.0], [2.0, 4.0], [3.0, 3.0]]).tolist() == [1, 3]
-    assert dominates((1, 4), (2, 4))
-    assert not dominates((1, 4), (1, 4))
-
-
 @pytest.mark.parametrize("costs", [[1.0, 2.0], [[np.nan, 1.0]], np.zeros((2, 0)), np.zeros((1, 1, 1))])
 def test_what_is_no_table(costs: object) -> None:
     with pytest.raises(ProblemError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,7 @@ from gnomon.core.front import labels as front_trim
 from gnomon.core.front import plane as front_plane
 from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.front import Front, exact_front
-from gnomon.core.front.plan import make_plan
 from gnomon.core.front.search import FrontLimits
-from gnomon.core.solver.ordering import Limits
 from gnomon.core.space import Slot, Space
 from gnomon.errors import InfeasibleError, UsageError
 
@@ -108,16 +107,6 @@ def test_an_epsilon_is_kept_and_proved(seed: int, epsilon: float, small_chunks: 
     assert np.array_equal(model.evaluate(front.assignments), front.costs)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_an_epsilon_with_three_objectives(seed: int) -> None:
-    model = graph(seed, 9, 2)
-    third = tuple(np.concatenate([c, np.where(np.isinf(c), 9.0, c)[::-1, :1]], axis=1) for c in model.slot_costs)
-    pairs = tuple(PairCost(p.first, p.second, np.concatenate([p.cost, p.cost[..., :1]], 2)) for p in model.pairs)
-    deep = CostModel(model.space, (*model.objectives, Objective("energy")), third, pairs)
-    front = exact_front(deep, epsilon=0.1)
-    assert factor_needed(deep, front, oracle(deep)) <= 1.1 + 1e-12
-
-
 @pytest.mark.parametrize("calls", [0, 1, 3, 10, 40, 60])
 def test_an_early_end_claims_no_more_than_is_true(calls: int) -> None:
     model = graph(5, 40, 2)
@@ -127,41 +116,6 @@ def test_an_early_end_claims_no_more_than_is_true(calls: int) -> None:
     assert front.certificate.kind == "epsilon"
     assert factor_needed(model, front, exact) <= 1 + (front.certificate.epsilon or 0.0) + 1e-12
     assert nondominated(front.costs).tolist() == list(range(len(front)))
-
-
-def test_fronts_on_the_way_get_better() -> None:
-    seen: list[Front] = []
-    last = exact_front(graph(1, 40, 2), watch=seen.append)
-    proved = [front.certificate.epsilon or 0.0 for front in seen]
-    assert len(seen) >= 2
-    assert proved == sorted(proved, reverse=True)
-    assert last.certificate.kind == "exact"
-    assert len(last) >= len(seen[0])
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_wide_problems_get_a_proven_factor(seed: int) -> None:
-    model = graph(seed, 10, 2)
-    front = exact_front(model, limits=FrontLimits(table_entries=4))
-    assert front.certificate.kind == "epsilon"
-    assert factor_needed(model, front, oracle(model)) <= 1 + (front.certificate.epsilon or 0.0)
-
-
-def test_points_and_certificates() -> None:
-    model = CostModel(
-        Space((Slot("a", ("x", "y")), Slot("b", ("x", "y")))),
-        (Objective("t"), Objective("m")),
-        (np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[1.0, 1.0], [1.0, 1.0]])),
-    )
-    front = exact_front(model)
-    assert [point.cost for point in front.points] == [(2.0, 3.0), (3.0, 2.0)]
-    assert [point.assignment[0] for point in front.points] == [0, 1]
-    assert front.certificate.document() == "exact"
-
-
-def test_no_slots() -> None:
-    front = exact_front(CostModel(Space(()), (Objective("t"), Objective("m")), ()))
-    assert [(p.assignment, p.cost) for p in front.points] == [((), (0.0, 0.0))]
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, float("nan"), float("inf")])
@@ -178,29 +132,6 @@ def test_an_epsilon_and_negative_costs() -> None:
         exact_front(model, epsilon=0.1)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_plan_keeps_every_cost(seed: int) -> None:
-    model = random_problem(seed, objectives=2, impossible=0.0)
-    plan = make_plan(model)
-    assert plan is not None
-    assert sorted(b.slot for b in plan.buckets) == list(range(len(model.space.slots)))
-    parents = [c for b in plan.buckets for c in b.children]
-    assert sorted(parents) == list(range(len(plan.buckets) - 1)) or not plan.buckets
-    assert make_plan(model, Limits(table_entries=0.5, total_entries=0.5)) is None or not plan.buckets
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_an_epsilon_with_charges_claims_no_more_than_is_true(seed: int) -> None:
-    model = graph(seed, 8, 3)
-    rng = np.random.default_rng(seed)
-    charges = tuple(Charge(c, rng.integers(0, 3000, 2).astype(float)) for c in "ab")
-    charged = CostModel(model.space, model.objectives, model.slot_costs, model.pairs, charges)
-    front, exact = exact_front(charged, epsilon=0.1), oracle(charged)
-    proved = front.certificate.epsilon or 0.0
-    assert proved <= 0.1
-    assert factor_needed(charged, front, exact) <= 1 + proved + 1e-12
-
-
 def assert_true(model: CostModel, front: Front, exact: np.ndarray) -> None:
     """What the certificate claims holds against the exact front (N, objectives), which is not negative."""
     kind, epsilon = front.certificate.kind, front.certificate.epsilon or 0.0
@@ -209,18 +140,48 @@ def assert_true(model: CostModel, front: Front, exact: np.ndarray) -> None:
         assert np.all(np.any(held, axis=1)), (kind, epsilon, front.costs, exact)
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_charges_leave_no_wrong_claim_on_the_way_or_at_an_early_end(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    model = graph(seed, int(rng.integers(5, 8)), 2, extra=1, top=9)
-    charges = tuple(Charge(c, rng.integers(0, 12, 2).astype(float)) for c in "ab")
-    charged = CostModel(model.space, model.objectives, model.slot_costs, model.pairs, charges)
-    exact, seen, left = oracle(charged), list[Front](), iter(range(int(rng.integers(0, 12))))
-    seen.append(exact_front(charged, out_of_time=lambda: next(left, None) is None, watch=seen.append))
-    seen.append(exact_front(charged, watch=seen.append))
-    assert seen[-1].certificate.kind == "exact"
+def with_charges(model: CostModel, seed: int, top: int) -> CostModel:
+    paid = np.random.default_rng(seed).integers(0, top, (2, 2)).astype(float)
+    charges = tuple(Charge(choice, cost) for choice, cost in zip("ab", paid, strict=True))
+    return CostModel(model.space, model.objectives, model.slot_costs, model.pairs, charges)
+
+
+def with_objectives(model: CostModel, count: int) -> CostModel:
+    """The model with so many objectives, up to 3: the third is the first of the other choices."""
+    slots = [np.concatenate([c, np.where(np.isinf(c), 9.0, c)[::-1, :1]], axis=1) for c in model.slot_costs]
+    pairs = [PairCost(p.first, p.second, p.cost[..., [0, 1, 0][:count]]) for p in model.pairs]
+    names = tuple(Objective(str(k)) for k in range(count))
+    return CostModel(model.space, names, tuple(slot[:, :count] for slot in slots), tuple(pairs))
+
+
+MADE: dict[str, Callable[[int], CostModel]] = {
+    "1": lambda seed: with_objectives(graph(seed, 8, 2, top=9), 1),
+    "2": lambda seed: graph(seed, 10, 2),
+    "3": lambda seed: with_objectives(graph(seed, 9, 2), 3),
+    "charges": lambda seed: with_charges(graph(seed, 8, 3), seed, 3000),
+    "small charges": lambda seed: with_charges(graph(seed, 5 + seed % 3, 2, extra=1, top=9), seed, 12),
+}
+
+
+@pytest.mark.parametrize("way", ["epsilon", "early", "wide", "whole"])
+@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("seed", range(10))
+def test_no_front_on_the_way_or_at_the_end_claims_more_than_is_true(seed: int, kind: str, way: str) -> None:
+    model, seen, left = MADE[kind](seed), list[Front](), iter(range(2 * seed))
+    options: dict[str, dict[str, Any]] = {
+        "epsilon": {"epsilon": 0.1},
+        "early": {"out_of_time": lambda: next(left, None) is None},
+        "wide": {"limits": FrontLimits(table_entries=4)},
+        "whole": {},
+    }
+    seen.append(exact_front(model, watch=seen.append, **options[way]))
+    exact = oracle(model)
     for front in seen:
-        assert_true(charged, front, exact)
+        assert_true(model, front, exact)
+    certificate = seen[-1].certificate
+    assert way != "whole" or certificate.kind == "exact"
+    assert way != "wide" or certificate.kind == "epsilon"
+    assert way != "epsilon" or (certificate.epsilon or 0.0) <= 0.1
 
 
 def test_charges_that_only_the_dearest_end_pays_leave_that_end_open() -> None:
@@ -266,21 +227,6 @@ def test_three_objectives_that_run_out_of_room_keep_what_was_proved(monkeypatch:
     assert front.certificate.kind == "epsilon"
     assert (front.certificate.epsilon or 1.0) <= 0.05 + 1e-12
     assert_true(model, front, oracle(model))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_wide_problem_of_one_objective_or_three_is_never_called_exact(seed: int) -> None:
-    model = graph(seed, 8, 2, top=9)
-    for count in (1, 3):
-        wide = CostModel(
-            model.space,
-            tuple(Objective(str(k)) for k in range(count)),
-            tuple(np.repeat(c[:, :1], count, axis=1) for c in model.slot_costs),
-            tuple(PairCost(p.first, p.second, np.repeat(p.cost[..., :1], count, axis=2)) for p in model.pairs),
-        )
-        front = exact_front(wide, limits=FrontLimits(table_entries=4))
-        assert front.certificate.kind == "epsilon"
-        assert_true(wide, front, oracle(wide))
 
 
 def test_many_slots_begin_with_a_front_before_any_plan() -> None:

@@ -108,17 +108,6 @@ def test_the_least_worst_is_that_of_trying_all(times_s: Floats) -> None:
     assert other.theta_s is choice.theta_s and other.regrets.sum() == pytest.approx(other.value)
 
 
-def test_the_least_worst_by_hand() -> None:
-    # theta = (1, 1, 1): M .5 with a worst of .5, M .6 with .2, and M .9 with .3
-    rows = [[1.0, 1.0, 1.5], [1.2, 1.2, 1.2], [1.3, 1.3, 1.3], [9.0, 9.0, 1.0]]
-    times = layer(np.array(rows))
-    choice = choose(times)
-    other = least_worst(times, choice)
-    assert (choice.chosen, other.chosen) == (0, 1)
-    assert (other.worst, other.value) == pytest.approx((0.2, 0.6))
-    assert least_worst(times, other) is other
-
-
 def test_a_published_example() -> None:
     # Milliseconds of eight schedules of one convolution on two processors, and M to three digits.
     times = np.array(
@@ -152,49 +141,6 @@ def test_the_unit_of_a_device_changes_nothing(times_s: Floats, powers: list[floa
     assert twice.estimates.tolist() == before.estimates.tolist()
 
 
-@given(TABLES)
-def test_the_order_of_devices_changes_nothing(times_s: Floats) -> None:
-    before = layer(times_s)
-    order = np.random.default_rng(times_s.size).permutation(times_s.shape[1])
-    after = replace(before, devices=tuple(before.devices[i] for i in order), times_s=times_s[:, order])
-    a, b = choose(before), choose(after)
-    assert a.chosen == b.chosen
-    assert a.regrets[order] == pytest.approx(b.regrets, nan_ok=True)
-    assert a.estimates[order] == pytest.approx(b.estimates, nan_ok=True)
-
-
-@given(TABLES)
-def test_the_order_of_configurations_changes_nothing_but_ties(times_s: Floats) -> None:
-    before = layer(times_s)
-    order = np.random.default_rng(times_s.size).permutation(times_s.shape[0])
-    after = replace(
-        before,
-        configurations=tuple(before.configurations[i] for i in order),
-        hosts=tuple(before.hosts[i] for i in order),
-        times_s=times_s[order],
-    )
-    a, b = choose(before), choose(after)
-    assert a.metric[order] == pytest.approx(b.metric, nan_ok=True)
-    assert a.theta_s.tolist() == pytest.approx(b.theta_s.tolist(), nan_ok=True)
-    if a.chosen is not None:
-        assert b.value == pytest.approx(a.value, abs=tied(a)) and b.worst == pytest.approx(a.worst, abs=tied(a))
-
-
-@given(SOUND)
-def test_a_duplicate_changes_nothing(times_s: Floats) -> None:
-    once, twice = choose(layer(times_s)), choose(layer(np.concatenate([times_s, times_s])))
-    assert once.chosen == twice.chosen and once.value == twice.value
-
-
-@given(SOUND)
-def test_on_one_device_the_fastest_wins(times_s: Floats) -> None:
-    choice = choose(layer(times_s[:, :1]))
-    # The first of those that differ by rounding only.
-    assert choice.chosen == int((times_s[:, 0] <= times_s[:, 0].min() * (1 + 1e-12)).argmax())
-    assert choice.value == choice.worst == pytest.approx(0, abs=2e-12)
-    assert (choice.estimates == 1).all() or choice.value > 0
-
-
 def test_equal_m_is_decided_by_the_worst_regret_then_by_order() -> None:
     times = np.array([[1.0, 9.0], [9.0, 1.0], [1.0, 3.0], [2.0, 2.0], [2.0, 2.0], [3.0, 1.0]])
     choice = choose(layer(times))
@@ -205,18 +151,6 @@ def test_equal_m_is_decided_by_the_worst_regret_then_by_order() -> None:
 def test_rounding_decides_no_tie() -> None:
     thirds = np.array([[0.1 + 0.2, 1.0, 0.1], [0.3, 1.0, 0.1]])
     assert choose(layer(thirds)).chosen == 0
-
-
-def test_incomplete_ones_count_for_theta_only() -> None:
-    choice = choose(layer(np.array([[1.0, np.nan], [2.0, 1.0], [4.0, 2.0]])))
-    assert choice.theta_s.tolist() == [1.0, 1.0]
-    assert choice.chosen == 1 and choice.value == 1.0
-    assert (choice.complete, choice.incomplete) == (2, 1)
-
-
-def test_a_device_without_times_leaves_no_choice() -> None:
-    choice = choose(layer(np.array([[1.0, np.nan], [2.0, np.nan]])))
-    assert choice.chosen is None and choice.incomplete == 2 and np.isnan(choice.theta_s[1])
 
 
 def test_estimates_span_the_hosts_own_best() -> None:
@@ -240,11 +174,6 @@ def test_estimates_are_widened_by_the_choice() -> None:
     assert choice.chosen == 3 and choice.estimates.tolist() == [1.0, 1.0]
     alone = choose(layer(np.array([[2.0, 3.0]]), (("far",),)))
     assert alone.estimates.tolist() == [1.0, 1.0]
-
-
-def test_regrets_beyond_floats_are_infinite() -> None:
-    choice = choose(layer(np.array([[1e-300, 1e300], [1e300, 1e-300]])))
-    assert choice.chosen == 0 and choice.value == math.inf and choice.worst == math.inf
 
 
 def test_shares_of_the_networks_time() -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnomon.core.cost import Floats
 from gnomon.core.overlay import confidence as overlay_confidence
 from gnomon.core.overlay.choice import LayerTimes, choose
 from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
@@ -94,34 +93,17 @@ def test_close_are_those_between_which_a_choice_is_not_sure(seed: int, count: in
         assert 2 <= len(found.close) <= found.contenders
 
 
-def exact_medians(values: list[float]) -> dict[float, float]:
-    """The probability of each median of as many draws, by going through all draws."""
-    found: dict[float, float] = {}
-    for draw in itertools.product(values, repeat=len(values)):
-        found[median(draw)] = found.get(median(draw), 0.0) + len(values) ** -len(values)
-    return found
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
-def test_medians_have_the_right_probabilities(count: int) -> None:
-    values = [2.0**k for k in range(count)]  # all means of two differ
-    drawn = overlay_confidence._medians((tuple(values),), 40_000, np.random.default_rng(count))
-    expected = exact_medians(values)
-    assert set(drawn.tolist()) <= set(expected)
-    for value, probability in expected.items():
-        share = float((drawn == value).mean())
-        assert abs(share - probability) < 5 * math.sqrt(probability * (1 - probability) / 40_000) + 1e-3
-
-
-@pytest.mark.parametrize("sizes", [(1, 1), (2, 1), (3, 3, 3), (1, 4, 2), (5, 1, 1, 2)])
-def test_medians_of_blocks_have_the_right_probabilities(sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("sizes", [(1,), (2,), (5,), (6,), (1, 1), (2, 1), (3, 3, 3), (1, 4, 2), (5, 1, 1, 2)])
+def test_medians_have_the_right_probabilities(sizes: tuple[int, ...]) -> None:
     values = iter(np.random.default_rng(1).permutation(sum(sizes)).tolist())
-    blocks = tuple(tuple(2.0 ** next(values) for _ in range(size)) for size in sizes)
-    drawn = overlay_confidence._medians_by_block(blocks, 40_000, np.random.default_rng(2))
+    blocks = tuple(tuple(2.0 ** next(values) for _ in range(size)) for size in sizes)  # all means of two differ
+    draw_medians = overlay_confidence._medians_by_block if len(blocks) > 1 else overlay_confidence._medians
+    drawn = draw_medians(blocks, 40_000, np.random.default_rng(2))
+    parts = blocks if len(blocks) > 1 else tuple((value,) for value in blocks[0])
     expected: dict[float, float] = {}
-    for draw in itertools.product(blocks, repeat=len(blocks)):
-        value = median([t for block in draw for t in block])
-        expected[value] = expected.get(value, 0.0) + len(blocks) ** -len(blocks)
+    for draw in itertools.product(parts, repeat=len(parts)):
+        value = median([t for part in draw for t in part])
+        expected[value] = expected.get(value, 0.0) + len(parts) ** -len(parts)
     assert set(drawn.tolist()) <= set(expected)
     for value, probability in expected.items():
         share = float((drawn == value).mean())
@@ -137,15 +119,6 @@ def test_sure_where_samples_do_not_overlap() -> None:
     assert found.one_block == 3  # of the chosen one alone: no other time is drawn
 
 
-def test_unsure_where_samples_are_alike() -> None:
-    generator = np.random.default_rng(3)
-    samples = {(c, 0): (tuple(generator.normal(1, 0.1, 30).tolist()),) for c in range(2)}
-    found = confidence(samples, 2, 1, resamples=4000)
-    assert found is not None and found.contenders == 2 and found.one_block == 2
-    assert 0.3 < found.share < 0.999 and found.share + found.runner_up_share >= 1
-    assert found.low == 0.0 < found.high
-
-
 def test_blocks_of_other_levels_make_less_sure() -> None:
     # Within a session samples hardly differ; between sessions they do.
     levels = {0: (1.0, 1.3, 1.05), 1: (1.1, 1.02, 1.31)}
@@ -157,12 +130,6 @@ def test_blocks_of_other_levels_make_less_sure() -> None:
     by_block = confidence(samples, 2, 1, resamples=2000)
     assert by_sample is not None and by_block is not None
     assert by_block.share < by_sample.share and by_block.high > by_sample.high
-
-
-def test_equal_ones_share_the_win() -> None:
-    samples = {(c, d): ((1.0,),) for c in range(3) for d in range(2)}
-    found = confidence(samples, 3, 2)
-    assert found is not None and found.share == 1.0 and found.runner_up_share == 1.0 and found.contenders == 3
 
 
 def test_deterministic_by_seed() -> None:
@@ -189,12 +156,6 @@ def test_nothing_chosen_and_a_single_configuration() -> None:
     assert found is not None and found.share == 1.0 and found.runner_up == "" and found.high == 0.0
 
 
-def test_huge_and_small_times() -> None:
-    samples = {(0, 0): ((1e-300, 2e-300),), (0, 1): ((1e300,),), (1, 0): ((1e300,),), (1, 1): ((1e-300,),)}
-    found = confidence(samples, 2, 2)
-    assert found is not None and found.contenders == 2
-
-
 @pytest.mark.parametrize("blocks", [(), ((),), ((1.0, math.nan),), ((0.0,),), ((math.inf,),)])
 def test_times_without_sound_samples(blocks: Blocks) -> None:
     times = layer({(0, 0): ((1.0,),)}, 1, 1)
@@ -207,24 +168,3 @@ def test_what_cannot_be_meant() -> None:
     for resamples, seed in ((0, 0), (10, -1)):
         with pytest.raises(UsageError):
             choice_confidence(times, choose(times), {(0, 0): ((1.0,),)}, resamples=resamples, seed=seed)
-
-
-def coverage(spread: float, trials: int) -> Floats:
-    """Whether the interval of M holds the true one, over many made-up measurements of clearly different times."""
-    held = np.zeros(trials)
-    true = np.array([[1.0, 1.5], [2.0, 1.0]])
-    metric = ((true - true.min(axis=0)) / true.min(axis=0)).sum(axis=1)
-    for k in range(trials):
-        generator = np.random.default_rng(k)
-        samples: dict[tuple[int, int], Blocks] = {
-            place: (tuple((true[place] * np.exp(generator.normal(0, spread, 25))).tolist()),)
-            for place in itertools.product(range(2), range(2))
-        }
-        found = confidence(samples, 2, 2, resamples=300)
-        assert found is not None and found.configuration == "c0"
-        held[k] = found.low <= metric[0] <= found.high
-    return held
-
-
-def test_the_interval_covers_what_it_says() -> None:
-    assert 0.9 <= coverage(0.02, 300).mean() <= 1.0

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.overlay.choice import choose
-from gnomon.core.overlay.pool import Pooled, pool
+from gnomon.core.overlay.pool import Pooled, pool, side_by_side
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
 from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, UsageError
@@ -109,12 +109,6 @@ def test_a_configuration_that_was_once_wrong_has_no_time() -> None:
     assert pooled.missing["1"] == ("x86",)
 
 
-def test_all_failed() -> None:
-    pooled = pool([records("x86", trial("a", failure=CRASH), trial(UNTUNED, failure=CRASH))])
-    assert [f.configuration for f in pooled.failures] == ["a", UNTUNED]
-    assert choose(pooled.layers[0]).chosen is None and pooled.untuned_s == {}
-
-
 def test_a_layer_missing_on_a_device_is_named_and_kept() -> None:
     few = replace(records("arm", trial("a", 1.0)), layers=LAYERS[:1])
     pooled = pool([records("x86", trial("a", 1.0), trial("d", 1.0, layer="2")), few])
@@ -183,3 +177,26 @@ def test_the_order_of_record_sets_changes_no_time(cells: list[tuple[str, str, fl
         if not math.isnan(time):
             expected.setdefault((configuration, device), []).append(time)
     assert times_of(pooled) == {place: float(np.median(times)) for place, times in expected.items()}
+
+
+def test_times_of_the_search_go_where_a_device_was_collected() -> None:
+    def trial(name: str, *times_s: float, at_s: float) -> TuningTrial:
+        trace = None if name == UNTUNED else [name]
+        return TuningTrial(layer="l", configuration=name, trace=trace, times_s=times_s, at_s=at_s)
+
+    own = TuningRecords(
+        device=TunedDevice(key="a", target={}),
+        model=TunedModel(name="net"),
+        layers=(TuningLayer(layer="l", name="conv"),),
+        trials=(trial("x", 1.0, at_s=1.0), trial("y", 2.0, at_s=2.0), trial(UNTUNED, 9.0, at_s=3.0)),
+    )
+    again = (trial("x", 1.5, at_s=4.0), trial(UNTUNED, 8.0, at_s=5.0))
+    collected = replace(own, found_on="a", trials=again)
+    elsewhere = replace(own, found_on="b", trials=(trial(UNTUNED, 8.0, at_s=5.0),))
+    kept = side_by_side((own, collected, elsewhere))
+    # What was collected again is taken in the place of the search's times, and an untuned trial of two files once.
+    assert [[(t.configuration, t.times_s) for t in one.trials] for one in kept] == [
+        [("y", (2.0,))],
+        [("x", (1.5,)), (UNTUNED, (8.0,))],
+        [],
+    ]

@@ -182,14 +182,6 @@ def test_scale_and_order_change_nothing(
     assert other.value == pytest.approx(found.value * 10.0**power, rel=TOLERANCE, abs=0)
 
 
-def test_more_configurations_are_never_worse() -> None:
-    costs = uniform(np.random.default_rng(1), 30, 10)
-    values = [best_portfolio(costs, size).value for size in range(1, 13)]
-    assert all(b <= a for a, b in itertools.pairwise(values))
-    assert values[-1] == pytest.approx(costs.min(axis=0).sum())
-    assert values[0] == pytest.approx(costs.sum(axis=1).min())
-
-
 @pytest.mark.parametrize("unit", [1e3, 1e7, 1e8, 1e12])
 def test_large_integers(unit: float) -> None:
     generator = np.random.default_rng(int(unit))
@@ -199,38 +191,12 @@ def test_large_integers(unit: float) -> None:
     assert found.proven and found.bound <= least <= found.value <= least * (1 + TOLERANCE)
 
 
-def test_many_configurations_of_many() -> None:
-    costs = uniform(np.random.default_rng(7), 60, 50)
-    found = best_portfolio(costs, 40)
-    check(found, costs, 40)
-    assert found.proven and found.value <= by_highs(costs, 40) * (1 + TOLERANCE)
-
-
-def test_same_arguments_same_answer() -> None:
-    costs = uniform(np.random.default_rng(2), 50, 20)
-    assert best_portfolio(costs, 4) == best_portfolio(costs.copy(), 4)
-
-
-def test_as_many_as_there_are() -> None:
-    costs = np.array([[0.0, 2.0], [1.0, 0.5], [3.0, 3.0]])
-    for size in (2, 3, 1000):
-        found = best_portfolio(costs, size)
-        assert found.chosen == (0, 1) and found.serves == (0, 1) and found.value == 0.5 and found.proven
-
-
 def test_nothing_serves_a_device() -> None:
     costs = np.array([[0.0, np.nan, 1.0], [1.0, np.inf, 0.0]])
     with pytest.raises(InfeasibleError, match="phone"):
         best_portfolio(costs, 2, devices=("board", "phone", "watch"))
     with pytest.raises(InfeasibleError, match="number 1"):
         best_portfolio(costs, 2)
-
-
-def test_too_few_to_serve_all() -> None:
-    alone = np.where(np.eye(4) > 0, 0.5, np.nan)
-    with pytest.raises(InfeasibleError, match="no 3 configurations"):
-        best_portfolio(alone, 3)
-    assert best_portfolio(alone, 4).value == 2.0
 
 
 def test_a_cover_that_greed_misses_is_found() -> None:

@@ -64,17 +64,6 @@ def test_a_first_round_lets_all_that_matter_have_one(layers: list[LayerProgress]
     assert size == per_round or (size + 1) * len(relevant(layers)) > trials, "and is as large as can be"
 
 
-def test_each_layer_is_tried_once_before_one_is_tried_again_that_gained_nothing() -> None:
-    layers = {name: LayerProgress(weight=1, untuned_s=t) for name, t in (("a", 1.0), ("b", 0.9), ("c", 0.8))}
-    order = []
-    for _ in range(3):
-        name = next_layer(layers)
-        assert name is not None
-        order.append(name)
-        layers[name].best_s.append(layers[name].now_s)
-    assert order == ["a", "b", "c"]
-
-
 def test_what_still_gains_goes_before_what_does_not() -> None:
     gains = LayerProgress(weight=1, untuned_s=1.0, best_s=[0.8, 0.5])
     stuck = LayerProgress(weight=1, untuned_s=1.0, best_s=[0.5, 0.5, 0.5])

@@ -158,14 +158,6 @@ def test_where_the_published_tool_ends_with_an_error_that_is_told() -> None:
     assert published_decision(alone).scheduled_us == 20
 
 
-def test_ties_go_to_the_first_backend_of_the_list() -> None:
-    rows = {b: trace(50, (0, "Conv2D", b, 20)) for b in OLD}
-    assert published_decision(rows).default == "cpu"
-    assert published_decision(rows).mapped == {}
-    assert exact_decision(rows).chosen.placement == {0: "cpu"}
-    assert not exact_decision(rows).mixes
-
-
 def test_traces_without_whole_runs_are_refused_as_the_tool_would_end() -> None:
     with pytest.raises(ProblemError, match="time of a whole run"):
         published_decision({"cpu": trace(None, (0, "Conv2D", "cpu", 1))})

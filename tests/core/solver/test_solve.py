@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.core.solver.placement_problems import exhaustive, graph_problem, random_problem
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
@@ -50,14 +48,6 @@ def test_milp_is_exhaustive_search(seed: int) -> None:
 def test_weighted_objectives(seed: int) -> None:
     weights = {"o0": 1.5, "o1": 0.25} if seed % 3 else {"o1": 1.0}
     check(random_problem(seed, objectives=2, impossible=0.04), weights, "auto")
-
-
-@given(st.integers(0, 2**32), st.integers(3, 9))
-def test_dense_problems(seed: int, largest: int) -> None:
-    rng = np.random.default_rng(seed)
-    edges = [(a, b) for a in range(largest) for b in range(a) if rng.random() < 0.8]
-    model = graph_problem(edges, rng.integers(1, 4, largest).tolist(), seed)
-    check(model, {"latency": 1.0}, "elimination")
 
 
 @pytest.mark.parametrize(("count", "choices"), [(2, 3), (57, 2), (400, 8), (60, 40)])
@@ -149,14 +139,6 @@ def test_overflow_is_refused() -> None:
     model = CostModel(Space((Slot("a", ("x",)),)), LATENCY, (np.array([[1e300]]),))
     with pytest.raises(ProblemError, match="overflow"):
         solve(model, {"latency": 1e300})
-
-
-def test_trivial_problems() -> None:
-    nothing = solve(CostModel(Space(()), LATENCY, ()))
-    assert (nothing.assignment, nothing.code, nothing.cost, nothing.optimal) == ((), 0, (0.0,), True)
-    assert solve(CostModel(Space(()), LATENCY, ()), method="milp").value == 0.0
-    single = CostModel(Space((Slot("a", ("x",)),)), LATENCY, (np.array([[2.0]]),), (), (Charge("x", np.ones(1)),))
-    assert solve(single).value == 3.0
 
 
 def test_result_is_deterministic() -> None:

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.formats.onert.tracing_kit import onert_trace
 
-from gnomon.core.sample import Origin, Spread, Trace, TraceOperator
+from gnomon.core.sample import Spread, Trace, TraceOperator
 from gnomon.errors import ProblemError
-from gnomon.formats.onert.trace import MOST_LETTERS, read_trace, write_trace
+from gnomon.formats.onert.trace import read_trace, write_trace
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "onert"
 
@@ -59,11 +57,6 @@ def test_names_of_several_sessions() -> None:
     assert trace.operators[1].name == "$1 session $2 subgraph $3 ADD"
 
 
-@pytest.mark.parametrize("name", ["1", "2", "sessions"])
-def test_golden_files_come_back_equal(name: str) -> None:
-    assert read_trace(write_trace(golden(name))) == golden(name)
-
-
 def test_a_trace_that_onert_writes_is_read(zoo_model: Callable[[str], Path], tmp_path: Path) -> None:
     settings = {"BACKENDS": "cpu;ruy", "OP_BACKEND_MAP": "0=ruy;", "NUM_THREADS": "1"}
     trace = read_trace(onert_trace(zoo_model("mix.circle"), settings, tmp_path))
@@ -100,21 +93,13 @@ ORIGIN = {"model_sha256": "a", "device": "d", "backend": "cpu", "runtime": "oner
     [
         ([], "$: an object expected"),
         (document(version="3"), "$.version"),
-        (document(version=2), "$.version"),
         ({"version": "2"}, "$.Execution_Data: missing"),
-        (document(Execution_Data=[1]), "$.Execution_Data: an object expected"),
         (document(Execution_Data={"memory": {}}), "$.Execution_Data: no operator and no whole run"),
-        (document(Execution_Data={"memory": 3}), "$.Execution_Data.memory"),
-        (document(Execution_Data={"runtime": {"Graph": 3}}), "$.Execution_Data.runtime.Graph"),
         (with_operators("cpu", {"Conv2D": TIME}), "'Conv2D'"),
-        (with_operators("cpu", {"$x subgraph $0 A": TIME}), "a name such as"),
         (with_operators("cpu", {"$0 subgraph $-1 A": TIME}), "a name such as"),
         (with_operators("cpu", {"$0 subgraph $١ A": TIME}), "a name such as"),
         (with_operators("cpu", {"$0 subgraph $" + "9" * 10 + " A": TIME}), "a name such as"),
-        (with_operators("cpu", {"$0 subgraph $0 A": 7}), "'$0 subgraph $0 A'"),
         (with_operators("cpu", {"$0 subgraph $0 A": {"Avg_Time": 2}}), "Min_Time"),
-        (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Avg_Time": "2"}}), "Avg_Time"),
-        (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Avg_Time": True}}), "Avg_Time"),
         (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Avg_Time": 2.5}}), "Avg_Time"),
         (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Max_Time": 10**30}}), "a number of more than 30 digits"),
         (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Min_Time": -1}}), "Min_Time"),
@@ -122,12 +107,10 @@ ORIGIN = {"model_sha256": "a", "device": "d", "backend": "cpu", "runtime": "oner
         (with_operators("cpu", {"$0 subgraph $7 A": TIME, "$0 subgraph $07 A": TIME}), "has a time on 'cpu' already"),
         (with_operators("cpu", {"$7 A": TIME, "$0 subgraph $7 A": TIME}), "has a time on 'cpu' already"),
         (with_operators("cpu", {"$7 A": TIME, "$0 subgraph $7 B": TIME}), "has a time on 'cpu' already"),
-        (with_operators("ruy", {"$0 Add": TIME}), "operator 0 is"),
         (with_operators("ruy", {"$0 subgraph $0 Add": TIME}), "operator 0 is 'Add' here and 'Conv2D' elsewhere"),
         (with_operators("ruy", {"$0 subgraph $9 A\ud800": TIME}), "surrogate"),
         (document(gnomon=3), "$.gnomon"),
         (document(gnomon=ORIGIN | {"threads": -1}), "$.gnomon.threads"),
-        (document(gnomon=ORIGIN | {"device": None}), "$.gnomon.device"),
         (document(gnomon=ORIGIN | {"taken_at_s": "now"}), "$.gnomon.taken_at_s"),
     ],
 )
@@ -138,90 +121,13 @@ def test_what_is_wrong_is_told_with_its_path(given: Any, path: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"\xff\xfe{",
-        b"[" * 200_000,
-        b'{"a":' * 100_000,
-        b'{"version":"2","version":"2"}',
-        b'{"Execution_Data":{"cpu":{"$0 A":{"Avg_Time":NaN}}}}',
-        b'{"Execution_Data":{"cpu":{"$0 A":{"Avg_Time":' + b"9" * 10_000 + b"}}}}",
-        b" " * (MOST_LETTERS + 1),
-    ],
-    ids=["empty", "utf-16", "deep lists", "deep objects", "twice", "nan", "digits", "long"],
-)
-def test_hostile_text_is_one_error(text: bytes) -> None:
-    with pytest.raises(ProblemError) as caught:
-        read_trace(text)
-    assert len(caught.value.message) < 300
-
-
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5), st.data())
-def test_whatever_json_is_put_into_a_trace_it_is_read_or_refused(value: Any, data: st.DataObject) -> None:
-    whole = document(gnomon=dict(ORIGIN))
-    paths = [
-        (whole, "version"),
-        (whole, "Execution_Data"),
-        (whole, "gnomon"),
-        (whole["gnomon"], "threads"),
-        (whole["Execution_Data"], "cpu"),
-        (whole["Execution_Data"], "runtime"),
-        (whole["Execution_Data"]["cpu"], "$0 subgraph $0 Conv2D"),
-        (whole["Execution_Data"]["cpu"]["$0 subgraph $0 Conv2D"], "Avg_Time"),
-    ]
-    holder, key = data.draw(st.sampled_from(paths))
-    holder[key] = value
-    try:
-        trace = read_trace(json.dumps(whole))
-    except ProblemError:
-        return
-    assert read_trace(write_trace(trace)) == trace
-
-
-times = st.lists(st.integers(0, 10**9), min_size=3, max_size=3).map(sorted).map(lambda t: spread(t[1], t[0], t[2]))
-words = st.text("ABCab_012", min_size=1, max_size=8)
-texts = st.text(st.characters(codec="utf-8"), max_size=12)
-origins = st.builds(
-    Origin,
-    model_sha256=texts,
-    device=texts,
-    backend=texts,
-    threads=st.integers(0, 1024),
-    runtime=texts,
-    taken_at_s=st.floats(0, 1e12),
-    runs=st.integers(0, 10**6),
-)
-
-
-@st.composite
-def traces(draw: st.DrawFn) -> Trace:
-    layout = draw(st.sampled_from([(None, None), (None, 0), (0, 0)]))
-    types = draw(st.dictionaries(st.integers(0, 10**9 - 1), words, min_size=1, max_size=12))
-    backends = draw(st.lists(words, min_size=1, max_size=3, unique=True))
-    operators = []
-    for index, type_ in sorted(types.items()):
-        for backend in sorted(draw(st.sets(st.sampled_from(backends), min_size=1))):
-            session, subgraph = layout
-            time = draw(times)
-            operators.append(
-                TraceOperator(index=index, type=type_, backend=backend, time=time, subgraph=subgraph, session=session)
-            )
-    return Trace(operators=tuple(operators), graph=draw(st.none() | times), origin=draw(st.none() | origins))
-
-
-@given(traces())
-def test_written_traces_come_back_equal(trace: Trace) -> None:
-    assert read_trace(write_trace(trace)) == trace
-
-
-@given(traces())
-def test_the_published_readers_expressions_find_what_was_written(trace: Trace) -> None:
+@pytest.mark.parametrize("name", ["1", "2", "sessions"])
+def test_the_published_readers_expressions_find_what_was_written(name: str) -> None:
     """stab takes index and type from a name by splitting it; 0 stands for a subgraph or session in front."""
+    trace = golden(name)
     data = json.loads(write_trace(trace))["Execution_Data"]
     for operator in trace.operators:
-        words_ = operator.name.split(" ")
-        assert words_[-1] == operator.type
-        assert int(words_[-2][1:]) == operator.index
+        words = operator.name.split(" ")
+        assert words[-1] == operator.type
+        assert int(words[-2][1:]) == operator.index
         assert data[operator.backend][operator.name]["Avg_Time"] == operator.time.avg_us

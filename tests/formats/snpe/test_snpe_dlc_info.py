@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.errors import ModelError
 from gnomon.formats.snpe.meta import read_dlc_inputs
@@ -53,11 +51,3 @@ def test_no_input_is_an_error(text: str) -> None:
 def test_a_shape_that_is_not_fixed_is_an_error(shape: str) -> None:
     with pytest.raises(ModelError, match=r"names no input|in place of the shape of the input 'input'"):
         read_dlc_inputs(NEW.replace("1,480,640,3", shape))
-
-
-@given(st.text() | st.text("| Id0x1data\nInput Name,"))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        assert read_dlc_inputs(text)
-    except ModelError as error:
-        assert error.hint

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration_id
-from gnomon.errors import GnomonError, ProblemError
+from gnomon.errors import ProblemError
 from gnomon.formats.tuning.logs import read_ansor_log
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "ansor-log.json"
@@ -94,31 +92,3 @@ def test_everything_wrong_is_told_at_once() -> None:
     for number in range(2, len(wrong) + 2):
         assert f"line {number}: " in caught.value.message, number
     assert "line 1: " not in caught.value.message
-
-
-def test_infinities_as_old_tvm_writes_them() -> None:
-    (trial,) = read(lines(line()).replace("0.001", "1e+10")).trials
-    assert trial.failure is not None and trial.failure.kind == "refused"
-    (trial,) = read(lines(line()).replace("0.001", "Infinity")).trials
-    assert trial.failure is not None and trial.failure.kind == "wrong-output"
-
-
-@given(st.data())
-def test_anything_is_read_or_refused(data: st.DataObject) -> None:
-    values = st.recursive(
-        st.none() | st.integers() | st.floats() | st.text(max_size=5) | st.booleans(),
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-        max_leaves=10,
-    )
-    changed = (
-        st.builds(lambda value: lines({**line(), "i": value}), values)
-        | st.builds(lambda value: lines(line(state=value)), values)
-        | st.builds(lambda value: lines(line(result=value)), values)
-        | st.builds(lambda key: lines(line(key=key)), st.text() | values.map(json.dumps))
-    )
-    try:
-        found = read(data.draw(st.binary(max_size=60) | st.text(max_size=60) | changed))
-    except GnomonError as error:
-        assert error.hint
-    else:
-        assert all(layer.name.isprintable() and layer.name for layer in found.layers)

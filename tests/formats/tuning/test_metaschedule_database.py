@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords, TuningTrial, configuration_id
 from gnomon.core.sample import Failure
-from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.tuning.metaschedule import (
     RECORDS,
     WORKLOADS,
@@ -25,7 +25,6 @@ from gnomon.formats.tuning.metaschedule import (
     tvm_json,
     write_metaschedule_database,
 )
-from gnomon.formats.tuning.records import read_tuning_records, record_lines
 
 # Written by apache-tvm 0.27.0.post1: two workloads and four records of each, the sixth of which failed.
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "metaschedule"
@@ -105,15 +104,6 @@ def test_a_real_database_is_written_to_the_byte() -> None:
     workloads, records = golden()
     found = write_metaschedule_database(read(workloads, records))
     assert (found.workloads, found.records) == (workloads, records)
-
-
-def test_through_the_record_file_and_back() -> None:
-    workloads, records = golden()
-    found = read(workloads, records)
-    documents = record_lines(found)
-    again = read_tuning_records(lines(*documents))
-    assert again == found
-    assert write_metaschedule_database(again).records == records
 
 
 @pytest.mark.skipif(not HAS_TVM, reason="tvm is not installed: pip install '.[tvm]'")
@@ -239,25 +229,3 @@ def test_lines_that_were_cut_off_and_workloads_twice() -> None:
         read(lines(["7", FUNCTION]), json.dumps(record())[:30] + "\n" + lines(record()))
     with pytest.raises(ProblemError, match="behind a blank line"):
         read(lines(["7", FUNCTION]) + "\n" + lines(["8", FUNCTION]), "")
-
-
-@given(st.data())
-def test_anything_is_read_or_refused(data: st.DataObject) -> None:
-    junk = st.binary(max_size=60) | st.text(max_size=60)
-    values = st.recursive(
-        st.none() | st.integers() | st.floats() | st.sampled_from(["7", FUNCTION, "TENSOR"]) | st.booleans(),
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.just("kind"), inner),
-        max_leaves=10,
-    )
-    good_head = st.just(lines(["7", FUNCTION]))
-    changed = st.builds(
-        lambda name, value: lines(record(**{name: value})),
-        st.sampled_from(["index", "trace", "seconds", "target", "arguments"]),
-        values,
-    )
-    head = data.draw(junk | values.map(lines) | good_head | good_head)
-    try:
-        found = read(head, data.draw(junk | values.map(lines) | changed | changed))
-        write_metaschedule_database(found)
-    except GnomonError as error:
-        assert error.hint

@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import TuningRecords
-from gnomon.errors import GnomonError, ProblemError
-from gnomon.formats.tuning.keys import Told, name_logs
+from gnomon.errors import ProblemError
+from gnomon.formats.tuning.keys import name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS
 from gnomon.formats.tuning.records import record_lines
@@ -85,20 +83,3 @@ def test_all_kinds_can_be_kept_in_our_own_file(content: bytes | dict[str, bytes]
     (found,) = name_logs([path], [read_tuning_log(path, content)])
     documents = record_lines(found)
     assert read_tuning_log("x", "\n".join(map(json.dumps, documents)).encode()) == found
-
-
-@given(st.text(max_size=20), st.sampled_from([OURS, AUTOTVM, ANSOR, *DATABASE.values()]), st.data())
-def test_anything_is_read_or_refused(name: str, content: bytes, data: st.DataObject) -> None:
-    """A good file in which some bytes were lost, doubled or changed, as a file and as half of a folder."""
-    start = data.draw(st.integers(0, len(content)))
-    end = data.draw(st.integers(0, len(content)))
-    changed = content[:start] + data.draw(st.binary(max_size=4)) + content[end:][: 1 << 16]
-    folder = {**DATABASE, data.draw(st.sampled_from(FOLDER_FILES)): changed}
-    told = Told(of={name: "phone"} if data.draw(st.booleans()) else {})
-    for given_content in (changed, folder, data.draw(st.binary(max_size=40))):
-        try:
-            (found,) = name_logs([name], [read_tuning_log(name, given_content)], told)
-        except GnomonError as error:
-            assert error.hint
-        else:
-            assert found.device.key

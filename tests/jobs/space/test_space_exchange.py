@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.jobs.space.kits.spacekit import CONFIG
-from tests.jobs.space.kits.studykit import made, study, synthetic, timed, trained
+from tests.jobs.space.kits.studykit import GOOD, accuracy, latency, made, study, synthetic, timed, trained
 
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
@@ -21,21 +18,9 @@ from gnomon.jobs.space.choosing.validate import ValidateRequest, validate_select
 from gnomon.jobs.space.exchange import ImportRequest, export_networks, import_networks
 from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
 from gnomon.jobs.space.profiling.look import look
-from gnomon.jobs.space.profiling.study import Network
 from gnomon.spaces.selection.pareto import ParetoOptions
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
-
-GOOD = {"VGGblock_0": 0.0, "VGGblock_1": 0.10, "VGGblock_2": 0.12, "Mobileblock_0": 0.05, "Mobileblock_1": 0.14}
-COSTS = {"VGGblock_0": 1.0, "VGGblock_1": 2.0, "VGGblock_2": 2.5, "Mobileblock_0": 3.0, "Mobileblock_1": 6.0}
-
-
-def accuracy(network: Network) -> float:
-    return 0.5 + sum(GOOD[name] for name in network.primitives)
-
-
-def latency(network: Network) -> float:
-    return 1e-4 + 1e-4 * sum((1 + group) * COSTS[name] for group, name in enumerate(network.primitives))
 
 
 @pytest.fixture(scope="module")
@@ -49,89 +34,21 @@ def brought(*files: Path, to: Path, **options: Any) -> dict[str, Any]:
     return import_networks(ImportRequest(files=files, profile=to, **options)).document()
 
 
-def swaps_of(primitives: int, groups: int) -> list[tuple[int, ...]]:
-    """The published networks of a family: the second primitive everywhere, and each change of one cell group."""
-    default = (1 if primitives > 1 else 0,) * groups
-    return [default] + [
-        (*default[:g], k, *default[g + 1 :]) for g in range(groups) for k in range(primitives) if k != default[g]
-    ]
-
-
-LISTS = st.lists(st.integers(0, 8), min_size=1, max_size=5, unique=True)
-ACCURACIES = st.integers(0, 1000).map(lambda n: n / 1000)
-LATENCIES = st.integers(1, 10**7).map(lambda n: n / 1000)
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> tuple[dict[str, list[int]], int, dict[str, tuple[float, float]]]:
-    """Families with the numbers of their primitives, cell groups, and accuracy and milliseconds by id."""
-    families = draw(st.lists(st.sampled_from(["Mobile", "Res", "VGG"]), min_size=1, max_size=3, unique=True))
-    lists, groups = {family: draw(LISTS) for family in families}, draw(st.integers(1, 4))
-    ids = ["_".join([f, *map(str, one)]) for f, numbers in lists.items() for one in swaps_of(len(numbers), groups)]
-    return lists, groups, {name: (draw(ACCURACIES), draw(LATENCIES)) for name in ids}
-
-
-def by_the_text(
-    lists: dict[str, list[int]], table: dict[str, tuple[float, float]], constants: tuple[float, float, float, int]
-) -> list[list[str]] | None:
-    """The published rule as its text has it, over ids alone."""
-    threshold, scale, coefficient, enough = constants
-    costs = {}
-    for name, (accuracy, milliseconds) in sorted(table.items()):
-        costs[name] = math.exp(-(accuracy - threshold) / scale) + coefficient * (-1 / milliseconds)
-    bags: dict[str, list[str]] = {}
-    for name in sorted(costs, key=costs.__getitem__):
-        family = name.split("_")[0]
-        bags.setdefault(family, []).append(name)
-        if len(bags[family]) >= enough:
-            numbers = sorted(lists[family])
-            columns = zip(*(one.split("_")[1:] for one in bags[family]), strict=True)
-            return [[f"{family}block_{numbers[k]}" for k in sorted({int(c) for c in column})] for column in columns]
-    return None
-
-
-@given(
-    found=tables(),
-    constants=st.tuples(
-        st.sampled_from([0.92, 0.8, 0.5]),
-        st.sampled_from([1.0, 0.1, 2.0]),
-        st.sampled_from([0.5, 0.01, 10.0]),
-        st.integers(1, 6),
-    ),
-)
-def test_the_published_rule_sees_imported_tables_as_they_are(
-    found: tuple[dict[str, list[int]], int, dict[str, tuple[float, float]]],
-    constants: tuple[float, float, float, int],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    lists, groups, table = found
-    folder = tmp_path_factory.mktemp("tables")
-    files = folder / "accuracy_table.yaml", folder / "latency_table.yaml"
-    files[0].write_text(write_flat_table({name: one[0] for name, one in table.items()}))
-    files[1].write_text(write_flat_table({name: one[1] for name, one in table.items()}))
-    names = [f"{family}block_{number}" for family, numbers in lists.items() for number in numbers]
-    config = folder / "config.yaml"
-    threshold, scale, coefficient, enough = constants
-    config.write_text(
-        f"search_space_cfg: {{num_cell_groups: {groups}, cell_layout: {list(range(groups))}, reduce_cell_groups: [], "
-        f"shared_primitives: [{', '.join(names)}], cell_shared_primitives: null}}\n"
-        "weights_manager_cfg:\n  num_classes: 10\n  cell_group_kwargs: ["
-        f"{', '.join(['{C_in: 3, C_out: 3}'] * groups)}]\n"
-        f"ss_profiler_cfg: {{accuracy_threshold: {threshold}, accuracy_cost_scale: {scale}, "
-        f"latency_cost_coeff: {coefficient}, select_ss_threshold: {enough}}}\n"
-    )
-    brought(*files, to=folder / "p", config=config)
-    told = by_the_text(lists, table, constants)
-    asked = SelectRequest(profile=folder / "p", rule="published")
-    if told is None:
-        with pytest.raises(ProblemError, match="no family has"):
-            select_primitives(asked)
-        return
-    chosen = select_primitives(asked)
-    assert [list(names) for names in chosen.groups] == told
-    assert chosen.document()["accuracies"] == {"kind": "measured", "trained": len(table), "networks": len(table)}
-    assert read_latencies((folder / "p" / "latency_table.yaml").read_text()) == {n: one[1] for n, one in table.items()}
-    assert read_accuracies((folder / "p" / "accuracy_table.yaml").read_text()) == {n: t[0] for n, t in table.items()}
+def test_the_published_rule_sees_imported_tables_as_they_are(profile: Path, tmp_path: Path) -> None:
+    networks = [network for family in study().families.values() for network in family.swaps()]
+    shares = {n.id: accuracy(n) for n in networks}
+    times_ms = {n.id: latency(n) * 1e3 for n in networks}
+    files = tmp_path / "accuracy_table.yaml", tmp_path / "latency_table.yaml"
+    for file, table in zip(files, (shares, times_ms), strict=True):
+        file.write_text(write_flat_table(table))
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    brought(*files, to=tmp_path / "p", config=tmp_path / "config.yaml")
+    chosen = select_primitives(SelectRequest(profile=tmp_path / "p", rule="published"))
+    own = select_primitives(SelectRequest(profile=profile, rule="published", output=tmp_path / "o.yaml"))
+    assert chosen.groups == own.groups
+    assert chosen.document()["accuracies"] == {"kind": "measured", "trained": 8, "networks": 8}
+    assert read_latencies((tmp_path / "p" / "latency_table.yaml").read_text()) == pytest.approx(times_ms)
+    assert read_accuracies((tmp_path / "p" / "accuracy_table.yaml").read_text()) == pytest.approx(shares)
 
 
 def test_tables_alone_tell_families_cell_groups_and_defaults(profile: Path, tmp_path: Path) -> None:
@@ -262,7 +179,6 @@ def test_an_accuracy_without_an_error_is_as_sure_as_a_training(tmp_path: Path) -
             "cell0,cell1,latency_ms,device\nVGGblock_0,VGGblock_1,1,a\nVGGblock_1,VGGblock_1,2,b\n",
             "measured by imported otherwise",
         ),
-        ("latency_table.yaml", "VGG_0_3: 1.0\nRes_1_1: 1.0\n", "VGG_0_3: the config has 3 primitives of VGG"),
         ("latency_table.yaml", "VGG_0_3: 1.0\nRes_1_1: 1.0\n", "Res_1_1: the config has no family Res"),
         ("latency_table.yaml", "VGG_1: 1.0\n", "not the name of a network of 2 cell groups"),
         ("latency_table.yaml", "VGG_0_1: fast\n", "latency_table.yaml: the latency table is malformed"),
@@ -281,10 +197,8 @@ def test_what_is_wrong_is_told_and_nothing_is_made(name: str, text: str, told: s
 @pytest.mark.parametrize(
     ("text", "default"),
     [
-        ("VGG_2_2: 1.0\nVGG_2_0: 1.0\nVGG_1_2: 1.0\n", "VGGblock_2"),
         ("VGG_2_0: 1.0\nVGG_1_2: 1.0\n", "VGGblock_2"),
         ("VGG_0_2: 1.0\nVGG_2_0: 1.0\n", "VGGblock_1"),  # 0 or 2: the published one, then
-        ("VGG_0: 1.0\nVGG_2: 1.0\n", "VGGblock_1"),
         ("VGG_0_2_0: 1.0\nVGG_2_1_0: 1.0\n", "VGGblock_1"),
     ],
 )

@@ -267,26 +267,6 @@ def built_rules(table: Table) -> set[str]:
     return {row.unit.chain for row in table.rows if len(row.unit.layers) > 1}
 
 
-def test_times_tell_what_is_fused_where_there_is_no_trace(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gnomon.jobs.table.fusion._traced", lambda bench, nets: [])
-    found = build(home, tmp_path / "t", rules=None, effort=replace(QUICK, processes_least=2, processes_most=2))
-    assert found.table.manifest.evidence
-    assert {e["source"] for e in found.table.manifest.evidence} == {"times"}
-    chains = {e["chain"] for e in found.table.manifest.evidence}
-    assert "Conv+Relu" in chains
-    assert {e["verdict"] for e in found.table.manifest.evidence} <= {"fused", "not fused", "cannot tell"}
-
-
-def test_on_openvino(home: Path, tmp_path: Path) -> None:
-    pytest.importorskip("openvino", reason="openvino is not installed")
-    found = build(home, tmp_path / "t", runtimes=("openvino",))
-    assert found.table.failed == ()
-    assert len(found.table.rows) == 6
-    assert found.table.manifest.context["runtime"] == "openvino"
-
-
 def test_over_ssh(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     if what := missing():
         pytest.skip(what)

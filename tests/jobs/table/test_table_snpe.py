@@ -11,14 +11,12 @@ import pytest
 from tests.devices.shell.adbkit import Phone, adb_server, phone
 from tests.standins import snpekit
 
-from gnomon.api.table import build_table
 from gnomon.cli.main import run
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge import BridgeDevice
 from gnomon.formats.snpe.table import KEYS, STATISTICS, read_snpe_csv
 from gnomon.jobs.table.folder import read_table
-from gnomon.measure.progress import Progress
 from gnomon.runtimes.snpe import BenchOrder, Snpe
 
 pytestmark = pytest.mark.devices
@@ -130,35 +128,6 @@ def test_the_record_knows_a_table_and_goes_on_with_it(
     shown = gnomon("runs", "show", "last")
     assert {one["runs"] for one in shown["candidates"] if one["candidate"].startswith("unit-")} <= {1, 2}
     assert len(read_table(Path("t")).rows) == 2
-
-
-def test_a_phone_that_leaves_in_the_middle_is_waited_for(space: str, mobile: Phone) -> None:
-    said: list[str] = []
-
-    def watch(progress: Progress) -> None:
-        if progress.done == 1 and not said:
-            mobile.leave()
-
-    def tell(sentence: str) -> None:
-        said.append(sentence)
-        if "to come back" in sentence:
-            mobile.start()
-
-    options = {"runs": "1", "inputs": "1", "benches": "1", "anchor": "1"}
-    built = build_table(
-        space.replace(":space", ":bare"),
-        out="t",
-        fuse=[],
-        settings=options,
-        on_progress=watch,
-        on_message=tell,
-        device=f"adb://{mobile.serial}",
-        runtimes=["snpe"],
-    )
-    assert any("is back" in sentence for sentence in said)
-    assert built.measured == len(built.table.rows) == 2
-    assert not built.table.failed
-    assert built.table.manifest.context["backend"] == "GPU", "where none is named"
 
 
 def test_what_cannot_be_meant_is_told(

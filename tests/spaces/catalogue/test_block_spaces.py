@@ -117,12 +117,6 @@ def test_tables_agree_with_all_nets_of_any_row(space: BlockSpace, in_force: Fusi
     check_against_all_nets(space, in_force)
 
 
-def test_shapes_follow_and_misfits_are_told() -> None:
-    space = BlockSpace(name="x", inputs=((1, 3, 8, 8),), parts=(Choice("a", {"b": lambda x: x.conv(4, 3) + x}),))
-    with pytest.raises(ProblemError, match=r"\(1, 4, 8, 8\) and \(1, 3, 8, 8\) cannot be added"):
-        space.tables()
-
-
 def test_layers_that_nothing_reads_are_told() -> None:
     def wasteful(x: Symbol) -> Symbol:
         x.conv(4, 3)

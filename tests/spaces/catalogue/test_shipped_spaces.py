@@ -30,32 +30,16 @@ def loaded(name: str) -> SearchSpace:
     return load_space(name)
 
 
-class Shipped(SearchSpaceContract):
-    name = ""
-
-    @pytest.fixture
-    def search_space(self) -> SearchSpace:
-        return loaded(self.name)
+SHIPPED = (
+    *("decoder", "decoder-step", "fbnet", "hat", "hat-step", "mobilenetv2-cifar10"),
+    *("nasbench201", "nasbench201-live", "ofa-mobilenetv3", "operators"),
+)
 
 
-class TestMobileNetV2(Shipped):
-    name = "mobilenetv2-cifar10"
-
-
-class TestFbnet(Shipped):
-    name = "fbnet"
-
-
-class TestOfaMobileNetV3(Shipped):
-    name = "ofa-mobilenetv3"
-
-
-class TestNasBench201(Shipped):
-    name = "nasbench201"
-
-
-class TestNasBench201Live(Shipped):
-    name = "nasbench201-live"
+class TestShipped(SearchSpaceContract):
+    @pytest.fixture(params=SHIPPED)
+    def search_space(self, request: pytest.FixtureRequest) -> SearchSpace:
+        return loaded(request.param)
 
 
 def test_mobilenetv2_is_the_replaced_tools_space() -> None:
@@ -216,10 +200,6 @@ def test_what_a_net_needs_is_counted_beside_its_units() -> None:
             assert row[operation] == (sum(here) if 0 in leads else 0)
 
 
-class TestOperators(Shipped):
-    name = "operators"
-
-
 def test_operators_have_what_common_networks_have() -> None:
     space = loaded("operators")
     units = space.tables(UNFUSED).units
@@ -230,22 +210,6 @@ def test_operators_have_what_common_networks_have() -> None:
     sizes = [max(unit.output) for unit in units]
     assert min(sizes) < 20 and max(sizes) > 8000
     assert space.tables(UNFUSED).nets() == 15
-
-
-class TestHat(Shipped):
-    name = "hat"
-
-
-class TestHatStep(Shipped):
-    name = "hat-step"
-
-
-class TestDecoder(Shipped):
-    name = "decoder"
-
-
-class TestDecoderStep(Shipped):
-    name = "decoder-step"
 
 
 @pytest.mark.parametrize("name", ["hat", "hat-step", "decoder", "decoder-step"])

@@ -111,24 +111,6 @@ def test_what_is_taken_is_what_adds_most_each_time(draws: int, networks: int, co
     assert kept[0] == 1 and len(kept) == len(set(kept))
 
 
-def test_the_front_is_worth_more_than_as_many_of_the_best_by_either_price() -> None:
-    """The true hypervolume of networks that were chosen by 45 noisy ones."""
-    reached = []
-    for seed in range(6):
-        accuracy, latency = world(seed, 0.3)
-        known = believe(SPACE, *evidence(accuracy, latency, seed))
-        truth = np.column_stack([latency / known.unit, 1 - accuracy])
-        found = predict_front(known, FrontOptions(networks=20, draws=100))
-        mine = np.ravel_multi_index(tuple(found.networks.T), (6, 6, 6))
-        points = known.points(EVERY)
-        scalar = np.argsort(points[:, 0] / points[:, 0].std() + points[:, 1] / points[:, 1].std())[:20]
-        whole = hypervolume(truth, known.reference)
-        reached.append([hypervolume(truth[rows], known.reference) / whole for rows in (mine, scalar)])
-        assert found.share[1] - 0.02 <= reached[-1][0] <= found.share[2] + 0.02
-    ours, theirs = np.mean(reached, axis=0)
-    assert ours > 0.97 and ours > theirs
-
-
 def test_of_a_trillion_networks_the_front_is_exact() -> None:
     """No network of a random thousand, and none that is one change from the front, is better in both."""
     rng = np.random.default_rng(3)
@@ -169,72 +151,18 @@ def test_shares_and_ratios_are_of_the_same_hypervolume(beliefs: Beliefs) -> None
     assert ratio_of(beliefs, found.networks[:5], found.networks, options)[0] < 1
 
 
-def test_rounds_go_by_what_the_ones_before_have_told() -> None:
-    """Of families that were never measured beside each other: the same number of networks reaches more."""
-    in_turn, at_once = np.mean([reached_of_families(seed) for seed in (3, 4)], axis=0)
-    assert in_turn > max(0.97, at_once)
+def test_each_round_is_measured_before_the_next_and_has_networks_of_its_own(beliefs: Beliefs) -> None:
+    measured: list[PredictedFront] = []
 
+    def measure(front: PredictedFront) -> Beliefs:
+        measured.append(front)
+        return beliefs
 
-def reached_of_families(seed: int) -> tuple[float, float]:
-    """The true share of the hypervolume that 20 networks reach, measured in rounds and predicted at once."""
-    space, evidence_of, priced = families(seed)
-    rng = np.random.default_rng(seed)
-    known = [evidence_of(np.array(ONE_FAMILY), rng)]
-
-    def measured(front: PredictedFront) -> Beliefs:
-        right, took = (joined(*both) for both in zip(known[-1], evidence_of(front.networks, rng), strict=True))
-        known.append((right, took))
-        return believe(space, right, took)
-
-    first, options = believe(space, *known[0]), FrontOptions(networks=20, draws=60)
-    rounds = in_rounds(first, options, measured)
-    mine = np.concatenate([one.networks for one in rounds])
-    assert [len(one.networks) for one in rounds] == [4] * 5 and len({tuple(row) for row in mine.tolist()}) == 20
+    rounds = in_rounds(beliefs, FrontOptions(networks=20, draws=40), measure)
+    networks = np.concatenate([one.networks for one in rounds])
+    assert all(one is other for one, other in zip(rounds, measured, strict=True))
+    assert [len(one.networks) for one in rounds] == [4] * 5 and len({tuple(row) for row in networks.tolist()}) == 20
     assert all(0 < one.share[1] <= one.share[0] <= one.share[2] <= 1 for one in rounds)
-
-    def volume(networks: Any) -> float:
-        return hypervolume(priced(networks) / np.array([first.unit, 1]), first.reference)
-
-    whole = volume(TWO_FAMILIES)
-    return volume(mine) / whole, volume(predict_front(first, options).networks) / whole
-
-
-TWO_FAMILIES = np.array(list(itertools.product(range(6), repeat=4)), dtype=np.intp)
-ONE_FAMILY = [
-    [*[first] * g, one, *[first] * (3 - g)] for first in (0, 3) for g in range(4) for one in range(first, first + 3)
-]
-
-
-def families(seed: int) -> Any:
-    """Four groups of two families of three, whose effects add up; what measuring gives; and true prices."""
-    rng = np.random.default_rng([seed, 5])
-    space = Space(
-        tuple(Slot(f"cell{g}", tuple(f"{f}block_{i}" for f in ("VGG", "Res") for i in range(3))) for g in range(4))
-    )
-    work = rng.normal(0, 0.5, (4, 6))
-    right, slow = 0.3 * (work + rng.normal(0, 0.7, work.shape)), np.exp(work)
-
-    def priced(networks: Any) -> Any:
-        logits = right[np.arange(4), networks].sum(axis=1)
-        return np.column_stack([slow[np.arange(4), networks].sum(axis=1), expit(-1.5 - logits)])
-
-    def evidence_of(networks: Any, noise: Any) -> tuple[Evidence, Evidence]:
-        took, wrong = priced(networks).T
-        rate = np.clip(1 - wrong + noise.normal(0, 0.01, len(took)), 0, 1)
-        return (
-            Evidence(assignments=networks, values=rate, errors=np.full(len(took), 0.01)),
-            Evidence(assignments=networks, values=took, errors=0.01 * took),
-        )
-
-    return space, evidence_of, priced
-
-
-def joined(one: Evidence, other: Evidence) -> Evidence:
-    return Evidence(
-        assignments=np.concatenate([one.assignments, other.assignments]),
-        values=np.concatenate([one.values, other.values]),
-        errors=np.concatenate([one.errors, other.errors]),
-    )
 
 
 def test_what_is_there_already_is_not_told_again_and_counts(beliefs: Beliefs) -> None:

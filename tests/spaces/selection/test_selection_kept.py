@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
-from gnomon.spaces.cells.effects import Evidence, _drawn_pairs, expit, learn, learn_both, shared_pairs
+from gnomon.spaces.cells.effects import Evidence, expit, learn, learn_both, shared_pairs
 from gnomon.spaces.selection.kept import Front, exchanged
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 
@@ -51,48 +51,6 @@ def test_networks_share_what_pairs_add_as_they_share_pairs() -> None:
     assert shared_pairs(space, rows).tolist() == [[1, -1, 1], [-1, 1, -1], [1, -1, 1]]
     alone = Space((Slot("a", ("A_0", "A_1", "A_2")),))
     assert shared_pairs(alone, np.array([[0], [1]])).tolist() == [[1, -0.5], [-0.5, 1]]
-
-
-def test_what_pairs_add_is_nothing_that_effects_tell() -> None:
-    """Over all networks with a primitive it is 0 on average, and draws have the covariance that is reckoned with."""
-    shared = shared_pairs(SPACE, EVERY)
-    for g in range(GROUPS):
-        assert np.abs(shared[:, EVERY[:, g] == 1].sum(axis=1)).max() < 1e-9
-    drawn = _drawn_pairs(SPACE, (EVERY[:60], EVERY[60:120]), 20_000, np.random.default_rng(0))
-    told = np.concatenate(drawn, axis=1)
-    assert np.abs(np.cov(told.T) - shared[:120, :120]).max() < 0.06
-
-
-def test_sizes_are_drawn_as_likely_as_they_are() -> None:
-    """Of what pairs add: as its likelihood has it, all other sizes held, on a fine grid."""
-    learned = learn(SPACE, evidence(*world(4, 0.5), 4, networks=20)[0], scale="logit")
-    own, middle = learned.likelihood, learned.sizes
-    narrow = np.diag([1.0, *np.full(len(middle) - 1, 1e-6)])  # so that only the first moves
-    drawn = own.sampled(middle, narrow, 400, np.random.default_rng(0))[:, 0]
-    grid = np.linspace(middle[0] - 6, middle[0] + 3, 400)
-    likely = []
-    for size in grid:
-        sizes = np.array([size, *middle[1:]])
-        # The normal approximation of the sizes that are held is the same in all, and cancels.
-        likely.append(own._likely(sizes, own.prior(sizes))[0])
-    weights = np.exp(np.array(likely) - max(likely))
-    weights /= weights.sum()
-    mean = float(grid @ weights)
-    deviation = float(np.sqrt(((grid - mean) ** 2) @ weights))
-    assert abs(drawn.mean() - mean) < 0.25 * deviation
-    assert drawn.std() == pytest.approx(deviation, rel=0.25)
-
-
-def test_the_size_of_what_pairs_add_is_found() -> None:
-    for interaction in (0.3, 0.8):
-        found = []
-        for seed in range(6):
-            accuracy, _ = world(seed, interaction)
-            logit = np.log(accuracy / (1 - accuracy))
-            told = learn(SPACE, evidence(*world(seed, interaction), seed)[0], scale="logit").effects
-            found.append(told.sizes["misfit"] / logit.std())
-        wanted = interaction / np.sqrt(1 + interaction**2)
-        assert 0.6 * wanted < np.median(found) < 1.4 * wanted
 
 
 def test_draws_of_networks_hold_their_truth_and_the_measured_ones_are_nearly_known() -> None:

@@ -20,7 +20,6 @@ from gnomon.spaces.selection.pareto import (
     ParetoSelection,
     choose_family,
     select_pareto,
-    unit_free,
 )
 from gnomon.spaces.selection.reduce import (
     Resamples,
@@ -32,7 +31,7 @@ from gnomon.spaces.selection.reduce import (
 )
 
 Floats = NDArray[np.float64]
-UNITS = (1e-9, 1e-6, 1e-3, 0.1, 1 / 3, 0.7, 3.0, 1e3, 1e6, 1e9)
+UNITS = (1e-9, 1 / 3, 1e6)
 
 
 def space(blocks: int = 3, groups: int = 3, families: tuple[str, ...] = ("Mobile", "Res")) -> Space:
@@ -140,18 +139,6 @@ def test_without_noise_each_frequency_is_0_or_1_as_all_networks_say(seed: int) -
     assert found.stability > 0.99
 
 
-def test_a_thousand_tables_are_the_same_numbers_in_any_unit() -> None:
-    """All that the selection sees of a latency; the next test is about the whole way."""
-    given, rng = space(), np.random.default_rng(5)
-    rows = rows_of(given)
-    for number in range(1000):
-        _, latency = measured(truth(given, number), rows, (0.01, 0.03), number)
-        unit = UNITS[number % len(UNITS)] * (1.0 if number % 3 else float(rng.uniform(0.1, 10)))
-        first, second = unit_free(latency), unit_free(in_unit(latency, unit))
-        assert np.array_equal(first.values, second.values)
-        assert np.array_equal(first.errors, second.errors)
-
-
 def in_unit(latency: Evidence, unit: float) -> Evidence:
     return Evidence(assignments=latency.assignments, values=latency.values * unit, errors=latency.errors * unit)
 
@@ -174,7 +161,7 @@ def test_the_order_of_groups_and_choices_changes_no_selection(changes: dict[str,
     options = ParetoOptions(**changes, resamples=5)
     given = space(blocks=5)
     rng = np.random.default_rng(1)
-    for seed in range(4):
+    for seed in range(2):
         accuracy, latency = measured(truth(given, seed), rows_of(given), (0.01, 0.03), seed)
         groups, orders = rng.permutation(3), [rng.permutation(10) for _ in range(3)]
         slots = [Slot(given.slots[g].name, tuple(given.slots[g].choices[i] for i in orders[g])) for g in groups]
@@ -191,24 +178,6 @@ def test_the_order_of_groups_and_choices_changes_no_selection(changes: dict[str,
         assert pairs(first) == {(int(groups[g]), name) for g, name in pairs(second)}
         assert first.family == second.family
         assert first.share_kept == pytest.approx(second.share_kept, rel=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_a_dominated_choice_changes_nothing_of_the_rest(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    counts = (3, 4, 2)
-    latencies = [rng.uniform(0.1, 1, (9, n)) for n in counts]
-    logits = [rng.normal(0.5, 0.5, (9, n)) for n in counts]
-    before = Resamples(latencies=tuple(latencies), logits=tuple(logits), reference=(3.0, 0.7))
-    place = int(rng.integers(0, 4))
-    slower, worse = latencies[1][:, [0]] + 0.01, logits[1][:, [0]] - 0.01
-    latencies[1], logits[1] = np.insert(latencies[1], [place], slower, 1), np.insert(logits[1], [place], worse, 1)
-    after = Resamples(latencies=tuple(latencies), logits=tuple(logits), reference=(3.0, 0.7))
-    (first, volumes), (second, others) = judged(before), judged(after)
-    assert second[1][place] == 0
-    assert np.array_equal(np.delete(second[1], place), first[1])
-    assert np.array_equal(first[0], second[0]) and np.array_equal(first[2], second[2])
-    assert np.array_equal(volumes, others)
 
 
 def cheapest(costs: WeighedCosts, most: float) -> float:

@@ -31,12 +31,6 @@ def test_weights_are_of_mean_1_and_know_no_unit(seed: int) -> None:
     assert hypervolume_weights(other, scale * [1e3, 1], ANGLES) == pytest.approx(told)
 
 
-def test_one_network_counts_at_both_ends_by_its_area() -> None:
-    told = hypervolume_weights(one_group([1.0], [0.0], (3.0, 0.9)), SCALE, ANGLES)
-    # A latency of 1 more costs 0.9 - 0.5; a logit of 1 less costs 3 - 1 times the slope of the error rate, a quarter.
-    assert told[0] / told[-1] == pytest.approx(0.4 / (2 * 0.25)) and not told[1:-1].any()
-
-
 def test_weights_are_the_slope_of_the_hypervolume_for_a_move_of_all() -> None:
     # On a straight front of many networks a move along its normal costs what the weights say.
     steps = np.linspace(0, 1, 400)

@@ -1,28 +1,15 @@
-"""Networks of several families: what tells families apart in each cell group."""
+"""Networks of several families, and how long those are trained that predictions are held against."""
 
 from __future__ import annotations
 
 import pytest
+from tests.jobs.space.kits.studykit import study, trained
 
+from gnomon.jobs.space.choosing.proving import epochs_of
+from gnomon.jobs.space.profiling.folder import PROOF
 from gnomon.jobs.space.profiling.methods import across_families
-from gnomon.jobs.space.profiling.study import Study, open_study
 
-CONFIG = """\
-search_space_cfg:
-  num_cell_groups: 2
-  cell_layout: [0, 1]
-  reduce_cell_groups: [1]
-  shared_primitives: [Mobileblock_0, Mobileblock_1, VGGblock_0, VGGblock_1, Resblock_0]
-  cell_shared_primitives: null
-weights_manager_cfg:
-  num_classes: 10
-  cell_group_kwargs: [{C_in: 1, C_out: 4}, {C_in: 4, C_out: 8}]
-"""
-
-
-def study(*families: str) -> Study:
-    """A small study."""
-    return open_study(CONFIG, (1, 8, 8), families=families)
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 
 @pytest.mark.parametrize("count", [1, 4, 9])
@@ -36,5 +23,16 @@ def test_each_is_of_several_families_and_another_one(count: int, seed: int) -> N
 
 
 def test_one_family_has_none() -> None:
-    assert across_families(study("VGG"), 5, seed=0) == []
+    assert across_families(study(families=["VGG"]), 5, seed=0) == []
     assert across_families(study(), 0, seed=0) == []
+
+
+def test_a_proof_is_trained_as_long_as_most_networks_of_the_profile() -> None:
+    a, b = (study().families["VGG"].swaps()[k] for k in (0, 1))
+    proofs = [trained(a, 0.9, seed=seed, method=PROOF, epochs=7) for seed in range(9)]
+    others = [trained(b, None, seed=seed, epochs=8, reason="crash: it ended") for seed in range(9)]
+    others += [trained(b, 0.9, seed=seed, epochs=8, origin="nets.csv") for seed in range(9)]
+    assert epochs_of([*proofs, *others]) is None, "then the config says"
+    rows = [trained(a, 0.9, epochs=3), trained(a, 0.9, epochs=5), trained(b, 0.9, epochs=5)]
+    rows += [trained(a, 0.9, seed=1, epochs=3)]
+    assert epochs_of([*proofs, *others, *rows]) == 5, "of each network the longest counts"

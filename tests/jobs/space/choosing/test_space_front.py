@@ -9,20 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.jobs.space.choosing.test_space_select import accuracy, latency
 from tests.jobs.space.kits.spacekit import CONFIG, write_images
-from tests.jobs.space.kits.studykit import LAYERS, made, study, synthetic, timed, trained
+from tests.jobs.space.kits.studykit import LAYERS, accuracy, latency, made, study, synthetic, timed, trained
 from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 
 from gnomon.api import space as api
 from gnomon.core.front.dominance import nondominated
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.choosing.front import FRONT
-from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of
 from gnomon.jobs.space.profiling.estimates import latest, seen_networks
 from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
 from gnomon.jobs.space.profiling.images import keep_calibration, kept_calibration
-from gnomon.jobs.space.profiling.look import read_rows
 from gnomon.jobs.space.profiling.study import Study
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
@@ -55,19 +52,6 @@ def test_what_is_predicted_is_told_and_written(profile: Path) -> None:
         assert network.id == row["id"]
         assert row["predicted"]["latency_s"][0] == pytest.approx(latency(network), rel=0.02)
         assert row["predicted"]["accuracy"][0] == pytest.approx(accuracy(network), abs=0.03)
-
-
-def test_latencies_are_what_the_lookup_table_of_effects_adds_up_to(profile: Path) -> None:
-    one = study(LAYERS)
-    names = list(one.primitives)
-    model = lookup_of(one, [names] * 2, latest(read_rows(profile, one)[1], "onnxruntime"))
-    assert model is not None
-    if model.model != EFFECTS:
-        pytest.skip("one-change variants predict better here")
-    for row in predicted(profile)["networks"]:
-        layers = zip(model.rows, one.layout.groups, strict=True)
-        told = sum(table[names.index(row["primitives"][group])] for table, group in layers)
-        assert told * 1e-3 == pytest.approx(row["predicted"]["latency_s"][0], rel=1e-6)
 
 
 def test_a_latency_bounds_it_and_one_that_none_keeps_is_refused(profile: Path) -> None:

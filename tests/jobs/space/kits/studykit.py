@@ -71,3 +71,17 @@ def mixed_networks(cells: Cells, count: int, seed: int = 0) -> list[tuple[int, .
             if sum(k != default for k, default in zip(net, cells.defaults, strict=True)) > 1 and len(found) < count:
                 found[net] = None
     return list(found)
+
+
+COSTS = {"VGGblock_0": 1.0, "VGGblock_1": 2.0, "VGGblock_2": 2.5, "Mobileblock_0": 3.0, "Mobileblock_1": 6.0}
+GOOD = {"VGGblock_0": 0.0, "VGGblock_1": 0.10, "VGGblock_2": 0.12, "Mobileblock_0": 0.05, "Mobileblock_1": 0.14}
+
+
+def latency(network: Network) -> float:
+    """Layers add up, beside an overhead."""
+    return 1e-4 + 1e-4 * sum((1 + group) * COSTS[name] for group, name in enumerate(network.primitives))
+
+
+def accuracy(network: Network) -> float:
+    """Primitives add up."""
+    return 0.5 + sum(GOOD[name] for name in network.primitives)

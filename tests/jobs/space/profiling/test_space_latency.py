@@ -64,15 +64,6 @@ def visits(folder: Path) -> Counter[tuple[str, str, int, int]]:
     )
 
 
-def test_all_are_measured(tmp_path: Path) -> None:
-    files = networks(tmp_path / "nets")
-    found = measure_files(asked(tmp_path), files)
-    assert list(found.timed) == list(files)
-    assert all(not one.reason and one.call_s > 0 for one in found.timed.values())
-    assert found.clock in ("cpu", "wall")
-    assert set(visits(tmp_path).values()) == {1}
-
-
 def test_no_network_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no network"):
         measure_files(asked(tmp_path), {})

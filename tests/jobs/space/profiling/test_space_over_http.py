@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
 from tests.jobs.space.kits.studykit import study, timed
 from tests.serving.servekit import Server, served
@@ -163,9 +161,3 @@ def test_a_reply_that_cannot_be_understood_is_the_reason(body: str) -> None:
     for is_json in (True, False):
         row = replied(body, is_json=is_json)
         assert row.call_s is None and row.reason
-
-
-@given(st.text(max_size=60), st.booleans())
-def test_no_reply_ends_a_profile(body: str, is_json: bool) -> None:
-    row = replied(body, is_json=is_json)
-    assert (row.call_s is None) == bool(row.reason)

@@ -26,11 +26,6 @@ def run_all(
         return list(workers.run_all(work, jobs))
 
 
-def test_results_come_by_key(tmp_path: Path) -> None:
-    jobs = {str(n): (n, "", str(tmp_path)) for n in range(9)}
-    assert dict(run_all(2, None, square, jobs)) == {str(n): n * n for n in range(9)}
-
-
 def test_who_ends_its_worker_is_known_and_the_others_go_on(tmp_path: Path) -> None:
     ways = {3: "kill", 5: "once"}
     jobs = {str(n): (n, ways.get(n, ""), str(tmp_path)) for n in range(8)}

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.search.searchkit import Priced, drive, space_of
 
+from gnomon.errors import UsageError
 from gnomon.search.base import generator, shuffled
-from gnomon.search.simple import RandomSearch
+from gnomon.search.simple import MOST_ASSIGNMENTS, Exhaustive, RandomSearch
 
 
 @given(st.lists(st.integers(1, 4), max_size=4), st.integers(0, 10**6))
@@ -24,13 +25,6 @@ def test_every_order_is_as_likely() -> None:
     assert len(counts) == 24
     # Chi-square with 23 degrees of freedom: 49.7 is passed by chance once in a thousand, and the seeds are fixed.
     assert sum((n - 200) ** 2 / 200 for n in counts.values()) < 49.7
-
-
-def test_different_seeds_give_different_orders() -> None:
-    priced = Priced(space_of(3, 3, 3, 3), 0)
-    orders = {tuple(drive(RandomSearch(priced.space, seed=seed), priced, 81)) for seed in range(20)}
-    assert len(orders) == 20
-    assert {len(set(order)) for order in orders} == {81}
 
 
 @pytest.mark.parametrize("radix", [2, 3, 7])
@@ -51,3 +45,18 @@ def test_the_order_is_the_one_of_the_seed_for_ever() -> None:
 
 
 KNOWN = [41, 61, 11, 28, 45, 8]
+
+
+def test_everything_is_asked_in_the_order_of_the_codes() -> None:
+    priced = Priced(space_of(2, 3, 1, 4), 0)
+    assert drive(Exhaustive(priced.space), priced, 999) == [priced.space.decode(code) for code in range(24)]
+
+
+def test_the_largest_space_begins_at_once_and_a_larger_one_is_refused_with_its_size() -> None:
+    assert Exhaustive(space_of(*[10] * 7)).ask(2)[1][0] == 1
+    assert MOST_ASSIGNMENTS == 10**7
+    with pytest.raises(UsageError, match="20000000 assignments") as refused:
+        Exhaustive(space_of(2, *[10] * 7))
+    assert "hlps" in refused.value.hint
+    with pytest.raises(UsageError, match=r"more than 10\^30"):
+        Exhaustive(space_of(*[2] * 20_000))
