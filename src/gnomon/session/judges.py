@@ -191,22 +191,24 @@ def _computed(link: AgentLink, lab: Lab, judge: Judge, *, save: str, check: str)
 
 
 def _from_itself(lab: Lab, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
-    """How far the first judge's runtime is off itself, as it is measured: 0 where it is not, or is not measured.
+    """How far the first judge's runtime is off itself, as it is measured: 0 where it is not, or gives no answer.
 
-    And whether it is so for dimensions that are fixed in advance alone: a file may give one name to two sizes.
+    And whether dimensions are to be left open: where outputs are right only so, or nobody could tell, as on a machine
+    so busy that no answer came in time. A file may give one name to two sizes.
     """
     measured = (t for t in lab.targets if t.runtime.name == first.runtime and not t.configuration.usual)
     target = next((t for t in measured if not t.configuration.environment), None)
-    off = 0.0
-    for tried in (target, target and with_open_dims(target)) if target and target.placed.dims else (target,):
-        if tried is not None:
-            version = lab.probes[first.runtime].version
-            judge = usual_judge(lab, tried.runtime, version, tried.configuration, tried.placed, "as it is measured")
-            found = _computed(link, lab, judge, save=f"itself-{REFERENCE}", check=reference)
-            if found is not None and _off(found) <= judge.tolerance:
-                return 0.0, tried is not target
-            off = off or (0.0 if found is None else _off(found))
-    return off, False
+    if target is None:
+        return 0.0, False
+    off = None
+    for tried in (target, with_open_dims(target)) if target.placed.dims else (target,):
+        version = lab.probes[first.runtime].version
+        judge = usual_judge(lab, tried.runtime, version, tried.configuration, tried.placed, "as it is measured")
+        found = _computed(link, lab, judge, save=f"itself-{REFERENCE}", check=reference)
+        if found is not None and _off(found) <= judge.tolerance:
+            return 0.0, tried is not target
+        off = off or (_off(found) if found else None)
+    return off or 0.0, off is None and bool(target.placed.dims)
 
 
 def with_open_dims(target: Target) -> Target:

@@ -205,7 +205,9 @@ def _heard(lab: Lab, data: JudgedReference) -> Sensitivity:
     if data.get("left_open"):
         own = str(data["runtime"])
         lab.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in lab.targets)
-        message = f"{own} computes other outputs where dimensions are fixed in advance: they were left open"
+        message = (
+            f"{own} computes other outputs, or none in time, with dimensions fixed in advance: they were left open"
+        )
         hint = "The file may give one name to two sizes: name the dimensions apart when you export it."
         lab.doubts.append(Doubt(kind="left-open", message=message, hint=hint))
     lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
