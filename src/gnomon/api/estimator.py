@@ -19,6 +19,7 @@ from gnomon.jobs.estimator.document import (
     ExportDocument,
     FitDocument,
     ImportDocument,
+    ModelPredictionDocument,
     PredictionsDocument,
     SuggestDocument,
 )
@@ -30,7 +31,6 @@ from gnomon.system.files import check_file, save_text
 from gnomon.values import latency
 
 if TYPE_CHECKING:
-    from gnomon.jobs.estimator.models import ModelPrediction
     from gnomon.jobs.table.document import NetsDocument
     from gnomon.measure.progress import Watch
 
@@ -223,7 +223,7 @@ def predict(
     ] = None,
     shapes: Shapes | None = None,
     record: Record = None,
-) -> PredictionsDocument | ModelPrediction:
+) -> PredictionsDocument | ModelPredictionDocument:
     """Predict the latency of the nets of CSV by ESTIMATOR, or that of an ONNX MODEL by tables, with intervals.
 
     Raises GnomonError.
@@ -275,7 +275,7 @@ def predict_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     coverage: float = 0.9,
     record: RecordLike | None = None,
-) -> ModelPrediction:
+) -> ModelPredictionDocument:
     """What an ONNX model that was never measured is expected to take: see `predict`. Raises GnomonError.
 
     Its units are priced by `tables`; none: by those that were built on `device`, as the results database knows them.
