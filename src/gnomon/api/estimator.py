@@ -131,11 +131,11 @@ def measure_nets(
     if not request.runtimes and isinstance(named, str):
         request = replace(request, runtimes=(named,))
     tool = tool_of(request)
-    measured = table_nets.measure_nets(
+    rows, measured = table_nets.measure_nets(
         request, described.space, described.table, chosen, tool=tool, watch=on_progress, tell=on_message
     )
-    job.save_nets(measured.rows, described.space.space, path, measured=True)
-    return measured.document(str(out))
+    job.save_nets(rows, described.space.space, path, measured=True)
+    return replace(measured, file=str(out))
 
 
 def fit_estimator(
@@ -171,7 +171,7 @@ def fit_estimator(
     estimator = job.fit_estimator(described, rows, others=sources, options=options)
     evaluation = None
     if len(rows) >= LEAST_TO_HOLD_OUT:
-        evaluation = cross_validate(described, rows, others=sources, options=options).part()
+        evaluation = cross_validate(described, rows, others=sources, options=options)
     job.save_estimator(estimator, path)
     if picture is not None and evaluation is None:
         raise UsageError(
@@ -197,7 +197,7 @@ def evaluate_estimator(
     from gnomon.jobs.estimator.evaluation import evaluate
 
     estimator = load_estimator(path, space)
-    evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True)).part()
+    evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True))
     evaluated = document.evaluation_document(estimator, evaluation, str(path))
     return replace(evaluated, pictures=_drawn(evaluated, picture, on_message))
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gnomon.core.codec import Must
 from gnomon.errors import ProblemError, UsageError
 
 Floats = NDArray[np.float64]
 _LEAST_S, _MOST_S = 1e-15, 1e15
 """What a net can take. Squares of times, and of their quotients, are then numbers as well."""
+
+_MOST = 1e30
+"""No time, no price and no size of a column is above it."""
+Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
+Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= value < _MOST)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -292,7 +292,7 @@ def test_without_a_table_units_cost_what_their_work_does(tmp_path: Path) -> None
     np.testing.assert_allclose(made.mean_s(nets), made.predict(nets).mean_s, rtol=1e-9)
     save_estimator(made, tmp_path / "e.json")
     again = load_estimator(tmp_path / "e.json")
-    assert again.rules == made.rules == ("Conv+BatchNormalization",)
+    assert again.described.rules == made.described.rules == ("Conv+BatchNormalization",)
     np.testing.assert_array_equal(again.predict(nets).high_s, made.predict(nets).high_s)
 
 

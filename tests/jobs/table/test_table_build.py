@@ -119,12 +119,12 @@ def test_nets_are_measured_beside_a_reference_net(
     request = asked(home, tmp_path / "none", record=tmp_path / "nets.sqlite")
     nets = [(0,), (1,), (2,)]
     assert table_nets.reference_net(request.space, built.table) in [(0,), (1,)]  # and not the one that skips
-    found = table_nets.measure_nets(request.request, request.space, built.table, nets)
-    assert [row.assignment for row in found.rows] == nets
-    assert all(row.reference_s is not None and row.reference_s > 0 for row in found.rows)
-    assert found.document().nets[0].reference_s == found.rows[0].reference_s
-    made = fit_estimator(described(built.path, f"{space_file(home)}:space"), found.rows)
-    beside = sorted(row.reference_s or 0 for row in found.rows)
+    rows, document = table_nets.measure_nets(request.request, request.space, built.table, nets)
+    assert [row.assignment for row in rows] == nets
+    assert all(row.reference_s is not None and row.reference_s > 0 for row in rows)
+    assert document.nets[0].reference_s == rows[0].reference_s
+    made = fit_estimator(described(built.path, f"{space_file(home)}:space"), rows)
+    beside = sorted(row.reference_s or 0 for row in rows)
     assert made.context["reference_s"] == beside[1]
 
 

@@ -202,10 +202,9 @@ def test_whole_nets_are_measured_as_the_table_was(out: Path) -> None:
     tool = MadeUp()
     tool.speed = lambda number: 2.0
     request = asked(out).request
-    found = measure_nets(request, tiny(), table, [(0, 0), (1, 0)], tool=tool)
-    assert [row.latency_s for row in found.rows] == pytest.approx([2 * 240e-6] * 2, rel=0.01)
-    assert not found.unlike
-    assert not found.failures
+    rows, document = measure_nets(request, tiny(), table, [(0, 0), (1, 0)], tool=tool)
+    assert [row.latency_s for row in rows] == pytest.approx([2 * 240e-6] * 2, rel=0.01)
+    assert not document.unlike and not document.failures
     assert {(o.runs, o.settings["perf_profile"]) for o in tool.orders} == {(1, "burst")}
     tool = MadeUp(lambda operators: "too large" if len(operators) > 3 else "")
     with pytest.raises(MeasurementError, match=r"no net ran.*too large"):
