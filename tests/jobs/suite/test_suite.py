@@ -134,7 +134,7 @@ def test_a_defect_is_told_and_what_was_done_stays(lab: SuiteRequest) -> None:
 def test_runs_are_found_by_name_or_told(lab: SuiteRequest) -> None:
     run = run_suite(lab, measure).run
     assert suite_status(run[:10], record=lab.record).run == run
-    with pytest.raises(RecordError, match="no one run"):
+    with pytest.raises(RecordError, match="there is no suite run"):
         suite_status("last~1", record=lab.record)
     run_suite(lab, measure)
     assert suite_status("last~1", record=lab.record).run == run

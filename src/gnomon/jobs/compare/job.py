@@ -36,7 +36,7 @@ from gnomon.jobs.compare.document import (
     SidePart,
     VerdictPart,
 )
-from gnomon.jobs.compare.sides import CONFIGURATIONS, earlier_runs, machine_runs, read_side
+from gnomon.jobs.compare.sides import CONFIGURATIONS, earlier_runs, read_side
 from gnomon.jobs.compare.sides import Side as Named
 from gnomon.measure.effort import QUANTILE, Clock
 from gnomon.session.document import ConditionsPart
@@ -65,7 +65,7 @@ of equal runs different on one whose sessions differ by 2 %, and one session a s
 
 
 def compare(
-    names: Sequence[str],
+    runs: Sequence[str | Named],
     *,
     record: RecordAddress | None = None,
     alpha: float = 0.01,
@@ -73,29 +73,16 @@ def compare(
     changed: Iterable[str] = (),
     sessions: float = SESSIONS,
 ) -> CompareDocument:
-    """Compare later runs with the first one; see `read_side` for how they are named.
+    """Compare later runs with the first one, each a side that was read or a word that names one (see `read_side`).
 
     Every verdict of a pair holds with probability 1 - `alpha` together with all others of its kind. What lies within
     `relevant` (0.01: 1 %) is the same. `changed` are those of `CHANGES` that were changed on purpose. `sessions` is
     what runs of the same are taken to differ by, relative, where the results database has too few earlier ones to tell.
     UsageError where there is nothing to compare.
     """
-    if len(names) < 2:
+    if len(runs) < 2:
         raise UsageError("a comparison needs two runs", hint="For example: gnomon compare last~1 last")
-    sides = [read_side(name, record) for name in names]
-    return compare_sides(sides, record=record, alpha=alpha, relevant=relevant, changed=changed, sessions=sessions)
-
-
-def compare_sides(
-    sides: Sequence[Named],
-    *,
-    record: RecordAddress | None = None,
-    alpha: float = 0.01,
-    relevant: float = 0.01,
-    changed: Iterable[str] = (),
-    sessions: float = SESSIONS,
-) -> CompareDocument:
-    """As `compare`, of sides that were read."""
+    sides = [read_side(run, record) if isinstance(run, str) else run for run in runs]
     if not 0 < alpha < 1:
         raise UsageError(f"alpha cannot be {alpha}", hint="Give a probability between 0 and 1, such as 0.01.")
     if not 0 <= relevant <= 1:
@@ -250,7 +237,7 @@ class History:
     def _of_machine(self, side: Named, clock: Clock) -> list[list[Side]]:
         """The runs of each configuration of each other model on the side's machine, as it was for the side."""
         if self._others is None:
-            self._others = machine_runs(self._sides, self._record)
+            self._others = earlier_runs(self._sides, self._record, of_models=False)
         groups: dict[tuple[str, str], list[Side]] = {}
         for run in self._others:
             apart = {kind for kind, _ in differences(run.document, side.document)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 import math
 import re
@@ -36,6 +37,8 @@ from gnomon.store.base import (
 from gnomon.store.opening import default_record, is_missing, read_store
 from gnomon.store.sql import SqlStore
 from gnomon.system.files import write_whole
+
+_LAST = re.compile(r"last(?:~(\d{1,6}))?")
 
 DECISION = "decision"
 """The name of the event in which a job records what it decided."""
@@ -69,27 +72,27 @@ def list_campaigns(store: Store, *, query: CampaignQuery | None = None) -> Itera
     return (_row(store, campaign) for campaign in store.query(query or CampaignQuery()))
 
 
-def find_campaign(store: Store, prefix: str) -> Campaign:
-    """The campaign whose id is or begins with `prefix`; "last" is the newest. RecordError if none or
-    several do.
+def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campaign:
+    """The campaign (of a kind) whose id is or begins so; "last" is the newest, "last~1" the one before.
+
+    RecordError if there is none, or several.
     """
-    if prefix == "last":
-        newest = next(store.query(CampaignQuery()), None)
-        if newest is None:
-            raise RecordError("the results database is empty", hint="Measure something first.")
-        return newest
-    if exact := next(store.query(CampaignQuery(id=prefix)), None):
-        return exact
-    found = [c for c in store.query(CampaignQuery()) if c.id.startswith(prefix)] if prefix else []
+    campaigns = store.query(CampaignQuery(kind=kind))
+    if last := _LAST.fullmatch(named):
+        before = int(last[1] or 0)
+        found = list(itertools.islice(campaigns, before, before + 1))
+    else:
+        found = list(store.query(CampaignQuery(id=named, kind=kind)))
+        found = found or [campaign for campaign in campaigns if named and campaign.id.startswith(named)]
     if len(found) == 1:
         return found[0]
     if found:
-        some = ", ".join(c.id for c in found[:5])
-        raise RecordError(f"{len(found)} campaigns begin with {prefix!r}", hint=f"Give more of the id: {some}.")
-    known = [c.id for _, c in zip(range(5), store.query(CampaignQuery()), strict=False)]
+        some = ", ".join(campaign.id for campaign in found[:5])
+        raise RecordError(f"{len(found)} campaigns begin with {named!r}", hint=f"Give more of the id: {some}.")
+    known = ", ".join(campaign.id for campaign in itertools.islice(store.query(CampaignQuery(kind=kind)), 5))
     raise RecordError(
-        f"no campaign begins with {prefix!r}",
-        hint=f"The newest are: {', '.join(known)}." if known else "Measure something first.",
+        f"there is no {'campaign' if kind is None else f'{kind} run'} {named!r}",
+        hint=f"The newest are: {known}." if known else "Measure something first.",
     )
 
 
