@@ -379,7 +379,7 @@ def test_what_was_joined_is_held_no_longer(address: PostgresAddress, tmp_path: P
         PostgresStore.open(address) as one,
         PostgresStore.open(address) as other,
     ):
-        assert [join_records(there, store).runs for store in (one, other)] == [4, 0]
+        assert [join_records(there, store)["runs"] for store in (one, other)] == [4, 0]
         assert list(other.query(CampaignQuery(held=True))) == []
 
 

@@ -6,17 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
+from typing import Any, Protocol, Self, TypeVar
 
 from gnomon.core.codec import dumps
 from gnomon.core.sample import FINISHED, REOPENED, Campaign, Event, Run
 from gnomon.errors import RecordError
 from gnomon.store import rows
 from gnomon.store.address import RecordAddress
-from gnomon.store.base import CELL, CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
-
-if TYPE_CHECKING:
-    from gnomon.store.base import Store
+from gnomon.store.base import CELL, CampaignQuery, EventQuery, Query, RunQuery, Tally, TallyQuery
 
 T = TypeVar("T")
 
@@ -122,18 +119,9 @@ class SqlStore(ABC):
         if not added:
             raise self._no_campaign(campaign)
 
-    @overload
-    def query(self, query: CampaignQuery) -> Iterator[Campaign]: ...
-    @overload
-    def query(self, query: RunQuery) -> Iterator[Run]: ...
-    @overload
-    def query(self, query: EventQuery) -> Iterator[Event]: ...
-    @overload
-    def query(self, query: TallyQuery) -> Iterator[Tally]: ...
-    def query(
-        self, query: CampaignQuery | RunQuery | EventQuery | TallyQuery
-    ) -> Iterator[Campaign] | Iterator[Run] | Iterator[Event] | Iterator[Tally]:
+    def query(self, query: Query[T]) -> Iterator[T]:
         """What the query asks for, lazily; see `Store`."""
+        found: Iterator[Any]
         if isinstance(query, CampaignQuery):
             wanted: rows.Row = {
                 "id = ?": query.id,
@@ -146,15 +134,18 @@ class SqlStore(ABC):
             found = self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
             held = query.held
             return found if held is None else (c for c in found if self._held.by_another(c.id) is held)
+        assert isinstance(query, RunQuery | EventQuery | TallyQuery)  # noqa: S101  # there are no others
         seq = self._seq(query.campaign)
         if isinstance(query, RunQuery):
             profiled = None if query.profiled is None else int(query.profiled)
             wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": profiled}
-            return self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
-        if isinstance(query, EventQuery):
+            found = self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
+        elif isinstance(query, EventQuery):
             wanted = {"campaign = ?": seq, "name = ?": query.name}
-            return self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
-        return self._tallies(seq)
+            found = self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
+        else:
+            found = self._tallies(seq)
+        return found
 
     def __enter__(self) -> Self:
         return self
@@ -215,9 +206,3 @@ def _names(columns: Iterable[str]) -> str:
 
 def _marks(row: rows.Row) -> str:
     return ", ".join("?" * len(row))
-
-
-if TYPE_CHECKING:
-
-    def _conforms(store: SqlStore) -> Store:
-        return store

@@ -54,8 +54,7 @@ def _brought(source: RecordAddress, into: RecordAddress, told: Told) -> BroughtP
     if linked or whole(source) == whole(into):
         raise RecordError(f"{source} is the record itself", hint="Give another file.")
     with opened(source) as found, open_store(into) as target:
-        joined = join_records(found, target, told)
-    return BroughtPart(path=str(source), campaigns=joined.campaigns, runs=joined.runs, events=joined.events)
+        return BroughtPart(path=str(source), **join_records(found, target, told))
 
 
 def _without_commands(event: Event) -> Event | None:
