@@ -10,7 +10,7 @@ from tests.estimate.nets import columns, counts, measured
 
 from gnomon.errors import UsageError
 from gnomon.estimate import design
-from gnomon.estimate.design import RIDGE, Bound, d_optimal, suggest
+from gnomon.estimate.design import RIDGE, d_optimal, suggest
 from gnomon.estimate.fit import fit, source
 
 
@@ -56,7 +56,7 @@ def test_with_a_bound_the_second_half_is_near_it() -> None:
     y = measured(pool, noise=0.01)
     estimator = fit(columns(), pool[:30], y[:30])
     bound = float(np.quantile(y, 0.7))
-    found = suggest(columns(), pool, 20, given=pool[:30], near=Bound(bound_s=bound, estimator=estimator))
+    found = suggest(columns(), pool, 20, given=pool[:30], near=(estimator, bound))
     assert len(set(found)) == 20
     distance = np.abs(y[found] / bound - 1)
     assert np.median(distance[10:]) < 0.05 < np.median(distance[:10])

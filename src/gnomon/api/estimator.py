@@ -85,9 +85,7 @@ def suggest_nets(
         raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
     bound = None
     if near is not None and bound_s is not None:
-        from gnomon.estimate.design import Bound
-
-        bound = Bound(bound_s=bound_s, estimator=load_estimator(near, space).estimator)
+        bound = load_estimator(near, space).estimator, bound_s
     nets = job.suggest_nets(
         described,
         count,
@@ -341,17 +339,18 @@ def import_nets(
     from gnomon.jobs.estimator import help_files
 
     file = _unused(out, overwrite=overwrite)
-    imported = help_files.import_nets(Path(latencies), Path(archs), space)
-    job.save_nets(imported.rows, imported.space.space, file, measured=True)
-    skipped(imported.told, on_message)
+    loaded = load_space(space)
+    rows, left_out = help_files.import_nets(Path(latencies), Path(archs), loaded)
+    job.save_nets(rows, loaded.space, file, measured=True)
+    skipped(left_out, on_message)
     return ImportDocument(
         format="gnomon-estimator-import",
         version=1,
         file=str(out),
         space=space,
-        nets=len(imported.rows),
-        measured=sum(row.latency_s is not None for row in imported.rows),
-        left_out=tuple(imported.told),
+        nets=len(rows),
+        measured=sum(row.latency_s is not None for row in rows),
+        left_out=left_out,
     )
 
 

@@ -269,6 +269,8 @@ def _estimator(
     given = np.any([b.directions[1:, 0] != 0 for b in prior.blocks if b.name == "other devices"], axis=0)
     if columns.shared is not None and len(y):  # samples say what work costs, whichever column does it
         given = given | columns.shared.any(axis=1)
+    # The number of samples less the sum of their leverages, the effective number of coefficients.
+    freedom = float((found.errors / found.posterior.loo_variance).sum())
     return Estimator(
         columns=columns,
         level_s=level if len(y) else 0.0,
@@ -276,7 +278,7 @@ def _estimator(
         noise=Noise(
             relative=noise,
             floor_s=floor_s,
-            width=factor(score, options.coverage, _freedom(found)),
+            width=factor(score, options.coverage, freedom),
             coverage=options.coverage,
         ),
         known=(x1[:, 1:] != 0).any(axis=0) | priced | given,
@@ -284,11 +286,6 @@ def _estimator(
         weights=np.minimum(found.weights, 1.0),
         residual=None if learnt is None else learnt.learner,
     )
-
-
-def _freedom(found: _Solution) -> float:
-    """The number of samples less the sum of their leverages, the effective number of coefficients."""
-    return float((found.errors / found.posterior.loo_variance).sum())
 
 
 def _coefficients(prior: Prior, found: _Solution, level: float) -> Coefficients:

@@ -22,11 +22,7 @@ CLOSED = "closed"
 """The key in the data of `FAILED` that says that the campaign is not taken up again: nobody was left to decide on."""
 
 
-def _is_path(text: str) -> bool:
-    return bool(text) and "\0" not in text
-
-
-_Path = Annotated[str, codec.Must(be="a path", fits=_is_path)]
+_Path = Annotated[str, codec.Must(be="a path", fits=lambda text: bool(text) and "\0" not in text)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

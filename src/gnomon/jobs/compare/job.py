@@ -159,9 +159,10 @@ def _pair(
             between = _TURNS if turns else known.sessions(label, before, after, clock)
             apart[label] = _apart(a, b, load, between)
         rows = _verdicts(apart, alpha, relevant, busier)
+        steps_s = before.document.get("resolutions_s", {})
         operators = [
             _operators(
-                label, old[label], new[label], alpha, relevant, load, busier, one.between, _resolution_s(before, label)
+                label, old[label], new[label], alpha, relevant, load, busier, one.between, steps_s.get(label, 0.0)
             )
             for label, one in apart.items()
         ]
@@ -410,11 +411,6 @@ def _operators(
     rows = _verdicts(apart, alpha, relevant, told)
     changed = tuple(row for row in rows if row.verdict in ("slower", "faster"))
     return OperatorsPart(label=label, compared=len(apart), changed=changed)
-
-
-def _resolution_s(side: Named, label: str) -> float:
-    """The seconds in which the profiler of a configuration counts; 0 where it does so finely."""
-    return float(side.document.get("resolutions_s", {}).get(label, 0.0))
 
 
 def _kernels(row: Mapping[str, Any]) -> dict[str, Side]:

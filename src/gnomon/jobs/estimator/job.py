@@ -35,7 +35,6 @@ from gnomon.spaces.work import work as unit_work
 from gnomon.system.files import read_file, save_text
 
 if TYPE_CHECKING:
-    from gnomon.estimate.design import Bound
     from gnomon.estimate.fit import Source
 
 FORMAT, VERSION = "gnomon-space-estimator", 1
@@ -285,7 +284,7 @@ def suggest_nets(
     *,
     pool: Sequence[Sequence[int]] | Ints | None = None,
     given: Sequence[NetRow] = (),
-    near: Bound | None = None,
+    near: tuple[Estimator, float] | None = None,
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     seed: int = 0,
 ) -> tuple[tuple[int, ...], ...]:

@@ -156,11 +156,11 @@ def export_trace(document: Mapping[str, Any], out: Path) -> None:
 def export_node_data(document: Mapping[str, Any], out: Path) -> list[Path]:
     """Write Model Explorer's node data of a job's answer into a folder, a file a configuration."""
     by_name = (document.get("model") or {}).get("format") == "onnx"
-    made = {label: node_data(found, by_name=by_name) for label, found in operator_times(document).items()}
-    texts = (json.dumps(one, indent=1) for one in made.values())
-    return _write_into(
-        out, [(f"{_file_name(label)}.json", text.encode()) for label, text in zip(made, texts, strict=True)]
-    )
+    named = []
+    for label, operators in operator_times(document).items():
+        name = re.sub(r"[^\w.,=+\[\]-]+", "_", label)[:200] or "_"
+        named.append((f"{name}.json", json.dumps(node_data(operators, by_name=by_name), indent=1).encode()))
+    return _write_into(out, named)
 
 
 def export_netron(document: Mapping[str, Any], model: Path | None, out: Path) -> int:
@@ -182,10 +182,6 @@ def export_netron(document: Mapping[str, Any], model: Path | None, out: Path) ->
             hint="--format perfetto has its kernels.",
         )
     return count
-
-
-def _file_name(label: str) -> str:
-    return re.sub(r"[^\w.,=+\[\]-]+", "_", label)[:200] or "_"
 
 
 def _write_into(out: Path, named: Sequence[tuple[str, bytes]]) -> list[Path]:
@@ -269,9 +265,6 @@ def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Pa
 
 def _row(store: Store, campaign: Campaign) -> CampaignRow:
     tallies = list(store.query(TallyQuery(campaign=campaign.id)))
-    decision: Mapping[str, Any] | None = None
-    for event in store.query(EventQuery(campaign=campaign.id, name=DECISION)):
-        decision = event.data
     finished = any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True)))
     running = any(True for _ in store.query(CampaignQuery(id=campaign.id, held=True)))
     return CampaignRow(
@@ -282,7 +275,7 @@ def _row(store: Store, campaign: Campaign) -> CampaignRow:
         candidates=len(tallies),
         runs=sum(t.runs for t in tallies),
         failures=sum(t.failures for t in tallies),
-        decision=decision,
+        decision=last_note(store, campaign.id, DECISION),
     )
 
 

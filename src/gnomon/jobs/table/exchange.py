@@ -53,15 +53,38 @@ def import_tables(
     if key not in KEYS:
         raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
     found, complaints = read_profiled(file)
-    runtimes = _runtimes(found, runtime)
-    units = _units(found, file, complaints)
+    if not (runtimes := tuple(found.runtimes)):
+        raise UsageError("the file has no unit with a runtime's times", hint="See what gnomon table export writes.")
+    if runtime is not None:
+        if runtime not in runtimes:
+            raise UsageError(
+                f"the file has no runtime {runtime!r}", hint=f"Name one with --runtime: {', '.join(runtimes)}."
+            )
+        runtimes = (runtime,)
+    units: dict[str, Unit] = {}
+    for text in found.entries:
+        try:
+            units[text] = unit_of_uid(text)
+        except ProblemError as error:
+            complaints.tell(text[:80], error.message)
+    if not units:
+        complaints.raise_any()
+        raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
     known = load_space(space)
     _tell_foreign(tuple(units.values()), known, complaints, file)
     meta = file.with_suffix(".meta")
     notes = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
     tables = [
         Table(
-            manifest=_manifest(known.name, name, key, notes),
+            manifest=Manifest(
+                space=known.name,
+                context=context_document({"runtime": name, "source": "nnabla-nas", "key": key, "notes": notes}),
+                clock="wall",
+                overhead_s=0.0,
+                notes=notes,
+                created_at_s=time.time(),
+                gnomon_version=gnomon.__version__,
+            ),
             rows=tuple(_row(unit, name, found.entries[text].get(name), key) for text, unit in units.items()),
         )
         for name in runtimes
@@ -74,32 +97,6 @@ def import_tables(
     for place, table in zip(places, tables, strict=True):
         write_table(table, place)
     return dict(zip(places, tables, strict=True)), tuple(complaints.told)
-
-
-def _units(found: SnpeTable, file: Path, complaints: Complaints) -> dict[str, Unit]:
-    """The units that the names in a file mean. ProblemError where no name means any."""
-    units: dict[str, Unit] = {}
-    for text in found.entries:
-        try:
-            units[text] = unit_of_uid(text)
-        except ProblemError as error:
-            complaints.tell(text[:80], error.message)
-    if not units:
-        complaints.raise_any()
-        raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
-    return units
-
-
-def _manifest(space: str, runtime: str, key: str, notes: tuple[str, ...]) -> Manifest:
-    return Manifest(
-        space=space,
-        context=context_document({"runtime": runtime, "source": "nnabla-nas", "key": key, "notes": notes}),
-        clock="wall",
-        overhead_s=0.0,
-        notes=notes,
-        created_at_s=time.time(),
-        gnomon_version=gnomon.__version__,
-    )
 
 
 def _folders(runtimes: Sequence[str]) -> list[str]:
@@ -216,7 +213,12 @@ def _beside(
     loaded: SearchSpace | None = None
     for path in paths:
         table = read_table(path)
-        _unfused(table)
+        chains = sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
+        if chains:
+            raise UsageError(
+                f"the table has fused units ({', '.join(chains[:3])}), which have no UID",
+                hint="Build one of single operators: gnomon table build SPACE --fuse none.",
+            )
         if first is None:
             first = table
             if needed or space is not None:
@@ -227,7 +229,8 @@ def _beside(
                 f" {next(iter(places.values()))} of {shown(first.manifest.space)}",
                 hint="Give the tables of one space.",
             )
-        runtime = _runtime_of(table)
+        context = table.manifest.context
+        runtime = str(context.get("backend") or context.get("runtime", "CPU"))
         if runtime in found:
             raise UsageError(
                 f"{places[runtime]} and {path} are both of the runtime {runtime}",
@@ -237,20 +240,6 @@ def _beside(
     if first is None:
         raise UsageError("no table is given", hint="Give the directory that `gnomon table build` made.")
     return found, loaded
-
-
-def _unfused(table: Table) -> None:
-    chains = sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
-    if chains:
-        raise UsageError(
-            f"the table has fused units ({', '.join(chains[:3])}), which have no UID",
-            hint="Build one of single operators: gnomon table build SPACE --fuse none.",
-        )
-
-
-def _runtime_of(table: Table) -> str:
-    context = table.manifest.context
-    return str(context.get("backend") or context.get("runtime", "CPU"))
 
 
 def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
@@ -274,18 +263,6 @@ def _columns(line: str) -> int:
         return sum(len(row) for row in csv.reader([line.strip()]))
     except csv.Error:
         return 0
-
-
-def _runtimes(found: SnpeTable, wanted: str | None) -> tuple[str, ...]:
-    """The wanted runtime, or all of the file. UsageError where the file has none, or not this one."""
-    known = found.runtimes
-    if not known:
-        raise UsageError("the file has no unit with a runtime's times", hint="See what gnomon table export writes.")
-    if wanted is None:
-        return tuple(known)
-    if wanted not in known:
-        raise UsageError(f"the file has no runtime {wanted!r}", hint=f"Name one with --runtime: {', '.join(known)}.")
-    return (wanted,)
 
 
 def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None, key: str) -> Row:

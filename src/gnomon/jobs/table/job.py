@@ -132,9 +132,10 @@ def _build(asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Calla
             _check_context(known.manifest, asked, bench)
         rules, evidence = fused_chains(bench, asked.space, asked.rules, known)
         units = asked.space.tables(rules).units
-        have = (
-            set() if known is None or asked.again else {row.unit for row in known.rows if not _wants_more(bench, row)}
-        )
+        # A build may have ended before it came back to a unit that is not known well enough.
+        once = bench.request.effort.processes_least
+        kept = [] if known is None or asked.again else known.rows
+        have = {row.unit for row in kept if row.status != "unstable" or not 0 < row.processes <= once}
         todo = [unit for unit in units if unit not in have]
         fused = sorted({unit.chain for unit in todo if len(unit.layers) > 1})
         if fused and told[1] is not None:
@@ -215,11 +216,6 @@ def _parts(units: Sequence[Unit], bench: Bench) -> Iterator[Sequence[Unit]]:
     room = max(1, bench.request.effort.together - 1)
     count = -(-len(units) // room)
     return (units[k::count] for k in range(count))
-
-
-def _wants_more(bench: Bench, row: Row) -> bool:
-    """Whether a build ended before it came back to a unit that is not known well enough."""
-    return row.status == "unstable" and 0 < row.processes <= bench.request.effort.processes_least
 
 
 def row_of(unit: Unit, one: Timed) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -47,25 +47,8 @@ def measure_nets(
     By a `tool` they are measured on the backend and by the settings of its table. MeasurementError where none runs,
     UsageError for a table that no such tool made; other GnomonErrors for the device and the runtime.
     """
-    asked = _Asked(
-        space=space,
-        table=table,
-        nets=nets,
-        tool=None if tool is None else _as_the_table(tool, request, table, tell),
-        watch=watch,
-        tell=tell,
-    )
-    return patiently(lambda again: _measure(again, asked), request, tell)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    space: SearchSpace
-    table: Table
-    nets: Sequence[tuple[int, ...]]
-    tool: ToolRuntime | None
-    watch: Watch | None
-    tell: Callable[[str], None] | None
+    measures = None if tool is None else _as_the_table(tool, request, table, tell)
+    return patiently(lambda again: _measure(again, space, table, nets, measures, watch, tell), request, tell)
 
 
 def _as_the_table(
@@ -82,18 +65,26 @@ def _as_the_table(
     return tool_runtime(tool, request, said_of(context.get("protocol", {})), tell)
 
 
-def _measure(request: MeasureRequest, asked: _Asked) -> tuple[tuple[NetRow, ...], NetsDocument]:
+def _measure(
+    request: MeasureRequest,
+    space: SearchSpace,
+    table: Table,
+    nets: Sequence[tuple[int, ...]],
+    tool: ToolRuntime | None,
+    watch: Watch | None,
+    tell: Callable[[str], None] | None,
+) -> tuple[tuple[NetRow, ...], NetsDocument]:
     start = time.monotonic()
-    space, table, nets, steps = asked.space, asked.table, asked.nets, Steps("nets", asked.watch)
-    effort = NET_EFFORT if asked.tool is None else asked.tool.effort
+    steps = Steps("nets", watch)
+    effort = NET_EFFORT if tool is None else tool.effort
     request = replace(request, effort=replace(effort, timeout_s=request.effort.timeout_s))
     question = {"space": space.name, "anchor": table.manifest.anchor}
     with open_bench(
-        request, kind="nets", subject=space.name, question=question, tool=asked.tool, watch=steps, tell=asked.tell
+        request, kind="nets", subject=space.name, question=question, tool=tool, watch=steps, tell=tell
     ) as bench:
         units = (unit for in_force in (rules(table.manifest.rules), UNFUSED) for unit in space.tables(in_force).units)
         gauge = gauge_of(bench, tuple(units), table)
-        if asked.tool is None:
+        if tool is None:
             large = _placed(bench, space, reference_net(space, table))
             gauge = replace(gauge, large=replace(large.candidate, key="reference"))
         steps.expect(len(nets))
