@@ -61,6 +61,11 @@ class TableDocument(Answer):
     campaign: str | None = None
     doubts: tuple[Doubt, ...] | None = None
 
+    def headline(self) -> tuple[str, str]:
+        """The space and the folder, and how many units were measured."""
+        told = "" if self.measured is None else f"{self.measured} units were measured this time."
+        return f"{self.space} in {self.table}", told
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckedTable(TableDocument):

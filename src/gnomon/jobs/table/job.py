@@ -13,24 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
-from gnomon.core import codec
 from gnomon.core.stats import median
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
-from gnomon.jobs.table.document import table_document
+from gnomon.jobs.table.document import TableDocument, table_document
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort
-from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Watch
-from gnomon.report.answer import Answer
 from gnomon.session import replay as recall
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.bench.tool import ToolRuntime
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, FusionRules
-from gnomon.spaces.latency_table import STABLE, Manifest, Row, Table, complaints, unlike
+from gnomon.spaces.latency_table import STABLE, Manifest, Row, complaints, unlike
 from gnomon.spaces.loading import SearchSpace
 from gnomon.spaces.unit import Unit
 
@@ -69,48 +67,22 @@ class TableRequest:
     tool: ToolRuntime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built(Answer):
-    """The table as it is now, how many of its units were measured this time, and what speaks against it."""
-
-    table: Table
-    path: Path
-    measured: int
-    complaints: tuple[str, ...]
-    doubts: tuple[Doubt, ...]
-    campaign: str
-    seconds: float
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """The space and the folder, and how many units were measured."""
-        return f"{self.table.manifest.space} in {self.path}", f"{self.measured} units were measured this time."
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values for reports."""
-        return codec.document(
-            replace(
-                table_document(self.table, self.path, self.complaints),
-                measured=self.measured,
-                seconds=self.seconds,
-                campaign=self.campaign,
-                doubts=self.doubts,
-            )
-        )
-
-
-def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Built:
+def build_table(
+    asked: TableRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
+) -> TableDocument:
     """Measure the units of a space that the table lacks, and write them down one by one.
 
-    What is written stays, whatever ends the build: the same command goes on. Raises GnomonError.
+    What is written stays, whatever ends the build: the same command goes on. Returns the table as it is then, with how
+    many of its units were measured this time, and what speaks against it. Raises GnomonError.
     """
     check_place(asked.out)
     seen: set[Unit] = set()
     return patiently(lambda request: _build(replace(asked, request=request), seen, (watch, tell)), asked.request, tell)
 
 
-def _build(asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Callable[[str], None] | None]) -> Built:
+def _build(
+    asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Callable[[str], None] | None]
+) -> TableDocument:
     """`seen` are the units that got a row, also before the device left."""
     start = time.monotonic()
     steps = Steps("units", told[0])
@@ -164,14 +136,12 @@ def _build(asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Calla
         bench.runner.note_files(*files, whole=True)
         bench.runner.finish({"reason": f"{len(units)} units of {asked.space.name}", "chosen": str(asked.out)})
         table = read_table(asked.out)
-        return Built(
-            table=table,
-            path=asked.out,
+        return replace(
+            table_document(table, asked.out, complaints(table, units)),
             measured=len(seen),
-            complaints=tuple(complaints(table, units)),
-            doubts=tuple(worst(bench.runner.environments)),
-            campaign=bench.runner.campaign.id,
             seconds=time.monotonic() - start,
+            campaign=bench.runner.campaign.id,
+            doubts=tuple(worst(bench.runner.environments)),
         )
 
 
