@@ -19,7 +19,7 @@ def log_det(z: np.ndarray, rows: object) -> float:
     return float(np.linalg.slogdet(RIDGE * np.eye(z.shape[1]) + picked.T @ picked)[1])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_it_is_near_the_best_of_all_choices(seed: int) -> None:
     z = 5 * np.random.default_rng(seed).standard_normal((10, 3))
     best = max(log_det(z, rows) for rows in itertools.combinations(range(10), 4))

@@ -29,7 +29,7 @@ def noisy(count: int, noise: float, seed: int = 0, spread: float = 0.3) -> tuple
     ]
 
 
-@pytest.mark.parametrize("noise", [0.01, 0.05, 0.1])
+@pytest.mark.parametrize("noise", [0.01, 0.1])
 def test_the_ceiling_is_what_knowing_the_truth_would_score(noise: float) -> None:
     true, rows = noisy(4000, noise)
     seen = np.array([row.latency_s for row in rows])
@@ -99,17 +99,6 @@ def test_nets_that_were_fitted_to_test_nothing(tmp_path: Path) -> None:
         evaluate(made, rows[3:6])
 
 
-def test_each_net_is_held_out_once_and_no_fit_sees_it(tmp_path: Path) -> None:
-    found, _, _ = kit(tmp_path)
-    rows = measured(found, 12, noise=0.0)
-    # One net is told ten times too slow: only a fit that saw it could predict that.
-    rows[5] = replace(rows[5], latency_s=10 * (rows[5].latency_s or 0))
-    told = cross_validate(found, rows)
-    assert told.scores.nets == 12
-    assert (told.nets[5].mean_s or 0.0) < 0.5 * (told.nets[5].measured_s or 0.0)
-    assert [net.measured_s for net in told.nets] == [row.latency_s for row in rows]
-
-
 def test_a_net_that_was_measured_twice_is_never_on_both_sides(tmp_path: Path) -> None:
     found, _, _ = kit(tmp_path)
     rows = measured(found, 6, noise=0.0)
@@ -117,14 +106,11 @@ def test_a_net_that_was_measured_twice_is_never_on_both_sides(tmp_path: Path) ->
     told = cross_validate(found, [odd, *rows[1:], odd])
     assert (told.nets[0].mean_s or 0.0) < 0.5 * (told.nets[0].measured_s or 0.0)
     assert told.nets[-1].mean_s == told.nets[0].mean_s
+    assert [net.measured_s for net in told.nets] == [row.latency_s for row in (odd, *rows[1:], odd)]
     with pytest.raises(UsageError, match="all samples are of one net"):
         cross_validate(found, [odd] * 5)
-
-
-def test_few_nets_cannot_be_held_out(tmp_path: Path) -> None:
-    found, _, _ = kit(tmp_path)
     with pytest.raises(UsageError, match="3 nets are too few"):
-        cross_validate(found, measured(found, 3))
+        cross_validate(found, rows[:3])
 
 
 def test_the_coverage_that_was_asked_for_is_the_nominal_one(tmp_path: Path) -> None:
