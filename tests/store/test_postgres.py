@@ -100,7 +100,7 @@ def blocks(address: PostgresAddress, campaign: str) -> list[int]:
 
 
 def test_two_append_at_once_and_one_is_killed(address: PostgresAddress) -> None:
-    count = 300
+    count = 90
     with writer(address, "stays", count) as stays, writer(address, "killed", 10**6) as killed:
         assert killed.stdout is not None
         for _ in range(count // 3):
@@ -138,13 +138,7 @@ def test_what_another_holds_is_not_taken_up(address: PostgresAddress) -> None:
         store.open_campaign(sample_campaign("a"))
 
 
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize(
-    "statement", ["DELETE FROM gnomon.{}", "UPDATE gnomon.{} SET {} = {}", "TRUNCATE gnomon.{} CASCADE"]
-)
-def test_nothing_is_changed_or_removed(
-    server: Server, database: str, address: PostgresAddress, table: str, statement: str
-) -> None:
+def test_nothing_is_changed_or_removed(server: Server, database: str, address: PostgresAddress) -> None:
     import psycopg
 
     role = appender(server, database, address)
@@ -152,12 +146,15 @@ def test_nothing_is_changed_or_removed(
         store.open_campaign(sample_campaign())
         store.append("c1", sample_run())
         store.append("c1", Event(name="x", at_s=1.0))
-    column = {"campaigns": "kind", "runs": "facts", "events": "data"}[table]
-    told = statement.format(table, column, column)
-    with pytest.raises(psycopg.errors.RaiseException, match="append-only"):
-        server.run(told, database=database)
-    with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        server.run(told, database=database, role=role)
+    columns = {"campaigns": "kind", "runs": "facts", "events": "data"}
+    assert columns.keys() == set(TABLES)
+    for table, column in columns.items():
+        for statement in ("DELETE FROM {}", f"UPDATE {{}} SET {column} = {column}", "TRUNCATE {} CASCADE"):  # noqa: S608
+            told = statement.format(f"gnomon.{table}")
+            with pytest.raises(psycopg.errors.RaiseException, match="append-only"):
+                server.run(told, database=database)
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                server.run(told, database=database, role=role)
 
 
 def test_several_make_the_record_at_once(address: PostgresAddress) -> None:
@@ -218,19 +215,6 @@ def test_a_password_comes_from_its_file_and_is_told_nowhere(
         store.open_campaign(sample_campaign())
         assert "sesame" not in str(store.address)
         assert not any("sesame" in str(row) for row in server.run("SELECT * FROM pg_stat_activity"))
-
-
-def test_a_database_without_a_record_is_an_empty_record(server: Server, address: PostgresAddress) -> None:
-    with PostgresStore.read(address) as store:
-        assert list(store.query(CampaignQuery())) == []
-        with pytest.raises(RecordError, match="no campaign"):
-            list(store.query(RunQuery(campaign="c1")))
-
-
-def test_who_reads_writes_nothing(address: PostgresAddress) -> None:
-    PostgresStore.open(address).close()
-    with PostgresStore.read(address) as store, pytest.raises(RecordError, match="read-only"):
-        store.open_campaign(sample_campaign())
 
 
 @pytest.mark.parametrize(
@@ -338,6 +322,17 @@ def test_records_are_joined_both_ways_and_nothing_comes_twice(address: PostgresA
     with pytest.raises(RecordError, match="is not a file") as refused:
         gnomon.merge_runs(file, out=address)
     assert "gnomon runs import" in refused.value.hint
+
+
+def test_who_reads_finds_an_empty_record_and_writes_nothing(address: PostgresAddress) -> None:
+    for _ in range(2):
+        with PostgresStore.read(address) as store:
+            assert list(store.query(CampaignQuery())) == []
+            with pytest.raises(RecordError, match="no campaign"):
+                list(store.query(RunQuery(campaign="c1")))
+        PostgresStore.open(address).close()
+    with PostgresStore.read(address) as store, pytest.raises(RecordError, match="read-only"):
+        store.open_campaign(sample_campaign())
 
 
 def test_a_file_comes_whole_or_not_at_all(address: PostgresAddress) -> None:
