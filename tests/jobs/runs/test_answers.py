@@ -13,6 +13,7 @@ import pytest
 from tests.cli.placement_kit import placement
 from tests.jobs.test_job_documents import FOUND
 
+import gnomon
 from gnomon.cli.main import run
 from gnomon.core.sample import FINISHED, Campaign, Context
 from gnomon.errors import RecordError
@@ -36,6 +37,8 @@ def store(tmp_path: Path) -> SqliteStore:
 def test_an_answer_comes_back_and_is_reported(store: SqliteStore) -> None:
     document = {**placement().document(), "campaign": CAMPAIGN.id, "record": str(store.path)}
     assert answer_of(store, CAMPAIGN) is None
+    with pytest.raises(RecordError, match="no answer is kept"):
+        gnomon.export_run_as("perfetto", out=store.path.with_name("t.json"), record=store.path)
     keep(document, None)
     keep({**document, "seconds": 2.5}, None)
     found = answer_of(store, CAMPAIGN)
