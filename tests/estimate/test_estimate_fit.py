@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.estimate.nets import UNITS, columns, counts, measured, prices
 
 from gnomon.errors import ProblemError, UsageError
-from gnomon.estimate.columns import Columns, FitOptions, Learner, Unknown
+from gnomon.estimate.columns import Columns, FitOptions, Unknown
 from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import within
 from gnomon.estimate.fit import Source, fit, resolution, source
@@ -172,7 +172,7 @@ def test_a_residual_learner_is_kept_where_it_wins_alone() -> None:
     noise = 1 + 0.01 * rng.standard_normal(150)
     assert fit(c, x, linear * noise).residual is None
     kept = fit(c, x[:100], (bent * noise)[:100])
-    never = fit(c, x[:100], (bent * noise)[:100], options=FitOptions(learner=Learner.NEVER))
+    never = fit(c, x[:100], (bent * noise)[:100], options=FitOptions(learner="never"))
     assert kept.residual is not None
     assert never.residual is None
     doubts = kept.explain(x[120])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,13 +99,6 @@ def times(values: ArrayLike, count: int) -> Floats:
     return y
 
 
-class Learner(StrEnum):
-    """Whether a residual learner is tried: only where it wins in cross-validation, or not at all."""
-
-    AUTO = "auto"
-    NEVER = "never"
-
-
 class Unknown(StrEnum):
     """What a prediction does with a column that no sample and no price says anything of."""
 
@@ -118,12 +111,12 @@ class FitOptions:
     """How to fit.
 
     `coverage`: how often an interval shall hold the measured time. `passes`: how often weights and sizes are found in
-    turn.
+    turn. `learner`: whether a residual learner is tried, and kept only where it wins in cross-validation.
     """
 
     coverage: float = 0.9
     passes: int = 4
-    learner: Learner = Learner.AUTO
+    learner: Literal["auto", "never"] = "auto"
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.coverage <= 0.999:

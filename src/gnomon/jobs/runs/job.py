@@ -67,9 +67,9 @@ def open_record(record: RecordAddress | None) -> Iterator[SqlStore]:
         yield store
 
 
-def list_campaigns(store: Store, *, query: CampaignQuery | None = None) -> Iterator[CampaignRow]:
+def list_campaigns(store: Store) -> Iterator[CampaignRow]:
     """The campaigns of the record, the newest first, lazily."""
-    return (_row(store, campaign) for campaign in store.query(query or CampaignQuery()))
+    return (_row(store, campaign) for campaign in store.query(CampaignQuery()))
 
 
 def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campaign:
@@ -145,12 +145,8 @@ def export_parquet(store: Store, campaigns: Iterable[Campaign], out: Path) -> No
 
 def export_trace(document: Mapping[str, Any], out: Path) -> None:
     """Write a trace of a job's answer for Perfetto. RecordError if it is there or cannot be written."""
-    _refuse_what_is_there(out)
     text = json.dumps(chrome_trace(document), allow_nan=False, separators=(",", ":"))
-    try:
-        write_whole(text.encode(), out)
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another file.") from error
+    _write_into(out.parent, [(out.name, text.encode())])
 
 
 def export_node_data(document: Mapping[str, Any], out: Path) -> list[Path]:
