@@ -143,7 +143,6 @@ WRONG = {
     "no type": (3, '{"type":"table","campaign":"one"}', "line 3: one of campaign, run, event"),
     "no object": (3, "[]", "line 3: an object"),
     "a field of another name": (3, '{"type":"event","campaign":"one","nam":"x","at_s":1.0}', "line 3: $.name: missing"),
-    "a year beyond": (3, '{"type":"event","campaign":"one","name":"x","at_s":1e15}', "line 3: "),
     "another year in Japan": (
         3,
         '{"type":"event","campaign":"one","name":"x","at_s":253402300799.0}',

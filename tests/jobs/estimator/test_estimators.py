@@ -78,17 +78,6 @@ def test_a_sum_far_below_all_samples_is_left_to_the_model(tmp_path: Path) -> Non
     np.testing.assert_allclose(odd.mean_s(nets), odd.predict(nets).mean_s)
 
 
-def test_the_probability_grows_with_the_bound(tmp_path: Path) -> None:
-    made = fitted(tmp_path)
-    nets = draw(made.described.tables, 10, seed=4)
-    found = made.predict(nets)
-    assert made.probability(nets, float(found.high_s.max()) * 2).min() > 0.99
-    assert made.probability(nets, float(found.low_s.min()) / 2).max() < 0.01
-    np.testing.assert_allclose(
-        [made.probability([net], float(mean))[0] for net, mean in zip(nets, found.mean_s, strict=True)], 0.5, atol=1e-6
-    )
-
-
 def test_a_unit_that_nothing_is_known_of_is_refused_by_name_or_widens(tmp_path: Path) -> None:
     found, _, _ = kit(tmp_path, lacking=True)
     strange = [

@@ -247,7 +247,12 @@ def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
     data = read_file(file, hint="Give a csv or json.")
     if file.suffix == ".json":
         return scan_snpe_json(data)
-    if _columns(data.split(b"\n", 1)[0].decode("utf-8", "replace")) == 3:
+    first = data.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    try:
+        columns = sum(map(len, csv.reader([first])))
+    except csv.Error:  # which the readers tell
+        columns = 0
+    if columns == 3:
         plain, complaints = scan_nnabla_csv(data)
         told = {
             unit: {runtime: {LOOKUP[0]: {LOOKUP[1]: ms * _MS / _US}} for runtime, ms in times.items()}
@@ -255,14 +260,6 @@ def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
         }
         return SnpeTable(entries=told), complaints
     return scan_snpe_csv(data)
-
-
-def _columns(line: str) -> int:
-    """How many columns a line of csv has; 0 where it is none, which the readers tell."""
-    try:
-        return sum(len(row) for row in csv.reader([line.strip()]))
-    except csv.Error:
-        return 0
 
 
 def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None, key: str) -> Row:
@@ -303,19 +300,16 @@ def _meta(tables: Sequence[Table]) -> dict[str, str]:
     """What the meta file says of tables: what they say alike once, and of anything else all that they say."""
     told: dict[str, dict[str, None]] = {}
     for table in tables:
-        for key, value in _meta_of(table).items():
+        context = table.manifest.context
+        device = context.get("device") or {}
+        own: Mapping[str, str] = {
+            "ro.product.model": str(device.get("cpu_model") or device.get("machine") or "unknown"),
+            "Date": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(table.manifest.created_at_s)),
+            "Devices": str(context.get("configuration", "")),
+        }
+        if table.manifest.notes:
+            # One of the keys ends in a colon itself.
+            own = read_snpe_meta("\n".join(table.manifest.notes)).values
+        for key, value in own.items():
             told.setdefault(key, {})[value] = None
     return {key: ", ".join(values) for key, values in told.items()}
-
-
-def _meta_of(table: Table) -> dict[str, str]:
-    if table.manifest.notes:
-        # One of the keys ends in a colon itself.
-        return dict(read_snpe_meta("\n".join(table.manifest.notes)).values)
-    context = table.manifest.context
-    device = context.get("device") or {}
-    return {
-        "ro.product.model": str(device.get("cpu_model") or device.get("machine") or "unknown"),
-        "Date": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(table.manifest.created_at_s)),
-        "Devices": str(context.get("configuration", "")),
-    }
