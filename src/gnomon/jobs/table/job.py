@@ -122,7 +122,7 @@ def _build(
             gauge = gauge_of(bench, units if known is None else (*units, *asked.space.tables(UNFUSED).units), known)
             manifest = _manifest(asked, bench, gauge, tuple(rules.document()), evidence)
             if known is not None:
-                check_same(known.manifest, manifest, asked.out)
+                _check_same(known.manifest, manifest, asked.out)
                 manifest = known.manifest
             folder = TableFolder(asked.out, manifest)
             bench.runner.note_files(*files)
@@ -178,18 +178,7 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
 
 
 def _row(bench: Bench, unit: Unit, placed: Placed, found: Mapping[str, Timed]) -> Row:
-    return replace(row_of(unit, found[placed.key]), reported=reported_of(bench.runner.known(placed.key)))
-
-
-def _parts(units: Sequence[Unit], bench: Bench) -> Iterator[Sequence[Unit]]:
-    """The units in as few groups of about equal size as fit beside the anchor."""
-    room = max(1, bench.request.effort.together - 1)
-    count = -(-len(units) // room)
-    return (units[k::count] for k in range(count))
-
-
-def row_of(unit: Unit, one: Timed) -> Row:
-    """The row of a unit that was measured."""
+    one = found[placed.key]
     if one.reason:
         return Row(unit=unit, status="failed", at_s=one.at_s, reason=one.reason)
     return Row(
@@ -202,10 +191,18 @@ def row_of(unit: Unit, one: Timed) -> Row:
         drift=one.drift,
         processes=one.processes,
         samples={block: tuple(seconds) for block, seconds in one.samples.items()},
+        reported=_reported(bench.runner.known(placed.key)),
     )
 
 
-def reported_of(measured: Measured) -> dict[str, float]:
+def _parts(units: Sequence[Unit], bench: Bench) -> Iterator[Sequence[Unit]]:
+    """The units in as few groups of about equal size as fit beside the anchor."""
+    room = max(1, bench.request.effort.together - 1)
+    count = -(-len(units) // room)
+    return (units[k::count] for k in range(count))
+
+
+def _reported(measured: Measured) -> dict[str, float]:
     """The figures of a tool that measures by itself, over its benches: the least of the minima, the median of the
     averages, the largest of the maxima.
     """
@@ -224,11 +221,31 @@ def reported_of(measured: Measured) -> dict[str, float]:
 
 def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -> dict[str, Any]:
     """What must be equal for rows to stand in one table. `told` is what a tool that measures by itself told."""
-    if bench.tool is not None:
-        return _context_of_tool(bench, bench.tool, told)
+    fingerprint, tool = bench.device.fingerprint, bench.tool
+    if tool is not None:
+        facts = {name: fingerprint[name] for name in ("machine", "cpu_model", "soc", "cores") if name in fingerprint}
+        version = next((value for key, value in told.items() if "SDK version" in key), "")
+        return context_document(
+            {
+                "device": {**facts, **{key: value for key, value in told.items() if key.startswith("ro.")}},
+                "runtime": tool.name,
+                "backend": tool.backend,
+                "version": version or bench.probe.version,
+                "configuration": bench.configuration.name,
+                "dtype": bench.configuration.precision,
+                "key": "/".join(tool.tool.lookup),
+                "protocol": tool.protocol,
+            }
+        )
+    # What of a machine makes times on another one unlike, and stays as it is while it is the same machine: its system's
+    # name changes with every update. How many cores this process may use matters to several threads alone, and the
+    # governor that was set where gnomon sets none.
+    named = ["machine", "cpu_model", "soc", "libc"]
+    named += [] if bench.request.wish.threads == 1 else ["cores"]
+    named += [] if bench.request.device.governor else ["governor"]
     return context_document(
         {
-            "device": _device_of(bench),
+            "device": {name: fingerprint[name] for name in named if name in fingerprint},
             "settings": recall.settings_of(bench.request.device),
             "runtime": bench.runtime.name,
             "version": bench.probe.version,
@@ -239,37 +256,6 @@ def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -
             "protocol": _protocol(None, effort),
         }
     )
-
-
-def _context_of_tool(bench: Bench, tool: ToolRuntime, told: Mapping[str, str]) -> dict[str, Any]:
-    fingerprint = bench.device.fingerprint
-    facts = {name: fingerprint[name] for name in ("machine", "cpu_model", "soc", "cores") if name in fingerprint}
-    version = next((value for key, value in told.items() if "SDK version" in key), "")
-    return context_document(
-        {
-            "device": {**facts, **{key: value for key, value in told.items() if key.startswith("ro.")}},
-            "runtime": tool.name,
-            "backend": tool.backend,
-            "version": version or bench.probe.version,
-            "configuration": bench.configuration.name,
-            "dtype": bench.configuration.precision,
-            "key": "/".join(tool.tool.lookup),
-            "protocol": tool.protocol,
-        }
-    )
-
-
-def _device_of(bench: Bench) -> dict[str, Any]:
-    """What of a machine makes times on another one unlike, and stays as it is while it is the same machine.
-
-    Its system's name changes with every update. How many cores this process may use matters to several threads alone,
-    and the governor that was set where gnomon sets none.
-    """
-    fingerprint = bench.device.fingerprint
-    named = ["machine", "cpu_model", "soc", "libc"]
-    named += [] if bench.request.wish.threads == 1 else ["cores"]
-    named += [] if bench.request.device.governor else ["governor"]
-    return {name: fingerprint[name] for name in named if name in fingerprint}
 
 
 def _manifest(
@@ -300,10 +286,10 @@ def _check_context(known: Manifest, asked: TableRequest, bench: Bench) -> None:
     now = replace(known, space=asked.space.name, context=context)
     if asked.rules is not None:
         now = replace(now, rules=tuple(asked.rules.document()))
-    check_same(known, now, asked.out)
+    _check_same(known, now, asked.out)
 
 
-def check_same(known: Manifest, now: Manifest, path: Path) -> None:
+def _check_same(known: Manifest, now: Manifest, path: Path) -> None:
     """MeasurementError, with all reasons, where rows measured now do not belong into the table at a path."""
     reasons = unlike(known, now)
     if reasons:
