@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -41,15 +42,12 @@ class Columns:
     scale: Floats | None = None
     shared: Floats | None = None
     bias: float = 1.0
-    index: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        object.__setattr__(self, "index", {name: i for i, name in enumerate(self.names)})
-        if len(self.index) != len(self.names):
-            twice = next(name for i, name in enumerate(self.names) if self.index[name] != i)
-            raise ProblemError(f"two columns are named '{twice}'", hint="give each column its own name")
+        if twice := [name for name, count in Counter(self.names).items() if count > 1]:
+            raise ProblemError(f"two columns are named '{twice[0]}'", hint="give each column its own name")
         for name in ("prior_s", "scale", "shared"):
             if getattr(self, name) is not None:
                 values = np.array(getattr(self, name), dtype=float)

@@ -135,7 +135,10 @@ class SqlStore(ABC):
             held = query.held
             return found if held is None else (c for c in found if self._held.by_another(c.id) is held)
         assert isinstance(query, RunQuery | EventQuery | TallyQuery)  # noqa: S101  # there are no others
-        seq = self._seq(query.campaign)
+        known = self._rows("SELECT seq FROM campaigns WHERE id = ?", (query.campaign,))
+        if not known:
+            raise self._no_campaign(query.campaign)
+        seq = int(known[0][0])
         if isinstance(query, RunQuery):
             profiled = None if query.profiled is None else int(query.profiled)
             wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": profiled}
@@ -144,7 +147,12 @@ class SqlStore(ABC):
             wanted = {"campaign = ?": seq, "name = ?": query.name}
             found = self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
         else:
-            found = self._tallies(seq)
+            counted = self._rows(
+                "SELECT candidate, count(*), count(failure) FROM runs WHERE campaign = ?"
+                " GROUP BY candidate ORDER BY min(seq)",
+                (seq,),
+            )
+            found = (Tally(candidate=name, runs=runs, failures=failures) for name, runs, failures in counted)
         return found
 
     def __enter__(self) -> Self:
@@ -155,24 +163,10 @@ class SqlStore(ABC):
     ) -> None:
         self.close()
 
-    def _seq(self, campaign: str) -> int:
-        found = self._rows("SELECT seq FROM campaigns WHERE id = ?", (campaign,))
-        if not found:
-            raise self._no_campaign(campaign)
-        return int(found[0][0])
-
     def _no_campaign(self, campaign: str) -> RecordError:
         known = [c.id for _, c in zip(range(3), self.query(CampaignQuery()), strict=False)]
         hint = f"The newest are: {', '.join(known)}." if known else "The record is empty: measure something first."
         return RecordError(f"{self.address} has no campaign {campaign!r}", hint=hint)
-
-    def _tallies(self, seq: int) -> Iterator[Tally]:
-        counted = self._rows(
-            "SELECT candidate, count(*), count(failure) FROM runs WHERE campaign = ?"
-            " GROUP BY candidate ORDER BY min(seq)",
-            (seq,),
-        )
-        return (Tally(candidate=name, runs=runs, failures=failures) for name, runs, failures in counted)
 
     def _pages(
         self,

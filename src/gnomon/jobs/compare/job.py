@@ -434,12 +434,13 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tup
     found: list[tuple[str, str]] = []
     a, b = before["fingerprint"], after["fingerprint"]
     for key in _MACHINE:
-        if a.get(key) != b.get(key) and not (key == "memory_bytes" and _same_memory(a.get(key), b.get(key))):
-            told = "other flags of the processor" if key.endswith("sha256") else f"{key.replace('_', ' ')}"
-            shown = (
-                f": {a.get(key)} and {b.get(key)}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""
-            )
-            found.append(("machine", f"the machines differ in {told}{shown}"))
+        first, second = a.get(key), b.get(key)
+        memories = key == "memory_bytes" and isinstance(first, int) and isinstance(second, int)
+        if first == second or (memories and abs(first - second) <= _SAME_MEMORY * max(first, second)):
+            continue
+        told = "other flags of the processor" if key.endswith("sha256") else key.replace("_", " ")
+        shown = f": {first} and {second}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""
+        found.append(("machine", f"the machines differ in {told}{shown}"))
     if a.get("governor") != b.get("governor"):
         found.append(("governor", f"the frequency governors differ: {a.get('governor')} and {b.get('governor')}"))
     threads = [document.get("threads") or [] for document in (before, after)]
@@ -452,15 +453,11 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tup
             found.append(("version", told))
     sides = _fed(before), _fed(after)
     for key, kind in (("shape", "shapes"), ("values", "inputs")):
-        first, second = ([one[key] for _, one in side] for side in sides)
-        if first != second and None not in (*first, *second):
+        values = [[one[key] for _, one in side] for side in sides]
+        if values[0] != values[1] and None not in (*values[0], *values[1]):
             both = (", ".join(f"{name} {one[key]}" for name, one in side) for side in sides)
             found.append((kind, f"the {kind} differ: {' and '.join(both)}"))
     return found
-
-
-def _same_memory(a: object, b: object) -> bool:
-    return isinstance(a, int) and isinstance(b, int) and abs(a - b) <= _SAME_MEMORY * max(a, b)
 
 
 def _has_settings(document: Mapping[str, Any]) -> bool:

@@ -154,7 +154,11 @@ def examine(
         if isinstance(answer, Exception):
             raise answer
         rows[index] = answer
-    found = [rows.get(index) or _late(config, deadline_s) for index, config in enumerate(configs)]
+    late = {
+        "reason": f"it did not answer within {deadline_s:g} s",
+        "hint": "Look whether it is overloaded, or try again.",
+    }
+    found = [rows.get(index) or _row(config, "failed", **late) for index, config in enumerate(configs)]
     return tuple(replace(row, health=health) for row, health in zip(found, known, strict=True))
 
 
@@ -169,11 +173,6 @@ def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **fo
         state=state,
         settings=settings,
     )
-
-
-def _late(config: DeviceConfig, deadline_s: float) -> DeviceRow:
-    hint = "Look whether it is overloaded, or try again."
-    return _row(config, "failed", reason=f"it did not answer within {deadline_s:g} s", hint=hint)
 
 
 def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:
