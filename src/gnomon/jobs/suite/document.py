@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.jobs.compare.document import CompareDocument, PairPart, VerdictPart, gate_code, word
-from gnomon.jobs.suite.plan import Cell
 from gnomon.report.answer import Answer
+
+if TYPE_CHECKING:
+    from gnomon.jobs.suite.plan import Cell
 
 State = Literal["waiting", "done", "failed"]
 
