@@ -19,7 +19,16 @@ import gnomon
 from gnomon.core.sample import FINISHED, Event
 from gnomon.errors import RecordError
 from gnomon.store.address import PostgresAddress
-from gnomon.store.base import COMMAND, CampaignQuery, EventQuery, RunQuery, Store, latest_unfinished
+from gnomon.store.base import (
+    CELL,
+    COMMAND,
+    CampaignQuery,
+    EventQuery,
+    RunQuery,
+    Store,
+    TallyQuery,
+    latest_unfinished,
+)
 from gnomon.store.join import join_records
 from gnomon.store.postgres import PostgresStore
 from gnomon.store.postgres_schema import STEPS, TABLES
@@ -70,15 +79,6 @@ class TestPostgresStore(StoreContract):
         return lambda: PostgresStore.open(address)
 
 
-class TestAppendingRole(StoreContract):
-    """All that gnomon asks of a record, by a role that may only append."""
-
-    @pytest.fixture
-    def reopen(self, server: Server, database: str, address: PostgresAddress) -> Callable[[], Store]:
-        role = appender(server, database, address)
-        return lambda: PostgresStore.open(PostgresAddress(url=server.url(database, role)))
-
-
 def appender(server: Server, database: str, address: PostgresAddress) -> str:
     PostgresStore.open(address).close()
     role = f"{database}_appender"
@@ -86,6 +86,23 @@ def appender(server: Server, database: str, address: PostgresAddress) -> str:
     for grant in GRANTS:
         server.run(grant.format(role=role), database=database)
     return role
+
+
+def test_a_role_that_may_only_append_can_do_all_that_is_asked_of_a_record(
+    server: Server, database: str, address: PostgresAddress
+) -> None:
+    role = appender(server, database, address)
+    with PostgresStore.open(PostgresAddress(url=server.url(database, role))) as store:
+        with store.whole():
+            store.open_campaign(sample_campaign())
+        store.open_campaign(sample_campaign())
+        items = [sample_run(), failed_run(), Event(name=CELL, at_s=1.0, data={"cell": "c"})]
+        for item in items:
+            store.append("c1", item)
+        assert [*store.query(RunQuery(campaign="c1")), *store.query(EventQuery(campaign="c1"))] == items
+        assert sum(tally.runs for tally in store.query(TallyQuery(campaign="c1"))) == 2
+        asked = CampaignQuery(finished=False, held=False, cell={"cell": "c"})
+        assert list(store.query(asked)) == [sample_campaign()]
 
 
 def writer(address: PostgresAddress, name: str, count: int) -> subprocess.Popen[str]:
