@@ -63,7 +63,7 @@ def build(given: Any, folder: Path, fuse: list[str], seed: int) -> tuple[Table, 
         "drifts": sorted({round(row.drift, 4) for row in rows}),
         "clock": table.manifest.clock,
         "overhead_s": table.manifest.overhead_s,
-        "doubts": [doubt.message for doubt in built.doubts],
+        "doubts": [doubt.message for doubt in built.doubts or ()],
     }
 
 

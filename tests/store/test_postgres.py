@@ -16,7 +16,7 @@ from tests.store.joinkit import added_once
 from tests.store.postgreskit import Server, running_server, why_not
 
 import gnomon
-from gnomon.core.sample import FINISHED, Event
+from gnomon.core.sample import FINISHED, Event, Run
 from gnomon.errors import RecordError
 from gnomon.store.address import PostgresAddress
 from gnomon.store.base import (
@@ -96,7 +96,7 @@ def test_a_role_that_may_only_append_can_do_all_that_is_asked_of_a_record(
         with store.whole():
             store.open_campaign(sample_campaign())
         store.open_campaign(sample_campaign())
-        items = [sample_run(), failed_run(), Event(name=CELL, at_s=1.0, data={"cell": "c"})]
+        items: list[Run | Event] = [sample_run(), failed_run(), Event(name=CELL, at_s=1.0, data={"cell": "c"})]
         for item in items:
             store.append("c1", item)
         assert [*store.query(RunQuery(campaign="c1")), *store.query(EventQuery(campaign="c1"))] == items

@@ -65,7 +65,7 @@ def test_each_unit_gets_a_row_of_separate_benches(out: Path) -> None:
     # The anchor first, two benches more than others have, then a round of it for each two units.
     assert len(tool.measured) == BENCHES
     with SqliteStore.open(out.with_name("record.sqlite")) as store:
-        runs = list(store.query(RunQuery(campaign=built.campaign)))
+        runs = list(store.query(RunQuery(campaign=built.campaign or "")))
     assert len(runs) == BENCHES
     assert all(run.facts["told"] == ABOUT and run.facts["layers"] for run in runs)
     assert {run.samples.inner for run in runs if run.samples} == {1}
@@ -95,7 +95,7 @@ def test_a_kill_loses_no_bench_of_a_unit(out: Path) -> None:
     assert built.campaign == row.campaign.id
     assert len(tool.measured) <= BENCHES - 12 + 3, "three more are the anchor's"
     assert not complaints(table_of(built), UNITS)
-    assert "unwatched" in {doubt.kind for doubt in built.doubts}
+    assert "unwatched" in {doubt.kind for doubt in built.doubts or ()}
     assert build_with_tool(asked(out), tool, QUICK).measured == 0
     assert build_with_tool(asked(out, again=True), tool, QUICK).measured == len(UNITS)
 
