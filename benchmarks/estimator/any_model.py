@@ -82,8 +82,8 @@ def _row(path: Path, tables: list[Path], shapes: dict[str, tuple[int, ...]], opt
             "high_s": one.high_s,
             "over": one.mean_s / took,
             "within": one.low_s <= took <= one.high_s,
-            "shares": one.document()["shares"],
-            "left_out": len(one.left_out),
+            "shares": one.shares,
+            "left_out": sum(part.count for part in one.left_out),
         }
     return row
 

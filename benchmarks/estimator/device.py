@@ -85,7 +85,7 @@ def _nets(request: MeasureRequest, found: Described, chosen: Assignments) -> dic
     assert found.table is not None
     nets = [tuple(net) for net in chosen.tolist()]
     fresh = replace(request, fresh=True)
-    halves = [measure_nets(fresh, found.space, found.table, nets).rows for _ in range(2)]
+    halves = [measure_nets(fresh, found.space, found.table, nets)[0] for _ in range(2)]
     first, second = (np.array([row.latency_s for row in rows]) for rows in halves)
     # The deviation of the mean of two is taken from how far they are apart, over all nets: each alone tells little.
     apart = float(np.sqrt(np.mean((np.log(first / second) / 2) ** 2)))

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.common import parser, publish
 from gnomon.api import table as api_tables
-from gnomon.jobs.table.job import Built
+from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.latency_table import Table, differences
 
 TARGET_HALF_WIDTH = 0.03
@@ -40,7 +40,7 @@ def quantiles(values: list[float]) -> dict[str, float]:
     }
 
 
-def build(given: Any, folder: Path, fuse: list[str], seed: int) -> tuple[Built, dict[str, Any]]:
+def build(given: Any, folder: Path, fuse: list[str], seed: int) -> tuple[Table, dict[str, Any]]:
     """A table with a record of its own, and its figures."""
     folder.mkdir()
     started, before = time.perf_counter(), cpu_s()
@@ -48,11 +48,12 @@ def build(given: Any, folder: Path, fuse: list[str], seed: int) -> tuple[Built, 
         given.space, out=folder / "table", fuse=fuse, runtimes=[given.runtime], record=folder / "record", seed=seed
     )
     wall_s, used_s = time.perf_counter() - started, cpu_s() - before
-    rows = [row for row in built.table.rows if row.status != "failed"]
+    table = read_table(folder / "table")
+    rows = [row for row in table.rows if row.status != "failed"]
     widths = [row.relative_half_width for row in rows]
-    return built, {
-        "units": len(built.table.rows),
-        "failed": len(built.table.failed),
+    return table, {
+        "units": len(table.rows),
+        "failed": len(table.failed),
         "wall_s": wall_s,
         "cpu_s": used_s,
         "half_width": quantiles(widths),
@@ -60,9 +61,9 @@ def build(given: Any, folder: Path, fuse: list[str], seed: int) -> tuple[Built, 
         "wide_but_not_marked": sum(row.status == "ok" and row.relative_half_width > TARGET_HALF_WIDTH for row in rows),
         "processes": sum(row.processes for row in rows) / len(rows),
         "drifts": sorted({round(row.drift, 4) for row in rows}),
-        "clock": built.table.manifest.clock,
-        "overhead_s": built.table.manifest.overhead_s,
-        "doubts": [doubt.message for doubt in built.doubts],
+        "clock": table.manifest.clock,
+        "overhead_s": table.manifest.overhead_s,
+        "doubts": [doubt.message for doubt in built.doubts or ()],
     }
 
 
@@ -89,7 +90,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
         for word, fuse in (("unfused", ["none"]), ("fused", [])):
             builds = [build(given, Path(folder) / f"{word}-{k}", fuse, seed=k) for k in range(2)]
-            tables = [built.table for built, _ in builds]
+            tables = [table for table, _ in builds]
             told[word] = {
                 "builds": [figures for _, figures in builds],
                 "rules": list(tables[0].manifest.rules),

@@ -10,7 +10,7 @@ from tests.estimate.nets import columns, counts, measured
 
 from gnomon.errors import UsageError
 from gnomon.estimate import design
-from gnomon.estimate.design import RIDGE, Bound, d_optimal, suggest
+from gnomon.estimate.design import RIDGE, d_optimal, suggest
 from gnomon.estimate.fit import fit, source
 
 
@@ -19,7 +19,7 @@ def log_det(z: np.ndarray, rows: object) -> float:
     return float(np.linalg.slogdet(RIDGE * np.eye(z.shape[1]) + picked.T @ picked)[1])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_it_is_near_the_best_of_all_choices(seed: int) -> None:
     z = 5 * np.random.default_rng(seed).standard_normal((10, 3))
     best = max(log_det(z, rows) for rows in itertools.combinations(range(10), 4))
@@ -56,7 +56,7 @@ def test_with_a_bound_the_second_half_is_near_it() -> None:
     y = measured(pool, noise=0.01)
     estimator = fit(columns(), pool[:30], y[:30])
     bound = float(np.quantile(y, 0.7))
-    found = suggest(columns(), pool, 20, given=pool[:30], near=Bound(bound_s=bound, estimator=estimator))
+    found = suggest(columns(), pool, 20, given=pool[:30], near=(estimator, bound))
     assert len(set(found)) == 20
     distance = np.abs(y[found] / bound - 1)
     assert np.median(distance[10:]) < 0.05 < np.median(distance[:10])

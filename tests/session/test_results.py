@@ -21,8 +21,8 @@ from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
 
 import gnomon
 from gnomon.api.estimator import fit_estimator
+from gnomon.jobs.table.document import table_document
 from gnomon.jobs.table.folder import read_table
-from gnomon.jobs.table.job import Built
 from gnomon.session.reference import Sensitivity
 
 MOST_LETTERS = 2000
@@ -95,10 +95,11 @@ def test_a_fleet() -> None:
 
 def test_a_table_that_was_built(tmp_path: Path) -> None:
     _, table, _ = estimator_kit.kit(tmp_path)
-    built = Built(
-        table=read_table(table), path=table, measured=3, complaints=(), doubts=(), campaign="0123", seconds=1.0
+    check(
+        dataclasses.replace(
+            table_document(read_table(table), table, ()), measured=3, doubts=(), campaign="0123", seconds=1.0
+        )
     )
-    check(built)
 
 
 def test_a_selection_and_what_validated_it(tmp_path: Path) -> None:

@@ -70,12 +70,12 @@ def test_everything_comes_once_and_in_its_order(tmp_path: Path) -> None:
         for item in (failed(0.5), sampled(0), failed(0.6), sampled(1)):
             there.append("one", item)
         first = join_records(there, here, told)
-        assert (first.campaigns, first.runs) == (2, 4)
+        assert (first["campaigns"], first["runs"]) == (2, 4)
         again = join_records(there, here, told)
-        assert (again.campaigns, again.runs) == (0, 0)
+        assert (again["campaigns"], again["runs"]) == (0, 0)
         there.append("one", sampled(2))
         there.append("one", Event(name=FINISHED, at_s=9.0))
-        assert join_records(there, here, told).runs == 1
+        assert join_records(there, here, told)["runs"] == 1
         runs, events = held(here, "one")
         assert runs == held(there, "one")[0]
         assert [(e.name, dict(e.data)) for e in events] == [(NOTE, {**note.data, **LAB}), (FINISHED, {})]
@@ -90,7 +90,7 @@ def test_each_may_have_gone_on_with_a_campaign_by_itself(tmp_path: Path) -> None
             store.append("one", sampled(0, wall))
         there.append("one", sampled(1))
         here.append("one", sampled(0, candidate="b"))
-        assert join_records(there, here, told).runs == 1
+        assert join_records(there, here, told)["runs"] == 1
         assert held(here, "one")[0] == [sampled(0, 7), sampled(0, candidate="b"), sampled(1)]
 
 
@@ -110,7 +110,7 @@ def test_what_was_joined_is_held_no_longer(tmp_path: Path) -> None:
         for block in range(2):
             there.open_campaign(campaign("one"))
             there.append("one", sampled(block))
-            assert join_records(there, (here, other)[block]).runs == 1
+            assert join_records(there, (here, other)[block])["runs"] == 1
         assert held(here, "one")[0] == [sampled(0), sampled(1)]
         assert [c.id for c in other.query(CampaignQuery(held=True))] == ["own"]
 
@@ -132,7 +132,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     text = filled(tmp_path / "there.sqlite")
     (tmp_path / "there.jsonl").write_bytes(text)
     with SqliteStore.open(tmp_path / "here.sqlite") as here, opened(tmp_path / "there.jsonl") as there:
-        assert (join_records(there, here).runs, join_records(there, here).runs) == (6, 0)
+        assert (join_records(there, here)["runs"], join_records(there, here)["runs"]) == (6, 0)
         assert lines_of(here) == text
 
 
@@ -143,7 +143,6 @@ WRONG = {
     "no type": (3, '{"type":"table","campaign":"one"}', "line 3: one of campaign, run, event"),
     "no object": (3, "[]", "line 3: an object"),
     "a field of another name": (3, '{"type":"event","campaign":"one","nam":"x","at_s":1.0}', "line 3: $.name: missing"),
-    "a year beyond": (3, '{"type":"event","campaign":"one","name":"x","at_s":1e15}', "line 3: "),
     "another year in Japan": (
         3,
         '{"type":"event","campaign":"one","name":"x","at_s":253402300799.0}',
@@ -234,5 +233,5 @@ def test_a_kill_in_the_middle_leaves_a_whole_record(tmp_path: Path, left: int) -
     assert killed.returncode == -signal.SIGKILL
     with SqliteStore.open(tmp_path / "here.sqlite") as here, opened(tmp_path / "there.sqlite") as there:
         assert lines_of(here) == before
-        assert join_records(there, here).runs == 6
+        assert join_records(there, here)["runs"] == 6
         assert lines_of(here) == before + text

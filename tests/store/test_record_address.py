@@ -41,7 +41,6 @@ def test_all_else_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "postgresql://db.lab/lab?user=bench&password=sesame",
         "postgresql://db.lab/lab?sslpassword=sesame",
         "postgresql://bench:sesame@[db.lab/lab",
-        "postgresql://bench:p#sesame@db.lab/lab",
         "postgresql://bench:p?sesame@db.lab/lab",
         "postgresql://bench:p/sesame@db.lab/lab",
         "postgresql://db.lab/lab?application_name=x#&password=sesame",

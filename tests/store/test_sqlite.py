@@ -63,7 +63,7 @@ def blocks(path: Path, campaign: str) -> list[int]:
         return [run.block for run in store.query(RunQuery(campaign=campaign))]
 
 
-@pytest.mark.parametrize("acknowledged", [1, 7, 60])
+@pytest.mark.parametrize("acknowledged", [1, 60])
 def test_kill_9_in_mid_write_loses_nothing_acknowledged(path: Path, acknowledged: int) -> None:
     with writer(path, "c", 10**6) as process:
         assert process.stdout is not None
@@ -140,24 +140,15 @@ def test_a_full_disk_at_creation(tiny_disk: Path) -> None:
         assert list(store.query(CampaignQuery())) == []
 
 
-def test_after_a_full_record_appending_works_again(path: Path) -> None:
-    with SqliteStore.open(path) as store:
-        store._db.execute("PRAGMA max_page_count = 100")
-        count = fill(store)
-        store._db.execute("PRAGMA max_page_count = 10000")
-        store.append("c1", failed_run())
-        assert len(list(store.query(RunQuery(campaign="c1")))) == count + 1
-
-
-@pytest.mark.parametrize("table", ["campaigns", "runs", "events"])
-@pytest.mark.parametrize("statement", ["DELETE FROM {}", "UPDATE {} SET seq = seq + 1"])
-def test_nothing_is_changed_or_removed(path: Path, table: str, statement: str) -> None:
+def test_nothing_is_changed_or_removed(path: Path) -> None:
     with SqliteStore.open(path) as store:
         store.open_campaign(sample_campaign())
         store.append("c1", sample_run())
         store.append("c1", Event(name="x", at_s=1.0))
-        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-            store._db.execute(statement.format(table))
+        for table in ("campaigns", "runs", "events"):
+            for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET seq = seq + 1"):  # noqa: S608
+                with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                    store._db.execute(statement)
 
 
 def foreign_text(path: Path) -> None:
@@ -202,48 +193,18 @@ def test_what_is_no_record_is_refused_and_kept(path: Path, make: Callable[[Path]
     assert path.read_bytes() == before
 
 
-def test_damage_in_the_middle_is_an_error_when_met(path: Path) -> None:
-    with SqliteStore.open(path) as store:
-        store.open_campaign(sample_campaign())
-        for i in range(200):
-            store.append("c1", sample_run(block=i))
-    data = bytearray(path.read_bytes())
-    data[80_000:100_000] = b"\x5a" * 20_000
-    path.write_bytes(data)
-    with SqliteStore.open(path) as store, pytest.raises(RecordError) as refused:
-        list(store.query(RunQuery(campaign="c1")))
-    assert "recover" in refused.value.hint
-
-
-def test_a_record_of_another_writer_is_an_error_with_its_path(path: Path) -> None:
-    with SqliteStore.open(path) as store:
-        store.open_campaign(sample_campaign())
-        store._db.execute("INSERT INTO events (campaign, name, at_s, data) VALUES (1, 'x', 1, '[1,')")
-        with pytest.raises(RecordError, match=r"\$\.data"):
-            list(store.query(EventQuery(campaign="c1")))
-
-
 @pytest.mark.parametrize(
     ("table", "column", "value", "path_in_row"),
     [
         ("runs", "inner", "0", "$.samples.inner"),
-        ("runs", "inner", "-3", "$.samples.inner"),
-        ("runs", "inner", "'x'", "$.samples.inner"),
         ("runs", "wall_ns", "'[1,-5]'", "$.samples.wall_ns"),
-        ("runs", "cpu_ns", "'[9223372036854775808]'", "$.samples.cpu_ns"),
         ("runs", "started_at_s", "1e300", "$.started_at_s"),
-        ("runs", "started_at_s", "9e999", "$.started_at_s"),
-        ("runs", "started_at_s", "'abc'", "$.started_at_s"),
-        ("runs", "process", "'p'", "$.process"),
         ("runs", "profiled", "7", "$.profiled"),
         ("runs", "candidate", "X'ff00'", "$.candidate"),
-        ("runs", "facts", "'[]'", "$.facts"),
         ("runs", "operators", "'[3]'", "$.operators"),
         ("runs", "wall_ns", "NULL", "either"),
         ("campaigns", "started_at_s", "1e300", "$.started_at_s"),
-        ("campaigns", "started_at_s", "-1", "$.started_at_s"),
         ("campaigns", "seed", "'q'", "$.context.seed"),
-        ("events", "at_s", "1e300", "$.at_s"),
         ("events", "data", "'[]'", "$.data"),
     ],
 )
@@ -285,13 +246,6 @@ def test_what_could_not_be_read_back_is_not_written(path: Path) -> None:
         assert [c.id for c in store.query(CampaignQuery())] == ["c1"]
         assert list(store.query(RunQuery(campaign="c1"))) == []
         assert list(store.query(EventQuery(campaign="c1"))) == []
-
-
-def test_an_empty_file_becomes_a_record(path: Path) -> None:
-    path.touch()
-    with SqliteStore.open(path) as store:
-        store.open_campaign(sample_campaign())
-    assert len(path.read_bytes()) > 0
 
 
 def test_a_directory_is_no_record(tmp_path: Path) -> None:
@@ -385,7 +339,7 @@ def test_looking_writes_nothing(path: Path, tmp_path: Path) -> None:
     path.touch()
     with SqliteStore.read(path) as store:
         assert list(store.query(CampaignQuery())) == []
-    assert path.read_bytes() == b""
+    assert path.read_bytes() == b""  # it becomes a record below
     old = tmp_path / "old.sqlite"
     shutil.copyfile(GOLDEN, old)
     with SqliteStore.read(old) as store:
@@ -397,17 +351,6 @@ def test_looking_writes_nothing(path: Path, tmp_path: Path) -> None:
             assert [c.id for c in store.query(CampaignQuery())] == ["c1"]
             with pytest.raises(RecordError, match="readonly"):
                 store.append("c1", sample_run())
-
-
-def test_integers_and_texts_that_do_not_fit_are_refused(path: Path) -> None:
-    with SqliteStore.open(path) as store:
-        store.open_campaign(sample_campaign())
-        for run in (sample_run(process=2**70), sample_run(candidate="\ud800")):
-            with pytest.raises(RecordError):
-                store.append("c1", run)
-        for both in (Run(candidate="a", process=0, block=0, started_at_s=1.0),):
-            with pytest.raises(RecordError, match="neither or both"):
-                store.append("c1", both)
 
 
 def test_a_clock_before_1970_is_called_wrong(path: Path) -> None:
@@ -424,21 +367,6 @@ def test_a_clock_before_1970_is_called_wrong(path: Path) -> None:
 def campaign_of(path: Path) -> None:
     with SqliteStore.open(path) as store:
         store.open_campaign(sample_campaign("a"))
-
-
-def test_a_record_whose_values_are_gone_is_told(path: Path) -> None:
-    """SQLite keeps no checksums: a column that cannot be empty is empty in a damaged file."""
-    campaign_of(path)
-    with sqlite3.connect(path) as db:
-        db.execute("PRAGMA writable_schema = ON")
-        db.execute("UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'campaigns'")
-    with sqlite3.connect(path) as db:
-        for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
-            db.execute(f"DROP TRIGGER {name}")
-        db.execute("UPDATE campaigns SET options = NULL")
-    with SqliteStore.open(path) as store, pytest.raises(RecordError) as told:
-        list(store.query(CampaignQuery()))
-    assert told.value.hint
 
 
 VIEW = "CREATE VIEW campaigns AS WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n LIMIT 9) {}"
@@ -488,18 +416,46 @@ def test_tables_views_and_indices_of_others_are_left_alone(path: Path) -> None:
             assert list(store.query(CampaignQuery()))
 
 
-def test_a_record_whose_schema_is_no_text_is_told(path: Path) -> None:
-    campaign_of(path)
+def pages_overwritten(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        for block in range(200):
+            store.append("a", sample_run(block=block))
+    data = bytearray(path.read_bytes())
+    data[80_000:100_000] = b"\x5a" * 20_000
+    path.write_bytes(data)
+
+
+def values_gone(path: Path) -> None:
+    """SQLite keeps no checksums: a column that cannot be empty is empty in a damaged file."""
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'campaigns'")
+    with sqlite3.connect(path) as db:
+        for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+            db.execute(f"DROP TRIGGER {name}")
+        db.execute("UPDATE campaigns SET options = NULL")
+
+
+def schema_of_other_bytes(path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    whole = path.read_bytes()
-    for damaged in (whole.replace(b"CREATE TABLE campaigns", b"\xff\xfeEATE TABLE campaigns"), whole.replace(
-        b"seq INTEGER", b"s\xff\xfe INTEGER"
-    )):  # fmt: skip
-        path.write_bytes(damaged)
-        with pytest.raises(RecordError) as told, SqliteStore.open(path) as store:
-            list(store.query(CampaignQuery()))
-        assert told.value.hint
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE campaigns", b"\xff\xfeEATE TABLE campaigns"))
+
+
+def column_of_other_bytes(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path.write_bytes(path.read_bytes().replace(b"seq INTEGER", b"s\xff\xfe INTEGER"))
+
+
+@pytest.mark.parametrize("damage", [pages_overwritten, values_gone, schema_of_other_bytes, column_of_other_bytes])
+def test_damage_is_told_when_it_is_met(path: Path, damage: Callable[[Path], None]) -> None:
+    campaign_of(path)
+    damage(path)
+    with pytest.raises(RecordError) as told, SqliteStore.open(path) as store:
+        list(store.query(CampaignQuery()))
+        list(store.query(RunQuery(campaign="a")))
+    assert told.value.hint
 
 
 def test_another_thread_is_told_to_open_its_own(path: Path) -> None:
@@ -525,7 +481,9 @@ def test_the_record_of_the_first_schema_opens(path: Path) -> None:
         assert list(store.query(RunQuery(campaign="golden"))) == [sample_run(), failed_run()]
         assert list(store.query(EventQuery(campaign="golden"))) == [Event(name="finished", at_s=2e9)]
         store.append("golden", sample_run(block=1))
-        assert store._db.execute("PRAGMA user_version").fetchone() == (len(schema.STEPS),)
+        for pragma, value in (("user_version", len(schema.STEPS)), ("journal_mode", "wal"), ("synchronous", 2)):
+            assert store._db.execute(f"PRAGMA {pragma}").fetchone() == (value,)
+        assert store._db.execute("PRAGMA foreign_keys").fetchone() == (1,)
 
 
 def test_a_record_that_holds_a_visit_twice_opens_but_takes_no_third(
@@ -586,13 +544,6 @@ def test_an_upgrade_that_fails_leaves_the_old_record(path: Path, monkeypatch: py
         assert len(list(store.query(RunQuery(campaign="golden")))) == 2
 
 
-def test_an_acknowledged_run_is_on_the_disk(path: Path) -> None:
-    with SqliteStore.open(path) as store:
-        assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
-        assert store._db.execute("PRAGMA foreign_keys").fetchone() == (1,)
-
-
 def test_plain_sqlite_reads_the_samples(path: Path) -> None:
     with SqliteStore.open(path) as store:
         store.open_campaign(sample_campaign())
@@ -620,7 +571,7 @@ def test_the_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         assert store.path == tmp_path / "g" / "record.sqlite"
 
 
-def test_the_query_in_the_documentation_runs(path: Path) -> None:
+def test_the_query_in_the_documentation_runs_and_every_column_is_named_there(path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "record.md").read_text()
     query = text.partition("```sql\n")[2].partition("```")[0]
     with SqliteStore.open(path) as store:
@@ -632,18 +583,10 @@ def test_the_query_in_the_documentation_runs(path: Path) -> None:
             store.append("old", Run(candidate="other", process=process, block=0, started_at_s=1.0, samples=samples))
     db = sqlite3.connect(path)
     rows = db.execute(query).fetchall()
+    for table in ("campaigns", "runs", "events", "samples"):
+        assert all(f"`{column[1]}`" in text for column in db.execute(f"PRAGMA table_info({table})"))
     db.close()
     assert rows == [("a", pytest.approx(3e-9)), ("b", pytest.approx(7e-9))]
-
-
-def test_the_documentation_names_every_column(path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "record.md").read_text()
-    SqliteStore.open(path).close()
-    db = sqlite3.connect(path)
-    for table in ("campaigns", "runs", "events", "samples"):
-        for column in db.execute(f"PRAGMA table_info({table})"):
-            assert f"`{column[1]}`" in text
-    db.close()
 
 
 LOOKER = """

@@ -129,7 +129,7 @@ def compare_models(
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     from gnomon.api.options import model_request
-    from gnomon.jobs.compare.job import compare_sides
+    from gnomon.jobs.compare.job import compare as compare_job
     from gnomon.jobs.compare.sides import Side
     from gnomon.jobs.place.job import profile_by_turns
     from gnomon.jobs.runs.answers import keep
@@ -143,6 +143,6 @@ def compare_models(
     for profile in profiles:
         keep(profile.document(), on_message)
     sides = [Side(name=profile.model.path, document=profile.document()) for profile in profiles]
-    return compare_sides(
+    return compare_job(
         sides, record=requests[0].record, alpha=alpha, relevant=relevant, changed=tuple(changed), sessions=0.0
     )

@@ -19,6 +19,7 @@ from gnomon.jobs.estimator.document import (
     ExportDocument,
     FitDocument,
     ImportDocument,
+    ModelPredictionDocument,
     PredictionsDocument,
     SuggestDocument,
 )
@@ -30,7 +31,6 @@ from gnomon.system.files import check_file, save_text
 from gnomon.values import latency
 
 if TYPE_CHECKING:
-    from gnomon.jobs.estimator.models import ModelPrediction
     from gnomon.jobs.table.document import NetsDocument
     from gnomon.measure.progress import Watch
 
@@ -85,9 +85,7 @@ def suggest_nets(
         raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
     bound = None
     if near is not None and bound_s is not None:
-        from gnomon.estimate.design import Bound
-
-        bound = Bound(bound_s=bound_s, estimator=load_estimator(near, space).estimator)
+        bound = load_estimator(near, space).estimator, bound_s
     nets = job.suggest_nets(
         described,
         count,
@@ -131,11 +129,11 @@ def measure_nets(
     if not request.runtimes and isinstance(named, str):
         request = replace(request, runtimes=(named,))
     tool = tool_of(request)
-    measured = table_nets.measure_nets(
+    rows, measured = table_nets.measure_nets(
         request, described.space, described.table, chosen, tool=tool, watch=on_progress, tell=on_message
     )
-    job.save_nets(measured.rows, described.space.space, path, measured=True)
-    return measured.document(str(out))
+    job.save_nets(rows, described.space.space, path, measured=True)
+    return replace(measured, file=str(out))
 
 
 def fit_estimator(
@@ -171,7 +169,7 @@ def fit_estimator(
     estimator = job.fit_estimator(described, rows, others=sources, options=options)
     evaluation = None
     if len(rows) >= LEAST_TO_HOLD_OUT:
-        evaluation = cross_validate(described, rows, others=sources, options=options).part()
+        evaluation = cross_validate(described, rows, others=sources, options=options)
     job.save_estimator(estimator, path)
     if picture is not None and evaluation is None:
         raise UsageError(
@@ -197,7 +195,7 @@ def evaluate_estimator(
     from gnomon.jobs.estimator.evaluation import evaluate
 
     estimator = load_estimator(path, space)
-    evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True)).part()
+    evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True))
     evaluated = document.evaluation_document(estimator, evaluation, str(path))
     return replace(evaluated, pictures=_drawn(evaluated, picture, on_message))
 
@@ -223,7 +221,7 @@ def predict(
     ] = None,
     shapes: Shapes | None = None,
     record: Record = None,
-) -> PredictionsDocument | ModelPrediction:
+) -> PredictionsDocument | ModelPredictionDocument:
     """Predict the latency of the nets of CSV by ESTIMATOR, or that of an ONNX MODEL by tables, with intervals.
 
     Raises GnomonError.
@@ -275,7 +273,7 @@ def predict_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     coverage: float = 0.9,
     record: RecordLike | None = None,
-) -> ModelPrediction:
+) -> ModelPredictionDocument:
     """What an ONNX model that was never measured is expected to take: see `predict`. Raises GnomonError.
 
     Its units are priced by `tables`; none: by those that were built on `device`, as the results database knows them.
@@ -341,17 +339,18 @@ def import_nets(
     from gnomon.jobs.estimator import help_files
 
     file = _unused(out, overwrite=overwrite)
-    imported = help_files.import_nets(Path(latencies), Path(archs), space)
-    job.save_nets(imported.rows, imported.space.space, file, measured=True)
-    skipped(imported.told, on_message)
+    loaded = load_space(space)
+    rows, left_out = help_files.import_nets(Path(latencies), Path(archs), loaded)
+    job.save_nets(rows, loaded.space, file, measured=True)
+    skipped(left_out, on_message)
     return ImportDocument(
         format="gnomon-estimator-import",
         version=1,
         file=str(out),
         space=space,
-        nets=len(imported.rows),
-        measured=sum(row.latency_s is not None for row in imported.rows),
-        left_out=tuple(imported.told),
+        nets=len(rows),
+        measured=sum(row.latency_s is not None for row in rows),
+        left_out=left_out,
     )
 
 

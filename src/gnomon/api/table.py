@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import Annotated, Any, Unpack
 
 from gnomon.api.options import MeasureOptions, PathLike, Shapes, measure_request, skipped
 from gnomon.errors import UsageError
@@ -24,9 +24,6 @@ from gnomon.options import option
 from gnomon.spaces.latency_table import merged
 from gnomon.spaces.loading import SearchSpace, load_space
 from gnomon.values import setting
-
-if TYPE_CHECKING:
-    from gnomon.jobs.table.job import Built
 
 Table = Annotated[PathLike, option(metavar="TABLE")]
 TablesSpace = Annotated[
@@ -67,7 +64,7 @@ def build_table(
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[MeasureOptions],
-) -> Built:
+) -> TableDocument:
     """Measure every unit of SPACE once: a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
 
     With --from MODEL.. those of ONNX models, which price other models (gnomon estimator predict MODEL).

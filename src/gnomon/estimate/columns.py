@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gnomon.core.codec import Must
 from gnomon.errors import ProblemError, UsageError
 
 Floats = NDArray[np.float64]
 _LEAST_S, _MOST_S = 1e-15, 1e15
 """What a net can take. Squares of times, and of their quotients, are then numbers as well."""
+
+_MOST = 1e30
+"""No time, no price and no size of a column is above it."""
+Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
+Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= value < _MOST)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +42,12 @@ class Columns:
     scale: Floats | None = None
     shared: Floats | None = None
     bias: float = 1.0
-    index: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        object.__setattr__(self, "index", {name: i for i, name in enumerate(self.names)})
-        if len(self.index) != len(self.names):
-            twice = next(name for i, name in enumerate(self.names) if self.index[name] != i)
-            raise ProblemError(f"two columns are named '{twice}'", hint="give each column its own name")
+        if twice := [name for name, count in Counter(self.names).items() if count > 1]:
+            raise ProblemError(f"two columns are named '{twice[0]}'", hint="give each column its own name")
         for name in ("prior_s", "scale", "shared"):
             if getattr(self, name) is not None:
                 values = np.array(getattr(self, name), dtype=float)
@@ -92,13 +97,6 @@ def times(values: ArrayLike, count: int) -> Floats:
     return y
 
 
-class Learner(StrEnum):
-    """Whether a residual learner is tried: only where it wins in cross-validation, or not at all."""
-
-    AUTO = "auto"
-    NEVER = "never"
-
-
 class Unknown(StrEnum):
     """What a prediction does with a column that no sample and no price says anything of."""
 
@@ -111,12 +109,12 @@ class FitOptions:
     """How to fit.
 
     `coverage`: how often an interval shall hold the measured time. `passes`: how often weights and sizes are found in
-    turn.
+    turn. `learner`: whether a residual learner is tried, and kept only where it wins in cross-validation.
     """
 
     coverage: float = 0.9
     passes: int = 4
-    learner: Learner = Learner.AUTO
+    learner: Literal["auto", "never"] = "auto"
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.coverage <= 0.999:

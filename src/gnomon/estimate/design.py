@@ -9,7 +9,6 @@ fitted to extremes alone does not learn how nets of the usual sort scatter.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,28 +26,21 @@ _EXCHANGES = 3
 _OWN = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """A bound in seconds near which the second half is taken, and the estimator that says which nets are near."""
-
-    bound_s: float
-    estimator: Estimator
-
-
 def suggest(
     columns: Columns,
     pool: ArrayLike,
     count: int,
     *,
     given: ArrayLike = (),
-    near: Bound | None = None,
+    near: tuple[Estimator, float] | None = None,
     sources: Sequence[Source] = (),
     seed: int = 0,
 ) -> NDArray[np.intp]:
     """Row numbers of the pool (nets, columns) to measure, in the order of their use; needs no measured time.
 
-    `given` are rows that are measured already, `sources` the other devices that the fit will have. Raises UsageError
-    for a count that the pool cannot give.
+    `given` are rows that are measured already, `sources` the other devices that the fit will have. `near` are a bound
+    in seconds near which the second half is taken, and before it the estimator that says which nets are near. Raises
+    UsageError for a count that the pool cannot give.
     """
     x = columns.matrix(pool, "nets of the pool")
     if not 0 < count <= len(x):
@@ -145,13 +137,18 @@ def effects(columns: Columns, x: Floats, sources: Sequence[Source] = ()) -> Floa
 
 
 def _near(
-    near: Bound, x: Floats, z: Floats, taken: tuple[NDArray[np.intp], Floats, NDArray[np.intp]], count: int
+    near: tuple[Estimator, float],
+    x: Floats,
+    z: Floats,
+    taken: tuple[NDArray[np.intp], Floats, NDArray[np.intp]],
+    count: int,
 ) -> NDArray[np.intp]:
     """Of the rest, those whose time may be on either side of the bound and that still tell something."""
     chosen, old, rest = taken
-    told = near.estimator.predict(x[rest], unknown=Unknown.WIDEN)
+    estimator, bound_s = near
+    told = estimator.predict(x[rest], unknown=Unknown.WIDEN)
     half = np.maximum(told.high_s - told.mean_s, 1e-300)
-    closeness = np.exp(-0.5 * ((told.mean_s - near.bound_s) / half) ** 2)
+    closeness = np.exp(-0.5 * ((told.mean_s - bound_s) / half) ** 2)
     seen = _Seen(z[rest], np.concatenate([z[chosen], old]))
     free = np.ones(len(rest), dtype=bool)
     picked: list[int] = []

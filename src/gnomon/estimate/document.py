@@ -12,7 +12,7 @@ import numpy as np
 from gnomon.core.codec import Must, decode, within
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError, ProblemError
-from gnomon.estimate.columns import Columns, Floats
+from gnomon.estimate.columns import Columns, Floats, Least0, Positive
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
 from gnomon.estimate.residual import Residual
 
@@ -23,14 +23,7 @@ FORMAT = "gnomon-estimator"
 VERSION = 1
 _MOST_SAMPLES = 100_000
 _MOST_COLUMNS = 20_000
-_MOST = 1e30
-"""No time, no price and no size of a column is above it."""
-
-
 _VERSION = within(VERSION, VERSION, f"version {VERSION} (else use the gnomon that wrote it, or fit again)")
-Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
-Coverage = Annotated[float, within(0.5, 0.999, "a share from 0.5 to 0.999")]
-Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= value < _MOST)]
 Text = Annotated[str, Must(be=f"a text of at most {_MOST_TEXT} letters", fits=lambda value: len(value) <= _MOST_TEXT)]
 _ALL = Must(be=f"at most {_MOST_COLUMNS} items", fits=lambda value: len(value) <= _MOST_COLUMNS)
 _SAMPLES = Must(be=f"at most {_MOST_SAMPLES} items", fits=lambda value: len(value) <= _MOST_SAMPLES)
@@ -57,16 +50,6 @@ class CovarianceDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoiseDocument:
-    """The noise of a measurement, and how wide intervals are."""
-
-    relative: Least0
-    floor_s: Least0
-    width: Least0
-    coverage: Coverage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualDocument:
     """The residual learner; a length of None is endless."""
 
@@ -90,7 +73,7 @@ class EstimatorDocument:
     bias_s: float
     coefficients_s: tuple[float, ...]
     covariance: CovarianceDocument
-    noise: NoiseDocument
+    noise: Noise
     known: Annotated[tuple[bool, ...], _ALL]
     sizes: Mapping[str, Least0]
     weights: Annotated[tuple[Least0, ...], _SAMPLES]
@@ -99,8 +82,7 @@ class EstimatorDocument:
 
 def estimator_document(estimator: Estimator) -> dict[str, Any]:
     """The JSON object of an estimator; `read_estimator` gives back one that predicts the same, bit for bit."""
-    c, n = estimator.coefficients, estimator.noise
-    columns = estimator.columns
+    c, columns = estimator.coefficients, estimator.columns
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -117,7 +99,7 @@ def estimator_document(estimator: Estimator) -> dict[str, Any]:
         "bias_s": float(c.mean[0]),
         "coefficients_s": c.mean[1:].tolist(),
         "covariance": {"own": c.own.tolist(), "more": c.more.T.tolist(), "less": c.less.T.tolist()},
-        "noise": {"relative": n.relative, "floor_s": n.floor_s, "width": n.width, "coverage": n.coverage},
+        "noise": asdict(estimator.noise),
         "known": [bool(k) for k in estimator.known],
         "sizes": dict(estimator.sizes),
         "weights": estimator.weights.tolist(),
@@ -154,7 +136,7 @@ def read_estimator(document: Mapping[str, Any]) -> Estimator:
             more=_matrix(read.covariance.more, 1 + width).T,
             less=_matrix(read.covariance.less, 1 + width).T,
         ),
-        noise=Noise(**asdict(read.noise)),
+        noise=read.noise,
         known=np.array(read.known, dtype=bool),
         sizes=dict(read.sizes),
         weights=np.array(read.weights, dtype=float),

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gnomon.core.codec import within as range_of
 from gnomon.errors import ProblemError
-from gnomon.estimate.columns import Columns, Floats, Unknown
+from gnomon.estimate.columns import Columns, Floats, Least0, Unknown
 from gnomon.estimate.residual import Residual
 
 _BATCH = 8192
@@ -70,10 +72,10 @@ class Noise:
     """The error of one measured net: `relative` of its time, which counts as at least `floor_s`; `width` times for an
     interval."""
 
-    relative: float
-    floor_s: float
-    width: float
-    coverage: float
+    relative: Least0
+    floor_s: Least0
+    width: Least0
+    coverage: Annotated[float, range_of(0.5, 0.999, "a share from 0.5 to 0.999")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.errors import UsageError
-from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, times
+from gnomon.estimate.columns import Columns, FitOptions, Floats, times
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
 from gnomon.estimate.prior import (
     Evidence,
@@ -95,7 +95,7 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
     if len(x) < 2:
         raise UsageError(f"the other device '{name}' has {len(x)} samples", hint="give two or more, or leave it out")
     unpriced = Columns(names=columns.names, kinds=columns.kinds, scale=columns.scale, shared=columns.shared)
-    estimator = fit(unpriced, x, y, options=FitOptions(learner=Learner.NEVER, passes=2))
+    estimator = fit(unpriced, x, y, options=FitOptions(learner="never", passes=2))
     coefficients = estimator.coefficients.mean / estimator.level_s
     return Source(name=name, columns=columns.names, coefficients=coefficients, noise=estimator.noise.relative)
 
@@ -254,7 +254,7 @@ def _estimator(
     residual_s, variance = found.posterior.loo_residual * level, found.posterior.loo_variance * level**2
     errors = found.errors * level**2
     learnt = None
-    if options.learner is Learner.AUTO and len(y):
+    if options.learner == "auto" and len(y):
         learnt = learn(x1[:, 1:], y - x1 @ coefficients.mean, errors)
     if learnt is not None:
         # The linear part's own doubt stays in the variance of what is left out.
@@ -269,6 +269,8 @@ def _estimator(
     given = np.any([b.directions[1:, 0] != 0 for b in prior.blocks if b.name == "other devices"], axis=0)
     if columns.shared is not None and len(y):  # samples say what work costs, whichever column does it
         given = given | columns.shared.any(axis=1)
+    # The number of samples less the sum of their leverages, the effective number of coefficients.
+    freedom = float((found.errors / found.posterior.loo_variance).sum())
     return Estimator(
         columns=columns,
         level_s=level if len(y) else 0.0,
@@ -276,7 +278,7 @@ def _estimator(
         noise=Noise(
             relative=noise,
             floor_s=floor_s,
-            width=factor(score, options.coverage, _freedom(found)),
+            width=factor(score, options.coverage, freedom),
             coverage=options.coverage,
         ),
         known=(x1[:, 1:] != 0).any(axis=0) | priced | given,
@@ -284,11 +286,6 @@ def _estimator(
         weights=np.minimum(found.weights, 1.0),
         residual=None if learnt is None else learnt.learner,
     )
-
-
-def _freedom(found: _Solution) -> float:
-    """The number of samples less the sum of their leverages, the effective number of coefficients."""
-    return float((found.errors / found.posterior.loo_variance).sum())
 
 
 def _coefficients(prior: Prior, found: _Solution, level: float) -> Coefficients:

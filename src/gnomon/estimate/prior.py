@@ -97,7 +97,11 @@ def build(columns: Columns, x: Floats, level_s: float, sources: Sequence[Floats]
             Block(name="table", directions=mean[:, None].copy(), size=TABLE_SIZE if len(x) else UNSEEN_TABLE_SIZE)
         )
     if sources:
-        blocks += _source_blocks(sources)
+        stack = np.stack([np.asarray(s, dtype=float) for s in sources], axis=1)
+        middle = stack.mean(axis=1, keepdims=True)
+        blocks.append(Block(name="other devices", directions=middle, size=1.0))
+        if stack.shape[1] > 1:
+            blocks.append(Block(name="differences of devices", directions=stack - middle, size=KIND_SIZE))
     if (common := _common(columns, x)) is not None:
         blocks.append(Block(name=WORK, directions=common, size=BESIDE_SOURCES_SIZE if sources else KIND_SIZE))
     for kind in dict.fromkeys(columns.kinds):
@@ -128,15 +132,6 @@ def _common(columns: Columns, x: Floats) -> Floats | None:
     directions = np.zeros((1 + len(columns), int(varied.sum())))
     directions[1:] = columns.shared[:, varied] / variation[varied] / np.sqrt(varied.sum())
     return directions
-
-
-def _source_blocks(sources: Sequence[Floats]) -> list[Block]:
-    stack = np.stack([np.asarray(s, dtype=float) for s in sources], axis=1)
-    middle = stack.mean(axis=1, keepdims=True)
-    blocks = [Block(name="other devices", directions=middle, size=1.0)]
-    if stack.shape[1] > 1:
-        blocks.append(Block(name="differences of devices", directions=stack - middle, size=KIND_SIZE))
-    return blocks
 
 
 def _sizes(columns: Columns, members: NDArray[np.intp], x: Floats, mean: Floats) -> Floats:

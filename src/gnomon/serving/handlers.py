@@ -333,12 +333,9 @@ def _malformed(reason: str) -> ProblemError:
 
 
 def _is_json(request: web.Request) -> bool:
-    return wants_json(request.headers.get("Accept", ""))
-
-
-def wants_json(accept: str) -> bool:
-    """Whether an Accept header prefers application/json to text; the published client names neither."""
-    weights = {kind: float(weight or 1) for kind, weight in _ACCEPTED.findall(accept.lower())}
+    """Whether the Accept header prefers application/json to text; the published client names neither."""
+    accept = request.headers.get("Accept", "").lower()
+    weights = {kind: float(weight or 1) for kind, weight in _ACCEPTED.findall(accept)}
     wanted = weights.get("application/json", 0.0)
     return wanted > 0 and wanted >= weights.get("text/plain", 0.0)
 

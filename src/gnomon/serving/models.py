@@ -67,7 +67,12 @@ def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
         raise ModelError(f"the archive cannot be read: {error}", hint=_PACKAGE) from error
     except OSError as error:  # such as a file where another entry has a folder, or a name that is too long
         raise ModelError(f"the archive cannot be unpacked: {error.strerror or error}", hint=_PACKAGE) from error
-    return _package_in(folder)
+    # The folder that has metadata/MANIFEST: the archive's root, or the one folder in it.
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    for found in [folder, *(inside if len(inside) == 1 else [])]:
+        if (found / "metadata" / "MANIFEST").is_file():
+            return found
+    raise ModelError("the archive holds no metadata/MANIFEST, so it is not an nnpackage", hint=_PACKAGE)
 
 
 def _check(entry: zipfile.ZipInfo) -> None:
@@ -81,12 +86,3 @@ def _check(entry: zipfile.ZipInfo) -> None:
     bad = any(part in ("..", "/", ".") or "\\" in part or "\0" in part or ":" in part for part in parts)
     if not parts or len(parts) > _MOST_DEPTH or bad or not entry.filename.isprintable():
         raise ModelError("the archive holds a name that leads elsewhere, or none", hint=_PACKAGE)
-
-
-def _package_in(folder: Path) -> Path:
-    """The folder that has metadata/MANIFEST: the archive's root, or the one folder in it."""
-    inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    for found in [folder, *(inside if len(inside) == 1 else [])]:
-        if (found / "metadata" / "MANIFEST").is_file():
-            return found
-    raise ModelError("the archive holds no metadata/MANIFEST, so it is not an nnpackage", hint=_PACKAGE)

@@ -16,9 +16,9 @@ from gnomon import errors
 from gnomon.core.installing import needed
 from gnomon.devices.address import LOCAL
 from gnomon.devices.opening import resolve
-from gnomon.errors import GnomonError, MeasurementError, UsageError
+from gnomon.errors import MeasurementError, UsageError
 from gnomon.report.plain import clean
-from gnomon.serving.job import Job, Measurement, Outcome
+from gnomon.serving.job import Job, Measurement
 from gnomon.serving.process import MeasuringProcess
 from gnomon.serving.queue import Queue, ServedDevice
 from gnomon.serving.settings import ServeSettings, checked
@@ -110,23 +110,16 @@ async def _first_measurements(
         kept = measuring.processes is None and measuring.command is None and here
         job = Job(measuring=measuring, limits=limits, device=name, kept=kept)
         outcome = await process.run(replace(job, limits=first_limits))
-        if outcome.result is None:
-            raise _start_error(outcome, first_limits.job_s)
+        if outcome.kind == "timed_out":
+            printed = f": {outcome.message}" if outcome.message else ""
+            message = f"a first measurement took longer than {first_limits.job_s:g} s{printed}"
+            raise MeasurementError(message, hint="Give a longer --job-timeout.")
+        if outcome.result is None:  # as the error that it was in the measuring process
+            raise getattr(errors, outcome.error, MeasurementError)(outcome.message, hint=outcome.hint)
         results.append(outcome.result)
         job = replace(job, reference_s=outcome.result.reference_s)
         devices.append(ServedDevice(name=outcome.result.device, run=process.run, job=job))
     return devices, results[0]
-
-
-def _start_error(outcome: Outcome, limit_s: float) -> GnomonError:
-    """Why the server cannot start, as the error that it was in the measuring process."""
-    if outcome.kind == "timed_out":
-        printed = f": {outcome.message}" if outcome.message else ""
-        message = f"a first measurement took longer than {limit_s:g} s{printed}"
-        return MeasurementError(message, hint="Give a longer --job-timeout.")
-    kind = getattr(errors, outcome.error, MeasurementError)
-    error: GnomonError = kind(outcome.message, hint=outcome.hint)
-    return error
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol, overload
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 from gnomon.core import codec
 from gnomon.core.sample import Campaign, Event, Run
@@ -22,11 +22,7 @@ CLOSED = "closed"
 """The key in the data of `FAILED` that says that the campaign is not taken up again: nobody was left to decide on."""
 
 
-def _is_path(text: str) -> bool:
-    return bool(text) and "\0" not in text
-
-
-_Path = Annotated[str, codec.Must(be="a path", fits=_is_path)]
+_Path = Annotated[str, codec.Must(be="a path", fits=lambda text: bool(text) and "\0" not in text)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +60,18 @@ ASKING_CELL: ContextVar[Mapping[str, str] | None] = ContextVar("ASKING_CELL", de
 """The run of a suite and the cell that ask now: `suite` and `cell`; None where a command asks by itself."""
 
 
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+
+class Query(Generic[T_co]):
+    """A question to a store, which answers it with items of one kind."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignQuery:
+class CampaignQuery(Query[Campaign]):
     """Campaigns, the newest first; each field that is not None narrows the answer.
 
     `finished` asks whether the last event "finished" or "reopened" is "finished", `cell` whether the last event `CELL`
@@ -82,7 +88,7 @@ class CampaignQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunQuery:
+class RunQuery(Query[Run]):
     """Runs of one campaign, in the order in which they were appended."""
 
     campaign: str
@@ -91,18 +97,11 @@ class RunQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventQuery:
+class EventQuery(Query[Event]):
     """Events of one campaign, in the order in which they were appended."""
 
     campaign: str
     name: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TallyQuery:
-    """One `Tally` a candidate of the campaign, in the order of their first runs."""
-
-    campaign: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +111,13 @@ class Tally:
     candidate: str
     runs: int
     failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TallyQuery(Query[Tally]):
+    """One `Tally` a candidate of the campaign, in the order of their first runs."""
+
+    campaign: str
 
 
 class Store(Protocol):
@@ -144,17 +150,7 @@ class Store(Protocol):
         """
         ...
 
-    @overload
-    def query(self, query: CampaignQuery) -> Iterator[Campaign]: ...
-    @overload
-    def query(self, query: RunQuery) -> Iterator[Run]: ...
-    @overload
-    def query(self, query: EventQuery) -> Iterator[Event]: ...
-    @overload
-    def query(self, query: TallyQuery) -> Iterator[Tally]: ...
-    def query(
-        self, query: CampaignQuery | RunQuery | EventQuery | TallyQuery
-    ) -> Iterator[Campaign] | Iterator[Run] | Iterator[Event] | Iterator[Tally]:
+    def query(self, query: Query[T]) -> Iterator[T]:
         """What the query asks for, lazily. RecordError if it names a campaign that is not there."""
         ...
 

@@ -6,12 +6,11 @@ fingerprint, the versions, the model, the options and the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from gnomon.core import codec
-from gnomon.core.sample import Campaign, Event
+from gnomon.core.sample import Event, Run
 from gnomon.errors import RecordError
 from gnomon.formats.json_lines import MOST_LETTERS
 from gnomon.store.address import PostgresAddress, RecordAddress
@@ -23,61 +22,39 @@ from gnomon.store.sqlite import SqliteStore, is_record
 from gnomon.system.files import read_at_most
 from gnomon.system.process import guarded_folder
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
-    """How many campaigns, runs and events were not there before."""
-
-    campaigns: int
-    runs: int
-    events: int
-
-
 Told = Callable[[Event], Event | None]
 """How an event of another record is told in this one; None leaves it out."""
 
 
-def join_records(source: Store, target: SqlStore, told: Told = lambda event: event) -> Joined:
+def join_records(source: Store, target: SqlStore, told: Told = lambda event: event) -> dict[str, int]:
     """Add what `target` lacks of `source`, at once: all of it or, where this raises or is killed, nothing.
 
     A visit that both have sampled stays as the target has it: each may have gone on with the campaign by itself. To be
-    done again at any time. RecordError if a campaign is another's, or is being measured for here.
+    done again at any time. Returns how many `campaigns`, `runs` and `events` were not there before. RecordError if a
+    campaign is another's, or is being measured for here.
     """
-    campaigns = runs = events = 0
+    added = {"campaigns": 0, "runs": 0, "events": 0}
     with target.whole():
         for campaign in reversed(list(source.query(CampaignQuery()))):
-            campaigns += next(target.query(CampaignQuery(id=campaign.id)), None) is None
+            added["campaigns"] += next(target.query(CampaignQuery(id=campaign.id)), None) is None
             target.open_campaign(campaign)
-            runs += _add_runs(source, target, campaign)
-            events += _add_events(source, target, campaign, told)
-    return Joined(campaigns=campaigns, runs=runs, events=events)
+            runs, events = RunQuery(campaign=campaign.id), EventQuery(campaign=campaign.id)
+            known = set(map(_visit, target.query(runs)))
+            for run in source.query(runs):
+                if _visit(run) not in known:
+                    target.append(campaign.id, run)
+                    added["runs"] += 1
+            there = set(map(codec.dumps, target.query(events)))
+            for event in filter(None, map(told, source.query(events))):
+                if codec.dumps(event) not in there:
+                    target.append(campaign.id, event)
+                    added["events"] += 1
+    return added
 
 
-def _add_runs(source: Store, target: Store, campaign: Campaign) -> int:
-    known = list(target.query(RunQuery(campaign=campaign.id)))
-    visits = {(r.candidate, r.process, r.block, r.profiled) for r in known if r.samples is not None}
-    failures = {codec.dumps(run) for run in known if run.samples is None}
-    count = 0
-    for run in source.query(RunQuery(campaign=campaign.id)):
-        if run.samples is None:
-            new = codec.dumps(run) not in failures
-        else:
-            new = (run.candidate, run.process, run.block, run.profiled) not in visits
-        if new:
-            target.append(campaign.id, run)
-            count += 1
-    return count
-
-
-def _add_events(source: Store, target: Store, campaign: Campaign, told: Told) -> int:
-    known = {codec.dumps(event) for event in target.query(EventQuery(campaign=campaign.id))}
-    count = 0
-    for event in source.query(EventQuery(campaign=campaign.id)):
-        item = told(event)
-        if item is not None and codec.dumps(item) not in known:
-            target.append(campaign.id, item)
-            count += 1
-    return count
+def _visit(run: Run) -> Hashable:
+    """What two runs have in common of which a campaign holds one: the visit, or all that a failed one says."""
+    return codec.dumps(run) if run.samples is None else (run.candidate, run.process, run.block, run.profiled)
 
 
 @contextmanager

@@ -6,8 +6,7 @@ A line is an object with "type" ("campaign", "run" or "event"), the id of its ca
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from gnomon.core import codec
@@ -40,61 +39,44 @@ def read_lines(text: bytes, store: SqliteStore) -> None:
     early, and for samples of a visit that a line before has.
     """
     complaints = Complaints(what="file of runs", hint="Export them once more: gnomon runs export ID > FILE.")
+    known: set[Hashable] = set()
     with store.whole():
-        reader = _Reader(store=store, complaints=complaints)
         for number, value in json_lines(text, complaints, _RULES):
-            reader.take(f"line {number}", value)
+            _take(f"line {number}", value, store, complaints, known)
         complaints.raise_any()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Reader:
-    """Adds line after line; tells what is wrong with one."""
-
-    store: SqliteStore
-    complaints: Complaints
-    campaigns: set[str] = field(default_factory=set)
-    visits: set[tuple[Any, ...]] = field(default_factory=set)
-
-    def take(self, place: str, value: Any) -> None:
-        """Add what a line holds."""
-        if not isinstance(value, dict) or not isinstance(value.get("campaign"), str):
-            return self.complaints.tell(place, f"an object with the id of a campaign expected, {shown(value)} found")
-        kind = _KINDS.get(str(value.get("type")))
-        if kind is None:
-            told = f"one of {', '.join(_KINDS)} expected as its type, {shown(value.get('type'))} found"
-            return self.complaints.tell(place, told)
-        campaign, before = value["campaign"], len(self.complaints.told)
-        own = {name: item for name, item in value.items() if name not in ("type", "campaign")}
-        item = codec.decode(kind, own, self.complaints, f"{place}: $")
-        if len(self.complaints.told) > before:
-            return None
-        wrong = self._wrong(campaign, item)
-        if wrong:
-            return self.complaints.tell(place, wrong)
-        try:
-            self.store.open_campaign(item) if isinstance(item, Campaign) else self.store.append(campaign, item)
-        except RecordError as error:
-            told = "it has a number of more than 64 bits, or a text that is not Unicode"
-            self.complaints.tell(place, told if error.__cause__ else error.message)
+def _take(place: str, value: Any, store: SqliteStore, complaints: Complaints, known: set[Hashable]) -> None:
+    """Add what a line holds, or tell what is wrong with it; `known` are the campaigns and visits of lines before."""
+    if not isinstance(value, dict) or not isinstance(value.get("campaign"), str):
+        return complaints.tell(place, f"an object with the id of a campaign expected, {shown(value)} found")
+    kind = _KINDS.get(str(value.get("type")))
+    if kind is None:
+        told = f"one of {', '.join(_KINDS)} expected as its type, {shown(value.get('type'))} found"
+        return complaints.tell(place, told)
+    campaign, before = value["campaign"], len(complaints.told)
+    own = {name: item for name, item in value.items() if name not in ("type", "campaign")}
+    item = codec.decode(kind, own, complaints, f"{place}: $")
+    if len(complaints.told) > before:
         return None
-
-    def _wrong(self, campaign: str, item: Campaign | Run | Event) -> str:
-        """What is wrong with an item beside of the other lines."""
-        if isinstance(item, Campaign):
-            if item.id != campaign or not is_line(campaign, _LONGEST_ID):
-                return f"the id of the campaign is {shown(campaign)} and {shown(item.id)}"
-            if campaign in self.campaigns:
-                return f"the campaign {shown(campaign)} is on a line before"
-            self.campaigns.add(campaign)
-        elif campaign not in self.campaigns:
-            return f"the campaign {shown(campaign)} is on no line before"
-        elif isinstance(item, Run) and item.samples is not None:
-            visit = (campaign, item.candidate, item.process, item.block, item.profiled)
-            if visit in self.visits:
-                return f"samples of this visit of {shown(item.candidate)} are on a line before"
-            self.visits.add(visit)
-        return ""
+    visit = (campaign, item.candidate, item.process, item.block, item.profiled) if isinstance(item, Run) else campaign
+    if isinstance(item, Campaign):
+        if item.id != campaign or not is_line(campaign, _LONGEST_ID):
+            return complaints.tell(place, f"the id of the campaign is {shown(campaign)} and {shown(item.id)}")
+        if campaign in known:
+            return complaints.tell(place, f"the campaign {shown(campaign)} is on a line before")
+    elif campaign not in known:
+        return complaints.tell(place, f"the campaign {shown(campaign)} is on no line before")
+    elif isinstance(item, Run) and item.samples is not None and visit in known:
+        return complaints.tell(place, f"samples of this visit of {shown(item.candidate)} are on a line before")
+    if not isinstance(item, Run) or item.samples is not None:
+        known.add(visit)
+    try:
+        store.open_campaign(item) if isinstance(item, Campaign) else store.append(campaign, item)
+    except RecordError as error:
+        told = "it has a number of more than 64 bits, or a text that is not Unicode"
+        complaints.tell(place, told if error.__cause__ else error.message)
+    return None
 
 
 def _line(kind: str, campaign: str, record: Campaign | Run | Event) -> str:

@@ -41,32 +41,38 @@ RUN_COLUMNS = (
 EVENT_COLUMNS = ("name", "at_s", "data")
 
 
+_TEXTS = frozenset(("device", "versions", "options", "wall_ns", "cpu_ns", "failure", "operators", "facts", "data"))
+"""The columns that hold JSON."""
+
+
+def _row(values: Row) -> Row:
+    """Values as columns hold them."""
+    return {
+        name: dumps(value, f"$.{name}") if name in _TEXTS and value is not None else value
+        for name, value in values.items()
+    }
+
+
+def _values(columns: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
+    """What the columns of a row hold, by their names."""
+    return {
+        name: loads(value, f"$.{name}") if name in _TEXTS and value is not None else value
+        for name, value in zip(columns, row, strict=True)
+    }
+
+
 def from_campaign(campaign: Campaign) -> Row:
     """Column values of a campaign."""
-    context = campaign.context
     _check_clock(campaign.started_at_s, "$.started_at_s")
-    return {
-        "id": campaign.id,
-        "kind": campaign.kind,
-        "key": campaign.key,
-        "started_at_s": campaign.started_at_s,
-        "gnomon_version": context.gnomon_version,
-        "model_name": context.model_name,
-        "model_digest": context.model_digest,
-        "seed": context.seed,
-        "device": dumps(context.device, "$.device"),
-        "versions": dumps(context.versions, "$.versions"),
-        "options": dumps(context.options, "$.options"),
-    }
+    values = to_json(campaign)
+    return _row(values.pop("context") | values)
 
 
 def to_campaign(row: tuple[Any, ...]) -> Campaign:
     """The campaign of a row of CAMPAIGN_COLUMNS."""
-    flat = dict(zip(CAMPAIGN_COLUMNS, row, strict=True))
-    for name in ("device", "versions", "options"):
-        flat[name] = loads(flat[name], f"$.{name}")
-    own = {name: flat.pop(name) for name in ("id", "kind", "key", "started_at_s")}
-    return from_json(Campaign, {**own, "context": flat})
+    context = _values(CAMPAIGN_COLUMNS, row)
+    own = {name: context.pop(name) for name in ("id", "kind", "key", "started_at_s")}
+    return from_json(Campaign, {**own, "context": context})
 
 
 def from_run(run: Run) -> Row:
@@ -77,35 +83,24 @@ def from_run(run: Run) -> Row:
             hint="A run holds what was measured or how it failed: set exactly one.",
         )
     _check_clock(run.started_at_s, "$.started_at_s")
-    if run.samples is not None:
-        from_json(Samples, to_json(run.samples), "$.samples")
-    return {
-        "candidate": run.candidate,
-        "process": run.process,
-        "block": run.block,
-        "started_at_s": run.started_at_s,
-        "profiled": int(run.profiled),
-        "inner": run.samples.inner if run.samples else None,
-        "wall_ns": dumps(run.samples.wall_ns, "$.samples.wall_ns") if run.samples else None,
-        "cpu_ns": dumps(run.samples.cpu_ns, "$.samples.cpu_ns") if run.samples else None,
-        "failure": dumps(run.failure, "$.failure") if run.failure else None,
-        "operators": dumps(run.operators, "$.operators"),
-        "facts": dumps(run.facts, "$.facts"),
-    }
+    values = to_json(run)
+    samples = values.pop("samples")
+    if samples is None:
+        samples = dict.fromkeys(("wall_ns", "cpu_ns", "inner"))
+    else:
+        from_json(Samples, samples, "$.samples")
+    return _row(values | samples | {"profiled": int(run.profiled)})
 
 
 def to_run(row: tuple[Any, ...]) -> Run:
     """The run of a row of RUN_COLUMNS."""
-    flat = dict(zip(RUN_COLUMNS, row, strict=True))
-    inner = flat.pop("inner")
-    for name in ("wall_ns", "cpu_ns", "failure", "operators", "facts"):
-        flat[name] = None if flat[name] is None else loads(flat[name], f"$.{name}")
-    wall_ns, cpu_ns = flat.pop("wall_ns"), flat.pop("cpu_ns")
-    if (wall_ns is None) == (flat["failure"] is None):
-        raise not_that("$", "a run with either wall_ns or a failure", flat["candidate"])
-    samples = None if wall_ns is None else {"wall_ns": wall_ns, "cpu_ns": cpu_ns, "inner": inner}
-    profiled = {0: False, 1: True}.get(flat["profiled"], flat["profiled"])
-    return from_json(Run, {**flat, "profiled": profiled, "samples": samples})
+    values = _values(RUN_COLUMNS, row)
+    samples = {name: values.pop(name) for name in ("wall_ns", "cpu_ns", "inner")}
+    if (samples["wall_ns"] is None) == (values["failure"] is None):
+        raise not_that("$", "a run with either wall_ns or a failure", values["candidate"])
+    profiled = {0: False, 1: True}.get(values["profiled"], values["profiled"])
+    measured = None if samples["wall_ns"] is None else samples
+    return from_json(Run, {**values, "profiled": profiled, "samples": measured})
 
 
 def _check_clock(time_s: float, path: str) -> None:
@@ -120,10 +115,9 @@ def _check_clock(time_s: float, path: str) -> None:
 def from_event(event: Event) -> Row:
     """Column values of an event."""
     _check_clock(event.at_s, "$.at_s")
-    return {"name": event.name, "at_s": event.at_s, "data": dumps(event.data, "$.data")}
+    return _row(to_json(event))
 
 
 def to_event(row: tuple[Any, ...]) -> Event:
     """The event of a row of EVENT_COLUMNS."""
-    name, at_s, data = row
-    return from_json(Event, {"name": name, "at_s": at_s, "data": loads(data, "$.data")})
+    return from_json(Event, _values(EVENT_COLUMNS, row))

@@ -6,17 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
+from typing import Any, Protocol, Self, TypeVar
 
 from gnomon.core.codec import dumps
 from gnomon.core.sample import FINISHED, REOPENED, Campaign, Event, Run
 from gnomon.errors import RecordError
 from gnomon.store import rows
 from gnomon.store.address import RecordAddress
-from gnomon.store.base import CELL, CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
-
-if TYPE_CHECKING:
-    from gnomon.store.base import Store
+from gnomon.store.base import CELL, CampaignQuery, EventQuery, Query, RunQuery, Tally, TallyQuery
 
 T = TypeVar("T")
 
@@ -122,18 +119,9 @@ class SqlStore(ABC):
         if not added:
             raise self._no_campaign(campaign)
 
-    @overload
-    def query(self, query: CampaignQuery) -> Iterator[Campaign]: ...
-    @overload
-    def query(self, query: RunQuery) -> Iterator[Run]: ...
-    @overload
-    def query(self, query: EventQuery) -> Iterator[Event]: ...
-    @overload
-    def query(self, query: TallyQuery) -> Iterator[Tally]: ...
-    def query(
-        self, query: CampaignQuery | RunQuery | EventQuery | TallyQuery
-    ) -> Iterator[Campaign] | Iterator[Run] | Iterator[Event] | Iterator[Tally]:
+    def query(self, query: Query[T]) -> Iterator[T]:
         """What the query asks for, lazily; see `Store`."""
+        found: Iterator[Any]
         if isinstance(query, CampaignQuery):
             wanted: rows.Row = {
                 "id = ?": query.id,
@@ -146,15 +134,26 @@ class SqlStore(ABC):
             found = self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
             held = query.held
             return found if held is None else (c for c in found if self._held.by_another(c.id) is held)
-        seq = self._seq(query.campaign)
+        assert isinstance(query, RunQuery | EventQuery | TallyQuery)  # noqa: S101  # there are no others
+        known = self._rows("SELECT seq FROM campaigns WHERE id = ?", (query.campaign,))
+        if not known:
+            raise self._no_campaign(query.campaign)
+        seq = int(known[0][0])
         if isinstance(query, RunQuery):
             profiled = None if query.profiled is None else int(query.profiled)
             wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": profiled}
-            return self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
-        if isinstance(query, EventQuery):
+            found = self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
+        elif isinstance(query, EventQuery):
             wanted = {"campaign = ?": seq, "name = ?": query.name}
-            return self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
-        return self._tallies(seq)
+            found = self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
+        else:
+            counted = self._rows(
+                "SELECT candidate, count(*), count(failure) FROM runs WHERE campaign = ?"
+                " GROUP BY candidate ORDER BY min(seq)",
+                (seq,),
+            )
+            found = (Tally(candidate=name, runs=runs, failures=failures) for name, runs, failures in counted)
+        return found
 
     def __enter__(self) -> Self:
         return self
@@ -164,24 +163,10 @@ class SqlStore(ABC):
     ) -> None:
         self.close()
 
-    def _seq(self, campaign: str) -> int:
-        found = self._rows("SELECT seq FROM campaigns WHERE id = ?", (campaign,))
-        if not found:
-            raise self._no_campaign(campaign)
-        return int(found[0][0])
-
     def _no_campaign(self, campaign: str) -> RecordError:
         known = [c.id for _, c in zip(range(3), self.query(CampaignQuery()), strict=False)]
         hint = f"The newest are: {', '.join(known)}." if known else "The record is empty: measure something first."
         return RecordError(f"{self.address} has no campaign {campaign!r}", hint=hint)
-
-    def _tallies(self, seq: int) -> Iterator[Tally]:
-        counted = self._rows(
-            "SELECT candidate, count(*), count(failure) FROM runs WHERE campaign = ?"
-            " GROUP BY candidate ORDER BY min(seq)",
-            (seq,),
-        )
-        return (Tally(candidate=name, runs=runs, failures=failures) for name, runs, failures in counted)
 
     def _pages(
         self,
@@ -215,9 +200,3 @@ def _names(columns: Iterable[str]) -> str:
 
 def _marks(row: rows.Row) -> str:
     return ", ".join("?" * len(row))
-
-
-if TYPE_CHECKING:
-
-    def _conforms(store: SqlStore) -> Store:
-        return store

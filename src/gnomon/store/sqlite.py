@@ -58,7 +58,10 @@ class SqliteStore(SqlStore):
         cannot be written.
         """
         path = default_path() if path is None else path
-        _make_folder(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _not_opened(path, error) from error
         _refuse_no_file(path)
         with _translated(path):
             db = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
@@ -168,30 +171,21 @@ def _reader(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _make_folder(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _not_opened(path, error) from error
-
-
 def _not_opened(path: Path, error: OSError) -> RecordError:
     return RecordError(f"the record {path} cannot be opened: {error.strerror}", hint=_HINTS[sqlite3.SQLITE_CANTOPEN])
 
 
 def is_record(path: Path) -> bool:
-    """Whether a file that is there is an SQLite database. RecordError if it cannot be read."""
-    return _head(path) == _MAGIC
+    """Whether a file is an SQLite database; no file is none. RecordError if it cannot be read.
 
-
-def _head(path: Path) -> bytes:
-    """How a file begins; empty if there is none. Not of a record that this process has open: see `_refuse_no_file`."""
+    Not of a record that this process has open: see `_refuse_no_file`.
+    """
     _refuse_no_file(path)
     try:
         with path.open("rb") as file:
-            return file.read(len(_MAGIC))
+            return file.read(len(_MAGIC)) == _MAGIC
     except FileNotFoundError:
-        return b""
+        return False
     except OSError as error:
         raise _not_opened(path, error) from error
 

@@ -86,22 +86,3 @@ def test_what_there_is_not_is_not_drawn(how: dict[str, Any], lacks: str, has: st
     words = words_of(evaluation_charts(evaluation(**how)))
     assert lacks not in words
     assert has in words
-
-
-def test_hostile_names_stay_text(tmp_path: Path) -> None:
-    found = evaluation(curve=0)
-    names = ("$x_{<&>}$", "\x1b[31mred\x00", "\u5358\u4f4d \u00fcnit", "x" * 4000, "%s %(a)d", "")
-    for unit, name in zip(found["units"], names, strict=False):
-        unit["unit"] = name
-    path = drawn(found, tmp_path / "p")[0]
-    words = words_in(path)
-    assert "\x1b" not in path.read_text(encoding="utf-8")
-    assert "$x_{<&>}$ (3)" in words
-    assert max(map(len, words)) < 250
-
-
-def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
-    told: list[str] = []
-    (tmp_path / "no").touch()
-    assert draw(EVALUATION, evaluation(), tmp_path / "no" / "p", told.append) == []
-    assert "cannot be written" in told[0]

@@ -54,7 +54,7 @@ def mean_of_all(space: RelaxedSpace, p: list[np.ndarray]) -> float:
     return float(weights @ (mean[:2].sum() + space.tables.counts(nets) @ mean[2:]))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_is_the_mean_over_all_nets(tmp_path: Path, seed: int) -> None:
     found, _, _ = kit(tmp_path)
     for space in (fit_estimator(found, measured(found, 12)).relaxed(), by_hand(seed)):
@@ -62,7 +62,7 @@ def test_it_is_the_mean_over_all_nets(tmp_path: Path, seed: int) -> None:
         assert space.expected(p).time_s == pytest.approx(mean_of_all(space, p), rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_gradient_is_that_of_differences(tmp_path: Path, seed: int) -> None:
     found, _, _ = kit(tmp_path)
     for space in (fit_estimator(found, measured(found, 12)).relaxed(), by_hand(seed)):
@@ -78,42 +78,6 @@ def test_the_gradient_is_that_of_differences(tmp_path: Path, seed: int) -> None:
                     ends.append(space.expected(moved).time_s)
                 change = (ends[0] - ends[1]) / 2e-4
                 assert told.gradient_s[slot][choice] == pytest.approx(change, rel=1e-6, abs=1e-12)
-
-
-def test_a_net_that_is_sure_takes_what_the_estimator_says(tmp_path: Path) -> None:
-    found, _, _ = kit(tmp_path)
-    made = fit_estimator(found, measured(found, 12))
-    net = (1, 2, 1, 0, 1, 1)
-    sure = [np.eye(len(slot.choices))[choice] for slot, choice in zip(found.space.space.slots, net, strict=True)]
-    told = made.relaxed().expected(sure)
-    assert told.time_s == pytest.approx(made(net), rel=1e-9)
-    # The gradient says what another choice would take.
-    for slot, choice in ((1, 0), (5, 0)):
-        other = tuple(choice if k == slot else c for k, c in enumerate(net))
-        change = told.gradient_s[slot][choice] - told.gradient_s[slot][net[slot]]
-        assert change == pytest.approx(made(other) - made(net), rel=1e-6)
-
-
-def test_without_states_it_is_the_plain_sum() -> None:
-    rng = np.random.default_rng(3)
-    space = by_hand()
-    slots = space.tables.space.slots
-    steps = []
-    rows = rng.integers(0, 5, (sum(len(s.choices) for s in slots), 4)).astype(np.float32)
-    first = 0
-    for number, slot in enumerate(slots):
-        count = len(slot.choices)
-        row = np.arange(first, first + count)[None, :]
-        steps.append(Step(slots=(number,), row=row, next_state=np.zeros((1, count), np.int64)))
-        first += count
-    tables = CountTables(space=space.tables.space, units=space.tables.units, steps=tuple(steps), rows=rows)
-    plain = RelaxedSpace(tables=tables, estimator=space.estimator)
-    costs = [rows[step.row[0]] @ space.estimator.coefficients.mean[2:] for step in steps]
-    p = probabilities(tables.space, 5)
-    found = plain.expected(p)
-    assert found.time_s == pytest.approx(plain.base_s + sum(q @ cost for q, cost in zip(p, costs, strict=True)))
-    for gradient, cost in zip(found.gradient_s, costs, strict=True):
-        np.testing.assert_allclose(gradient - gradient[0], cost - cost[0], atol=1e-15)
 
 
 def test_what_does_not_fit_is_refused() -> None:

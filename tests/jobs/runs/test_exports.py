@@ -205,23 +205,13 @@ def test_a_trace_has_a_track_a_configuration_with_its_kernels_in_order(record: P
     assert "frequency of core 1 (MHz)" not in counters
 
 
-@pytest.mark.parametrize("name", [n for n, found in FOUND.items() if found["format"] in CONFIGURATIONS])
-def test_the_trace_of_every_answer_keeps_to_the_format(name: str) -> None:
-    assert well_formed(json.dumps(chrome_trace(FOUND[name]), allow_nan=False))
-
-
-def test_the_trace_of_a_large_model_and_of_hostile_names_keep_to_the_format() -> None:
-    for made in (large(), hostile()):
+def test_the_trace_of_every_answer_keeps_to_the_format() -> None:
+    answers = [found for found in FOUND.values() if found["format"] in CONFIGURATIONS]
+    for made in (*answers, large(), hostile()):
         assert well_formed(json.dumps(chrome_trace(made), allow_nan=False))
-
-
-def test_kernels_of_a_track_lie_within_their_call_without_overlapping(record: Path) -> None:
-    made = document(record)
-    made["columns"][0]["runs"]["profile"]["call_us"] = [None, None, None]
-    call, *kernels = [e for e in chrome_trace(made)["traceEvents"] if e["ph"] == "X" and e["pid"] == 1]
-    ends = [round((e["ts"] + e["dur"]) * 1000) for e in kernels]
-    assert [round(e["ts"] * 1000) for e in kernels] == [0, *ends[:-1]]
-    assert round(call["dur"] * 1000) == ends[-1]
+    untimed = document(Path("record"))  # the call is then as long as its kernels
+    untimed["columns"][0]["runs"]["profile"]["call_us"] = [None, None, None]
+    assert next(e["dur"] for e in chrome_trace(untimed)["traceEvents"] if e["name"] == "call") == 8.5
 
 
 def test_model_explorer_gets_a_value_a_node_that_it_has(record: Path, tmp_path: Path) -> None:
@@ -280,11 +270,3 @@ def test_notes_go_to_the_file_that_was_measured_alone(record: Path, tmp_path: Pa
     with pytest.raises(ModelError, match="another file"):
         gnomon.export_run_as("netron", out=tmp_path / "o.onnx", model=tmp_path / "other.onnx", record=record)
     assert not (tmp_path / "o.onnx").exists()
-
-
-def test_what_has_no_answer_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "record.sqlite"
-    with SqliteStore.open(path) as store:
-        store.open_campaign(sample_campaign())
-    with pytest.raises(RecordError, match="no answer is kept"):
-        gnomon.export_run_as("perfetto", out=tmp_path / "t.json", record=path)

@@ -13,17 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.space.kits.spacekit import write_config, write_images
 from tests.jobs.table.table_kit import space_file
 from tests.jobs.tune.test_record_file import EMPTY, RECORDS
-from tests.jobs.tune.tunekit import tiny_net
-from tests.tuning.tvmkit import needs_tvm
 
 from gnomon.cli.main import run
 from gnomon.errors import RecordError
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.runs.job import command_of, export_files
-from gnomon.jobs.space.profiling.folder import read_latency
 from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile
@@ -167,7 +163,6 @@ def test_files_of_one_name_are_exported_beside_each_other_or_none_is(tmp_path: P
 @pytest.mark.parametrize(
     "data",
     [
-        {"x": 1},
         {"arguments": "place", "folder": "/f", "files": [{"x": 1}]},
         {"arguments": ["place"], "folder": "", "files": [{"path": "/a\0b"}]},
     ],
@@ -186,7 +181,9 @@ def test_a_damaged_note_of_the_command_or_the_files_is_told(tmp_path: Path, name
     assert not (tmp_path / "out").exists()
 
 
-def test_who_asked_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asked_is_noted_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
     campaign = sample_campaign("a1")
@@ -205,18 +202,8 @@ def test_who_asked_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         store.open_campaign(campaign)
         with SqliteStore.open(tmp_path / "record.sqlite") as other, pytest.raises(RecordError, match="is running"):
             command_of(other, campaign)
-
-
-def test_another_record_is_not_gone_on_with(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with SqliteStore.open(tmp_path / "copy.sqlite") as store:
-        store.open_campaign(sample_campaign("a1"))
-        words = ARGUMENTS.set(("runtimes",))
-        note_command(store, "a1")
-        ARGUMENTS.reset(words)
-    assert run(["runs", "--record", "copy.sqlite", "resume", "a1"]) == RecordError.exit_code
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path / "own"))
+    assert run(["runs", "--record", "record.sqlite", "resume", "a1"]) == RecordError.exit_code
     assert "is not the results database" in capsys.readouterr().err
 
 
@@ -248,72 +235,3 @@ def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with RecordFile(path, EMPTY, fresh=True) as file, Recorded(file, "tune", seed=0, fresh=True):
         pass
     assert [row["runs"] for row in asked(capsys, record, "list")["campaigns"]] == [0, 5]
-
-
-@pytest.mark.slow
-def test_a_killed_profile_of_a_space_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("torch", "yaml", "onnxruntime"):
-        pytest.importorskip(name)
-    config, data = write_config(tmp_path), write_images(tmp_path)
-    words = ["space", "profile", config, "--profile-dir", "p", "--data", data, "--accuracy", "none", "--mixed", "0"]
-    started = gnomon(_COMMAND, words, tmp_path)
-    record = tmp_path / "home" / "record.sqlite"
-    deadline = time.monotonic() + 200
-    while not (record.exists() and len(runs_of(record)) > 12):
-        assert started.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    os.killpg(started.pid, signal.SIGKILL)
-    started.communicate()
-    (listed,) = asked(capsys, record, "list")["campaigns"]
-    assert (listed["campaign"]["kind"], listed["finished"], listed["running"]) == ("networks", False, False)
-    before = runs_of(record)
-    resumed = gnomon(_COMMAND, ["runs", "resume", "last"], tmp_path)
-    _, told = resumed.communicate(timeout=300)
-    assert resumed.returncode == 0, told
-    (listed,) = asked(capsys, record, "list")["campaigns"]
-    assert listed["finished"] and listed["campaign"]["context"]["model_name"] == "p"
-    after = runs_of(record)
-    assert after[: len(before)] == before and len({visit[:3] for visit in after}) == len(after)
-    shown = asked(capsys, record, "show", "last")["candidates"]
-    networks = [one for one in shown if one["candidate"].startswith("network-")]
-    assert networks and all(one["summary"]["n"] and one["summary"]["high_s"] for one in networks)
-    out = tmp_path / "out"
-    assert run(["runs", "--record", str(record), "export", "last", "--format", "files", "--out", str(out)]) == 0
-    rows = list(read_latency(out))
-    assert rows and rows == list(read_latency(tmp_path / "p"))
-
-
-@needs_tvm
-@pytest.mark.slow
-def test_killed_tuning_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "tiny.onnx").write_bytes(tiny_net())
-    quick = (
-        "--processes",
-        "1",
-        "--repeat",
-        "2",
-        "--min-repeat-ms",
-        "1",
-        "--search",
-        "replay-trace",
-        "--per-round",
-        "2",
-    )
-    words = ["tune", "tiny.onnx", "--no-compare", "--out", "o", "--trials", "4", "--threads", "1", "--fresh", *quick]
-    records, record = tmp_path / "o" / "records" / "local.tiny.float32.json", tmp_path / "home" / "record.sqlite"
-    kill_when(gnomon(_COMMAND, words, tmp_path), records, 6)  # a header, two layers and three trials
-    (listed,) = asked(capsys, record, "list")["campaigns"]
-    assert (listed["campaign"]["kind"], listed["finished"], listed["running"]) == ("tune", False, False)
-    before, kept = runs_of(record), records.read_bytes()
-    assert len(before) >= 2
-    resumed = gnomon(_COMMAND, ["runs", "resume", "last"], tmp_path)
-    _, told = resumed.communicate(timeout=300)
-    assert resumed.returncode == 0, told
-    assert records.read_bytes().startswith(kept.rpartition(b"\n")[0])
-    (listed,) = asked(capsys, record, "list")["campaigns"]
-    assert listed["finished"] and listed["campaign"]["context"]["model_name"] == "tiny"
-    after, trials = runs_of(record), read_tuning_records(records.read_bytes()).trials
-    assert after[: len(before)] == before and len({visit[:3] for visit in after}) == len(after)
-    proof = sorted(visit[0] for visit in after if visit[0].startswith("network/"))
-    assert proof == ["network/tuned", "network/untuned"]
-    assert listed["runs"] == len(trials) + len(proof)

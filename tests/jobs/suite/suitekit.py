@@ -8,6 +8,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gnomon.jobs.suite.job import SuiteRequest
+
+REAL = """name = "real"
+[[cells]]
+jobs = ["profile"]
+models = ["m.onnx"]
+devices = ["local"]
+repeats = 2
+options = { runtimes = ["onnxruntime"], processes = 1 }
+"""
+
+
+def laid_out(home: Path, devices: str, models: int) -> SuiteRequest:
+    """Devices of one tag, named by a letter each; a suite of so many models on two of them, twice."""
+    (home / "devices.toml").write_text(
+        "".join(f'[devices.{name}]\naddress = "ssh://{name}"\ntags = ["x"]\n' for name in devices)
+    )
+    for number in range(models):
+        (home / f"m{number}.onnx").touch()
+    (home / "suite.toml").write_text(
+        'name = "x"\n[[cells]]\njobs = ["place"]\nmodels = ["*.onnx"]\ndevices = ["2 of any @x"]\nrepeats = 2\n'
+    )
+    return SuiteRequest(path=home / "suite.toml", record=home / "record.sqlite", out=home)
+
 
 def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     """Note the call in `out`/calls; a device in the file `out`/dead fails, and `out`/slow are seconds to wait."""

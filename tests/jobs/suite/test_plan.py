@@ -40,7 +40,7 @@ def test_each_job_of_each_model_on_each_device_so_often(tmp_path: Path) -> None:
     assert again == made
 
 
-@pytest.mark.parametrize("selector", ["two of any @pi5", "2 of @pi5", "two of @pi5"])
+@pytest.mark.parametrize("selector", ["two of any @pi5", "2 of @pi5"])
 def test_some_of_a_tag_are_slots_of_all_that_have_it(tmp_path: Path, selector: str) -> None:
     made = cells(tmp_path, f'name = "x"\n[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["{selector}"]\n')
     assert [(cell.slot, cell.devices) for cell in made] == [(1, ("p1", "p2", "p3")), (2, ("p1", "p2", "p3"))]
@@ -74,24 +74,20 @@ BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
         ('name = "x"\n' + BLOCK.replace("a.onnx", "z*.onnx"), "no model in"),
         ('name = "x"\n' + BLOCK.replace("a.onnx", "**a/*.onnx"), "is not a pattern of paths|no model in"),
         (
-            'name = "x"\n' + BLOCK.replace("a.onnx", "a" * 300),
+            'name = "x"\n' + BLOCK.replace("a.onnx", "a" * 300 + "*"),
             "the model 'a{50,60}.* cannot be looked for: File name too",
         ),
-        ('name = "x"\n' + BLOCK.replace("a.onnx", "a" * 300 + "*"), "cannot be looked for: File name too"),
         ('name = "x"\n' + BLOCK + "options = { day = 2026-01-01 }\n", r"\$\.cells\[0\]: options\.day is a date"),
         ("name =", "is not TOML"),
         ("[" * 5000, "is not TOML"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_suite(tmp_path / "suite.toml")
     with pytest.raises(UsageError, match=told) as raised:
         cells(tmp_path, text)
     assert raised.value.hint
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_suite(tmp_path / "none.toml")
 
 
 PLAN = (
@@ -104,7 +100,7 @@ def ids(made: tuple[Cell, ...]) -> set[str]:
     return {cell.id for cell in made}
 
 
-@pytest.mark.parametrize("setting", ["max_time_s = 60\n", "options = { threads = 4 }\n", "options = { pin = [1] }\n"])
+@pytest.mark.parametrize("setting", ["max_time_s = 60\n", "options = { threads = 4 }\n"])
 def test_a_cell_with_another_option_or_limit_is_another_cell(tmp_path: Path, setting: str) -> None:
     assert not ids(cells(tmp_path, PLAN)) & ids(cells(tmp_path, PLAN + setting))
 

@@ -11,16 +11,9 @@ import pytest
 from tests.bad_days.livekit import matmul_onnx
 from tests.devices.labgridkit import options
 from tests.devices.shell import sshkit
+from tests.jobs.suite.suitekit import REAL
 
 import gnomon
-
-SUITE = """name = "x"
-[[cells]]
-jobs = ["profile"]
-models = ["m.onnx"]
-devices = ["board"]
-options = { runtimes = ["onnxruntime"], processes = 1 }
-"""
 
 
 @pytest.mark.devices
@@ -29,7 +22,7 @@ def test_a_board_that_comes_late_is_measured(tmp_path: Path, monkeypatch: pytest
         pytest.skip(what)
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
     (tmp_path / "m.onnx").write_bytes(matmul_onnx())
-    (tmp_path / "suite.toml").write_text(SUITE)
+    (tmp_path / "suite.toml").write_text(REAL.replace('"local"', '"board"').replace("= 2", "= 1"))
     with sshkit.ssh_server(tmp_path / "board") as server:
         where = f"ssh://{sshkit.user()}@{server.address}:{server.port}"
         (tmp_path / "devices.toml").write_text(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.bad_days.livekit import matmul_onnx
 from tests.jobs.space.kits.daskkit import dask_cluster
-from tests.jobs.suite.suitekit import calls, measure
+from tests.jobs.suite.suitekit import REAL, calls, laid_out, measure
 
 import gnomon
 from gnomon.errors import DeviceError, UsageError
@@ -26,27 +26,10 @@ pytestmark = [
 ]
 
 
-REAL = """name = "real"
-[[cells]]
-jobs = ["profile"]
-models = ["m.onnx"]
-devices = ["local"]
-repeats = 2
-options = { runtimes = ["onnxruntime"], processes = 1 }
-"""
-
-
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteRequest:
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
-    devices = (f'[devices.{name}]\naddress = "ssh://{name}"\ntags = ["x"]\n' for name in "abcd")
-    (tmp_path / "devices.toml").write_text("".join(devices))
-    for number in range(5):
-        (tmp_path / f"m{number}.onnx").touch()
-    (tmp_path / "suite.toml").write_text(
-        'name = "x"\n[[cells]]\njobs = ["place"]\nmodels = ["*.onnx"]\ndevices = ["2 of any @x"]\nrepeats = 2\n'
-    )
-    return SuiteRequest(path=tmp_path / "suite.toml", record=tmp_path / "record.sqlite", out=tmp_path)
+    return laid_out(tmp_path, "abcd", 5)
 
 
 def resources(number: int) -> list[str]:

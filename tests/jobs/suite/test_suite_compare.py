@@ -113,7 +113,7 @@ def test_what_was_done_before_and_is_not_after_is_missing_and_what_was_taken_out
     assert [label for label, cell in cells.items() if cell.lost] == ["profile a"]
     assert cells["profile b"].comparison is not None
     assert cells["profile c"].comparison is None and "only last~1 has it" in str(cells["profile c"].why)
-    assert found.missing() and not found.nothing() and "are missing" in found.headline()[1]
+    assert found.missing() and found.verdicts() and "are missing" in found.headline()[1]
     file = io.StringIO()
     suite_compare_report(found, Page(file))
     assert "Done before and not after: profile a/net.onnx on local 1, 1." in " ".join(file.getvalue().split())

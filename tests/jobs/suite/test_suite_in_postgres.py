@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.bad_days.livekit import matmul_onnx
+from tests.jobs.suite.suitekit import REAL
 from tests.store.postgreskit import running_server, why_not
 
 import gnomon
@@ -17,14 +18,6 @@ from gnomon.store.opening import read_store
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
 
-SUITE = """name = "shared"
-[[cells]]
-jobs = ["profile"]
-models = ["m.onnx"]
-devices = ["local"]
-options = { runtimes = ["onnxruntime"], processes = 1 }
-"""
-
 
 @pytest.mark.usefixtures("short_visits")
 def test_a_suite_and_its_answers_are_in_the_database(
@@ -34,7 +27,7 @@ def test_a_suite_and_its_answers_are_in_the_database(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.onnx").write_bytes(matmul_onnx())
     path = tmp_path / "suite.toml"
-    path.write_text(SUITE)
+    path.write_text(REAL.replace("= 2", "= 1"))
     with running_server() as server:
         url = server.url(server.database())
         first, second = (gnomon.run_suite(path, record=url) for _ in range(2))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gnomon.jobs.table.job import Built, TableRequest, build_table
+from gnomon.jobs.table.document import TableDocument
+from gnomon.jobs.table.folder import read_table
+from gnomon.jobs.table.job import TableRequest, build_table
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.fuse import UNFUSED
+from gnomon.spaces.latency_table import Table
 from gnomon.spaces.loading import load_space
 from gnomon.spaces.unit import Unit
 
@@ -112,6 +115,11 @@ def asked(folder: Path, out: Path, *, environment: dict[str, str] | None = None,
     return TableRequest(request=request, space=space, out=out, **{"rules": UNFUSED, "effort": QUICK, **own})
 
 
-def build(folder: Path, out: Path, **changes: Any) -> Built:
+def build(folder: Path, out: Path, **changes: Any) -> TableDocument:
     """A table of the small space, measured."""
     return build_table(asked(folder, out, **changes))
+
+
+def table_of(built: TableDocument) -> Table:
+    """The table that was built."""
+    return read_table(Path(built.table))

@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 from tests.bad_days.boardkit import python_with, running_board
 from tests.devices.shell.sshkit import missing
-from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, units_of
+from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, table_of, units_of
 
 from gnomon.errors import DeviceError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.jobs.estimator.job import described, fit_estimator
 from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table import nets as table_nets
+from gnomon.jobs.table.document import TableDocument
 from gnomon.jobs.table.folder import ROWS, read_table, write_table
-from gnomon.jobs.table.job import Built, build_table
+from gnomon.jobs.table.job import build_table
 from gnomon.runtimes.base import Wish
 from gnomon.session.bench.baseline import by_size, placed_unit
 from gnomon.spaces.fuse import UNFUSED, rules
@@ -36,14 +37,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(home: Path, tmp_path_factory: pytest.TempPathFactory) -> TableDocument:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
         return build(home, home / "t")
 
 
-def copied(built: Built, path: Path, **changes: Any) -> Path:
-    write_table(replace(built.table, **changes), path)
+def copied(built: TableDocument, path: Path, **changes: Any) -> Path:
+    write_table(replace(table_of(built), **changes), path)
     return path
 
 
@@ -57,8 +58,8 @@ def test_nothing_is_measured_for_a_table_that_cannot_be(home: Path, tmp_path: Pa
     assert not (tmp_path / "record").exists()
 
 
-def test_every_unit_has_a_row_with_all_that_was_seen(built: Built, home: Path) -> None:
-    table, units = built.table, units_of(home)
+def test_every_unit_has_a_row_with_all_that_was_seen(built: TableDocument, home: Path) -> None:
+    table, units = table_of(built), units_of(home)
     assert built.measured == len(units) == 6
     assert {row.unit for row in table.rows} == set(units)
     assert table.failed == ()
@@ -82,69 +83,69 @@ def test_every_unit_has_a_row_with_all_that_was_seen(built: Built, home: Path) -
     assert [u["time_s"] for u in document["units"]] == sorted((u["time_s"] for u in document["units"]), reverse=True)
 
 
-def test_the_same_command_measures_nothing_twice(built: Built, home: Path) -> None:
-    before = (built.path / ROWS).read_bytes()
-    again = build(home, built.path)
+def test_the_same_command_measures_nothing_twice(built: TableDocument, home: Path) -> None:
+    before = (Path(built.table) / ROWS).read_bytes()
+    again = build(home, Path(built.table))
     assert again.measured == 0
-    assert (again.path / ROWS).read_bytes() == before
-    assert again.table == built.table
+    assert (Path(again.table) / ROWS).read_bytes() == before
 
 
 def test_what_a_table_lacks_is_added_at_the_speed_at_which_it_was_begun(
-    built: Built, home: Path, tmp_path: Path
+    built: TableDocument, home: Path, tmp_path: Path
 ) -> None:
     # As if the machine had been a thousand times as slow, which no noise explains: what is added is brought to that.
-    manifest = built.table.manifest
+    manifest = table_of(built).manifest
     slow = replace(
         manifest,
         overhead_s=1000 * manifest.overhead_s,
         anchor_calls_s=tuple(1000 * s for s in manifest.anchor_calls_s),
     )
-    largest = max(built.table.rows, key=lambda row: row.call_s or 0)
-    others = tuple(row for row in built.table.rows if row != largest)
+    largest = max(table_of(built).rows, key=lambda row: row.call_s or 0)
+    others = tuple(row for row in table_of(built).rows if row != largest)
     path = copied(built, tmp_path / "t", manifest=slow, rows=others)
     found = build(home, path, record=tmp_path / "other.sqlite")
     assert found.measured == 1
-    assert found.table.manifest == slow
-    row = next((row for row in found.table.rows if row.unit == largest.unit), None)
+    assert table_of(found).manifest == slow
+    row = next((row for row in table_of(found).rows if row.unit == largest.unit), None)
     assert row is not None and row.call_s is not None and largest.call_s is not None
     assert 300 < row.drift < 3000
     assert row.call_s / largest.call_s > 300
 
 
 def test_nets_are_measured_beside_a_reference_net(
-    built: Built, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    built: TableDocument, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_nets, "NET_EFFORT", replace(QUICK, together=4))
     request = asked(home, tmp_path / "none", record=tmp_path / "nets.sqlite")
     nets = [(0,), (1,), (2,)]
-    assert table_nets.reference_net(request.space, built.table) in [(0,), (1,)]  # and not the one that skips
-    found = table_nets.measure_nets(request.request, request.space, built.table, nets)
-    assert [row.assignment for row in found.rows] == nets
-    assert all(row.reference_s is not None and row.reference_s > 0 for row in found.rows)
-    assert found.document().nets[0].reference_s == found.rows[0].reference_s
-    made = fit_estimator(described(built.path, f"{space_file(home)}:space"), found.rows)
-    beside = sorted(row.reference_s or 0 for row in found.rows)
+    assert table_nets.reference_net(request.space, table_of(built)) in [(0,), (1,)]  # and not the one that skips
+    rows, document = table_nets.measure_nets(request.request, request.space, table_of(built), nets)
+    assert [row.assignment for row in rows] == nets
+    assert all(row.reference_s is not None and row.reference_s > 0 for row in rows)
+    assert document.nets[0].reference_s == rows[0].reference_s
+    made = fit_estimator(described(Path(built.table), f"{space_file(home)}:space"), rows)
+    beside = sorted(row.reference_s or 0 for row in rows)
     assert made.context["reference_s"] == beside[1]
 
 
-def test_all_is_measured_anew_if_asked_for(built: Built, home: Path, tmp_path: Path) -> None:
+def test_all_is_measured_anew_if_asked_for(built: TableDocument, home: Path, tmp_path: Path) -> None:
     path = copied(built, tmp_path / "t")
     found = build(home, path, again=True)
     assert found.measured == 6
-    assert {r.unit for r in found.table.rows} == {r.unit for r in built.table.rows}
-    newest = max(row.at_s for row in built.table.rows)
-    assert all(row.at_s > newest for row in found.table.rows)  # and not taken from the record
-    assert found.table.manifest == built.table.manifest
+    assert {r.unit for r in table_of(found).rows} == {r.unit for r in table_of(built).rows}
+    newest = max(row.at_s for row in table_of(built).rows)
+    assert all(row.at_s > newest for row in table_of(found).rows)  # and not taken from the record
+    assert table_of(found).manifest == table_of(built).manifest
 
 
 def test_unlike_contexts_are_refused_before_anything_is_measured(
-    built: Built, home: Path, monkeypatch: pytest.MonkeyPatch
+    built: TableDocument, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_gauge(*_: object) -> None:
         raise AssertionError("it measures")
 
     monkeypatch.setattr(table_build, "gauge_of", no_gauge)
+    before = table_of(built)
     unlike: list[tuple[dict[str, Any], str]] = [
         ({"wish": Wish(threads=2)}, "options.threads: 1 and 2"),
         ({"rules": rules(["Conv+Relu"])}, "fused chains: none and Conv+Relu"),
@@ -152,10 +153,10 @@ def test_unlike_contexts_are_refused_before_anything_is_measured(
     ]
     for changes, told in unlike:
         with pytest.raises(MeasurementError) as refused:
-            build(home, built.path, **changes)
+            build(home, Path(built.table), **changes)
         assert told in refused.value.message
         assert "--out" in refused.value.hint
-    assert read_table(built.path) == built.table
+    assert table_of(built) == before
 
 
 def test_units_that_crash_or_are_refused_lose_nobody_else(home: Path, tmp_path: Path) -> None:
@@ -165,14 +166,14 @@ def test_units_that_crash_or_are_refused_lose_nobody_else(home: Path, tmp_path: 
     refused = next(unit for label, unit in by_chain.items() if label.startswith("Linear"))
     environment = spoilt(tmp_path, fatal=f"unit-{fatal.id}", refused=f"unit-{refused.id}")
     found = build(home, tmp_path / "t", environment=environment)
-    failed = {row.unit: row.reason for row in found.table.failed}
+    failed = {row.unit: row.reason for row in table_of(found).failed}
     assert set(failed) == {fatal, refused}
     assert "SIGSEGV" in failed[fatal]
     assert "no kernel" in failed[refused]
-    assert all(row.processes == 2 for row in found.table.rows if row.status != "failed")
-    assert len([row for row in found.table.rows if row.status != "failed"]) == 4
+    assert all(row.processes == 2 for row in table_of(found).rows if row.status != "failed")
+    assert len([row for row in table_of(found).rows if row.status != "failed"]) == 4
     assert [c for c in found.complaints if "2 units failed" in c]
-    assert set(found.table.times_s) == set(units) - {fatal, refused}
+    assert set(table_of(found).times_s) == set(units) - {fatal, refused}
 
 
 def test_without_its_anchor_nothing_is_built(home: Path, tmp_path: Path) -> None:
@@ -186,8 +187,8 @@ def test_without_its_anchor_nothing_is_built(home: Path, tmp_path: Path) -> None
 def test_an_anchor_that_does_not_run_has_the_next_one_in_its_place(home: Path, tmp_path: Path) -> None:
     middle = by_size(units_of(home))[3]
     found = build(home, tmp_path / "t", environment=spoilt(tmp_path, refused=f"anchor-{middle.id}"))
-    assert found.table.manifest.anchor in {unit.id for unit in units_of(home)} - {middle.id}
-    assert not found.table.failed
+    assert table_of(found).manifest.anchor in {unit.id for unit in units_of(home)} - {middle.id}
+    assert not table_of(found).failed
 
 
 def test_a_unit_that_cannot_be_written_fails_alone_and_a_device_that_leaves_fails_none(
@@ -200,7 +201,7 @@ def test_a_unit_that_cannot_be_written_fails_alone_and_a_device_that_leaves_fail
 
     monkeypatch.setattr(table_build, "placed_unit", no_pools)
     found = build(home, tmp_path / "t")
-    assert [(row.unit.chain, row.reason) for row in found.table.failed] == [
+    assert [(row.unit.chain, row.reason) for row in table_of(found).failed] == [
         ("GlobalAveragePool", "no converter for it")
     ]
 
@@ -240,10 +241,10 @@ def test_a_killed_build_is_completed_by_the_same_command(tmp_path: Path) -> None
     before = read_table(out)
     assert 2 <= len(before.rows) < 6
     found = build(home, out, effort=replace(QUICK, together=3))
-    assert sorted(row.unit.id for row in found.table.rows) == sorted(unit.id for unit in units_of(home))
-    assert found.table.manifest == before.manifest
+    assert sorted(row.unit.id for row in table_of(found).rows) == sorted(unit.id for unit in units_of(home))
+    assert table_of(found).manifest == before.manifest
     for row in before.rows:
-        kept = next((one for one in found.table.rows if one.unit == row.unit), None)
+        kept = next((one for one in table_of(found).rows if one.unit == row.unit), None)
         assert kept == row or (row.status == "unstable" and kept is not None and kept.processes > row.processes)
 
 
@@ -251,13 +252,13 @@ def test_the_runtimes_own_trace_tells_what_is_fused(home: Path, tmp_path: Path) 
     told: list[str] = []
     found = build_table(asked(home, tmp_path / "t", rules=None), tell=told.append)
     assert any("(Conv+Relu); for gnomon table export" in sentence for sentence in told)
-    manifest = found.table.manifest
+    manifest = table_of(found).manifest
     assert manifest.rules == ("Conv+Relu",)  # ONNX Runtime runs them as one
     (conv,) = (e for e in manifest.evidence if e["chain"] == "Conv+Relu")
     assert (conv["verdict"], conv["source"]) == ("fused", "graph")
     assert conv["seen"] >= conv["fused"] >= 1
-    assert {row.unit.chain for row in found.table.rows} == {"Conv+Relu", "GlobalAveragePool", "Linear"}
-    assert built_rules(found.table) == {"Conv+Relu"}
+    assert {row.unit.chain for row in table_of(found).rows} == {"Conv+Relu", "GlobalAveragePool", "Linear"}
+    assert built_rules(table_of(found)) == {"Conv+Relu"}
     # The table's own chains hold when it is completed: nothing is traced again.
     again = build(home, tmp_path / "t", rules=None)
     assert again.measured == 0
@@ -274,6 +275,6 @@ def test_over_ssh(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> N
     with running_board(tmp_path_factory.mktemp("board")) as board:
         device = replace(board, python=python).config()
         found = build_table(asked(tmp_path, tmp_path / "t", device=device, rules=UNFUSED))
-        assert found.table.failed == ()
-        assert len(found.table.rows) == 6
+        assert table_of(found).failed == ()
+        assert len(table_of(found).rows) == 6
         assert board.clean()

@@ -68,26 +68,22 @@ def test_the_published_sample_goes_in_and_out_letter_for_letter(tmp_path: Path, 
     assert told == (GOLDEN / "snpe-table.meta").read_bytes().replace(b"\r\n", b"\n").replace(b'"', b"")
 
 
-def test_all_modules_of_the_tools_own_space_keep_their_names(tmp_path: Path) -> None:
-    names = module_uids(load_space(SPACE).tables(UNFUSED).units)
-    source = file_of(tmp_path, {name: {"CPU": TIMES} for name in names})
-    table, left_out = import_table(source, tmp_path / "t")
-    assert (len(table.rows), left_out) == (126, ())
-    export_table([tmp_path / "t"], tmp_path / "out.csv")
-    assert (tmp_path / "out.csv").read_bytes() == source.read_bytes()
-
-
-def test_the_sum_of_each_net_is_written_as_the_tool_accumulates_it(tmp_path: Path) -> None:
+def test_all_modules_keep_their_names_and_sums_are_those_that_the_tool_accumulates(tmp_path: Path) -> None:
     space = load_space(SPACE)
     names = module_uids(space.tables(UNFUSED).units)
-    import_table(file_of(tmp_path, {name: {"GPU": TIMES} for name in names}), tmp_path / "t")
+    slow = {"Layers Time": {statistic: 2 * value for statistic, value in TIMES["Layers Time"].items()}}
+    source = file_of(tmp_path, {name: {"GPU": TIMES, "DSP": slow} for name in names})
+    tables, _ = import_tables(source, tmp_path / "t", space=SPACE)
     chosen = [tuple(k % len(slot.choices) for slot in space.space.slots) for k in range(2)]
     nets = tmp_path / "nets.csv"
     nets.write_text(write_nets([NetRow(assignment=one) for one in chosen], space.space, measured=False))
-    files = export_sums([tmp_path / "t"], nets, tmp_path / "sums")
+    files = export_sums(list(tables), nets, tmp_path / "sums")
     assert [file.name for file in files] == ["000.json", "001.json"]
     for file, one in zip(files, chosen, strict=True):
-        assert json.loads(file.read_bytes()) == {"GPU": 37.0 * len(space.net(one).nodes)}
+        count = len(space.net(one).nodes)
+        assert json.loads(file.read_bytes()) == {"GPU": 37.0 * count, "DSP": 74.0 * count}
+    export_table(list(tables), tmp_path / "out.csv")
+    assert len(names) == 126 and (tmp_path / "out.csv").read_bytes() == source.read_bytes()
     few = file_of(tmp_path, {name: {"GPU": TIMES} for name in list(names)[:3]}, "few.csv")
     import_table(few, tmp_path / "few")
     with pytest.raises(UsageError, match=r"net 1 .* units without a time"):
@@ -156,20 +152,6 @@ def test_all_runtimes_of_a_file_go_in_and_out_letter_for_letter(tmp_path: Path, 
     assert [list(times) for times in json.loads((tmp_path / "two.json").read_text()).values()] == [["DSP", "CPU"]] * 2
 
 
-def test_a_file_of_one_runtime_makes_a_table_and_no_folder_of_tables(tmp_path: Path) -> None:
-    tables, _ = import_tables(file_of(tmp_path, {RELU: {"CPU": TIMES}}), tmp_path / "t", space=SPACE)
-    assert list(tables) == [tmp_path / "t"]
-    assert read_table(tmp_path / "t").manifest.context["runtime"] == "CPU"
-
-
-def test_nothing_is_imported_where_something_lies(tmp_path: Path) -> None:
-    (tmp_path / "t").mkdir()
-    (tmp_path / "t" / "mine").write_text("x")
-    with pytest.raises(UsageError, match="is there already"):
-        import_tables(all_runtimes(tmp_path, "csv"), tmp_path / "t", space=SPACE)
-    assert [path.name for path in (tmp_path / "t").iterdir()] == ["mine"]
-
-
 def test_a_runtimes_name_makes_a_folder_of_its_own_below(tmp_path: Path) -> None:
     names = ("cpu:float", "cpu-float", "CPU:float", "a..", "A.")
     (tmp_path / "t.csv").write_text("".join(f'"{RELU}",{name},1.5\n' for name in names))
@@ -181,7 +163,7 @@ def test_a_runtimes_name_makes_a_folder_of_its_own_below(tmp_path: Path) -> None
     assert tuple(found) == names
 
 
-@pytest.mark.parametrize("name", ["..", ".", "/up", "../up", "a/b", "a\\b", "", "a\0b"])
+@pytest.mark.parametrize("name", ["..", "/up", "a\\b", "", "a\0b"])
 def test_a_runtime_whose_name_is_a_path_is_refused(tmp_path: Path, name: str) -> None:
     source = file_of(tmp_path, {RELU: {name: TIMES, "CPU": TIMES, "GPU": TIMES}}, "t.json")
     tables, left_out = import_tables(source, tmp_path / "t", space=SPACE)
@@ -216,20 +198,6 @@ def test_tables_that_cannot_stand_in_one_file(tmp_path: Path) -> None:
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_the_sums_of_all_tables_stand_in_one_file_a_net(tmp_path: Path) -> None:
-    space = load_space(SPACE)
-    names = module_uids(space.tables(UNFUSED).units)
-    slow = {key: {statistic: 2 * value for statistic, value in found.items()} for key, found in TIMES.items()}
-    source = file_of(tmp_path, {name: {"GPU": TIMES, "DSP": slow} for name in names})
-    tables, _ = import_tables(source, tmp_path / "t", space=SPACE)
-    net = tuple(0 for _ in space.space.slots)
-    nets = tmp_path / "nets.csv"
-    nets.write_text(write_nets([NetRow(assignment=net)], space.space, measured=False))
-    (file,) = export_sums(list(tables), nets, tmp_path / "sums")
-    count = len(space.net(net).nodes)
-    assert json.loads(file.read_bytes()) == {"GPU": 37.0 * count, "DSP": 74.0 * count}
-
-
 def test_the_meta_of_tables_that_were_measured_apart_says_all_of_them(tmp_path: Path) -> None:
     for name in ("a", "b"):
         context = CONTEXT | {"runtime": name, "configuration": f"{name}-configuration"}
@@ -262,13 +230,6 @@ def test_what_names_no_unit_is_left_out_and_told(tmp_path: Path) -> None:
     assert all(len(told) < 400 for told in left_out)
 
 
-@pytest.mark.parametrize("line", [b"a\rb", b'"' + b"a" * 200_000, b"a,\0,b"])
-def test_a_first_line_that_is_not_csv_is_told(line: bytes, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(line + b"\nu,CPU,1\n")
-    with pytest.raises((ProblemError, UsageError)):
-        import_table(tmp_path / "t.csv", tmp_path / "made")
-
-
 def test_files_of_which_nothing_can_be_used_are_refused(tmp_path: Path) -> None:
     for name, text in (("a.csv", ""), ("b.csv", "nonsense\n"), ("c.json", "{}"), ("d.json", "[")):
         (tmp_path / name).write_text(text)
@@ -276,6 +237,9 @@ def test_files_of_which_nothing_can_be_used_are_refused(tmp_path: Path) -> None:
             import_table(tmp_path / name, tmp_path / "t")
         assert refused.value.hint
         assert not (tmp_path / "t").exists()
+    with pytest.raises(UsageError, match=f"the space {SPACE} has none of the 1 units of .*, such as Batch") as foreign:
+        import_table(file_of(tmp_path, {BATCH_NORM: {"CPU": TIMES}}), tmp_path / "t")
+    assert "--space" in foreign.value.hint and not (tmp_path / "t").exists()
     strange = file_of(tmp_path, {"Mystery[][[1]]": {"CPU": TIMES}})
     with pytest.raises(ProblemError, match="Mystery"):
         import_table(strange, tmp_path / "t")
@@ -283,6 +247,8 @@ def test_files_of_which_nothing_can_be_used_are_refused(tmp_path: Path) -> None:
         import_table(tmp_path / "none.csv", tmp_path / "t")
     with pytest.raises(UsageError, match="there already"):
         import_table(file_of(tmp_path, {RELU: {"CPU": TIMES}}), tmp_path)
+    with pytest.raises(UsageError, match="there already"):
+        import_tables(all_runtimes(tmp_path, "csv"), tmp_path, space=SPACE)
 
 
 BATCH_NORM = "BatchNormalization[n_features=4,fix_parameters=False][[1,4,2,2]]"
@@ -295,13 +261,6 @@ def test_the_csv_of_the_nnabla_variant_is_read(tmp_path: Path, units: list[str])
     assert list(table.times_s.values()) == [pytest.approx(1.5e-3)] * len(units)
     foreign = [f"1 of 2 units: the space {SPACE} does not have them: {unit_of_uid(BATCH_NORM).label}"]
     assert list(left_out) == foreign[: len(units) - 1]
-
-
-def test_a_table_of_another_space_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"the space {SPACE} has none of the 1 units of .*, such as Batch") as refused:
-        import_table(file_of(tmp_path, {BATCH_NORM: {"CPU": TIMES}}), tmp_path / "t")
-    assert "--space" in refused.value.hint
-    assert not (tmp_path / "t").exists()
 
 
 def own(folder: Path, *rows: Row) -> Path:

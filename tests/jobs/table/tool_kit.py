@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
-from gnomon.jobs.table.job import Built, TableRequest, build_table
+from gnomon.jobs.table.document import TableDocument
+from gnomon.jobs.table.job import TableRequest, build_table
 from gnomon.runtimes.base import Probe, Wish
 from gnomon.runtimes.snpe import Benched, BenchOrder
 from gnomon.session.bench.tool import tool_runtime
@@ -111,6 +112,6 @@ def asked(
 
 def build_with_tool(
     request: TableRequest, tool: MadeUp, said: Mapping[str, str], *, tell: Callable[[str], None] | None = None
-) -> Built:
+) -> TableDocument:
     """A table of the tiny space, measured by a tool."""
     return build_table(replace(request, tool=tool_runtime(tool, request.request, said, tell)), tell=tell)

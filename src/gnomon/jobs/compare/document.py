@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -133,7 +133,7 @@ class CompareDocument(Answer):
         rows = [row for pair in self.pairs for row in pair.configurations]
         if unlike and not rows:
             return f"These runs cannot be compared: {unlike[0]}."
-        lost = tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
+        lost = self.missing()
         missing = f" Not measured after: {listed(lost)}." if lost else ""
         if not rows:
             return f"Nothing to compare: no configuration was measured on both sides.{missing}"
@@ -165,25 +165,20 @@ class CompareDocument(Answer):
         """The configurations that were measured before and should have been after, and were not."""
         return tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
 
-    def nothing(self) -> bool:
-        """Whether there is a later side of which nothing could be compared."""
-        return not all(pair.configurations for pair in self.pairs)
-
-    def slowest(self) -> VerdictPart | None:
-        """The configuration that surely became slower by the most; None where none did."""
-        slower = [row for pair in self.pairs for row in pair.configurations if row.verdict == "slower"]
-        return max(slower, key=lambda row: row.ratio, default=None)
-
     def gate(self, fail_slower: float | None) -> int:
         """The exit code where nothing may be slower by more than that share; None: no gate."""
-        slowest = self.slowest()
-        return gate_code(fail_slower, slowest.ratio if slowest else 1.0, missing=self.missing(), nothing=self.nothing())
+        return gate_code(fail_slower, self.pairs, nothing=not all(pair.configurations for pair in self.pairs))
 
 
-def gate_code(fail_slower: float | None, slowest: float, *, missing: object, nothing: bool) -> int:
-    """The exit code of a gate, by the largest ratio of what surely became slower."""
+def fails(row: VerdictPart, fail_slower: float | None) -> bool:
+    """Whether a configuration is surely slower, and by more than a share (0.03: 3 %); None: nothing fails."""
+    return fail_slower is not None and row.verdict == "slower" and row.ratio - 1 > fail_slower
+
+
+def gate_code(fail_slower: float | None, pairs: Sequence[PairPart], *, nothing: bool, lost: bool = False) -> int:
+    """The exit code of a gate over pairs: whether something fails or was `lost`, or `nothing` could be compared."""
     if fail_slower is None:
         return 0
-    if missing or slowest - 1 > fail_slower:
+    if lost or any(pair.lost or any(fails(row, fail_slower) for row in pair.configurations) for pair in pairs):
         return GATE_FAILED
     return NOTHING_COMPARED if nothing else 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import RecordError
-from gnomon.jobs.compare.document import CompareDocument, VerdictPart
+from gnomon.jobs.compare.document import CompareDocument, fails
 from gnomon.jobs.compare.report import markdown, verdict_words
 from gnomon.report import units
 from gnomon.report.parts import ratio_interval
@@ -68,11 +68,6 @@ def junit(document: CompareDocument, fail_slower: float | None) -> str:
     for name, tag in (("failures", "failure"), ("skipped", "skipped"), ("tests", "testcase")):
         suite.set(name, str(len(list(suite.iter(tag)))))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def fails(row: VerdictPart, fail_slower: float | None) -> bool:
-    """Whether a configuration is surely slower, and by more than a share (0.03: 3 %); None: nothing fails."""
-    return bool(fail_slower is not None and row.verdict == "slower" and row.ratio - 1 > fail_slower)
 
 
 def action_benchmark(document: CompareDocument) -> list[dict[str, Any]]:

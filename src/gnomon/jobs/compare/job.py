@@ -36,7 +36,7 @@ from gnomon.jobs.compare.document import (
     SidePart,
     VerdictPart,
 )
-from gnomon.jobs.compare.sides import CONFIGURATIONS, earlier_runs, machine_runs, read_side
+from gnomon.jobs.compare.sides import CONFIGURATIONS, earlier_runs, read_side
 from gnomon.jobs.compare.sides import Side as Named
 from gnomon.measure.effort import QUANTILE, Clock
 from gnomon.session.document import ConditionsPart
@@ -65,7 +65,7 @@ of equal runs different on one whose sessions differ by 2 %, and one session a s
 
 
 def compare(
-    names: Sequence[str],
+    runs: Sequence[str | Named],
     *,
     record: RecordAddress | None = None,
     alpha: float = 0.01,
@@ -73,29 +73,16 @@ def compare(
     changed: Iterable[str] = (),
     sessions: float = SESSIONS,
 ) -> CompareDocument:
-    """Compare later runs with the first one; see `read_side` for how they are named.
+    """Compare later runs with the first one, each a side that was read or a word that names one (see `read_side`).
 
     Every verdict of a pair holds with probability 1 - `alpha` together with all others of its kind. What lies within
     `relevant` (0.01: 1 %) is the same. `changed` are those of `CHANGES` that were changed on purpose. `sessions` is
     what runs of the same are taken to differ by, relative, where the results database has too few earlier ones to tell.
     UsageError where there is nothing to compare.
     """
-    if len(names) < 2:
+    if len(runs) < 2:
         raise UsageError("a comparison needs two runs", hint="For example: gnomon compare last~1 last")
-    sides = [read_side(name, record) for name in names]
-    return compare_sides(sides, record=record, alpha=alpha, relevant=relevant, changed=changed, sessions=sessions)
-
-
-def compare_sides(
-    sides: Sequence[Named],
-    *,
-    record: RecordAddress | None = None,
-    alpha: float = 0.01,
-    relevant: float = 0.01,
-    changed: Iterable[str] = (),
-    sessions: float = SESSIONS,
-) -> CompareDocument:
-    """As `compare`, of sides that were read."""
+    sides = [read_side(run, record) if isinstance(run, str) else run for run in runs]
     if not 0 < alpha < 1:
         raise UsageError(f"alpha cannot be {alpha}", hint="Give a probability between 0 and 1, such as 0.01.")
     if not 0 <= relevant <= 1:
@@ -172,9 +159,10 @@ def _pair(
             between = _TURNS if turns else known.sessions(label, before, after, clock)
             apart[label] = _apart(a, b, load, between)
         rows = _verdicts(apart, alpha, relevant, busier)
+        steps_s = before.document.get("resolutions_s", {})
         operators = [
             _operators(
-                label, old[label], new[label], alpha, relevant, load, busier, one.between, _resolution_s(before, label)
+                label, old[label], new[label], alpha, relevant, load, busier, one.between, steps_s.get(label, 0.0)
             )
             for label, one in apart.items()
         ]
@@ -250,7 +238,7 @@ class History:
     def _of_machine(self, side: Named, clock: Clock) -> list[list[Side]]:
         """The runs of each configuration of each other model on the side's machine, as it was for the side."""
         if self._others is None:
-            self._others = machine_runs(self._sides, self._record)
+            self._others = earlier_runs(self._sides, self._record, of_models=False)
         groups: dict[tuple[str, str], list[Side]] = {}
         for run in self._others:
             apart = {kind for kind, _ in differences(run.document, side.document)}
@@ -425,11 +413,6 @@ def _operators(
     return OperatorsPart(label=label, compared=len(apart), changed=changed)
 
 
-def _resolution_s(side: Named, label: str) -> float:
-    """The seconds in which the profiler of a configuration counts; 0 where it does so finely."""
-    return float(side.document.get("resolutions_s", {}).get(label, 0.0))
-
-
 def _kernels(row: Mapping[str, Any]) -> dict[str, Side]:
     """The levels of each kernel by process; one name that several have is told apart by its turn."""
     profile = row["runs"]["profile"]
@@ -451,12 +434,13 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tup
     found: list[tuple[str, str]] = []
     a, b = before["fingerprint"], after["fingerprint"]
     for key in _MACHINE:
-        if a.get(key) != b.get(key) and not (key == "memory_bytes" and _same_memory(a.get(key), b.get(key))):
-            told = "other flags of the processor" if key.endswith("sha256") else f"{key.replace('_', ' ')}"
-            shown = (
-                f": {a.get(key)} and {b.get(key)}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""
-            )
-            found.append(("machine", f"the machines differ in {told}{shown}"))
+        first, second = a.get(key), b.get(key)
+        memories = key == "memory_bytes" and isinstance(first, int) and isinstance(second, int)
+        if first == second or (memories and abs(first - second) <= _SAME_MEMORY * max(first, second)):
+            continue
+        told = "other flags of the processor" if key.endswith("sha256") else key.replace("_", " ")
+        shown = f": {first} and {second}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""
+        found.append(("machine", f"the machines differ in {told}{shown}"))
     if a.get("governor") != b.get("governor"):
         found.append(("governor", f"the frequency governors differ: {a.get('governor')} and {b.get('governor')}"))
     threads = [document.get("threads") or [] for document in (before, after)]
@@ -469,15 +453,11 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tup
             found.append(("version", told))
     sides = _fed(before), _fed(after)
     for key, kind in (("shape", "shapes"), ("values", "inputs")):
-        first, second = ([one[key] for _, one in side] for side in sides)
-        if first != second and None not in (*first, *second):
+        values = [[one[key] for _, one in side] for side in sides]
+        if values[0] != values[1] and None not in (*values[0], *values[1]):
             both = (", ".join(f"{name} {one[key]}" for name, one in side) for side in sides)
             found.append((kind, f"the {kind} differ: {' and '.join(both)}"))
     return found
-
-
-def _same_memory(a: object, b: object) -> bool:
-    return isinstance(a, int) and isinstance(b, int) and abs(a - b) <= _SAME_MEMORY * max(a, b)
 
 
 def _has_settings(document: Mapping[str, Any]) -> bool:

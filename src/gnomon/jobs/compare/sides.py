@@ -223,33 +223,26 @@ def _is_sound(document: Mapping[str, Any]) -> bool:
     return True
 
 
-def earlier_runs(sides: Sequence[Side], record: RecordAddress | None) -> list[Side]:
-    """The newest runs of the sides' models that the results database has, without the sides themselves."""
+def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_models: bool = True) -> list[Side]:
+    """The newest runs of each of the sides' models that the results database has, without the sides themselves.
+
+    Without `of_models` those of other models.
+    """
+    models = dict.fromkeys(side.document["model"]["sha256"] for side in sides)
     own = {side.document["campaign"] for side in sides}
     read = {(side.document["format"], side.document["version"]) for side in sides}
     found: list[Side] = []
     with open_record(record) as store:
-        for digest in dict.fromkeys(side.document["model"]["sha256"] for side in sides):
+        for digest in models if of_models else [None]:
             earlier = (
                 Side(name=document["campaign"], document=document)
                 for document in _answers(store, CONFIGURATIONS, digest=digest)
-                if document["campaign"] not in own and (document["format"], document["version"]) in read
+                if document["campaign"] not in own
+                and (document["format"], document["version"]) in read
+                and (of_models or document["model"]["sha256"] not in models)
             )
             found += itertools.islice(earlier, _MOST_EARLIER)
     return found
-
-
-def machine_runs(sides: Sequence[Side], record: RecordAddress | None) -> list[Side]:
-    """The newest runs of other models that the results database has."""
-    own = {side.document["model"]["sha256"] for side in sides}
-    read = {(side.document["format"], side.document["version"]) for side in sides}
-    with open_record(record) as store:
-        others = (
-            Side(name=document["campaign"], document=document)
-            for document in _answers(store, CONFIGURATIONS)
-            if document["model"]["sha256"] not in own and (document["format"], document["version"]) in read
-        )
-        return list(itertools.islice(others, _MOST_EARLIER))
 
 
 def embedded(document: Mapping[str, Any], number: int = 1) -> str:

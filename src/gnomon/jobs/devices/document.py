@@ -9,6 +9,7 @@ from typing import Any, Literal
 from gnomon.devices.health import Health, Quarantine
 from gnomon.errors import DeviceError
 from gnomon.report.answer import Answer
+from gnomon.runtimes.registry import BrokenRuntime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,14 +163,6 @@ class KnownRuntime:
     install: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenAdapter:
-    """An adapter that cannot be loaded, and why."""
-
-    name: str
-    reason: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RuntimesDocument(Answer):
     """The runtimes that gnomon knows, those that are installed first: `gnomon runtimes`. `gnomon` is its version."""
@@ -179,7 +172,7 @@ class RuntimesDocument(Answer):
     gnomon: str
     device: HerePart
     runtimes: tuple[KnownRuntime, ...]
-    broken: tuple[BrokenAdapter, ...]
+    broken: tuple[BrokenRuntime, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

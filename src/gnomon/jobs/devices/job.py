@@ -35,35 +35,30 @@ class _InUse(DeviceError):
     """Somebody else measures there: looking at a device does not wait for that."""
 
 
-def list_devices(path: Path | None = None, *, deadline_s: float = DEADLINE_S) -> tuple[DeviceRow, ...]:
-    """This machine and every device of the file of devices (None: the user's own), each as it is found now.
+def list_devices() -> tuple[DeviceRow, ...]:
+    """This machine and every device of the file of devices, each as it is found now.
 
     A device that cannot be reached is a row with the reason. UsageError if the file is wrong.
     """
-    known = load_devices(path)
-    return examine([resolve(name, path) for name in dict.fromkeys([LOCAL, *known])], deadline_s=deadline_s)
+    return examine([resolve(name) for name in dict.fromkeys([LOCAL, *load_devices()])])
 
 
-def check_devices(
-    names: Sequence[str] = (), path: Path | None = None, *, deadline_s: float = 2 * DEADLINE_S
-) -> tuple[DeviceRow, ...]:
+def check_devices(names: Sequence[str] = (), path: Path | None = None) -> tuple[DeviceRow, ...]:
     """Look closely at devices, given by name or address (none: all of the file, or this machine where it has none).
 
     Beside what `list_devices` tells: the overhead of a command, and whether files can be written and how much room
     there is. UsageError if a name is not known or the file is wrong.
     """
     chosen = dict.fromkeys(names or load_devices(path) or (LOCAL,))
-    return examine([resolve(name, path) for name in chosen], deep=True, deadline_s=deadline_s)
+    return examine([resolve(name, path) for name in chosen], deep=True, deadline_s=2 * DEADLINE_S)
 
 
-def add_and_check(
-    config: DeviceConfig, path: Path | None = None, *, check: bool = True, deadline_s: float = 2 * DEADLINE_S
-) -> DeviceRow | None:
+def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | None:
     """Add a device to the file of devices, after a close look at it; without `check` unseen, and None.
 
     UsageError if it is there already or is invalid; DeviceError, and the file as it was, if it cannot be used.
     """
-    if config.name in load_devices(path):
+    if config.name in load_devices():
         raise UsageError(
             f"there is a device {config.name!r} already",
             hint=f"Choose another name, or first: gnomon devices remove {config.name}",
@@ -74,24 +69,22 @@ def add_and_check(
     for name in config.runtimes:
         if name not in known:
             raise UsageError(f"there is no runtime {name!r}", hint=f"Known are: {', '.join(sorted(known))}.")
-    row = examine([config], deep=True, deadline_s=deadline_s)[0] if check else None
+    row = examine([config], deep=True, deadline_s=2 * DEADLINE_S)[0] if check else None
     if row is not None and row.state == "failed":
         raise DeviceError(
             f"{config.name} was not added: {row.reason}",
             hint=f"To add it unseen: --no-check. Else: {row.hint}" if row.hint else "To add it unseen: --no-check.",
         )
-    add_device(config, path)
+    add_device(config)
     return row
 
 
-def clean_device(
-    name: str, path: Path | None = None, *, on_wait: Callable[[str], None] | None = None
-) -> DeviceCleanedDocument:
+def clean_device(name: str, *, on_wait: Callable[[str], None] | None = None) -> DeviceCleanedDocument:
     """Remove what gnomon keeps on a device from visit to visit; it is sent again when it is needed.
 
     UsageError if the name is not known; DeviceError if the device cannot be reached.
     """
-    config = resolve(name, path)
+    config = resolve(name)
     if config.address.kind == LOCAL:
         return cleaned(config.name)
     # With `keep` the device says where its cache is, also where the user has since switched it off.
@@ -100,19 +93,19 @@ def clean_device(
 
 
 def probe_device(
-    name: str, record: RecordAddress | None, path: Path | None = None, *, tell: Callable[[str], None] | None = None
+    name: str, record: RecordAddress | None, *, tell: Callable[[str], None] | None = None
 ) -> DeviceHealthDocument:
     """Probe a device, which ends its quarantine if it is in order.
 
     UsageError if the name is not known; DeviceError if the device fails, or is not as it was: then it is in quarantine.
     """
-    health = probe_now(resolve(name, path), record, tell=tell)
+    health = probe_now(resolve(name), record, tell=tell)
     return DeviceHealthDocument(format="gnomon-device-health", version=1, name=name, health=health, was=None)
 
 
-def release_device(name: str, path: Path | None = None) -> DeviceHealthDocument:
+def release_device(name: str) -> DeviceHealthDocument:
     """End the quarantine of a device. UsageError if the name is not known, or it is in none."""
-    config = resolve(name, path)
+    config = resolve(name)
     was = release(config.name)
     if was is None:
         raise UsageError(f"{name} is not in quarantine", hint="`gnomon devices` lists the devices that are.")
@@ -154,7 +147,11 @@ def examine(
         if isinstance(answer, Exception):
             raise answer
         rows[index] = answer
-    found = [rows.get(index) or _late(config, deadline_s) for index, config in enumerate(configs)]
+    late = {
+        "reason": f"it did not answer within {deadline_s:g} s",
+        "hint": "Look whether it is overloaded, or try again.",
+    }
+    found = [rows.get(index) or _row(config, "failed", **late) for index, config in enumerate(configs)]
     return tuple(replace(row, health=health) for row, health in zip(found, known, strict=True))
 
 
@@ -169,11 +166,6 @@ def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **fo
         state=state,
         settings=settings,
     )
-
-
-def _late(config: DeviceConfig, deadline_s: float) -> DeviceRow:
-    hint = "Look whether it is overloaded, or try again."
-    return _row(config, "failed", reason=f"it did not answer within {deadline_s:g} s", hint=hint)
 
 
 def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:

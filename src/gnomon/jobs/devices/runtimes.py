@@ -8,7 +8,7 @@ from typing import Any
 from gnomon import __version__
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
-from gnomon.jobs.devices.document import BrokenAdapter, HerePart, KnownRuntime, RuntimesDocument
+from gnomon.jobs.devices.document import HerePart, KnownRuntime, RuntimesDocument
 from gnomon.measure.link import AgentLink
 from gnomon.runtimes.base import Runtime
 from gnomon.runtimes.registry import all_runtimes
@@ -28,7 +28,7 @@ def known_runtimes() -> RuntimesDocument:
         gnomon=__version__,
         device=HerePart(name=name, interpreter=python, fingerprint=dict(fingerprint)),
         runtimes=tuple(sorted(rows, key=lambda row: (not row.installed, row.name))),
-        broken=tuple(BrokenAdapter(name=item.name, reason=item.reason) for item in broken),
+        broken=broken,
     )
 
 

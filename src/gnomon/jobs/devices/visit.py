@@ -6,7 +6,6 @@ import re
 import secrets
 import statistics
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from gnomon.devices.base import Device
 from gnomon.devices.shell.scripts import OWN_FOLDER, UPLOADED
@@ -26,36 +25,6 @@ n=$(ls -d {UPLOADED} 2>/dev/null | wc -l); k=$(du -sk . 2>/dev/null)
 for d in {UPLOADED} .new-*; do rm -rf "./$d"; done
 echo "$((n)) ${{k%%[!0-9]*}}"
 """
-
-
-def _written(device: Device) -> dict[str, Any]:
-    """Write, read and remove a file: whether it read the `same`, the temporary `folder`, and the `free` bytes there."""
-    data = secrets.token_hex(1 << 18)
-    done = device.run(
-        ["sh", "-c", "cat >written && cat written; s=$?; rm -f written; exit $s"],
-        env={},
-        stdin=data.encode(),
-        timeout_s=_SHELL_TIMEOUT_S,
-    )
-    if not done.ok:
-        raise _failed("a file cannot be written in the private folder", done.stderr)
-    told = device.run(["sh", "-c", "pwd -P; df -Pk ."], env={}, timeout_s=_SHELL_TIMEOUT_S)
-    lines = told.stdout.splitlines()
-    fields = lines[-1].split() if len(lines) > 2 else []
-    free_kib = next((int(f) for f in fields[3:4] if re.fullmatch("[0-9]{1,15}", f)), 0)
-    private = PurePosixPath(lines[0]) if lines else PurePosixPath("/")
-    own = next((path for path in reversed(private.parents) if path.name.startswith("gnomon-")), private)
-    folder = own.parent
-    return {"same": done.stdout == data, "folder": str(folder), "free": free_kib * 1024}
-
-
-def _emptied(device: Device, cache: PurePosixPath) -> dict[str, Any]:
-    """Remove everything from the folder of pushed files: how many `entries` there were, and their `size` in bytes."""
-    done = device.run(["sh", "-c", _CLEAN, "sh", str(cache)], env={}, timeout_s=_SHELL_TIMEOUT_S)
-    found = re.fullmatch(r"([0-9]{1,9}) ([0-9]{0,15})\n", done.stdout)
-    if not done.ok or found is None:
-        raise _failed(f"{cache} cannot be cleaned", done.stderr)
-    return {"entries": int(found[1]), "size": int(found[2] or 0) * 1024}
 
 
 def _failed(what: str, stderr: str) -> DeviceError:
@@ -78,16 +47,29 @@ def look_closely(device: Device) -> CloseLook:
                 hint="See whether `true` is on the PATH of the device.",
             )
         overheads.append(done.duration_s)
-    found = _written(device)
-    if found.get("same") is not True:
+    data = secrets.token_hex(1 << 18)
+    done = device.run(
+        ["sh", "-c", "cat >written && cat written; s=$?; rm -f written; exit $s"],
+        env={},
+        stdin=data.encode(),
+        timeout_s=_SHELL_TIMEOUT_S,
+    )
+    if not done.ok:
+        raise _failed("a file cannot be written in the private folder", done.stderr)
+    if done.stdout != data:
         raise DeviceError(
             "a file that was written on the device reads otherwise", hint="Look at the health of its disk (dmesg)."
         )
+    lines = device.run(["sh", "-c", "pwd -P; df -Pk ."], env={}, timeout_s=_SHELL_TIMEOUT_S).stdout.splitlines()
+    fields = lines[-1].split() if len(lines) > 2 else []
+    free_kib = next((int(f) for f in fields[3:4] if re.fullmatch("[0-9]{1,15}", f)), 0)
+    private = PurePosixPath(lines[0]) if lines else PurePosixPath("/")
+    own = next((path for path in reversed(private.parents) if path.name.startswith("gnomon-")), private)
     return CloseLook(
         # The first commands find programs and libraries on the disk.
         overhead_s=statistics.median(overheads[1:]),
-        temporary=str(found["folder"]),
-        temporary_free_bytes=int(found["free"]),
+        temporary=str(own.parent),
+        temporary_free_bytes=free_kib * 1024,
     )
 
 
@@ -117,9 +99,12 @@ def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
     cache = placed.parent.parent  # pushed/<digest>/<name>
     if cache.name != PUSHED or not cache.is_absolute():
         return cleaned(name)
-    found = _emptied(device, cache)
+    done = device.run(["sh", "-c", _CLEAN, "sh", str(cache)], env={}, timeout_s=_SHELL_TIMEOUT_S)
+    found = re.fullmatch(r"([0-9]{1,9}) ([0-9]{0,15})\n", done.stdout)
+    if not done.ok or found is None:
+        raise _failed(f"{cache} cannot be cleaned", done.stderr)
     # The file that showed where the cache is does not count.
-    return cleaned(name, str(cache), max(0, int(found["entries"]) - 1), int(found["size"]))
+    return cleaned(name, str(cache), max(0, int(found[1]) - 1), int(found[2] or 0) * 1024)
 
 
 def cleaned(name: str, folder: str | None = None, entries: int = 0, size_bytes: int = 0) -> DeviceCleanedDocument:

@@ -209,7 +209,7 @@ class PricedUnitPart:
     id: str
     count: int
     time_s: float
-    deviation: float | None
+    deviation: float
     source: str
 
 
@@ -235,8 +235,8 @@ class ModelPredictionDocument(Answer):
     tables: tuple[str, ...]
     context: Mapping[str, Any]
     mean_s: float
-    low_s: float | None
-    high_s: float | None
+    low_s: float
+    high_s: float
     coverage: float
     overhead_s: float
     guessed_s: float

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
 
-from gnomon.core.brief import brief
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions, Floats, Unknown
 from gnomon.estimate.estimator import coverage, relative_error, spearman, within
 from gnomon.estimate.fit import Source
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.estimator.document import Ceiling, EvaluationPart, HeldOutPart, Scores, Spent, UnitResidual
-from gnomon.jobs.estimator.job import REFERENCE, Described, Moments, SpaceEstimator, fit_estimator, reference_of
+from gnomon.jobs.estimator.job import REFERENCE, Described, SpaceEstimator, at_speed, fit_estimator, reference_of
 
 _Z95 = NormalDist().inv_cdf(0.975)
 _MOST_FOLDS = 10
@@ -27,42 +26,7 @@ LEAST_TO_HOLD_OUT = 4
 """Nets from which on some can be held out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """Scores, the ceiling (None: the samples tell no noise), each net's prediction, and how it was held out.
-
-    `units` are the residuals by unit, the clearest first; `curve` what more samples brought (empty: not asked).
-    """
-
-    scores: Scores
-    ceiling: Ceiling | None
-    how: str
-    measured_s: Floats
-    mean_s: Floats
-    low_s: Floats
-    high_s: Floats
-    units: tuple[UnitResidual, ...] = ()
-    curve: tuple[Spent, ...] = ()
-
-    __repr__ = brief
-
-    def part(self) -> EvaluationPart:
-        """What documents hold of it."""
-        columns = (self.measured_s, self.mean_s, self.low_s, self.high_s)
-        return EvaluationPart(
-            how=self.how,
-            scores=self.scores,
-            ceiling=self.ceiling,
-            nets=tuple(
-                HeldOutPart(measured_s=float(measured), mean_s=float(mean), low_s=float(low), high_s=float(high))
-                for measured, mean, low, high in zip(*columns, strict=True)
-            ),
-            units=self.units,
-            curve=self.curve,
-        )
-
-
-def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:
+def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> EvaluationPart:
     """Compare with the nets that were not fitted to; the others are left out. UsageError where there is no such net."""
     fitted = set(made.described.nets(made.fitted))
     nets = made.described.nets([row.assignment for row in held_out])
@@ -87,7 +51,7 @@ def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:
 
 def _brought(rows: Sequence[NetRow], reference_s: float) -> list[NetRow]:
     """Nets at the speed at which the reference net takes this long."""
-    factors = Moments.of(rows).at(reference_s).times_s / _measured(rows)
+    factors = at_speed(rows, reference_s)[0] / _measured(rows)
 
     def times(value: float | None, factor: float) -> float | None:
         return None if value is None else value * factor
@@ -104,7 +68,7 @@ def cross_validate(
     *,
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
-) -> Evaluation:
+) -> EvaluationPart:
     """Leave some out, fit to the rest, compare, until each was left out once. UsageError for fewer than 4 nets.
 
     `others` are the samples of other devices that the estimator is fitted with.
@@ -191,7 +155,7 @@ def _units(found: Described, rows: Sequence[NetRow], relative: Floats) -> tuple[
 
 def _evaluation(
     found: Described, rows: Sequence[NetRow], parts: tuple[Floats, Floats, Floats], nominal: float, how: str
-) -> Evaluation:
+) -> EvaluationPart:
     measured = _measured(rows)
     mean, low, high = parts
     mean_error, median_error = relative_error(mean, measured)
@@ -206,15 +170,17 @@ def _evaluation(
         nominal=nominal,
         half_width=float(np.median((high - low) / 2 / mean)),
     )
-    return Evaluation(
+    columns = (column.tolist() for column in (measured, mean, low, high))
+    return EvaluationPart(
+        how=how,
         scores=scores,
         ceiling=ceiling(rows),
-        how=how,
-        measured_s=measured,
-        mean_s=mean,
-        low_s=low,
-        high_s=high,
+        nets=tuple(
+            HeldOutPart(measured_s=seconds, mean_s=expected, low_s=least, high_s=most)
+            for seconds, expected, least, most in zip(*columns, strict=True)
+        ),
         units=_units(found, rows, mean / measured - 1),
+        curve=(),
     )
 
 

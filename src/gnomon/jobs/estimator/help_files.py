@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.spaces.catalogue.fbnet import fbnet
 from gnomon.spaces.catalogue.ofa_mobilenetv3 import STAGES, assignments_of, ofa_mobilenetv3
-from gnomon.spaces.loading import SearchSpace, load_space, text_reader
+from gnomon.spaces.loading import SearchSpace, text_reader
 from gnomon.training.saved import load_saved, numbers
 
 _MS = 1e-3
@@ -36,27 +35,18 @@ _HINT = (
 Assignment = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """The nets of a space in the order of their file, and in sentences what is not as it should be."""
+def import_nets(latencies: Path, archs: Path, space: SearchSpace) -> tuple[tuple[NetRow, ...], tuple[str, ...]]:
+    """Nets with the times that `latencies` has of the architectures of `archs`, in the order of the files.
 
-    space: SearchSpace
-    rows: tuple[NetRow, ...]
-    told: tuple[str, ...]
-
-
-def import_nets(latencies: Path, archs: Path, space: str) -> Imported:
-    """Nets with the times that `latencies` has of the architectures of `archs`.
-
+    Returns them, and in sentences what is not as it should be.
     A time that is none (0, a negative one, NaN) is that of a net that failed: it has no latency, and that is told.
     UsageError where a file cannot be read or is of another space, ProblemError, with all that is wrong, for a malformed
     one, RuntimeMissingError without PyTorch.
     """
-    loaded = load_space(space)
     times = numbers(_saved(latencies), _MOST_NETS)
     if not times:
         raise ProblemError(f"{latencies} does not hold a list of latencies", hint=_HINT)
-    nets = _nets(_saved(archs), archs, loaded)
+    nets = _nets(_saved(archs), archs, space)
     if len(nets) != len(times):
         raise ProblemError(
             f"{latencies} has {len(times)} latencies, and {archs} has {len(nets)} architectures",
@@ -70,17 +60,12 @@ def import_nets(latencies: Path, archs: Path, space: str) -> Imported:
         NetRow(assignment=net, latency_s=float(time) * _MS if fine else None)
         for net, time, fine in zip(nets, times, good, strict=True)
     )
-    return Imported(space=loaded, rows=tuple(rows), told=_told(failed, times))
-
-
-def _told(failed: list[int], times: tuple[float | int, ...]) -> tuple[str, ...]:
     if not failed:
-        return ()
+        return tuple(rows), ()
     few = ", ".join(f"{number} ({times[number]})" for number in failed[:_MOST_SHOWN])
     dots = ", .." if len(failed) > _MOST_SHOWN else ""
-    return (
-        f"{len(failed)} of {len(times)} nets have no latency, as their time is not valid, counted from 0: {few}{dots}",
-    )
+    lacking = f"{len(failed)} of {len(times)} nets have no latency, as their time is not valid, counted from 0"
+    return tuple(rows), (f"{lacking}: {few}{dots}",)
 
 
 def _saved(path: Path) -> Any:

@@ -9,15 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from gnomon.core.brief import brief
-from gnomon.core.codec import OTHERS_TOO, decode
+from gnomon.core.codec import OTHERS_TOO, read_json
 from gnomon.core.space import Space
 from gnomon.core.stats import drift
-from gnomon.core.strict_json import Complaints, Strict
+from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
 from gnomon.estimate.document import estimator_document, read_estimator
@@ -32,10 +32,9 @@ from gnomon.spaces.loading import SearchSpace, draw, load_attribute, load_space,
 from gnomon.spaces.unit import Unit
 from gnomon.spaces.work import WORK, relative_size, told_work
 from gnomon.spaces.work import work as unit_work
-from gnomon.system.files import save_text
+from gnomon.system.files import read_file, save_text
 
 if TYPE_CHECKING:
-    from gnomon.estimate.design import Bound
     from gnomon.estimate.fit import Source
 
 FORMAT, VERSION = "gnomon-space-estimator", 1
@@ -155,7 +154,6 @@ class SpaceEstimator:
     described: Described
     estimator: Estimator
     context: Mapping[str, Any]
-    rules: tuple[str, ...]
     fitted: tuple[tuple[int, ...], ...] = ()
 
     __repr__ = brief
@@ -199,7 +197,7 @@ class SpaceEstimator:
             "format": FORMAT,
             "version": VERSION,
             "space": self.described.space.name,
-            "rules": list(self.rules),
+            "rules": list(self.described.rules),
             "context": dict(self.context),
             "fitted": [list(net) for net in self.fitted],
             "estimator": estimator_document(self.estimator),
@@ -269,10 +267,7 @@ def _priced(space: SearchSpace, table: Table) -> Described:
 
 def read_samples(path: Path, found: Described, *, measured: bool) -> tuple[NetRow, ...]:
     """The nets of a csv; with `measured`, those that have a latency. Raises UsageError and ProblemError."""
-    try:
-        rows = read_nets(path.read_bytes(), found.space.space, text_reader(found.space))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a csv of nets.") from error
+    rows = read_nets(read_file(path, hint="Give a csv of nets."), found.space.space, text_reader(found.space))
     kept = tuple(row for row in rows if row.latency_s is not None) if measured else rows
     if not kept:
         what = "no net with a latency" if measured else "no net"
@@ -289,7 +284,7 @@ def suggest_nets(
     *,
     pool: Sequence[Sequence[int]] | Ints | None = None,
     given: Sequence[NetRow] = (),
-    near: Bound | None = None,
+    near: tuple[Estimator, float] | None = None,
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     seed: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
@@ -360,40 +355,32 @@ def reference_of(samples: Sequence[NetRow]) -> float | None:
     return None if None in beside or not beside else float(np.median(np.array(beside, dtype=float)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moments:
-    """Times of nets, their standard errors (NaN: not known) and what the reference net took beside each, in seconds."""
+def at_speed(samples: Sequence[NetRow], reference_s: float | None) -> tuple[Floats, Floats]:
+    """Times of nets and their standard errors (NaN: not known), at the speed at which the reference net takes so long.
 
-    times_s: Floats
-    errors_s: Floats
-    beside_s: Floats
-
-    @classmethod
-    def of(cls, samples: Sequence[NetRow]) -> Self:
-        """As they were measured."""
-        rows = [(row.latency_s or np.nan, row.low_s, row.high_s, row.reference_s or np.nan) for row in samples]
-        y = np.array([row[0] for row in rows])
-        errors = np.array([np.nan if a is None or b is None else (b - a) / 2 / _Z95 for _, a, b, _ in rows])
-        return cls(times_s=y, errors_s=errors, beside_s=np.array([row[3] for row in rows]))
-
-    def at(self, reference_s: float) -> Self:
-        """At the speed at which the reference net takes `reference_s`.
-
-        A difference within the reference's own noise is none. Nets of another size feel another part of it: half of
-        what is corrected is in doubt. UsageError where it is so large that this is another device.
-        """
-        known = ~np.isnan(self.beside_s)
-        if known.any() and abs(float(np.log(np.median(self.beside_s[known]) / reference_s))) > math.log1p(_ELSEWHERE):
-            raise UsageError(
-                f"the reference net took {np.median(self.beside_s[known]):.3g} s beside these nets, and"
-                f" {reference_s:.3g} s beside those of the fit",
-                hint="They are of another device or setting: fit an estimator of its own to them.",
-            )
-        factor = np.ones(len(known))
-        factor[known] = [drift([reference_s], [beside]) for beside in self.beside_s[known]]
-        doubt = _UNCORRECTED * np.abs(np.log(factor)) * self.times_s
-        errors = np.where(np.isnan(self.errors_s) & (doubt > 0), doubt, np.hypot(self.errors_s * factor, doubt))
-        return type(self)(times_s=self.times_s * factor, errors_s=errors, beside_s=self.beside_s)
+    None: as they were measured. A difference within the reference's own noise is none. Nets of another size feel
+    another part of it: half of what is corrected is in doubt. UsageError where it is so large that this is another
+    device.
+    """
+    times_s = np.array([row.latency_s or np.nan for row in samples])
+    bounds = [(row.low_s, row.high_s) for row in samples]
+    errors_s = np.array([np.nan if a is None or b is None else (b - a) / 2 / _Z95 for a, b in bounds])
+    beside_s = np.array([row.reference_s or np.nan for row in samples])
+    known = ~np.isnan(beside_s)
+    if reference_s is None or not known.any():
+        return times_s, errors_s
+    middle_s = float(np.median(beside_s[known]))
+    if abs(math.log(middle_s / reference_s)) > math.log1p(_ELSEWHERE):
+        raise UsageError(
+            f"the reference net took {middle_s:.3g} s beside these nets, and {reference_s:.3g} s beside those of the"
+            " fit",
+            hint="They are of another device or setting: fit an estimator of its own to them.",
+        )
+    factor = np.ones(len(known))
+    factor[known] = [drift([reference_s], [beside]) for beside in beside_s[known]]
+    doubt = _UNCORRECTED * np.abs(np.log(factor)) * times_s
+    errors_s = np.where(np.isnan(errors_s) & (doubt > 0), doubt, np.hypot(errors_s * factor, doubt))
+    return times_s * factor, errors_s
 
 
 def fit_estimator(
@@ -407,18 +394,17 @@ def fit_estimator(
 
     Without samples it is the table's sum. Raises UsageError where there is nothing to fit to.
     """
-    told, reference_s = Moments.of(samples), reference_of(samples)
-    if reference_s is not None:
-        told = told.at(reference_s)
     from gnomon.estimate.fit import fit
 
+    reference_s = reference_of(samples)
+    times_s, errors_s = at_speed(samples, reference_s)
     estimator = fit(
         found.columns,
         found.rows([row.assignment for row in samples]) if samples else (),
-        told.times_s,
+        times_s,
         options=options,
         sources=sources_of(found, others),
-        errors_s=told.errors_s,
+        errors_s=errors_s,
     )
     manifest = found.table.manifest if found.table else None
     context = dict(manifest.context) if manifest else {}
@@ -426,7 +412,6 @@ def fit_estimator(
         described=found,
         estimator=estimator,
         context=context | ({} if reference_s is None else {REFERENCE: reference_s}),
-        rules=found.rules,
         fitted=tuple(dict.fromkeys(found.nets([row.assignment for row in samples]))),
     )
 
@@ -441,13 +426,7 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
 
     UsageError where it cannot be read or is of another space, ProblemError for a malformed one.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give an estimator's JSON.") from error
-    complaints = Complaints(what=_STRICT.what, hint=_STRICT.hint)
-    read: _File = decode(_File, _STRICT.parse(data), complaints)
-    complaints.raise_any()
+    read = read_json(_File, read_file(path, hint="Give an estimator's JSON."), _STRICT)
     found = described_space(space_of(path, read.space, space), chains=read.rules)
     estimator = read_estimator(read.estimator)
     if estimator.columns.names != found.columns.names:
@@ -458,9 +437,7 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
     for number, net in enumerate(read.fitted):
         if len(net) != len(radices) or not all(0 <= c < r for c, r in zip(net, radices, strict=True)):
             _STRICT.fail(f"$.fitted[{number}]", "the number of a choice for each slot expected")
-    return SpaceEstimator(
-        described=found, estimator=estimator, context=read.context, rules=read.rules, fitted=read.fitted
-    )
+    return SpaceEstimator(described=found, estimator=estimator, context=read.context, fitted=read.fitted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

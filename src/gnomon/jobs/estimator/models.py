@@ -12,115 +12,35 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Literal
 
 import numpy as np
 
-from gnomon.core import codec
 from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
 from gnomon.jobs.estimator.document import LeftOutPart, ModelPredictionDocument, PricedUnitPart
 from gnomon.jobs.table.folder import is_table, read_table
 from gnomon.models.net import LeftOut, ModelNet, net_of_onnx
-from gnomon.report.answer import Answer
 from gnomon.session.model import read_model
 from gnomon.session.replay import NOTE as LAB
 from gnomon.session.request import ModelRequest
 from gnomon.spaces.fuse import fuse, rules
 from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
 from gnomon.spaces.models import NAME, ModelSpace
-from gnomon.spaces.unit import Net, Unit
+from gnomon.spaces.unit import Net
 from gnomon.spaces.work import WORK, families, features, work
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, last_files, last_note
 from gnomon.store.opening import read_store
 
-Source = Literal["measured", "like measured ones", "unlike any measured one"]
-
+_SOURCES = ("measured", "like measured ones", "unlike any measured one")
 _MOST_IN_DOUBT = 3.0
 
 APART = 0.1
 """By how much whole models were off the sum of their units, relative: what runs between units, and caches."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricedUnit:
-    """A unit of a model: how often it occurs, what one adds in seconds, its relative deviation, how it is known."""
-
-    unit: Unit
-    count: int
-    time_s: float
-    deviation: float
-    source: Source
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPrediction(Answer):
-    """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
-
-    `units` are the most expensive first. `left_out` are operators that are not units; by what those take which work as
-    much, they take `guessed_s` together, or nothing, or twice that.
-    """
-
-    model: Path
-    tables: tuple[Path, ...]
-    context: Mapping[str, Any]
-    mean_s: float
-    low_s: float
-    high_s: float
-    coverage: float
-    overhead_s: float
-    guessed_s: float
-    units: tuple[PricedUnit, ...]
-    left_out: tuple[LeftOut, ...]
-
-    __repr__ = Answer.__repr__
-
-    def share(self, source: Source) -> float:
-        """The share of the time that is known in that way."""
-        more = self.guessed_s if source == _SOURCES[2] else 0.0
-        return (sum(u.count * u.time_s for u in self.units if u.source == source) + more) / self.mean_s
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        missed = Counter((one.type, one.reason) for one in self.left_out)
-        return codec.document(
-            ModelPredictionDocument(
-                format="gnomon-model-prediction",
-                version=1,
-                model=str(self.model),
-                tables=tuple(map(str, self.tables)),
-                context=self.context,
-                mean_s=self.mean_s,
-                low_s=self.low_s,
-                high_s=self.high_s,
-                coverage=self.coverage,
-                overhead_s=self.overhead_s,
-                guessed_s=self.guessed_s,
-                shares={source: self.share(source) for source in _SOURCES},
-                units=tuple(
-                    PricedUnitPart(
-                        label=u.unit.label,
-                        id=u.unit.id,
-                        count=u.count,
-                        time_s=u.time_s,
-                        deviation=u.deviation,
-                        source=u.source,
-                    )
-                    for u in self.units
-                ),
-                left_out=tuple(
-                    LeftOutPart(type=type_, count=count, reason=why) for (type_, why), count in sorted(missed.items())
-                ),
-            )
-        )
-
-
-_SOURCES: tuple[Source, ...] = ("measured", "like measured ones", "unlike any measured one")
 
 
 def tables_of(device: str, record: RecordAddress | None) -> tuple[Path, ...]:
@@ -171,7 +91,7 @@ def predict_model(
     *,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     coverage: float = 0.9,
-) -> ModelPrediction:
+) -> ModelPredictionDocument:
     """What an ONNX model is expected to take where these tables were measured.
 
     `shapes` fix inputs that the file leaves open. Raises GnomonError for what cannot be read, and for tables of
@@ -179,7 +99,64 @@ def predict_model(
     """
     table = joined([read_table(one) for one in tables])
     found = read_net(path, shapes or {})
-    return _priced(path, tuple(tables), table, found, coverage)
+    counts = fuse(found.net, rules(table.manifest.rules)).counts()
+    known = table.times_s
+    widths = {row.unit: row.relative_half_width for row in table.rows}
+    units = list(counts)
+    often = np.array([counts[unit] for unit in units], float)
+    lacking = [k for k, unit in enumerate(units) if unit not in known]
+    times = np.array([known.get(unit, 0.0) for unit in units])
+    own = np.array([min(widths.get(unit, 0.0), 1.0) / 2 for unit in units])
+    shared = np.zeros((len(units), len(units)))
+    source: dict[int, str] = {}
+    if lacking:
+        learnt = _likeness(table)
+        asked = [units[k] for k in lacking]
+        logs, covariance = learnt.predict(features(asked), families(asked))
+        times[lacking] = np.exp(logs)
+        shared[np.ix_(lacking, lacking)] = covariance
+        have = set(families(list(known)))
+        source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
+    each = often * times
+    overhead, guessed = table.manifest.overhead_s, _guessed(table, found.left_out)
+    mean = float(each.sum()) + overhead + guessed
+    if not mean > 0:
+        raise ModelError(f"{path} has no operator that takes time", hint="Measure it whole: gnomon profile MODEL.")
+    variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2 + guessed**2)
+    spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(math.log1p(variance / mean**2))
+    deviations = np.sqrt(own**2 + np.diag(shared))
+    priced = [
+        PricedUnitPart(
+            label=units[k].label,
+            id=units[k].id,
+            count=int(often[k]),
+            time_s=float(times[k]),
+            deviation=float(deviations[k]),
+            source=source.get(int(k), _SOURCES[0]),
+        )
+        for k in np.argsort(-each, kind="stable")
+    ]
+    known_s = {way: sum(unit.count * unit.time_s for unit in priced if unit.source == way) for way in _SOURCES}
+    known_s[_SOURCES[2]] += guessed
+    missed = Counter((one.type, one.reason) for one in found.left_out)
+    return ModelPredictionDocument(
+        format="gnomon-model-prediction",
+        version=1,
+        model=str(path),
+        tables=tuple(map(str, tables)),
+        context=table.manifest.context,
+        mean_s=mean,
+        low_s=mean * math.exp(-spread),
+        high_s=mean * math.exp(spread),
+        coverage=coverage,
+        overhead_s=overhead,
+        guessed_s=guessed,
+        shares={way: seconds / mean for way, seconds in known_s.items()},
+        units=tuple(priced),
+        left_out=tuple(
+            LeftOutPart(type=type_, count=count, reason=why) for (type_, why), count in sorted(missed.items())
+        ),
+    )
 
 
 def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]) -> ModelSpace:
@@ -203,58 +180,6 @@ def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
                 hint="Convert it to ONNX, or measure it whole: gnomon profile MODEL.",
             )
         return net_of_onnx(read.model)
-
-
-def _priced(path: Path, paths: tuple[Path, ...], table: Table, found: ModelNet, coverage: float) -> ModelPrediction:
-    counts = fuse(found.net, rules(table.manifest.rules)).counts()
-    known = table.times_s
-    widths = {row.unit: row.relative_half_width for row in table.rows}
-    units = list(counts)
-    often = np.array([counts[unit] for unit in units], float)
-    lacking = [k for k, unit in enumerate(units) if unit not in known]
-    times = np.array([known.get(unit, 0.0) for unit in units])
-    own = np.array([min(widths.get(unit, 0.0), 1.0) / 2 for unit in units])
-    shared = np.zeros((len(units), len(units)))
-    source: dict[int, Source] = {}
-    if lacking:
-        learnt = _likeness(table)
-        asked = [units[k] for k in lacking]
-        logs, covariance = learnt.predict(features(asked), families(asked))
-        times[lacking] = np.exp(logs)
-        shared[np.ix_(lacking, lacking)] = covariance
-        have = set(families(list(known)))
-        source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
-    each = often * times
-    overhead, guessed = table.manifest.overhead_s, _guessed(table, found.left_out)
-    mean = float(each.sum()) + overhead + guessed
-    if not mean > 0:
-        raise ModelError(f"{path} has no operator that takes time", hint="Measure it whole: gnomon profile MODEL.")
-    variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2 + guessed**2)
-    spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(math.log1p(variance / mean**2))
-    deviations = np.sqrt(own**2 + np.diag(shared))
-    order = np.argsort(-each, kind="stable")
-    return ModelPrediction(
-        model=path,
-        tables=paths,
-        context=table.manifest.context,
-        mean_s=mean,
-        low_s=mean * math.exp(-spread),
-        high_s=mean * math.exp(spread),
-        coverage=coverage,
-        overhead_s=overhead,
-        guessed_s=guessed,
-        units=tuple(
-            PricedUnit(
-                unit=units[k],
-                count=int(often[k]),
-                time_s=float(times[k]),
-                deviation=float(deviations[k]),
-                source=source.get(int(k), "measured"),
-            )
-            for k in order
-        ),
-        left_out=found.left_out,
-    )
 
 
 def _guessed(table: Table, left_out: Sequence[LeftOut]) -> float:

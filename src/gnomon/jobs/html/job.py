@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import RecordError, UsageError
-from gnomon.jobs.compare.job import SESSIONS, compare_sides
+from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.compare.sides import CONFIGURATIONS, Side, read_run
 from gnomon.jobs.html.page import page
 from gnomon.store.address import RecordAddress
@@ -36,7 +36,7 @@ def write_report(
     compared = None
     if len(documents) > 1 and all(document["format"] in CONFIGURATIONS for document in documents):
         sides = [Side(name=name, document=document) for name, document in zip(names, documents, strict=True)]
-        compared = compare_sides(sides, record=record, changed=changed, sessions=sessions)
+        compared = compare(sides, record=record, changed=changed, sessions=sessions)
     return _write(page(documents, names, compared), out)
 
 

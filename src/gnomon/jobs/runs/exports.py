@@ -133,10 +133,10 @@ def chrome_trace(document: Mapping[str, Any]) -> dict[str, Any]:
     found = configurations(document)
     told = document.get("model") or {}
     names = [(_CALL, "one call, kernel by kernel"), (_MEASURING, "when it was measured")]
-    events = [_named("process_name", pid, 0, name) for pid, name in names]
+    events = [_meta("process_name", pid, 0, {"name": name}) for pid, name in names]
     for number, one in enumerate(found, 1):
         for pid, _ in names:
-            events.append(_named("thread_name", pid, number, one["label"]))
+            events.append(_meta("thread_name", pid, number, {"name": one["label"]}))
             events.append(_meta("thread_sort_index", pid, number, {"sort_index": number}))
         events += _call(document, one, number)
     environments = [one for one in document.get("environments") or () if one["at_s"] is not None]
@@ -227,10 +227,6 @@ def _slice(
 def _counter(name: str, at_s: float, value: float) -> dict[str, Any]:
     at_us = round(at_s * 1e9) / 1000
     return {"ph": "C", "name": name, "pid": _MEASURING, "tid": _COUNTERS, "ts": at_us, "args": {"value": value}}
-
-
-def _named(what: str, process: int, track: int, name: str) -> dict[str, Any]:
-    return _meta(what, process, track, {"name": name})
 
 
 def _meta(what: str, process: int, track: int, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 import math
 import re
@@ -37,6 +38,8 @@ from gnomon.store.opening import default_record, is_missing, read_store
 from gnomon.store.sql import SqlStore
 from gnomon.system.files import write_whole
 
+_LAST = re.compile(r"last(?:~(\d{1,6}))?")
+
 DECISION = "decision"
 """The name of the event in which a job records what it decided."""
 
@@ -64,32 +67,32 @@ def open_record(record: RecordAddress | None) -> Iterator[SqlStore]:
         yield store
 
 
-def list_campaigns(store: Store, *, query: CampaignQuery | None = None) -> Iterator[CampaignRow]:
+def list_campaigns(store: Store) -> Iterator[CampaignRow]:
     """The campaigns of the record, the newest first, lazily."""
-    return (_row(store, campaign) for campaign in store.query(query or CampaignQuery()))
+    return (_row(store, campaign) for campaign in store.query(CampaignQuery()))
 
 
-def find_campaign(store: Store, prefix: str) -> Campaign:
-    """The campaign whose id is or begins with `prefix`; "last" is the newest. RecordError if none or
-    several do.
+def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campaign:
+    """The campaign (of a kind) whose id is or begins so; "last" is the newest, "last~1" the one before.
+
+    RecordError if there is none, or several.
     """
-    if prefix == "last":
-        newest = next(store.query(CampaignQuery()), None)
-        if newest is None:
-            raise RecordError("the results database is empty", hint="Measure something first.")
-        return newest
-    if exact := next(store.query(CampaignQuery(id=prefix)), None):
-        return exact
-    found = [c for c in store.query(CampaignQuery()) if c.id.startswith(prefix)] if prefix else []
+    campaigns = store.query(CampaignQuery(kind=kind))
+    if last := _LAST.fullmatch(named):
+        before = int(last[1] or 0)
+        found = list(itertools.islice(campaigns, before, before + 1))
+    else:
+        found = list(store.query(CampaignQuery(id=named, kind=kind)))
+        found = found or [campaign for campaign in campaigns if named and campaign.id.startswith(named)]
     if len(found) == 1:
         return found[0]
     if found:
-        some = ", ".join(c.id for c in found[:5])
-        raise RecordError(f"{len(found)} campaigns begin with {prefix!r}", hint=f"Give more of the id: {some}.")
-    known = [c.id for _, c in zip(range(5), store.query(CampaignQuery()), strict=False)]
+        some = ", ".join(campaign.id for campaign in found[:5])
+        raise RecordError(f"{len(found)} campaigns begin with {named!r}", hint=f"Give more of the id: {some}.")
+    known = ", ".join(campaign.id for campaign in itertools.islice(store.query(CampaignQuery(kind=kind)), 5))
     raise RecordError(
-        f"no campaign begins with {prefix!r}",
-        hint=f"The newest are: {', '.join(known)}." if known else "Measure something first.",
+        f"there is no {'campaign' if kind is None else f'{kind} run'} {named!r}",
+        hint=f"The newest are: {known}." if known else "Measure something first.",
     )
 
 
@@ -142,22 +145,18 @@ def export_parquet(store: Store, campaigns: Iterable[Campaign], out: Path) -> No
 
 def export_trace(document: Mapping[str, Any], out: Path) -> None:
     """Write a trace of a job's answer for Perfetto. RecordError if it is there or cannot be written."""
-    _refuse_what_is_there(out)
     text = json.dumps(chrome_trace(document), allow_nan=False, separators=(",", ":"))
-    try:
-        write_whole(text.encode(), out)
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another file.") from error
+    _write_into(out.parent, [(out.name, text.encode())])
 
 
 def export_node_data(document: Mapping[str, Any], out: Path) -> list[Path]:
     """Write Model Explorer's node data of a job's answer into a folder, a file a configuration."""
     by_name = (document.get("model") or {}).get("format") == "onnx"
-    made = {label: node_data(found, by_name=by_name) for label, found in operator_times(document).items()}
-    texts = (json.dumps(one, indent=1) for one in made.values())
-    return _write_into(
-        out, [(f"{_file_name(label)}.json", text.encode()) for label, text in zip(made, texts, strict=True)]
-    )
+    named = []
+    for label, operators in operator_times(document).items():
+        name = re.sub(r"[^\w.,=+\[\]-]+", "_", label)[:200] or "_"
+        named.append((f"{name}.json", json.dumps(node_data(operators, by_name=by_name), indent=1).encode()))
+    return _write_into(out, named)
 
 
 def export_netron(document: Mapping[str, Any], model: Path | None, out: Path) -> int:
@@ -179,10 +178,6 @@ def export_netron(document: Mapping[str, Any], model: Path | None, out: Path) ->
             hint="--format perfetto has its kernels.",
         )
     return count
-
-
-def _file_name(label: str) -> str:
-    return re.sub(r"[^\w.,=+\[\]-]+", "_", label)[:200] or "_"
 
 
 def _write_into(out: Path, named: Sequence[tuple[str, bytes]]) -> list[Path]:
@@ -266,9 +261,6 @@ def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Pa
 
 def _row(store: Store, campaign: Campaign) -> CampaignRow:
     tallies = list(store.query(TallyQuery(campaign=campaign.id)))
-    decision: Mapping[str, Any] | None = None
-    for event in store.query(EventQuery(campaign=campaign.id, name=DECISION)):
-        decision = event.data
     finished = any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True)))
     running = any(True for _ in store.query(CampaignQuery(id=campaign.id, held=True)))
     return CampaignRow(
@@ -279,7 +271,7 @@ def _row(store: Store, campaign: Campaign) -> CampaignRow:
         candidates=len(tallies),
         runs=sum(t.runs for t in tallies),
         failures=sum(t.failures for t in tallies),
-        decision=decision,
+        decision=last_note(store, campaign.id, DECISION),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gnomon.core.sample import Event
 from gnomon.errors import RecordError
 from gnomon.jobs.runs.document import BroughtDocument, BroughtPart
 from gnomon.store.address import PostgresAddress, RecordAddress, whole
@@ -23,7 +22,10 @@ def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) 
     that is damaged or not there; those before it stay.
     """
     into = default_record() if record is None else record
-    return _document(into, tuple(_brought(source, into, _without_commands) for source in sources))
+    own = (COMMAND, FILES)
+    return _document(
+        into, tuple(_brought(source, into, lambda event: None if event.name in own else event) for source in sources)
+    )
 
 
 def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtDocument:
@@ -54,9 +56,4 @@ def _brought(source: RecordAddress, into: RecordAddress, told: Told) -> BroughtP
     if linked or whole(source) == whole(into):
         raise RecordError(f"{source} is the record itself", hint="Give another file.")
     with opened(source) as found, open_store(into) as target:
-        joined = join_records(found, target, told)
-    return BroughtPart(path=str(source), campaigns=joined.campaigns, runs=joined.runs, events=joined.events)
-
-
-def _without_commands(event: Event) -> Event | None:
-    return None if event.name in (COMMAND, FILES) else event
+        return BroughtPart(path=str(source), **join_records(found, target, told))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.jobs.compare.document import CompareDocument, PairPart, VerdictPart, gate_code, word
 from gnomon.report.answer import Answer
+
+if TYPE_CHECKING:
+    from gnomon.jobs.suite.plan import Cell
 
 State = Literal["waiting", "done", "failed"]
 
@@ -42,6 +45,12 @@ class CellPart:
     answer: str | None = None
     seconds: float | None = None
     error: ErrorPart | None = None
+
+
+def cell_part(cell: Cell, state: State, **outcome: Any) -> CellPart:
+    """A cell, with what came of it."""
+    named = {name: getattr(cell, name) for name in ("id", "job", "model", "selector", "slot", "repeat")}
+    return CellPart(**named, state=state, **outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -105,7 +114,7 @@ class SuiteCompareDocument(Answer):
     @property
     def exit_code(self) -> int:
         """That of the gate, where `fail_slower` makes one."""
-        return self.gate(self.fail_slower)
+        return gate_code(self.fail_slower, self.pairs(), nothing=not self.verdicts(), lost=self.missing())
 
     def headline(self) -> tuple[str, str]:
         """The suite, and how many configurations became slower or faster."""
@@ -117,21 +126,9 @@ class SuiteCompareDocument(Answer):
         verdicts = [row.verdict for row in self.verdicts()]
         return ", ".join(f"{verdicts.count(kind)} {word(kind)}" for kind in ("slower", "faster", "same", "unknown"))
 
-    def slowest(self) -> float:
-        """The largest ratio of a configuration that surely became slower; 1 where none did."""
-        return max((row.ratio for row in self.verdicts() if row.verdict == "slower"), default=1.0)
-
     def missing(self) -> bool:
         """Whether a cell that was done before is not done after, or lacks a configuration that it had."""
         return any(cell.lost for cell in self.cells) or any(pair.lost for pair in self.pairs())
-
-    def nothing(self) -> bool:
-        """Whether nothing of any cell could be compared."""
-        return not self.verdicts()
-
-    def gate(self, fail_slower: float | None) -> int:
-        """The exit code where nothing may be slower by more than that share; None: no gate."""
-        return gate_code(fail_slower, self.slowest(), missing=self.missing(), nothing=self.nothing())
 
     def verdicts(self) -> list[VerdictPart]:
         """The configurations of all cells that were compared."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Set
@@ -27,13 +26,14 @@ from gnomon.errors import GnomonError, RecordError, UsageError
 from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.place.fleet import run_lanes
 from gnomon.jobs.runs.answers import packed, unpacked
-from gnomon.jobs.runs.job import open_record
+from gnomon.jobs.runs.job import find_campaign, open_record
 from gnomon.jobs.suite.document import (
     CellPart,
     ComparedCell,
     ErrorPart,
     SuiteCompareDocument,
     SuiteDocument,
+    cell_part,
 )
 from gnomon.jobs.suite.plan import (
     LIKENESSES,
@@ -234,14 +234,9 @@ class _Run:
     def write(self, store: Store, cell: Cell, device: str | None, told: Mapping[str, Any]) -> None:
         """Write down how a cell ended; its document too where it is not in this record."""
         error = told.get("error")
-        part = CellPart(
-            id=cell.id,
-            job=cell.job,
-            model=cell.model,
-            selector=cell.selector,
-            slot=cell.slot,
-            repeat=cell.repeat,
-            state="failed" if error else "done",
+        part = cell_part(
+            cell,
+            "failed" if error else "done",
             device=device,
             error=ErrorPart(**{n: str(error[n]) for n in ("kind", "message", "hint")}) if error else None,
             **{name: told.get(name) for name in ("host", "campaign", "record", "answer", "seconds")},
@@ -396,13 +391,7 @@ def _shown(
 ) -> SuiteDocument:
     ended = _ended(store, campaign.id)
     *_, last = _Cells(), *_lists(store, campaign.id)
-    parts = tuple(
-        ended.get(c.id)
-        or CellPart(
-            id=c.id, job=c.job, model=c.model, selector=c.selector, slot=c.slot, repeat=c.repeat, state="waiting"
-        )
-        for c in last.cells
-    )
+    parts = tuple(ended.get(cell.id) or cell_part(cell, "waiting") for cell in last.cells)
     states = [part.state for part in parts]
     return SuiteDocument(
         format="gnomon-suite",
@@ -419,29 +408,10 @@ def _shown(
     )
 
 
-_LAST = re.compile(r"last(?:~(?P<before>\d{1,6}))?")
-
-
-def _find(store: Store, named: str) -> Campaign:
-    """The run of a suite by how its id begins, "last", or "last~1": the one before."""
-    runs = list(store.query(CampaignQuery(kind=KIND)))
-    if found := _LAST.fullmatch(named):
-        before = int(found["before"] or 0)
-        if before < len(runs):
-            return runs[before]
-    elif named and len(near := [run for run in runs if run.id.startswith(named)]) == 1:
-        return near[0]
-    known = ", ".join(run.id[:12] for run in runs[:5])
-    raise RecordError(
-        f"there is no one run of a suite {named!r}",
-        hint=f"The newest are: {known}." if known else "Run one: gnomon suite run suite.toml",
-    )
-
-
 def suite_status(named: str = "last", *, record: RecordAddress | None = None) -> SuiteDocument:
     """How far a run is, from the record alone; also while it runs. RecordError where there is no such run."""
     with open_record(record) as store:
-        return _shown(store, _find(store, named), record)
+        return _shown(store, find_campaign(store, named, kind=KIND), record)
 
 
 def compare_suites(
@@ -460,7 +430,7 @@ def compare_suites(
     are no such runs.
     """
     with open_record(record) as store:
-        runs = [_find(store, named) for named in (before, after)]
+        runs = [find_campaign(store, named, kind=KIND) for named in (before, after)]
         old, new = (_repeated(store, run, record) for run in runs)
         both, unsure = _matched(old, new)
         if not both and not unsure:

@@ -61,6 +61,11 @@ class TableDocument(Answer):
     campaign: str | None = None
     doubts: tuple[Doubt, ...] | None = None
 
+    def headline(self) -> tuple[str, str]:
+        """The space and the folder, and how many units were measured."""
+        told = "" if self.measured is None else f"{self.measured} units were measured this time."
+        return f"{self.space} in {self.table}", told
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckedTable(TableDocument):
@@ -98,6 +103,13 @@ def table_document(
 
 def _unit(row: Row, time_s: float | None) -> UnitPart:
     width = row.relative_half_width
+    # A tool that measures by itself may name its samples otherwise than by process and block.
+    named = ((name.split("/"), values_s) for name, values_s in row.samples.items())
+    blocks = [
+        Block(process=int(name[0]), block=int(name[1]), values_s=tuple(values_s))
+        for name, values_s in named
+        if len(name) == 2 and name[0].isdecimal() and name[1].isdecimal()
+    ]
     return UnitPart(
         id=row.unit.id,
         label=row.unit.label,
@@ -109,18 +121,8 @@ def _unit(row: Row, time_s: float | None) -> UnitPart:
         relative_half_width=width if math.isfinite(width) else None,
         processes=row.processes,
         reason=row.reason,
-        samples=block_columns(_blocks(row)),
+        samples=block_columns(blocks),
     )
-
-
-def _blocks(row: Row) -> list[Block]:
-    """The samples of a row; a tool that measures by itself may name its own otherwise than by process and block."""
-    made = []
-    for name, values_s in row.samples.items():
-        process, _, block = name.partition("/")
-        if process.isdecimal() and block.isdecimal():
-            made.append(Block(process=int(process), block=int(block), values_s=tuple(values_s)))
-    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

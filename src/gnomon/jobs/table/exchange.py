@@ -53,15 +53,38 @@ def import_tables(
     if key not in KEYS:
         raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
     found, complaints = read_profiled(file)
-    runtimes = _runtimes(found, runtime)
-    units = _units(found, file, complaints)
+    if not (runtimes := tuple(found.runtimes)):
+        raise UsageError("the file has no unit with a runtime's times", hint="See what gnomon table export writes.")
+    if runtime is not None:
+        if runtime not in runtimes:
+            raise UsageError(
+                f"the file has no runtime {runtime!r}", hint=f"Name one with --runtime: {', '.join(runtimes)}."
+            )
+        runtimes = (runtime,)
+    units: dict[str, Unit] = {}
+    for text in found.entries:
+        try:
+            units[text] = unit_of_uid(text)
+        except ProblemError as error:
+            complaints.tell(text[:80], error.message)
+    if not units:
+        complaints.raise_any()
+        raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
     known = load_space(space)
     _tell_foreign(tuple(units.values()), known, complaints, file)
     meta = file.with_suffix(".meta")
     notes = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
     tables = [
         Table(
-            manifest=_manifest(known.name, name, key, notes),
+            manifest=Manifest(
+                space=known.name,
+                context=context_document({"runtime": name, "source": "nnabla-nas", "key": key, "notes": notes}),
+                clock="wall",
+                overhead_s=0.0,
+                notes=notes,
+                created_at_s=time.time(),
+                gnomon_version=gnomon.__version__,
+            ),
             rows=tuple(_row(unit, name, found.entries[text].get(name), key) for text, unit in units.items()),
         )
         for name in runtimes
@@ -74,32 +97,6 @@ def import_tables(
     for place, table in zip(places, tables, strict=True):
         write_table(table, place)
     return dict(zip(places, tables, strict=True)), tuple(complaints.told)
-
-
-def _units(found: SnpeTable, file: Path, complaints: Complaints) -> dict[str, Unit]:
-    """The units that the names in a file mean. ProblemError where no name means any."""
-    units: dict[str, Unit] = {}
-    for text in found.entries:
-        try:
-            units[text] = unit_of_uid(text)
-        except ProblemError as error:
-            complaints.tell(text[:80], error.message)
-    if not units:
-        complaints.raise_any()
-        raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
-    return units
-
-
-def _manifest(space: str, runtime: str, key: str, notes: tuple[str, ...]) -> Manifest:
-    return Manifest(
-        space=space,
-        context=context_document({"runtime": runtime, "source": "nnabla-nas", "key": key, "notes": notes}),
-        clock="wall",
-        overhead_s=0.0,
-        notes=notes,
-        created_at_s=time.time(),
-        gnomon_version=gnomon.__version__,
-    )
 
 
 def _folders(runtimes: Sequence[str]) -> list[str]:
@@ -216,7 +213,12 @@ def _beside(
     loaded: SearchSpace | None = None
     for path in paths:
         table = read_table(path)
-        _unfused(table)
+        chains = sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
+        if chains:
+            raise UsageError(
+                f"the table has fused units ({', '.join(chains[:3])}), which have no UID",
+                hint="Build one of single operators: gnomon table build SPACE --fuse none.",
+            )
         if first is None:
             first = table
             if needed or space is not None:
@@ -227,7 +229,8 @@ def _beside(
                 f" {next(iter(places.values()))} of {shown(first.manifest.space)}",
                 hint="Give the tables of one space.",
             )
-        runtime = _runtime_of(table)
+        context = table.manifest.context
+        runtime = str(context.get("backend") or context.get("runtime", "CPU"))
         if runtime in found:
             raise UsageError(
                 f"{places[runtime]} and {path} are both of the runtime {runtime}",
@@ -239,26 +242,17 @@ def _beside(
     return found, loaded
 
 
-def _unfused(table: Table) -> None:
-    chains = sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
-    if chains:
-        raise UsageError(
-            f"the table has fused units ({', '.join(chains[:3])}), which have no UID",
-            hint="Build one of single operators: gnomon table build SPACE --fuse none.",
-        )
-
-
-def _runtime_of(table: Table) -> str:
-    context = table.manifest.context
-    return str(context.get("backend") or context.get("runtime", "CPU"))
-
-
 def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
     """The times of a csv or json of the profiler, and what of it cannot be used. UsageError, ProblemError."""
     data = read_file(file, hint="Give a csv or json.")
     if file.suffix == ".json":
         return scan_snpe_json(data)
-    if _columns(data.split(b"\n", 1)[0].decode("utf-8", "replace")) == 3:
+    first = data.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    try:
+        columns = sum(map(len, csv.reader([first])))
+    except csv.Error:  # which the readers tell
+        columns = 0
+    if columns == 3:
         plain, complaints = scan_nnabla_csv(data)
         told = {
             unit: {runtime: {LOOKUP[0]: {LOOKUP[1]: ms * _MS / _US}} for runtime, ms in times.items()}
@@ -266,26 +260,6 @@ def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
         }
         return SnpeTable(entries=told), complaints
     return scan_snpe_csv(data)
-
-
-def _columns(line: str) -> int:
-    """How many columns a line of csv has; 0 where it is none, which the readers tell."""
-    try:
-        return sum(len(row) for row in csv.reader([line.strip()]))
-    except csv.Error:
-        return 0
-
-
-def _runtimes(found: SnpeTable, wanted: str | None) -> tuple[str, ...]:
-    """The wanted runtime, or all of the file. UsageError where the file has none, or not this one."""
-    known = found.runtimes
-    if not known:
-        raise UsageError("the file has no unit with a runtime's times", hint="See what gnomon table export writes.")
-    if wanted is None:
-        return tuple(known)
-    if wanted not in known:
-        raise UsageError(f"the file has no runtime {wanted!r}", hint=f"Name one with --runtime: {', '.join(known)}.")
-    return (wanted,)
 
 
 def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None, key: str) -> Row:
@@ -326,19 +300,16 @@ def _meta(tables: Sequence[Table]) -> dict[str, str]:
     """What the meta file says of tables: what they say alike once, and of anything else all that they say."""
     told: dict[str, dict[str, None]] = {}
     for table in tables:
-        for key, value in _meta_of(table).items():
+        context = table.manifest.context
+        device = context.get("device") or {}
+        own: Mapping[str, str] = {
+            "ro.product.model": str(device.get("cpu_model") or device.get("machine") or "unknown"),
+            "Date": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(table.manifest.created_at_s)),
+            "Devices": str(context.get("configuration", "")),
+        }
+        if table.manifest.notes:
+            # One of the keys ends in a colon itself.
+            own = read_snpe_meta("\n".join(table.manifest.notes)).values
+        for key, value in own.items():
             told.setdefault(key, {})[value] = None
     return {key: ", ".join(values) for key, values in told.items()}
-
-
-def _meta_of(table: Table) -> dict[str, str]:
-    if table.manifest.notes:
-        # One of the keys ends in a colon itself.
-        return dict(read_snpe_meta("\n".join(table.manifest.notes)).values)
-    context = table.manifest.context
-    device = context.get("device") or {}
-    return {
-        "ro.product.model": str(device.get("cpu_model") or device.get("machine") or "unknown"),
-        "Date": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(table.manifest.created_at_s)),
-        "Devices": str(context.get("configuration", "")),
-    }

@@ -30,7 +30,7 @@ class TableFolder:
         check_place(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            text = indented(_manifest_document(manifest))
+            text = indented({"schema": SCHEMA, **asdict(manifest)})
             write_whole(text.encode(), path / MANIFEST)
             self._rows = Journal(path / ROWS)
         except OSError as error:
@@ -39,7 +39,7 @@ class TableFolder:
     def append(self, *rows: Row) -> None:
         """Add rows, kept even if the next moment ends everything."""
         try:
-            self._rows.append(*map(_row_document, rows))
+            self._rows.append(*({"id": row.unit.id, **asdict(row), "unit": row.unit.document()} for row in rows))
         except OSError as error:
             raise _refused(self.path, error) from error
 
@@ -98,10 +98,6 @@ def check_unused(path: Path) -> None:
         raise UsageError(f"{path} is there already", hint="Give --out another path.")
 
 
-def _manifest_document(manifest: Manifest) -> dict[str, Any]:
-    return {"schema": SCHEMA, **asdict(manifest)}
-
-
 def _manifest_of(document: Any, told: Complaints) -> Manifest | None:
     if isinstance(document, dict) and document.pop("schema", None) != SCHEMA:
         told.tell("$.schema", f"schema {SCHEMA} expected")
@@ -111,10 +107,6 @@ def _manifest_of(document: Any, told: Complaints) -> Manifest | None:
         if not isinstance(context.get(name) or {}, dict):
             told.tell(f"$.context.{name}", f"an object expected, {shown(context[name])} found")
     return found
-
-
-def _row_document(row: Row) -> dict[str, Any]:
-    return {"id": row.unit.id, **asdict(row), "unit": row.unit.document()}
 
 
 def _row_of(document: Any, where: str, told: Complaints) -> Row | None:

@@ -13,24 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
-from gnomon.core import codec
 from gnomon.core.stats import median
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
-from gnomon.jobs.table.document import table_document
+from gnomon.jobs.table.document import TableDocument, table_document
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort
-from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Watch
-from gnomon.report.answer import Answer
 from gnomon.session import replay as recall
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.bench.tool import ToolRuntime
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, FusionRules
-from gnomon.spaces.latency_table import STABLE, Manifest, Row, Table, complaints, unlike
+from gnomon.spaces.latency_table import STABLE, Manifest, Row, complaints, unlike
 from gnomon.spaces.loading import SearchSpace
 from gnomon.spaces.unit import Unit
 
@@ -69,48 +67,22 @@ class TableRequest:
     tool: ToolRuntime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built(Answer):
-    """The table as it is now, how many of its units were measured this time, and what speaks against it."""
-
-    table: Table
-    path: Path
-    measured: int
-    complaints: tuple[str, ...]
-    doubts: tuple[Doubt, ...]
-    campaign: str
-    seconds: float
-
-    __repr__ = Answer.__repr__
-
-    def headline(self) -> tuple[str, str]:
-        """The space and the folder, and how many units were measured."""
-        return f"{self.table.manifest.space} in {self.path}", f"{self.measured} units were measured this time."
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values for reports."""
-        return codec.document(
-            replace(
-                table_document(self.table, self.path, self.complaints),
-                measured=self.measured,
-                seconds=self.seconds,
-                campaign=self.campaign,
-                doubts=self.doubts,
-            )
-        )
-
-
-def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Built:
+def build_table(
+    asked: TableRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
+) -> TableDocument:
     """Measure the units of a space that the table lacks, and write them down one by one.
 
-    What is written stays, whatever ends the build: the same command goes on. Raises GnomonError.
+    What is written stays, whatever ends the build: the same command goes on. Returns the table as it is then, with how
+    many of its units were measured this time, and what speaks against it. Raises GnomonError.
     """
     check_place(asked.out)
     seen: set[Unit] = set()
     return patiently(lambda request: _build(replace(asked, request=request), seen, (watch, tell)), asked.request, tell)
 
 
-def _build(asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Callable[[str], None] | None]) -> Built:
+def _build(
+    asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Callable[[str], None] | None]
+) -> TableDocument:
     """`seen` are the units that got a row, also before the device left."""
     start = time.monotonic()
     steps = Steps("units", told[0])
@@ -132,9 +104,10 @@ def _build(asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Calla
             _check_context(known.manifest, asked, bench)
         rules, evidence = fused_chains(bench, asked.space, asked.rules, known)
         units = asked.space.tables(rules).units
-        have = (
-            set() if known is None or asked.again else {row.unit for row in known.rows if not _wants_more(bench, row)}
-        )
+        # A build may have ended before it came back to a unit that is not known well enough.
+        once = bench.request.effort.processes_least
+        kept = [] if known is None or asked.again else known.rows
+        have = {row.unit for row in kept if row.status != "unstable" or not 0 < row.processes <= once}
         todo = [unit for unit in units if unit not in have]
         fused = sorted({unit.chain for unit in todo if len(unit.layers) > 1})
         if fused and told[1] is not None:
@@ -149,7 +122,7 @@ def _build(asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Calla
             gauge = gauge_of(bench, units if known is None else (*units, *asked.space.tables(UNFUSED).units), known)
             manifest = _manifest(asked, bench, gauge, tuple(rules.document()), evidence)
             if known is not None:
-                check_same(known.manifest, manifest, asked.out)
+                _check_same(known.manifest, manifest, asked.out)
                 manifest = known.manifest
             folder = TableFolder(asked.out, manifest)
             bench.runner.note_files(*files)
@@ -163,14 +136,12 @@ def _build(asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Calla
         bench.runner.note_files(*files, whole=True)
         bench.runner.finish({"reason": f"{len(units)} units of {asked.space.name}", "chosen": str(asked.out)})
         table = read_table(asked.out)
-        return Built(
-            table=table,
-            path=asked.out,
+        return replace(
+            table_document(table, asked.out, complaints(table, units)),
             measured=len(seen),
-            complaints=tuple(complaints(table, units)),
-            doubts=tuple(worst(bench.runner.environments)),
-            campaign=bench.runner.campaign.id,
             seconds=time.monotonic() - start,
+            campaign=bench.runner.campaign.id,
+            doubts=tuple(worst(bench.runner.environments)),
         )
 
 
@@ -207,23 +178,7 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
 
 
 def _row(bench: Bench, unit: Unit, placed: Placed, found: Mapping[str, Timed]) -> Row:
-    return replace(row_of(unit, found[placed.key]), reported=reported_of(bench.runner.known(placed.key)))
-
-
-def _parts(units: Sequence[Unit], bench: Bench) -> Iterator[Sequence[Unit]]:
-    """The units in as few groups of about equal size as fit beside the anchor."""
-    room = max(1, bench.request.effort.together - 1)
-    count = -(-len(units) // room)
-    return (units[k::count] for k in range(count))
-
-
-def _wants_more(bench: Bench, row: Row) -> bool:
-    """Whether a build ended before it came back to a unit that is not known well enough."""
-    return row.status == "unstable" and 0 < row.processes <= bench.request.effort.processes_least
-
-
-def row_of(unit: Unit, one: Timed) -> Row:
-    """The row of a unit that was measured."""
+    one = found[placed.key]
     if one.reason:
         return Row(unit=unit, status="failed", at_s=one.at_s, reason=one.reason)
     return Row(
@@ -236,10 +191,18 @@ def row_of(unit: Unit, one: Timed) -> Row:
         drift=one.drift,
         processes=one.processes,
         samples={block: tuple(seconds) for block, seconds in one.samples.items()},
+        reported=_reported(bench.runner.known(placed.key)),
     )
 
 
-def reported_of(measured: Measured) -> dict[str, float]:
+def _parts(units: Sequence[Unit], bench: Bench) -> Iterator[Sequence[Unit]]:
+    """The units in as few groups of about equal size as fit beside the anchor."""
+    room = max(1, bench.request.effort.together - 1)
+    count = -(-len(units) // room)
+    return (units[k::count] for k in range(count))
+
+
+def _reported(measured: Measured) -> dict[str, float]:
     """The figures of a tool that measures by itself, over its benches: the least of the minima, the median of the
     averages, the largest of the maxima.
     """
@@ -258,11 +221,31 @@ def reported_of(measured: Measured) -> dict[str, float]:
 
 def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -> dict[str, Any]:
     """What must be equal for rows to stand in one table. `told` is what a tool that measures by itself told."""
-    if bench.tool is not None:
-        return _context_of_tool(bench, bench.tool, told)
+    fingerprint, tool = bench.device.fingerprint, bench.tool
+    if tool is not None:
+        facts = {name: fingerprint[name] for name in ("machine", "cpu_model", "soc", "cores") if name in fingerprint}
+        version = next((value for key, value in told.items() if "SDK version" in key), "")
+        return context_document(
+            {
+                "device": {**facts, **{key: value for key, value in told.items() if key.startswith("ro.")}},
+                "runtime": tool.name,
+                "backend": tool.backend,
+                "version": version or bench.probe.version,
+                "configuration": bench.configuration.name,
+                "dtype": bench.configuration.precision,
+                "key": "/".join(tool.tool.lookup),
+                "protocol": tool.protocol,
+            }
+        )
+    # What of a machine makes times on another one unlike, and stays as it is while it is the same machine: its system's
+    # name changes with every update. How many cores this process may use matters to several threads alone, and the
+    # governor that was set where gnomon sets none.
+    named = ["machine", "cpu_model", "soc", "libc"]
+    named += [] if bench.request.wish.threads == 1 else ["cores"]
+    named += [] if bench.request.device.governor else ["governor"]
     return context_document(
         {
-            "device": _device_of(bench),
+            "device": {name: fingerprint[name] for name in named if name in fingerprint},
             "settings": recall.settings_of(bench.request.device),
             "runtime": bench.runtime.name,
             "version": bench.probe.version,
@@ -273,37 +256,6 @@ def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -
             "protocol": _protocol(None, effort),
         }
     )
-
-
-def _context_of_tool(bench: Bench, tool: ToolRuntime, told: Mapping[str, str]) -> dict[str, Any]:
-    fingerprint = bench.device.fingerprint
-    facts = {name: fingerprint[name] for name in ("machine", "cpu_model", "soc", "cores") if name in fingerprint}
-    version = next((value for key, value in told.items() if "SDK version" in key), "")
-    return context_document(
-        {
-            "device": {**facts, **{key: value for key, value in told.items() if key.startswith("ro.")}},
-            "runtime": tool.name,
-            "backend": tool.backend,
-            "version": version or bench.probe.version,
-            "configuration": bench.configuration.name,
-            "dtype": bench.configuration.precision,
-            "key": "/".join(tool.tool.lookup),
-            "protocol": tool.protocol,
-        }
-    )
-
-
-def _device_of(bench: Bench) -> dict[str, Any]:
-    """What of a machine makes times on another one unlike, and stays as it is while it is the same machine.
-
-    Its system's name changes with every update. How many cores this process may use matters to several threads alone,
-    and the governor that was set where gnomon sets none.
-    """
-    fingerprint = bench.device.fingerprint
-    named = ["machine", "cpu_model", "soc", "libc"]
-    named += [] if bench.request.wish.threads == 1 else ["cores"]
-    named += [] if bench.request.device.governor else ["governor"]
-    return {name: fingerprint[name] for name in named if name in fingerprint}
 
 
 def _manifest(
@@ -334,10 +286,10 @@ def _check_context(known: Manifest, asked: TableRequest, bench: Bench) -> None:
     now = replace(known, space=asked.space.name, context=context)
     if asked.rules is not None:
         now = replace(now, rules=tuple(asked.rules.document()))
-    check_same(known, now, asked.out)
+    _check_same(known, now, asked.out)
 
 
-def check_same(known: Manifest, now: Manifest, path: Path) -> None:
+def _check_same(known: Manifest, now: Manifest, path: Path) -> None:
     """MeasurementError, with all reasons, where rows measured now do not belong into the table at a path."""
     reasons = unlike(known, now)
     if reasons:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from gnomon.errors import DeviceError, GnomonError, MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
 from gnomon.jobs.table.job import EFFORT, context_of
-from gnomon.measure.effort import Clock
-from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.units import write_net
 from gnomon.runtimes.snpe import BenchTool
@@ -32,38 +31,6 @@ Eight share a process with the anchor and the reference net, as all lie in its m
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetsMeasured:
-    """Nets with what was measured of them: None where one failed, for the reason in `failures`.
-
-    `unlike` says how this was measured otherwise than the table, in sentences.
-    """
-
-    rows: tuple[NetRow, ...]
-    failures: tuple[tuple[int, str], ...]
-    unlike: tuple[str, ...]
-    clock: Clock
-    doubts: tuple[Doubt, ...]
-    seconds: float
-
-    def document(self, file: str | None = None) -> NetsDocument:
-        """The document of nets whose csv is `file`."""
-        return NetsDocument(
-            format="gnomon-nets",
-            version=1,
-            clock=self.clock,
-            nets=tuple(
-                NetPart(latency_s=r.latency_s, low_s=r.low_s, high_s=r.high_s, reference_s=r.reference_s)
-                for r in self.rows
-            ),
-            failures=tuple(NetFailure(net=index, reason=reason) for index, reason in self.failures),
-            unlike=self.unlike,
-            doubts=self.doubts,
-            seconds=self.seconds,
-            file=file,
-        )
-
-
 def measure_nets(
     request: MeasureRequest,
     space: SearchSpace,
@@ -73,31 +40,15 @@ def measure_nets(
     tool: BenchTool | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
-) -> NetsMeasured:
+) -> tuple[tuple[NetRow, ...], NetsDocument]:
     """Measure whole nets beside the table's anchor; the same call goes on where it was interrupted.
 
+    Returns the nets in their order, without a latency where one failed, and the document of them without its `file`.
     By a `tool` they are measured on the backend and by the settings of its table. MeasurementError where none runs,
     UsageError for a table that no such tool made; other GnomonErrors for the device and the runtime.
     """
-    asked = _Asked(
-        space=space,
-        table=table,
-        nets=nets,
-        tool=None if tool is None else _as_the_table(tool, request, table, tell),
-        watch=watch,
-        tell=tell,
-    )
-    return patiently(lambda again: _measure(again, asked), request, tell)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    space: SearchSpace
-    table: Table
-    nets: Sequence[tuple[int, ...]]
-    tool: ToolRuntime | None
-    watch: Watch | None
-    tell: Callable[[str], None] | None
+    measures = None if tool is None else _as_the_table(tool, request, table, tell)
+    return patiently(lambda again: _measure(again, space, table, nets, measures, watch, tell), request, tell)
 
 
 def _as_the_table(
@@ -114,23 +65,31 @@ def _as_the_table(
     return tool_runtime(tool, request, said_of(context.get("protocol", {})), tell)
 
 
-def _measure(request: MeasureRequest, asked: _Asked) -> NetsMeasured:
+def _measure(
+    request: MeasureRequest,
+    space: SearchSpace,
+    table: Table,
+    nets: Sequence[tuple[int, ...]],
+    tool: ToolRuntime | None,
+    watch: Watch | None,
+    tell: Callable[[str], None] | None,
+) -> tuple[tuple[NetRow, ...], NetsDocument]:
     start = time.monotonic()
-    space, table, nets, steps = asked.space, asked.table, asked.nets, Steps("nets", asked.watch)
-    effort = NET_EFFORT if asked.tool is None else asked.tool.effort
+    steps = Steps("nets", watch)
+    effort = NET_EFFORT if tool is None else tool.effort
     request = replace(request, effort=replace(effort, timeout_s=request.effort.timeout_s))
     question = {"space": space.name, "anchor": table.manifest.anchor}
     with open_bench(
-        request, kind="nets", subject=space.name, question=question, tool=asked.tool, watch=steps, tell=asked.tell
+        request, kind="nets", subject=space.name, question=question, tool=tool, watch=steps, tell=tell
     ) as bench:
         units = (unit for in_force in (rules(table.manifest.rules), UNFUSED) for unit in space.tables(in_force).units)
         gauge = gauge_of(bench, tuple(units), table)
-        if asked.tool is None:
+        if tool is None:
             large = _placed(bench, space, reference_net(space, table))
             gauge = replace(gauge, large=replace(large.candidate, key="reference"))
         steps.expect(len(nets))
         rows: dict[int, NetRow] = {}
-        failures: list[tuple[int, str]] = []
+        failures: list[NetFailure] = []
         room = max(1, bench.request.effort.together - (2 if gauge.large else 1))
         for first in range(0, len(nets), room):
             part = range(first, min(first + room, len(nets)))
@@ -141,23 +100,29 @@ def _measure(request: MeasureRequest, asked: _Asked) -> NetsMeasured:
                 except DeviceError:
                     raise
                 except GnomonError as error:
-                    failures.append((index, error.message))
+                    failures.append(NetFailure(net=index, reason=error.message))
             found = _measured(bench, gauge, list({one.key: one for one in placed.values()}.values()))
             for index, one in placed.items():
                 if found[one.key].reason:
-                    failures.append((index, found[one.key].reason))
+                    failures.append(NetFailure(net=index, reason=found[one.key].reason))
                 else:
                     rows[index] = _row(nets[index], found[one.key])
             steps.step(len(part))
         if not rows:
-            reasons = "; ".join(dict.fromkeys(reason for _, reason in failures))
+            reasons = "; ".join(dict.fromkeys(failure.reason for failure in failures))
             raise MeasurementError(f"no net ran ({reasons})", hint="Try another runtime with --runtime.")
         bench.runner.finish({"reason": f"{len(nets)} nets of {space.name}"})
-        return NetsMeasured(
-            rows=tuple(rows.get(index, NetRow(assignment=tuple(net))) for index, net in enumerate(nets)),
+        measured = tuple(rows.get(index, NetRow(assignment=tuple(net))) for index, net in enumerate(nets))
+        return measured, NetsDocument(
+            format="gnomon-nets",
+            version=1,
+            clock=gauge.clock,
+            nets=tuple(
+                NetPart(latency_s=r.latency_s, low_s=r.low_s, high_s=r.high_s, reference_s=r.reference_s)
+                for r in measured
+            ),
             failures=tuple(failures),
             unlike=tuple(_unlike(bench, table, gauge)),
-            clock=gauge.clock,
             doubts=tuple(worst(bench.runner.environments)),
             seconds=time.monotonic() - start,
         )

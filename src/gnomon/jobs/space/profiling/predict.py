@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, Unknown
+from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
 from gnomon.estimate.estimator import Estimator, Prediction
 from gnomon.estimate.fit import fit
 from gnomon.jobs.space.document import HeldOutPart, PredictorPart
@@ -235,7 +235,7 @@ def _fit(cells: Cells, measured: Mapping[Assignment, Latency], nets: Sequence[As
         columns_of(cells, neighbours=way == NEIGHBOURS),
         x,
         y,
-        options=FitOptions(learner=Learner.NEVER, coverage=COVERAGE),
+        options=FitOptions(learner="never", coverage=COVERAGE),
     )
 
 
