@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.core.stats import Summary
-from gnomon.jobs.place.document import ColumnPart, ContenderPart, PlaceDocument, PlacedOperator, ProfileDocument
+from gnomon.jobs.place.document import ColumnPart, ContenderPart, PlaceDocument, PlacedOperator, ProfileDocument, SustainedPart
 from gnomon.report import units
 from gnomon.report.chart import (
     CHOSEN,
@@ -22,6 +22,7 @@ from gnomon.report.chart import (
     Value,
     finite,
     in_rows,
+    line,
     time_words,
     timed,
 )
@@ -29,6 +30,9 @@ from gnomon.report.plain import shorten
 
 _VISIBLE = 0.004
 """What is narrower than this share of the chart is drawn with its neighbour."""
+
+_SHORT_S = 120.0
+"""A run that is shorter is drawn over seconds."""
 
 _MOST = 12
 """Contenders that are drawn."""
@@ -259,3 +263,87 @@ def times_charts(
         for ends in [(summary.median_s, summary.low_s, summary.high_s)]
     ]
     return [in_rows(f"{title}, with its 95 % interval", f"{units.CLOCKS[clock]}, ms", shown)] if shown else []
+
+
+def contender_charts(document: PlaceDocument) -> list[Chart]:
+    """The times of the contenders that ran, and their predictions against them; none where none ran."""
+    clock, chosen = document.clock, document.decision.chosen
+    rows = [c for c in document.contenders if c.predicted_s and c.level_s]
+    marks = {
+        is_chosen: [
+            Mark(
+                x=timed(c.predicted_s),
+                y=_level(c, clock),
+                label=c.label,
+                tip=f"{c.label}: predicted {units.time(c.predicted_s)}, took {units.time(c.level_s)}",
+            )
+            for c in rows
+            if (c.label == chosen) == is_chosen
+        ]
+        for is_chosen in (False, True)
+    }
+    predicted = Chart(
+        title="Predicted against measured: on the line they are equal",
+        x=Axis(title="predicted, ms"),
+        y=Axis(title="measured, ms"),
+        groups=(Group(marks=marks[False]), Group(name="the choice", marks=marks[True], look=CHOSEN)),
+        equal=True,
+    )
+    return [*times_charts(document.contenders, chosen, clock), *([predicted] if rows else [])]
+
+
+def _level(contender: ContenderPart, clock: str) -> Value:
+    """The deciding level with the interval of the median by the same clock, moved there."""
+    summary, level_s = contender.summary(clock), contender.level_s
+    if summary is None or level_s is None:
+        return timed(level_s)
+    shift_s = level_s - summary.median_s
+    ends = (None if end is None else end + shift_s for end in (summary.low_s, summary.high_s))
+    return timed(level_s, *ends)
+
+
+def sustained_charts(part: SustainedPart) -> Iterator[Chart]:
+    """How a long run went on: the time of a call from block to block, and the device beside it."""
+    blocks = part.blocks
+    if len(blocks.at_s) < 2:
+        return
+    unit_s, across = (60.0, "minutes of calling") if blocks.at_s[-1] >= _SHORT_S else (1.0, "seconds of calling")
+    at = [seconds / unit_s for seconds in blocks.at_s]
+    changes = [
+        Mark(
+            x=Value(value=change.since_s / unit_s),
+            y=timed(change.after_s),
+            label="slower" if change.ratio > 1 else "faster",
+            tip=f"after {units.duration(change.since_s)}: {units.time(change.before_s)}, "
+            f"then {units.time(change.after_s)}",
+        )
+        for change in part.changes
+    ]
+    quantiles = ((blocks.p99_us, "99th percentile", LOOKS[5]), (blocks.p50_us, "median", LOOKS[0]))
+    yield Chart(
+        title=f"{part.label}: {part.calls} calls in {units.duration(part.ran_s)}",
+        x=Axis(title=across, linear=True),
+        y=Axis(title="time of a call, ms"),
+        groups=(
+            *(_over(at, times_us, 1e-3, name, look) for times_us, name, look in quantiles),
+            Group(name="a change", marks=changes, look=CHOSEN),
+        ),
+        height=220,
+    )
+    around: tuple[tuple[Sequence[float | None], str, float], ...] = (
+        (blocks.frequency_khz, "mean frequency, MHz", 1e-3),
+        (blocks.temperature_c, "hottest zone, degrees Celsius", 1.0),
+        (blocks.others_share, "others' share of the processors, %", 100.0),
+    )
+    for values, title, factor in around:
+        if sum(value is not None for value in values) > 1:
+            x, y = Axis(title=across, linear=True), Axis(title=title.rpartition(", ")[2])
+            yield Chart(title=title, x=x, y=y, groups=(_over(at, values, factor),), height=120)
+
+
+def _over(
+    at: Sequence[float], values: Sequence[float | None], factor: float, name: str = "", look: Look = LOOKS[0]
+) -> Group:
+    """A line through values at moments."""
+    places = line((a, None if value is None else value * factor) for a, value in zip(at, values, strict=True))
+    return Group(name=name, marks=places, look=look, kind="none", line="straight")
