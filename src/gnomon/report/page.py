@@ -98,6 +98,8 @@ class Page:
     def table(self, table: Table[Any]) -> None:
         """A table: its first rows, and how many more there are."""
         columns = [column for column in table.columns if not column.extra]
+        if not columns:
+            return
         shown = table.rows[: table.most]
         bold = frozenset(k for k, row in enumerate(shown) if table.chosen(row))
         cells = [[shorten(column.cell(row), column.most) for column in columns] for row in shown]

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from gnomon.report import units
+from gnomon.report.chart import LOOKS, Chart, Look, Row, in_rows, time_words, timed
+
+Ends = tuple[float | None, float | None, float | None]
+"""A time with the ends of its interval, in seconds."""
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -50,9 +54,9 @@ class Column(Generic[R]):
 class Table(Generic[R]):
     """Rows and the columns that are added to it, in order.
 
-    A terminal shows `most` of the rows, and says how many `more` there are; a page in HTML has all. One that does not
-    fit a terminal is split before column `split` (if not 0), the first column being repeated. The `chosen` rows stand
-    out, and the `note` stands below.
+    A terminal shows `most` of the rows, and says how many `more` there are; a page in HTML has all, below `charts` of
+    them. One that does not fit a terminal is split before column `split` (if not 0), the first column being repeated.
+    The `chosen` rows stand out, and the `note` stands below.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Table(Generic[R]):
         self.rows = list(rows)
         self.most, self.more, self.split, self.chosen, self.note = most, more, split, chosen, note
         self.columns: list[Column[R]] = []
+        self.charts: list[Callable[[], Chart]] = []
 
     def text(
         self, title: str, cell: Callable[[R], str], *, least: int = 12, most: int = 48, extra: bool = False
@@ -97,5 +102,26 @@ class Table(Generic[R]):
         def ends(row: R) -> str:
             return "" if (time := value(row)) is None else units.interval(time.low_s, time.high_s, time.median_s)
 
-        self.number(title, lambda row: None if (time := value(row)) is None else time.median_s, units.time)
+        self.number(title, lambda row: ends_of(value(row))[0], units.time)
         return self if interval is None else self.text(interval, ends, least=least)
+
+    def bars(
+        self, title: str, ends: Callable[[R], Ends], look: Callable[[R], Look] = lambda _: LOOKS[0], noun: str = ""
+    ) -> Self:
+        """Have a page in HTML draw a time of each row that has one; `noun` is what the rows are."""
+
+        def chart() -> Chart:
+            known = ((row, found) for row in self.rows if (found := ends(row))[0] is not None)
+            rows = (
+                Row(name=self.columns[0].cell(row), value=timed(*found), text=time_words(*found), look=look(row))
+                for row, found in known
+            )
+            return in_rows(title, "ms", rows, noun=noun)
+
+        self.charts.append(chart)
+        return self
+
+
+def ends_of(time: Timed | None) -> Ends:
+    """A time with its interval; all None where there is none."""
+    return (None, None, None) if time is None else (time.median_s, time.low_s, time.high_s)

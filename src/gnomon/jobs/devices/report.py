@@ -19,7 +19,8 @@ from gnomon.jobs.devices.document import (
     RuntimesDocument,
 )
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
+from gnomon.report.table import Table
 
 _STATES = {"ready": "ready", "in use": "in use", "failed": "cannot be used"}
 
@@ -178,15 +179,14 @@ def runtimes_report(document: RuntimesDocument, page: Page) -> None:
     """What is installed, then what is not."""
     here = [row for row in document.runtimes if row.installed]
     page.headline(f"{len(here)} of {len(document.runtimes)} known runtimes are installed here.")
-    heads = [
-        Column(title="runtime", number=False),
-        Column(title="version", number=False),
-        Column(title="models", number=False),
-        Column(title="backends", number=False),
-    ]
-    rows = [[r.name, r.version or "-", ", ".join(r.formats), ", ".join(r.backends)] for r in here]
-    if rows:
-        page.table(heads, rows)
+    if here:
+        page.table(
+            Table(here)
+            .text("runtime", lambda row: row.name)
+            .text("version", lambda row: row.version or "-")
+            .text("models", lambda row: ", ".join(row.formats))
+            .text("backends", lambda row: ", ".join(row.backends))
+        )
     gone = [row for row in document.runtimes if not row.installed]
     if gone or document.broken:
         page.heading("Missing")

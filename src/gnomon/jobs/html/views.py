@@ -70,6 +70,7 @@ class _Recorder(Page):
 
     def table(self, table: Table[Any]) -> None:
         if table.rows and table.columns:
+            self._add(*(chart for one in table.charts if (chart := one()).groups))
             self._add(grid(self.sections[-1][0], table, self.most))
 
     def _add(self, *parts: Part) -> None:

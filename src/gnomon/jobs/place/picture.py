@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.core.stats import Summary
-from gnomon.jobs.place.document import ColumnPart, ContenderPart, PlaceDocument, PlacedOperator, ProfileDocument, SustainedPart
+from gnomon.jobs.place.document import (
+    ColumnPart,
+    ContenderPart,
+    PlaceDocument,
+    PlacedOperator,
+    ProfileDocument,
+    SustainedPart,
+)
 from gnomon.report import units
 from gnomon.report.chart import (
     CHOSEN,

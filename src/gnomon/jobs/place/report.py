@@ -488,8 +488,8 @@ def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
                 [row for part in apart[:most] for row in _inside_rows(part, types)],
                 split=4,
                 note="Parts of a kernel were cut out and run by themselves: a price is what a part takes beyond the "
-                "part before it, of the first with the call itself; saved: what the parts take one by one beyond all as "
-                f"one, with a call for each but one. {processes} processes of each part.",
+                "part before it, of the first with the call itself; saved: what the parts take one by one beyond all "
+                f"as one, with a call for each but one. {processes} processes of each part.",
             )
             .text("kernel", itemgetter(0), least=16)
             .text("operators", itemgetter(1))

@@ -43,7 +43,9 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
         first_s = max(part.first.seconds for part in parts if part.first)
         last_s = max(part.last.seconds for part in parts if part.last)
         table.note = f"at first, at the end: of the first {_duration(first_s)} and of the last {_duration(last_s)}"
-        table.note += "; late: still running when the next was due; skipped: slots in which none began." if paced else "."
+        table.note += (
+            "; late: still running when the next was due; skipped: slots in which none began." if paced else "."
+        )
         page.table(table)
     for part in parts:
         _changes(part, page)
