@@ -48,10 +48,9 @@ def _stem(name: str, taken: set[str]) -> str:
     return stem
 
 
-def overlay_charts(document: AnalyzeDocument) -> tuple[list[Chart], list[Chart], list[Chart]]:
-    """The charts of the losses, of the network, and of the layers that have the largest share of it."""
-    layers = [layer_chart(layer, document.devices) for layer in _wide(document)[:_MOST_LAYERS]]
-    return [losses_chart(document)] if document.layers else [], network_charts(document), layers
+def layer_charts(document: AnalyzeDocument) -> list[Chart]:
+    """The charts of the layers that have the largest share of the network."""
+    return [layer_chart(layer, document.devices) for layer in _wide(document)[:_MOST_LAYERS]]
 
 
 def _wide(document: AnalyzeDocument) -> list[ChosenLayer]:
@@ -59,12 +58,12 @@ def _wide(document: AnalyzeDocument) -> list[ChosenLayer]:
     return [layer for layer in largest_first(document.layers) if len(layer.options) > 1]
 
 
-def losses_chart(document: AnalyzeDocument) -> Chart:
-    """What the choice of each layer loses on each device."""
+def losses_charts(document: AnalyzeDocument) -> list[Chart]:
+    """What the choice of each layer loses on each device; nothing without layers."""
     layers = largest_first(document.layers)
     rows = [(layer.name, (units.share(layer.share), metric(layer.M)), layer.regret) for layer in layers]
     title = "What the choice loses against each device's own best, the largest share of the network first"
-    return _heat(title, ("share", "M"), document.devices, rows)
+    return [_heat(title, ("share", "M"), document.devices, rows)] if rows else []
 
 
 def layer_chart(layer: ChosenLayer, devices: Sequence[str]) -> Chart:

@@ -9,6 +9,7 @@ from pathlib import Path
 from gnomon.jobs.space.document import (
     FrontNetwork,
     MeasuredNetwork,
+    RankingPart,
     SelectionDocument,
     SpaceDocument,
     SpaceFrontDocument,
@@ -19,6 +20,7 @@ from gnomon.jobs.space.points import Point, family_words, pairs_of, points_of
 from gnomon.jobs.space.report import share_words
 from gnomon.report import units
 from gnomon.report.chart import (
+    BEHIND,
     CHOSEN,
     INK,
     LOOKS,
@@ -28,8 +30,10 @@ from gnomon.report.chart import (
     Group,
     Look,
     Mark,
+    Row,
     Rule,
     Value,
+    in_rows,
     line,
     shares,
     time_words,
@@ -132,6 +136,23 @@ def _time(network: MeasuredNetwork) -> Value:
 
 def _places(points: Iterable[Point]) -> list[Mark]:
     return [Mark(x=timed(point.latency_s), y=shares(point.accuracy[0])) for point in points]
+
+
+def ranking_charts(ranking: RankingPart) -> list[Chart]:
+    """A family's one-change variants by accuracy; nothing where it has none."""
+    networks = ranking.networks
+    rows = [
+        Row(
+            name=network.id,
+            value=shares(network.accuracy, network.low, network.high),
+            text=share_words((network.accuracy, network.low, network.high)),
+            look=CHOSEN if not place else BEHIND if network.high < networks[0].low else LOOKS[0],
+        )
+        for place, network in enumerate(networks)
+    ]
+    title = f"One-change variants of {ranking.family}: accuracy with its 95 % interval"
+    legend = {BEHIND: "surely below the first"}
+    return [in_rows(title, "% of images", rows, legend=legend, noun="networks")] if rows else []
 
 
 def quantised_charts(document: SpaceDocument, toolchain: ToolchainPart) -> list[Chart]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 
 from gnomon.jobs.space.document import (
     AccuracyPart,
     FailedNetwork,
     FamilyPart,
-    FrontNetwork,
     FrontsPart,
+    KeptPrimitive,
     MeasuredNetwork,
+    NewAccuracies,
+    NewLatencies,
     PrimitivesDocument,
+    RankedPart,
     RankingPart,
     RuleAccuracies,
     SelectionDocument,
@@ -27,9 +31,10 @@ from gnomon.jobs.space.document import (
 )
 from gnomon.jobs.space.profiling.methods import IMPORTED
 from gnomon.report import units
-from gnomon.report.page import Column, Page
-from gnomon.report.parts import networks, part, percent, points, row, say, sentence
+from gnomon.report.page import Page
+from gnomon.report.parts import networks, part, percent, points, say, sentence
 from gnomon.report.plain import listed
+from gnomon.report.table import Table
 
 _RULES = {
     "pareto": "what the front of mixed networks is made of, over posterior samples",
@@ -49,11 +54,6 @@ _AGREE = (
 
 _NOISE = 0.4
 """Below it an order is reported as mostly noise."""
-
-
-def _table(page: Page, titles: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> None:
-    """A table of numbers; `words` are the places of the columns that are none."""
-    page.table([Column(title=title, number=place not in words) for place, title in enumerate(titles)], rows)
 
 
 def _counted(count: int, noun: str) -> str:
@@ -94,6 +94,7 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     for what, origins in document.imported.items():
         for origin, count in origins.items():
             page.line(f"{count} {what} are imported from {origin}.")
+    page.draw("gnomon.jobs.space.picture:choice_charts", document)
     _family(document, page)
     for number, names in enumerate(document.groups):
         _group(document, number, names, page)
@@ -123,8 +124,12 @@ def _family(document: SelectionDocument, page: Page) -> None:
     with page.details("the families beside each other"):
         if document.contenders:
             page.heading("Hypervolume by family (it means something beside the others only)")
-            rows = [[one.family, units.digits(one.expected), units.digits(one.measured)] for one in document.contenders]
-            _table(page, ("family", "expected of its front", "of its measured networks"), rows)
+            page.table(
+                Table(document.contenders)
+                .text("family", lambda one: one.family)
+                .number("expected of its front", lambda one: one.expected, units.digits)
+                .number("of its measured networks", lambda one: one.measured, units.digits)
+            )
     if document.networks:
         counts = ", ".join(f"{name} {count}" for name, count in (document.counts or {}).items())
         page.line(f"Why {document.family}: it was first to have enough cheap networks ({counts}).")
@@ -132,11 +137,8 @@ def _family(document: SelectionDocument, page: Page) -> None:
             _kind(document.accuracies, page)
         with page.details("the networks that decided"):
             page.heading("The networks that decided, the cheapest first")
-            walked = document.networks[:_WALKED]
-            _table(page, ("network", "cost"), [[network.id, f"{network.cost:.5g}"] for network in walked])
-            if len(document.networks) > _WALKED:
-                more = len(document.networks) - _WALKED
-                page.line(f"and {more} more: --json has all of them", indent=1, style="dim")
+            walked = Table(document.networks, most=_WALKED).text("network", lambda network: network.id)
+            page.table(walked.number("cost", lambda network: f"{network.cost:.5g}"))
 
 
 def _kind(accuracies: RuleAccuracies, page: Page) -> None:
@@ -156,19 +158,21 @@ def _group(document: SelectionDocument, number: int, names: Sequence[str], page:
     page.heading(f"Cell group {number}")
     meanings = document.meanings
     known = {kept.name: kept for group in (document.primitives or ())[number : number + 1] for kept in group}
-    often = {
-        name: [units.share(kept.frequency), f"[{100 * kept.low:.0f}, {100 * kept.high:.0f}]"]
-        for name, kept in known.items()
-    }
-    rows = [[name, *(often.get(name, ["-", "-"]) if known else ()), meanings.get(name, "")] for name in names]
-    titles = ("kept", *(("on the front", "95 % interval") if known else ()), "made of")
-    _table(page, titles, rows, words=(0, len(titles) - 1))
+    table = Table(names).text("kept", str)
+    if known:
+        table.number("on the front", lambda name: units.share(known[name].frequency) if name in known else "-")
+        table.number("95 % interval", lambda name: _front_ends(known.get(name)))
+    page.table(table.text("made of", lambda name: meanings.get(name, "")))
     if known:
         dropped = [f"{name} ({units.share(kept.frequency)})" for name, kept in known.items() if name not in names]
     else:
         others = [name for name in meanings if name not in names]
         dropped = [name for name in others if document.family in (None, name.rpartition("block_")[0])]
-    row(page, "dropped: ", dropped or ["none"], indent=1)
+    page.line(f"dropped: {', '.join(dropped or ['none'])}", indent=1)
+
+
+def _front_ends(kept: KeptPrimitive | None) -> str:
+    return "-" if kept is None else f"[{100 * kept.low:.0f}, {100 * kept.high:.0f}]"
 
 
 def _rare(document: SelectionDocument, page: Page) -> None:
@@ -225,8 +229,25 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
         say(page, f"Such latencies were off by {percent(model.mean)} on average of {model.networks} others.")
     best = [network for network in rows if network.best] or [network for network in rows if network.on_front]
     picks = sorted({round(k * (len(best) - 1) / (_ROWS - 1)) for k in range(_ROWS)})
-    titles = ("accuracy", "latency") if held is None else ("accuracy", "predicted", "latency", "predicted")
-    _table(page, ("network", *titles), [[best[k].id, *_prices(best[k])] for k in picks])
+    table = Table(rows if page.every else [best[k] for k in picks], chosen=lambda network: page.every and network.best)
+    table.text("network", lambda network: network.id)
+    is_whole = held is None or page.every  # predictions have their intervals
+    if held is not None:
+        table.number("accuracy", lambda network: share_words(network.measured.accuracy if network.measured else None))
+    table.number(
+        "predicted" if held else "accuracy",
+        lambda network: (share_words if is_whole else _middle_share)(network.predicted.accuracy),
+    )
+    if held is not None:
+        table.number("latency", lambda network: _time_words(network.measured.latency_s if network.measured else None))
+    table.number(
+        "predicted" if held else "latency",
+        lambda network: (_time_words if is_whole else _middle_time)(network.predicted.latency_s),
+    )
+    table.number("on the front by chance of", lambda network: network.chance, units.share, extra=True)
+    table.text("primitives", lambda network: ", ".join(network.primitives), extra=True)
+    page.draw("gnomon.jobs.space.picture:space_front_charts", document)
+    page.table(table)
     measured = [network.measured for network in rows if network.measured is not None]
     failed = [point.reason for point in measured if point.accuracy is None or point.latency_s is None]
     if failed:
@@ -252,13 +273,12 @@ def _front_answer(document: SpaceFrontDocument, within: str) -> str:
     return f"{held.networks} networks were measured, {held.best} of them are best{within}. {reached}."
 
 
-def _prices(network: FrontNetwork) -> list[str]:
-    """What was measured of a network beside what was predicted, or the latter with its intervals; "-" if not known."""
-    predicted, measured = network.predicted, network.measured
-    if measured is None:
-        return [share_words(predicted.accuracy), _time_words(predicted.latency_s)]
-    accuracy, latency = percent(predicted.accuracy[0]), units.time(predicted.latency_s[0])
-    return [share_words(measured.accuracy), accuracy, _time_words(measured.latency_s), latency]
+def _middle_share(share: Three) -> str:
+    return percent(share[0])
+
+
+def _middle_time(time: Three) -> str:
+    return units.time(time[0])
 
 
 def _time_words(time: Three | None) -> str:
@@ -273,16 +293,22 @@ def validation_report(document: ValidationDocument, page: Page) -> None:
         page,
         f"{document.networks} mixed networks that were never seen, measured by the toolchain {document.toolchain}.",
     )
-    rows = []
+    rows: list[tuple[str, NewAccuracies | NewLatencies, str, str]] = []
     accuracy, latency = document.accuracy, document.latency
     if accuracy is not None:
         off, inside = f"{100 * accuracy.mean_error:.2f} points", f"{units.share(accuracy.inside)} in their 95 %"
-        rows.append(["accuracy", str(accuracy.networks), off, inside, _tau(accuracy.tau)])
+        rows.append(("accuracy", accuracy, off, inside))
     if latency is not None:
-        off, worst = percent(latency.mean_error), f"worst {percent(latency.worst_error)}"
-        rows.append(["latency", str(latency.networks), off, worst, _tau(latency.tau)])
+        rows.append(("latency", latency, percent(latency.mean_error), f"worst {percent(latency.worst_error)}"))
     if rows:
-        _table(page, ("", "networks", "mean error", "intervals, worst", "tau"), rows, words=(0, 3))
+        page.table(
+            Table(rows)
+            .text("", lambda row: row[0])
+            .number("networks", lambda row: row[1].networks)
+            .number("mean error", lambda row: row[2])
+            .text("intervals, worst", lambda row: row[3])
+            .number("tau", lambda row: row[1].tau, _tau)
+        )
     for name, errors in (("accuracies", accuracy), ("latencies", latency)):
         if errors is None:
             page.item(f"No {name} could be held against predictions: no new network has one.")
@@ -335,11 +361,33 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
     page.line(f"{measured} of {len(toolchain.networks)} networks were measured.")
     _imported(toolchain.imported, page)
     if measured:
-        rows = [_single_row(document, name, toolchain.networks) for name in document.families]
-        _table(page, ("family", "one-change variants", "median", "least to most", "95 % interval"), rows)
+        page.table(
+            Table(_single_row(document, name, toolchain.networks) for name in document.families)
+            .text("family", itemgetter(0))
+            .number("one-change variants", itemgetter(1))
+            .number("median", itemgetter(2))
+            .number("least to most", itemgetter(3))
+            .number("95 % interval", itemgetter(4))
+        )
         _predicted(toolchain, list(document.families), page)
     _compared(toolchain, page)
+    right = {one.id: one.accuracy for one in document.accuracy.trained} if document.accuracy else {}
+    page.draw("gnomon.jobs.space.picture:networks_charts", document, toolchain)
+    page.table(
+        Table(toolchain.networks)
+        .text("network", lambda one: one.id, extra=True)
+        .number("latency", lambda one: one.latency_s, units.time, extra=True)
+        .number("95 % interval", _network_ends, extra=True)
+        .number("accuracy", lambda one: right.get(one.id), percent, extra=True)
+        .text("reason", lambda one: one.reason, extra=True)
+    )
     _failures(toolchain.failed, "network", page)
+
+
+def _network_ends(network: MeasuredNetwork) -> str:
+    if network.latency_s is None or network.low_s is None or network.high_s is None:
+        return "-"
+    return units.interval(network.low_s, network.high_s, network.latency_s)
 
 
 def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
@@ -396,13 +444,20 @@ def _predicted(toolchain: ToolchainPart, families: Sequence[str], page: Page) ->
         elif (tested := predictor.held_out.get(predictor.way)) is None:
             untested.append(f"{name}: {predictor.way}; {predictor.why}.")
         else:
-            errors = map(percent, (tested.mean, tested.median, tested.p90))
-            rows.append([name, predictor.way, *errors, _tau(tested.tau), str(tested.networks)])
+            rows.append((name, predictor.way, tested))
     page.line("")
     if rows:
         page.line("Mixed networks that were not fitted to: how far predictions are off.")
-        titles = ("family", "predicted by", "mean", "median", "9 of 10", "tau", "networks")
-        _table(page, titles, rows, words=(0, 1))
+        page.table(
+            Table(rows)
+            .text("family", lambda row: row[0])
+            .text("predicted by", lambda row: row[1])
+            .number("mean", lambda row: row[2].mean, percent)
+            .number("median", lambda row: row[2].median, percent)
+            .number("9 of 10", lambda row: row[2].p90, percent)
+            .number("tau", lambda row: row[2].tau, _tau)
+            .number("networks", lambda row: row[2].networks)
+        )
     for message in untested:
         page.item(message)
 
@@ -520,14 +575,24 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
     variants = "only network" if count == 1 else f"{count} one-change variants"
     page.heading(f"{name}: its {variants} by accuracy, from {ranking.trainings} trainings")
     family = document.families.get(name)
-    shown = {*range(min(_BEST, count)), count - 1}
+    shown = {*range(count if page.every else min(_BEST, count)), count - 1}
     shown |= {k for k, network in enumerate(networks) if family and {*network.primitives} == {family.default}}
-    ranked, rows = ranked_rows(document, ranking), []
+    rows: list[int | None] = []
     for place in sorted(shown):
-        if place and place - 1 not in shown:
-            rows.append(["..", "", "", "", ""])
-        rows.append(ranked[place])
-    page.table(RANKED, rows)
+        rows += [None, place] if place and place - 1 not in shown else [place]
+
+    def of(show: Callable[[RankedPart], str]) -> Callable[[int | None], str]:
+        return lambda place: "" if place is None else show(networks[place])
+
+    page.draw("gnomon.jobs.space.picture:ranking_charts", ranking)
+    page.table(
+        Table(rows)
+        .number("rank", lambda place: ".." if place is None else place + 1)
+        .text("network", of(lambda network: network.id), most=24)
+        .text("swapped", of(lambda network: _swap_words(family, network.primitives)), most=40)
+        .number("accuracy", of(lambda network: percent(network.accuracy)))
+        .number("95 % interval", of(lambda network: _ends_words(network.low, network.high)))
+    )
     if count == 1:  # which has no order
         return
     tau = ranking.repeatability
@@ -537,24 +602,6 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
     if like:
         those = f"all other {like}" if like == count - 1 else f"{like} of the other {count - 1}"
         say(page, f"The intervals of {those} reach into that of the first.", indent=1)
-
-
-RANKED = (
-    Column(title="rank"),
-    Column(title="network", number=False, most=24),
-    Column(title="swapped", number=False, most=40),
-    Column(title="accuracy"),
-    Column(title="95 % interval"),
-)
-
-
-def ranked_rows(document: SpaceDocument, ranking: RankingPart) -> list[list[str]]:
-    """The networks of a ranking, in the columns RANKED."""
-    family = document.families.get(ranking.family)
-    return [
-        [str(rank), one.id, _swap_words(family, one.primitives), percent(one.accuracy), _ends_words(one.low, one.high)]
-        for rank, one in enumerate(ranking.networks, 1)
-    ]
 
 
 def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
@@ -611,10 +658,12 @@ def exported_report(document: SpaceExportDocument, page: Page) -> None:
 def primitives_report(document: PrimitivesDocument, page: Page) -> None:
     """The primitives that are known: name, family, what it is made of, and the digest that says so in any numbering."""
     page.headline(f"{_counted(len(document.primitives), 'primitive')} in the numbering {document.numbering}.")
-    titles = {"primitive": 12, "family": 12, "made of": 12, "digest": 16}
     page.table(
-        [Column(title=title, number=False, least=least) for title, least in titles.items()],
-        [[one.name, one.family, one.meaning, one.digest[:16]] for one in document.primitives],
+        Table(document.primitives)
+        .text("primitive", lambda one: one.name)
+        .text("family", lambda one: one.family)
+        .text("made of", lambda one: one.meaning)
+        .text("digest", lambda one: one.digest[:16], least=16)
     )
     page.line("")
     page.line("The digest is of the block itself: equal digests are equal blocks, whatever their numbers.")
@@ -625,11 +674,8 @@ def toolchains_report(document: ToolchainsDocument, page: Page) -> None:
     toolchains = document.toolchains
     ready = [toolchain.name for toolchain in toolchains if not toolchain.missing]
     page.headline(f"{len(ready)} of {len(toolchains)} toolchains can be used here: {listed(ready) or 'none'}.")
-    rows = [
-        [one.name, one.measured_by, f"{_counted(len(one.missing), 'thing')} missing" if one.missing else "ready"]
-        for one in toolchains
-    ]
-    _table(page, ("toolchain", "measured by", ""), rows, words=(0, 1, 2))
+    table = Table(toolchains).text("toolchain", lambda one: one.name).text("measured by", lambda one: one.measured_by)
+    page.table(table.text("", lambda one: f"{_counted(len(one.missing), 'thing')} missing" if one.missing else "ready"))
     for toolchain in toolchains:
         if toolchain.missing:
             page.heading(f"For {toolchain.name}")
