@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,8 @@ from gnomon.report.table import Column, Table
 
 _WIDEST = 120
 _GAP = "  "
+_BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|points\b|\d{3}(?:\D|$)))")
+"""Spaces between a number and its unit, and between groups of digits: no line ends there."""
 
 
 class _Console(Console):
@@ -79,7 +82,7 @@ class Page:
         self._wrapped(title, style="bold")
 
     def line(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
-        """A sentence, wrapped between words."""
+        """A sentence, wrapped between words: no number is torn from its unit."""
         self._wrapped(sentence, first=" " * indent, style=style)
 
     def path(self, label: str, path: str) -> None:
@@ -145,8 +148,9 @@ class Page:
             subsequent_indent=first if later is None else later,
             break_on_hyphens=False,
         )
-        for line in room.wrap(clean(text)) or [""]:
-            self._print(line.rstrip(), style=style)
+        held = _BOUND.sub("\0", clean(text))  # what is clean has no such character
+        for line in room.wrap(held) or [""]:
+            self._print(line.replace("\0", " ").rstrip(), style=style)
 
     def _print(self, line: str, *, style: str = "") -> None:
         if self._muted:

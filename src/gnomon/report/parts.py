@@ -8,8 +8,6 @@ Words that the reports of search spaces have in common: shares, and the counts o
 from __future__ import annotations
 
 import math
-import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +15,6 @@ from gnomon.core.sample import Failure
 from gnomon.core.stats import Comparison, Summary, may_be_as_fast
 from gnomon.report import units
 from gnomon.report.page import Page
-from gnomon.report.plain import clean
 
 
 def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
@@ -154,28 +151,6 @@ def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
         counts[name] = counts.get(name, 0) + b - a + 1
     told = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
     return f"{told}, in {len(runs)} stretches"
-
-
-_BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|points\b|\d{3}(?:\D|$)))")
-"""Spaces between a number and its unit, and between groups of digits: no line ends there."""
-
-
-def say(page: Page, sentence: str, *, answer: bool = False, indent: int = 0) -> None:
-    """A sentence as `Page.line` and `Page.headline` write it, without tearing a number from its unit."""
-    held = _BOUND.sub("\0", clean(sentence))  # what is clean has no such character
-    for line in textwrap.wrap(held, page.width - indent, break_on_hyphens=False):
-        told = line.replace("\0", " ")
-        if answer:
-            page.headline(told)
-        else:
-            page.line(told, indent=indent)
-
-
-def row(page: Page, label: str, items: Sequence[str], *, indent: int = 0) -> None:
-    """A label and items after commas, over as many lines as it takes; none ends inside of an item."""
-    held = ", ".join(clean(item).replace(" ", "\0") for item in items)
-    for line in textwrap.wrap(label + held, page.width - indent, break_on_hyphens=False):
-        page.line(line.replace("\0", " "), indent=indent)
 
 
 def percent(share: float | None) -> str:

@@ -42,7 +42,7 @@ from gnomon.jobs.tune.report import (
 )
 from gnomon.report import units
 from gnomon.report.page import Page
-from gnomon.report.parts import say, sentence
+from gnomon.report.parts import sentence
 from gnomon.report.plain import listed
 from gnomon.report.table import Table
 
@@ -247,7 +247,7 @@ def minimax_section(document: AnalyzeDocument, page: Page) -> None:
     total, other = document.total, document.total.minimax
     words = f"The network with all of these loses {loss(other.mean_regret)} on average in place of "
     words += f"{loss(total.mean_regret)}, and {_most(other.regret)} in place of {_most(total.regret)}."
-    say(page, words, indent=1)
+    page.line(words, indent=1)
 
 
 def _least_loss(show: Callable[[ChoicePart], str]) -> Callable[[ChosenLayer], str]:
@@ -272,7 +272,7 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
     words += f"{loss(mean)} on average"
     guessed = [named(one.name, 32) for one in portfolio.layers if not one.proven]
     proof = f"; not proved the least for {listed(guessed)}" if guessed else "; proved the least there can be"
-    say(page, f"{words}{proof if portfolio.layers else ''}.", indent=1)
+    page.line(f"{words}{proof if portfolio.layers else ''}.", indent=1)
     alone = {one.name: one.M for one in document.layers}
     several = {one.name for one in _open_to_choice(document.layers)}
     rows = portfolio.layers if page.every else [one for one in portfolio.layers if one.name in several]
@@ -308,10 +308,10 @@ def collect_report(document: CollectDocument, page: Page) -> None:
     failed = sum(layer.failed for layer in layers)
     words = f"{many(sum(layer.configurations for layer in layers), 'configuration')} of {host} on {device}: "
     words += f"{sum(layer.measured for layer in layers)} measured, {failed or 'none'} failed"
-    say(page, f"{words}, in {units.duration(document.seconds)}.", answer=True)
-    say(page, _carried(layers, host, device))
+    page.headline(f"{words}, in {units.duration(document.seconds)}.")
+    page.line(_carried(layers, host, device))
     where = f"{named(document.model.name)} in {named(document.model.dtype)}"
-    say(page, f"{many(len(layers), 'layer')} of {where} on {device_words(document.device)}.")
+    page.line(f"{many(len(layers), 'layer')} of {where} on {device_words(document.device)}.")
     _collected(layers, page)
     failure_items(document.failures, "Failures", page)
     notes(document.notes, page)
@@ -324,7 +324,7 @@ def collected_report(document: CollectedDocument, page: Page) -> None:
     """What was collected on each device, and the command that takes all of it and all logs that were given."""
     if not document.collected:
         sure = "Every choice is sure, of 0.9 of the resamplings or more: nothing is measured again."
-        say(page, sure, answer=True)
+        page.headline(sure)
         return
     for part in document.collected:
         collect_report(part, page)
@@ -374,9 +374,9 @@ def _collected(layers: Sequence[CollectedLayer], page: Page) -> None:
 
 def analyze_report(document: AnalyzeDocument, page: Page) -> None:
     """One configuration a layer for all devices: what it loses, the proof, the layers, and what was skipped."""
-    say(page, _answer(document), answer=True)
+    page.headline(_answer(document))
     if document.network:
-        say(page, network_sentence(measured_of(document)))
+        page.line(network_sentence(measured_of(document)))
     _about(document, page)
     network_section(document, page)
     _layers(document, page)
@@ -433,7 +433,7 @@ def _about(document: AnalyzeDocument, page: Page) -> None:
     few = f"{len(layers)} of " if len(layers) < decided else ""
     words = f"{few}{many(decided, 'layer')} of {named(model.name)} in {named(model.dtype)}, "
     words += f"{many(sum(layer.configurations for layer in layers), 'configuration')} ranked"
-    say(page, f"{words}{f', found on {listed(hosts)}' if hosts else ''}.")
+    page.line(f"{words}{f', found on {listed(hosts)}' if hosts else ''}.")
 
 
 def _layers(document: AnalyzeDocument, page: Page) -> None:

@@ -12,7 +12,6 @@ from gnomon.jobs.space.document import (
     FailedNetwork,
     FamilyPart,
     FrontsPart,
-    KeptPrimitive,
     MeasuredNetwork,
     NewAccuracies,
     NewLatencies,
@@ -32,9 +31,10 @@ from gnomon.jobs.space.document import (
 from gnomon.jobs.space.profiling.methods import IMPORTED
 from gnomon.report import units
 from gnomon.report.page import Page
-from gnomon.report.parts import networks, part, percent, points, say, sentence
+from gnomon.report.parts import networks, part, percent, points, sentence
 from gnomon.report.plain import listed
 from gnomon.report.table import Table
+from gnomon.spaces.selection.pareto import Kept
 
 _RULES = {
     "pareto": "what the front of mixed networks is made of, over posterior samples",
@@ -76,17 +76,14 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     counts = sorted({len(names) for names in document.groups})
     each = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     family = f" of {document.family}" if document.family else ""
-    say(
-        page,
+    page.headline(
         f"Each cell group keeps {each} primitive{'' if counts == [1] else 's'}{family}: {networks(after)} of "
-        f"{networks(before)} networks are left ({part(after, before)}).",
-        answer=True,
+        f"{networks(before)} networks are left ({part(after, before)})."
     )
     if document.share_kept is not None:
-        say(page, f"They keep {share_words(document.share_kept)} of the expected hypervolume of accuracy and latency.")
+        page.line(f"They keep {share_words(document.share_kept)} of the expected hypervolume of accuracy and latency.")
     if document.stability is not None:
-        say(
-            page,
+        page.line(
             f"From networks measured again the choice is expected to be {units.share(document.stability)} the same.",
         )
     page.line(f"Rule {document.rule}: {_RULES.get(document.rule, 'a rule of its own')}.")
@@ -171,7 +168,7 @@ def _group(document: SelectionDocument, number: int, names: Sequence[str], page:
     page.line(f"dropped: {', '.join(dropped or ['none'])}", indent=1)
 
 
-def _front_ends(kept: KeptPrimitive | None) -> str:
+def _front_ends(kept: Kept | None) -> str:
     return "-" if kept is None else f"[{100 * kept.low:.0f}, {100 * kept.high:.0f}]"
 
 
@@ -183,8 +180,7 @@ def _rare(document: SelectionDocument, page: Page) -> None:
         rare += sum(kept.stays and kept.frequency < most for kept in group)
     if rare:
         page.line("")
-        say(
-            page,
+        page.line(
             f"{rare} of the {sum(map(len, document.groups))} kept {'is' if rare == 1 else 'are'} on the front less "
             "often than a dropped one of the same cell group. What counts is how much would be lost, not how often.",
         )
@@ -210,10 +206,9 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     """The best networks of the full space: how many, how far they reach, a few of them, predicted and measured."""
     rows, held, bound = document.networks, document.measured, document.latency_bound_s
     within = "" if bound is None else f" within {units.time(bound)}"
-    say(page, _front_answer(document, within), answer=True)
+    page.headline(_front_answer(document, within))
     count, shown = document.on_front, sum(network.on_front for network in rows)
-    say(
-        page,
+    page.line(
         f"{count} of {networks(document.space)} networks {'is' if count == 1 else 'are'} on the predicted front"
         f"{within}, exactly as sums of effects have it; {'all' if shown == count else shown} of them are here"
         + (f", and {len(rows) - shown} that may be on it." if len(rows) > shown else "."),
@@ -223,10 +218,10 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
         inside = f"{units.share(held.accuracy.inside)} and {units.share(held.latency.inside)}"
         rounds = document.rounds
         first = f"Measured in {rounds} rounds, each predicted from the rounds before. " if rounds > 1 else ""
-        say(page, f"{first}Predictions were off by {off}; {inside} are in their 95 % intervals.")
+        page.line(f"{first}Predictions were off by {off}; {inside} are in their 95 % intervals.")
     elif document.latency_model is not None:
         model = document.latency_model
-        say(page, f"Such latencies were off by {percent(model.mean)} on average of {model.networks} others.")
+        page.line(f"Such latencies were off by {percent(model.mean)} on average of {model.networks} others.")
     best = [network for network in rows if network.best] or [network for network in rows if network.on_front]
     picks = sorted({round(k * (len(best) - 1) / (_ROWS - 1)) for k in range(_ROWS)})
     table = Table(rows if page.every else [best[k] for k in picks], chosen=lambda network: page.every and network.best)
@@ -289,8 +284,7 @@ def validation_report(document: ValidationDocument, page: Page) -> None:
     """The predicted front of the reduced space against that of the full one, and predictions against measurements."""
     _fronts(document.fronts, page)
     page.heading("Predicted before, measured now")
-    say(
-        page,
+    page.line(
         f"{document.networks} mixed networks that were never seen, measured by the toolchain {document.toolchain}.",
     )
     rows: list[tuple[str, NewAccuracies | NewLatencies, str, str]] = []
@@ -319,20 +313,20 @@ def validation_report(document: ValidationDocument, page: Page) -> None:
 def _fronts(fronts: FrontsPart | None, page: Page) -> None:
     """The answer: what the predicted front of the reduced space reaches of that of the full one, as measured."""
     if fronts is None:
-        say(page, "The reduced space is not compared with the full one: no front was measured.", answer=True)
+        page.headline("The reduced space is not compared with the full one: no front was measured.")
         return
     (reduced, full), same = fronts.networks, fronts.in_both
     if same == reduced == full:
         answer = f"The predicted front of both spaces is the same {full} networks: nothing of it is lost."
-        say(page, answer, answer=True)
+        page.headline(answer)
         return
     answer = (
         f"The predicted front of the reduced space reaches {share_words(fronts.ratio)} of the hypervolume that the "
     )
-    say(page, f"{answer}front of the full space reaches.", answer=True)
+    page.headline(f"{answer}front of the full space reaches.")
     plain = fronts.measured_ratio
     noisy = "" if plain is None else f" By their noisy measurements alone it is {percent(plain)}."
-    say(page, f"{reduced} and {full} networks of the fronts were measured, {same} are in both.{noisy}")
+    page.line(f"{reduced} and {full} networks of the fronts were measured, {same} are in both.{noisy}")
 
 
 def _tau(value: float | None) -> str:
@@ -402,7 +396,7 @@ def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
 def _imported(origins: Mapping[str, int], page: Page) -> None:
     """What was not trained or measured here, and where it came from."""
     for origin, count in origins.items():
-        say(page, f"{count} imported from {origin}.")
+        page.line(f"{count} imported from {origin}.")
 
 
 def _spread(times: Sequence[float]) -> str:
@@ -469,8 +463,7 @@ def _compared(toolchain: ToolchainPart, page: Page) -> None:
     page.line("")
     if compared is not None:
         ratio, low, high = map(units.digits, (compared.ratio, compared.low, compared.high))
-        say(
-            page,
+        page.line(
             f"Against {compared.twin}: {ratio} times as long [{low}, {high}] by the median of {compared.networks} "
             f"networks; faster on {compared.faster} of {compared.networks}.",
         )
@@ -478,16 +471,16 @@ def _compared(toolchain: ToolchainPart, page: Page) -> None:
             page.line("What quantising costs in accuracy was not measured.")
         else:
             mean, worst = 100 * compared.drop, 100 * compared.worst_drop
-            say(page, f"Accuracy drops by {mean:.2f} points on average, by {worst:.2f} at worst.")
+            page.line(f"Accuracy drops by {mean:.2f} points on average, by {worst:.2f} at worst.")
     if least is not None:
         share = "All" if least >= 1 else f"At least {units.share(least)} of the"
-        say(page, f"{share} convolutions of each network read and give 8-bit values in its file.")
+        page.line(f"{share} convolutions of each network read and give 8-bit values in its file.")
 
 
 def profile_report(document: SpaceDocument, page: Page) -> None:
     """What a profile says: the answer first, then accuracies, latencies, and how well both can be believed."""
-    say(page, _answer(document), answer=True)
-    say(page, _searched(document))
+    page.headline(_answer(document))
+    page.line(_searched(document))
     if document.accuracy is not None:
         _accuracy(document, document.accuracy, page)
     for toolchain in document.latency:
@@ -499,7 +492,7 @@ def profile_report(document: SpaceDocument, page: Page) -> None:
     _next(document, page)
     if document.seconds:
         parts = ", ".join(f"{name} {units.duration(value)}" for name, value in document.seconds.items())
-        say(page, f"This time it took: {parts}.", indent=2)
+        page.line(f"This time it took: {parts}.", indent=2)
 
 
 def _answer(document: SpaceDocument) -> str:
@@ -542,26 +535,23 @@ def _accuracy(document: SpaceDocument, accuracy: AccuracyPart, page: Page) -> No
     data = f" on {document.data}" if document.data else ""
     count = accuracy.trainings - sum(accuracy.imported.values())
     if count:
-        say(
-            page,
+        page.line(
             f"Trained{data}{images}: {_counted(count, 'training')} by the method {accuracy.method}, "
             f"{units.duration(accuracy.cpu_seconds)} of processor time.",
         )
     _imported(accuracy.imported, page)
     if accuracy.noise is not None:
-        say(
-            page,
+        page.line(
             f"The same network trained from another seed differs by {100 * accuracy.noise:.2f} points "
             "(standard deviation).",
         )
     elif count:
-        say(
-            page,
+        page.line(
             "How much one training differs from the next is not known, since no network was trained twice; "
             "a standard deviation of 0.5 points is taken.",
         )
     elif accuracy.without_error:
-        say(page, f"Without a standard error came {accuracy.without_error} of them; 0.5 points are taken.")
+        page.line(f"Without a standard error came {accuracy.without_error} of them; 0.5 points are taken.")
     _failures(accuracy.failed, "training", page)
     for ranking in accuracy.rankings:
         if ranking.networks:
@@ -597,11 +587,11 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
         return
     tau = ranking.repeatability
     words = next(words for least, words in _AGREE if tau >= least or least == -1.0)
-    say(page, f"Of two such rankings tau {round(tau, 2) + 0.0:.2f} is expected: {words}.", indent=1)
+    page.line(f"Of two such rankings tau {round(tau, 2) + 0.0:.2f} is expected: {words}.", indent=1)
     like = sum(network.high >= networks[0].low for network in networks[1:])
     if like:
         those = f"all other {like}" if like == count - 1 else f"{like} of the other {count - 1}"
-        say(page, f"The intervals of {those} reach into that of the first.", indent=1)
+        page.line(f"The intervals of {those} reach into that of the first.", indent=1)
 
 
 def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:

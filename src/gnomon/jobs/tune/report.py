@@ -29,7 +29,7 @@ from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS
 from gnomon.report.page import Page
-from gnomon.report.parts import percent, ratio_interval, say, sentence
+from gnomon.report.parts import percent, ratio_interval, sentence
 from gnomon.report.plain import listed, shorten
 from gnomon.report.table import Table, ends_of
 
@@ -210,7 +210,7 @@ def warnings(rows: Sequence[Doubt], page: Page) -> None:
 def compared_with(words: str | None, page: Page) -> None:
     """What outputs were compared with; nothing where they were not."""
     if words:
-        say(page, f"Outputs compared with: {named(words, 200).rstrip('.')}.")
+        page.line(f"Outputs compared with: {named(words, 200).rstrip('.')}.")
 
 
 def largest_first(layers: Sequence[L]) -> list[L]:
@@ -230,8 +230,8 @@ def tune_report(document: TuneDocument, page: Page) -> None:
 
     The network's `ratio` is the untuned time over the tuned one, so that above 1 tuning made it faster.
     """
-    say(page, _tuned(document), answer=True)
-    say(page, _spent(document))
+    page.headline(_tuned(document))
+    page.line(_spent(document))
     compared_with(document.network.compared_with, page)
     whole = [("untuned", document.network.untuned, LOOKS[0]), ("tuned", document.network.tuned, CHOSEN)]
     page.table(
@@ -264,10 +264,10 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
     if beside is None:
         return
     if beside.failure:
-        say(page, f"No other runtime was measured beside it: {named(beside.failure, 200).rstrip('.')}.")
+        page.line(f"No other runtime was measured beside it: {named(beside.failure, 200).rstrip('.')}.")
         return
     if len(beside.columns) == 1:
-        say(page, "No other runtime here runs this network.")
+        page.line("No other runtime here runs this network.")
         return
     fastest, tuned = beside.columns[0], next(row for row in beside.columns if row.tuned)
     answer = "the tuned network is the fastest" if tuned is fastest else f"{named(fastest.label)} is the fastest"
@@ -275,7 +275,7 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
         answer += f"; the tuned network takes {units.digits(over.ratio)} times {ratio_interval(over.low, over.high)} "
         answer += "as long"
     where = "interleaved in fresh processes, TVM compiling for the device's own processor"
-    say(page, f"Of the runtimes here, {where}: {answer}.")
+    page.line(f"Of the runtimes here, {where}: {answer}.")
     page.table(
         Table(beside.columns)
         .text("", lambda row: "tuned" if row.tuned else row.label)
@@ -412,15 +412,15 @@ def exec_report(document: ExecDocument, page: Page) -> None:
     network = document.network
     where = f"{named(document.model.name)} on {device_key(document.device.key)}"
     if document.failure is not None or network is None:
-        say(page, f"{where} failed{_why(document.failure)}.", answer=True)
+        page.headline(f"{where} failed{_why(document.failure)}.")
     else:
         error = outputs(document.max_error, document.model.dtype)
-        say(page, f"{where}: {units.time(network.median_s)} {interval_of(network)}, {error}.", answer=True)
+        page.headline(f"{where}: {units.time(network.median_s)} {interval_of(network)}, {error}.")
         samples = many(network.samples, "sample")
-        say(page, f"Median and 95 % interval of {samples} in {many(network.processes, 'process', 'processes')}.")
+        page.line(f"Median and 95 % interval of {samples} in {many(network.processes, 'process', 'processes')}.")
     compared_with(document.compared_with, page)
     built = target_words(document.built_for)
-    say(page, f"Device: {device_words(document.device)}.{f' Built for {built}.' if built else ''}")
+    page.line(f"Device: {device_words(document.device)}.{f' Built for {built}.' if built else ''}")
     if document.layers:
         _ran_layers(document, page)
     warnings(document.doubts, page)
@@ -445,7 +445,7 @@ def _ran_layers(document: ExecDocument, page: Page) -> None:
             kind = "are in no layer" if left >= 0 else "more than the whole: each is slower alone"
             share = share_of(abs(left) / document.network.median_s)
             words += f"; {units.time(abs(left))} ({share} of the network) {kind}"
-        say(page, f"{words}.", indent=1)
+        page.line(f"{words}.", indent=1)
     for layer in document.layers:
         if layer.failure is not None:
             page.item(f"{named(layer.name)} failed, {failure_words(layer.failure)}.")
