@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,40 +11,48 @@ import pytest
 from tests.report.picture_kit import needs_drawing, words_in, words_of
 
 from gnomon.api.pictures import EVALUATION, draw
+from gnomon.jobs.estimator.document import Ceiling, EvaluationPart, HeldOutPart, Scores, Spent, UnitResidual
 from gnomon.jobs.estimator.picture import evaluation_charts
 
 
-def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = True) -> dict[str, Any]:
+def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = True) -> EvaluationPart:
     rng = random.Random(0)
     made = []
     for _ in range(nets):
         measured = rng.uniform(1e-3, 2e-3)
         mean = measured * rng.uniform(0.9, 1.1)
-        made.append({"measured_s": measured, "mean_s": mean, "low_s": 0.93 * mean, "high_s": 1.07 * mean})
-    scores = {"mean_error": 0.05, "within_10": 0.99, "spearman": 0.95, "nominal": 0.9}
-    return {
-        "how": "10 folds",
-        "scores": scores,
-        "ceiling": {"within_10": 1.0, "mean_error": 0.01, "spearman": 0.99} if ceiling else None,
-        "nets": made,
-        "units": [
-            {
-                "unit": f"Conv {k}x{k}+BatchNormalization",
-                "nets": k + 3,
-                "mean": 0.01,
-                "low": 0.01 - 0.002 * k,
-                "high": 0.03,
-            }
+        made.append(HeldOutPart(measured_s=measured, mean_s=mean, low_s=0.93 * mean, high_s=1.07 * mean))
+    scores = Scores(
+        nets=nets,
+        within_10=0.99,
+        within_5=0.9,
+        mean_error=0.05,
+        median_error=0.05,
+        spearman=0.95,
+        coverage=0.9,
+        nominal=0.9,
+        half_width=0.07,
+    )
+    noise = Ceiling(within_10=1.0, within_5=1.0, mean_error=0.01, spearman=0.99)
+    return EvaluationPart(
+        how="10 folds",
+        scores=scores,
+        ceiling=noise if ceiling else None,
+        nets=tuple(made),
+        units=tuple(
+            UnitResidual(
+                unit=f"Conv {k}x{k}+BatchNormalization", nets=k + 3, mean=0.01, low=0.01 - 0.002 * k, high=0.03
+            )
             for k in range(units)
-        ],
-        "curve": [
-            {"samples": n, "nets": 9, "mean_error": 0.1 / (n + 1), "within_10": 0.9, "spearman": 0.9}
+        ),
+        curve=tuple(
+            Spent(samples=n, nets=9, mean_error=0.1 / (n + 1), within_10=0.9, spearman=0.9)
             for n in (0, 2, 5, 10, 50)[:curve]
-        ],
-    }
+        ),
+    )
 
 
-def drawn(found: dict[str, Any], to: Path) -> list[Path]:
+def drawn(found: EvaluationPart, to: Path) -> list[Path]:
     needs_drawing()
     told: list[str] = []
     paths = draw(EVALUATION, found, to, told.append)
@@ -59,7 +68,7 @@ def test_it_says_what_it_shows(tmp_path: Path) -> None:
     assert "measured, ms" in words
     assert "predicted, ms" in words
     assert "10 % off" in words
-    inside = sum(n["low_s"] <= n["measured_s"] <= n["high_s"] for n in evaluation()["nets"])
+    inside = sum((n.low_s or 0.0) <= (n.measured_s or 0.0) <= (n.high_s or 0.0) for n in evaluation().nets)
     assert f"in its 90 % interval: {inside}" in words
     assert f"outside of it: {12 - inside}" in words
     assert "Conv 3x3+BatchNormalization (6)" in words
@@ -91,9 +100,8 @@ def test_what_there_is_not_is_not_drawn(how: dict[str, Any], lacks: str, has: st
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     found = evaluation(curve=0)
     names = ("$x_{<&>}$", "\x1b[31mred\x00", "\u5358\u4f4d \u00fcnit", "x" * 4000, "%s %(a)d", "")
-    for unit, name in zip(found["units"], names, strict=False):
-        unit["unit"] = name
-    path = drawn(found, tmp_path / "p")[0]
+    units = tuple(replace(unit, unit=name) for unit, name in zip(found.units, names, strict=False))
+    path = drawn(replace(found, units=units), tmp_path / "p")[0]
     words = words_in(path)
     assert "\x1b" not in path.read_text(encoding="utf-8")
     assert "$x_{<&>}$ (3)" in words

@@ -28,7 +28,7 @@ from gnomon.jobs.compare.job import compare
 from gnomon.jobs.compare.sides import read_run
 from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
-from gnomon.jobs.html.pictures import sustained
+from gnomon.jobs.place.picture import sustained_charts
 
 MOST_BYTES = 2_000_000
 
@@ -198,7 +198,7 @@ def test_a_result_makes_its_page() -> None:
 def test_a_sustained_run_is_drawn_over_even_time() -> None:
     states = {block: {"temperatures_c": {"zone": 40.0 + block / 10}} for block in (0, 190)}
     part = sustained_part([1.0] * 190 + [1.25] * 410, states=states)
-    calls, heat = sustained(part)
+    calls, heat = sustained_charts(part)
     assert (calls.x.title, calls.x.linear, [group.name for group in calls.groups]) == (
         "minutes of calling",
         True,
@@ -206,4 +206,4 @@ def test_a_sustained_run_is_drawn_over_even_time() -> None:
     )
     assert [mark.label for mark in calls.groups[2].marks] == ["slower"]
     assert heat.title == "hottest zone, degrees Celsius"
-    assert not list(sustained(replace(part, blocks=replace(part.blocks, at_s=part.blocks.at_s[:1]))))
+    assert not list(sustained_charts(replace(part, blocks=replace(part.blocks, at_s=part.blocks.at_s[:1]))))

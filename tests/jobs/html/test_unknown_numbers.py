@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
@@ -20,7 +21,7 @@ from tests.jobs.test_job_documents import FOUND
 from gnomon.errors import RecordError
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.page import page
-from gnomon.jobs.html.pictures import pictures
+from gnomon.jobs.html.views import view
 from gnomon.jobs.pareto.picture import front_charts
 from gnomon.jobs.place.picture import bars_of, placement_charts, profile_charts
 from gnomon.report.chart import Chart
@@ -85,12 +86,10 @@ def draw(document: dict[str, Any]) -> None:
         "gnomon-place": placement_charts,
         "gnomon-profile": profile_charts,
     }
-    try:
-        found = [part for section in pictures(document) for part in section.parts if isinstance(part, Chart)]
+    found = [part for section in view(document).sections for part in section.parts if isinstance(part, Chart)]
+    with contextlib.suppress(RecordError):
         if document["format"] in drawn:
             found += drawn[document["format"]](read_document(document))
-    except RecordError:
-        return
     for tag, attributes in Elements(picture(found)).found:
         if tag in SHAPES:
             told = {key: value for key, value in attributes.items() if key not in ("class", "aria-label") and value}

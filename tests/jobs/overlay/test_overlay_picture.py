@@ -13,7 +13,7 @@ from tests.report.tuning_kit import HOSTILE, analyze, chosen, proved
 from gnomon.api.pictures import draw_overlay
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.overlay.document import AnalyzeDocument, ChosenLayer
-from gnomon.jobs.overlay.picture import layer_chart, losses_chart, network_charts, overlay_pictures
+from gnomon.jobs.overlay.picture import layer_chart, losses_charts, network_charts, overlay_pictures
 from gnomon.report.chart import Chart
 from gnomon.report.svg import picture
 
@@ -90,7 +90,7 @@ def test_of_very_many_devices_and_rows_those_that_count_are_drawn() -> None:
 
 
 def test_layers_are_in_the_order_of_their_share() -> None:
-    assert losses_chart(read()).y.names == ("fused_conv2d", "fused_dense")
+    assert losses_charts(read())[0].y.names == ("fused_conv2d", "fused_dense")
 
 
 def test_a_layer_without_anything_to_choose_has_no_picture() -> None:
