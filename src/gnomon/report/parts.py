@@ -1,9 +1,4 @@
-"""Parts that several reports have.
-
-Assignments in few words.
-
-Words that the reports of search spaces have in common: shares, and the counts of networks.
-"""
+"""Words and lines that several reports have in common."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from gnomon.jobs.devices.document import (
 )
 from gnomon.report import units
 from gnomon.report.page import Page
+from gnomon.report.plain import many
 from gnomon.report.table import Table
 
 _STATES = {"ready": "ready", "in use": "in use", "failed": "cannot be used"}
@@ -76,7 +77,7 @@ def _device(row: DeviceRow, page: Page) -> None:
         page.item(f"{runtime.name} {runtime.version}: {', '.join(runtime.backends)}")
     for runtime in brought:
         first, *others = runtime.brought
-        more = f" and {len(others)} package{'' if len(others) == 1 else 's'} that it needs" if others else ""
+        more = f" and {many(len(others), 'package')} that it needs" if others else ""
         page.item(f"{runtime.name}: installed when it is needed ({first}{more})")
     for reason, hint in dict.fromkeys((r.reason, r.hint) for r in gone):
         names = [r.name for r in gone if (r.reason, r.hint) == (reason, hint)]
@@ -88,7 +89,7 @@ def _machine(found: Mapping[str, Any]) -> list[str]:
     cores = found.get("cores")
     first = [
         str(found.get("cpu_model") or found.get("machine") or "unknown processor"),
-        *([f"{cores} core{'' if cores == 1 else 's'}"] if cores else []),
+        *([many(cores, "core")] if cores else []),
         *([f"{units.digits(memory / 2**30)} GiB"] if isinstance(memory, int) else []),
         *([f"governor {found['governor']}"] if found.get("governor") else []),
     ]
@@ -153,8 +154,7 @@ def cleaned_report(document: DeviceCleanedDocument, page: Page) -> None:
     if document.folder is None:
         page.headline(f"Nothing is kept on {document.name}.")
         return
-    count = document.entries
-    what = f"{count} pushed file{'' if count == 1 else 's'} or folder{'' if count == 1 else 's'}"
+    what = many(document.entries, "pushed file or folder", "pushed files or folders")
     page.headline(f"Removed {what} ({units.mebibytes(document.size_bytes)}) from {document.name}.")
     page.path("folder", document.folder)
 

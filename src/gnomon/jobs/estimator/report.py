@@ -22,6 +22,7 @@ from gnomon.report import units
 from gnomon.report.chart import BEHIND, LOOKS
 from gnomon.report.page import Page
 from gnomon.report.parts import measured_with, percent
+from gnomon.report.plain import many
 from gnomon.report.table import Table
 
 if TYPE_CHECKING:
@@ -37,13 +38,10 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
     evaluation = document.evaluation
     if isinstance(document, FitDocument):
         prices = f"{document.priced} of {document.units} units priced" if document.priced else "no table"
-        samples = document.samples
-        page.headline(
-            f"An estimator of {document.space}, from {samples} net{'' if samples == 1 else 's'} and {prices}."
-        )
+        page.headline(f"An estimator of {document.space}, from {many(document.samples, 'net')} and {prices}.")
         if document.context:
             page.line(f"Measured with {measured_with(document.context)}")
-        if samples == 0:
+        if document.samples == 0:
             page.line("Without measured nets it is the table's sum. To choose some: gnomon estimator suggest")
         _suspect(document, page)
         if document.learner:
@@ -148,7 +146,7 @@ def measured_report(document: NetsDocument, page: Page) -> None:
 def predictions_report(document: PredictionsDocument, page: Page) -> None:
     """Predictions of nets."""
     nets = document.nets
-    page.headline(f"{len(nets)} net{'' if len(nets) == 1 else 's'} of {document.space}, as predicted.")
+    page.headline(f"{many(len(nets), 'net')} of {document.space}, as predicted.")
     table = (
         Table(enumerate(nets, 1), most=_ROWS)
         .number("net", lambda row: row[0])

@@ -29,7 +29,6 @@ from gnomon.jobs.tune.report import (
     layer_table,
     like,
     loss,
-    many,
     median_of,
     metric,
     named,
@@ -43,7 +42,7 @@ from gnomon.jobs.tune.report import (
 from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.parts import sentence
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 from gnomon.report.table import Table
 
 Choices = Mapping[str, MeasuredChoice]

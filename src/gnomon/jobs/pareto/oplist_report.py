@@ -7,6 +7,7 @@ from pathlib import Path
 from gnomon.jobs.pareto.oplist import OplistDocument
 from gnomon.report import units
 from gnomon.report.page import Page
+from gnomon.report.plain import many
 from gnomon.report.table import Table
 
 _MOST_SLOTS = 60
@@ -19,12 +20,10 @@ def oplist_report(document: OplistDocument, page: Page) -> None:
     what = _DIGITS[document.by] + ("" if len(slots) == 1 else "s")
     if document.by == "group" and len(slots) != 1:
         what = "groups of one type and data size"
-    backends = "1 backend" if len(document.backends) == 1 else f"{len(document.backends)} backends"
     power = f"{len(document.backends)}^{len(slots)}"
     codes = "1 code" if document.codes == "1" else f"{document.codes if len(document.codes) <= 9 else power} codes"
-    page.headline(f"{len(slots)} {what}, {backends}: {codes}.")
-    operators = "1 operator" if model.operators == 1 else f"{model.operators} operators"
-    page.line(f"{Path(model.path).name} ({model.format}, {operators}).")
+    page.headline(f"{len(slots)} {what}, {many(len(document.backends), 'backend')}: {codes}.")
+    page.line(f"{Path(model.path).name} ({model.format}, {many(model.operators, 'operator')}).")
     digits = ", ".join(f"{digit} {name}" for digit, name in enumerate(document.backends))
     page.line(f"The digits: {digits}; the first slot is the least significant.")
     page.heading("Slots")

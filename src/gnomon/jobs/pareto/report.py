@@ -11,7 +11,7 @@ from gnomon.jobs.place.shared_report import closing, conditions_line, doubts, fi
 from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.parts import failure_text
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 from gnomon.report.table import Table
 from gnomon.session.objectives import Estimate
 
@@ -271,19 +271,19 @@ def _spent(document: ParetoDocument, page: Page) -> None:
     search = document.search
     page.heading("The search")
     if search.predicted:
-        many = "1 point" if len(document.samples) == 1 else f"{len(document.samples)} points"
-        page.line(f"{search.name}: a front of {many} by the prices below, in {units.duration(search.seconds)}.")
+        points = many(len(document.samples), "point")
+        page.line(f"{search.name}: a front of {points} by the prices below, in {units.duration(search.seconds)}.")
     elif len(document.searches) > 1:
         _compared(document.searches, page)
     else:
         failed = f", {search.failed} failed" if search.failed else ""
         known = f", {search.replayed} known from the results database" if search.replayed else ""
-        spent = f"{search.name}, seed {search.seed}: {_evaluations(search.evaluations)}{failed}{known}"
+        spent = f"{search.name}, seed {search.seed}: {many(search.evaluations, 'evaluation')}{failed}{known}"
         page.line(f"{spent}, in {units.duration(search.seconds)}.")
     page.line(_certificate(document))
     reached = _reached(search)
     if reached and len(document.searches) == 1:
-        page.line(f"99 % of the hypervolume was reached after {_evaluations(reached)}.")
+        page.line(f"99 % of the hypervolume was reached after {many(reached, 'evaluation')}.")
 
 
 def _last(search: SearchPart) -> float:
@@ -313,10 +313,6 @@ def _compared(searches: Sequence[SearchPart], page: Page) -> None:
         .number("hypervolume", lambda s: f"{100 * _last(s) / best:.1f} %" if s.volume and best > 0 else "-")
         .number("99 % of it after", lambda search: _reached(search) or "-")
     )
-
-
-def _evaluations(count: int) -> str:
-    return "1 evaluation" if count == 1 else f"{count} evaluations"
 
 
 def _certificate(document: ParetoDocument) -> str:

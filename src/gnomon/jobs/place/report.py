@@ -61,7 +61,7 @@ def place_report(document: PlaceDocument, page: Page) -> None:
         _prediction(document, page)
     with page.details("the choice operator by operator"):
         _plan(document, page)
-    _verified(document, page)
+    package_proof(document, page)
     with page.details("unattributed time"):
         _unattributed(document, page)
     _what_speaks_against(document, page, {c.label for c in document.contenders if c.failure})
@@ -283,7 +283,8 @@ def _proven(document: PlaceDocument) -> tuple[int, int]:
     return planned - len(document.verified.moved), planned
 
 
-def _verified(document: PlaceDocument, page: Page) -> None:
+def package_proof(document: PlaceDocument, page: Page) -> None:
+    """How the package ran from its own files: where its operators ran, and what its outputs are."""
     verified, difference = document.verified, document.verified.difference
     why = unproved(document.doubts, document.reference, document.reference_checked_by)
     checked, (good, planned) = document.reference_checked_by, _proven(document)

@@ -8,6 +8,7 @@ from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectiveP
 from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.parts import assignment_text
+from gnomon.report.plain import many
 from gnomon.report.table import Table
 
 _SHOWN = 20
@@ -26,8 +27,7 @@ def solve_report(document: SolveDocument, page: Page) -> None:
 def front_report(document: FrontDocument, page: Page) -> None:
     """How many trade-offs there are, what is proved about them, and some of them from end to end."""
     points = document.points
-    count = "1 trade-off" if len(points) == 1 else f"{len(points)} trade-offs"
-    page.headline(f"{count}: {proof(document.certificate)}.")
+    page.headline(f"{many(len(points), 'trade-off')}: {proof(document.certificate)}.")
     shown = points if page.every else [points[i] for i in _spread(len(points))]
     note = "" if len(shown) == len(points) else f"{len(shown)} of {len(points)} are shown; --json has all."
     table = Table(shown, note=note)

@@ -32,7 +32,7 @@ from gnomon.jobs.space.profiling.methods import IMPORTED
 from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.parts import networks, part, percent, points, sentence
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 from gnomon.report.table import Table
 from gnomon.spaces.selection.pareto import Kept
 
@@ -54,10 +54,6 @@ _AGREE = (
 
 _NOISE = 0.4
 """Below it an order is reported as mostly noise."""
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def share_words(share: Three | None) -> str:
@@ -390,7 +386,7 @@ def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
     for one in failed:
         names.setdefault(sentence(one.reason), []).append(one.network)
     for reason, ones in sorted(names.items(), key=lambda item: -len(item[1])):
-        page.item(f"{_counted(len(ones), what)} failed: {reason}", listed(ones))
+        page.item(f"{many(len(ones), what)} failed: {reason}", listed(ones))
 
 
 def _imported(origins: Mapping[str, int], page: Page) -> None:
@@ -521,10 +517,10 @@ def _noisy(rankings: Sequence[RankingPart]) -> list[str]:
 
 def _searched(document: SpaceDocument) -> str:
     families = document.families
-    counts = [f"{name} with {_counted(len(family.primitives), 'primitive')}" for name, family in families.items()]
+    counts = [f"{name} with {many(len(family.primitives), 'primitive')}" for name, family in families.items()]
     kinds = "family" if len(families) == 1 else "families"
     return (
-        f"{_counted(document.groups, 'cell group')}, {len(families)} {kinds}: {', '.join(counts)}; "
+        f"{many(document.groups, 'cell group')}, {len(families)} {kinds}: {', '.join(counts)}; "
         f"names in the numbering {document.numbering}."
     )
 
@@ -536,7 +532,7 @@ def _accuracy(document: SpaceDocument, accuracy: AccuracyPart, page: Page) -> No
     count = accuracy.trainings - sum(accuracy.imported.values())
     if count:
         page.line(
-            f"Trained{data}{images}: {_counted(count, 'training')} by the method {accuracy.method}, "
+            f"Trained{data}{images}: {many(count, 'training')} by the method {accuracy.method}, "
             f"{units.duration(accuracy.cpu_seconds)} of processor time.",
         )
     _imported(accuracy.imported, page)
@@ -647,7 +643,7 @@ def exported_report(document: SpaceExportDocument, page: Page) -> None:
 
 def primitives_report(document: PrimitivesDocument, page: Page) -> None:
     """The primitives that are known: name, family, what it is made of, and the digest that says so in any numbering."""
-    page.headline(f"{_counted(len(document.primitives), 'primitive')} in the numbering {document.numbering}.")
+    page.headline(f"{many(len(document.primitives), 'primitive')} in the numbering {document.numbering}.")
     page.table(
         Table(document.primitives)
         .text("primitive", lambda one: one.name)
@@ -665,7 +661,7 @@ def toolchains_report(document: ToolchainsDocument, page: Page) -> None:
     ready = [toolchain.name for toolchain in toolchains if not toolchain.missing]
     page.headline(f"{len(ready)} of {len(toolchains)} toolchains can be used here: {listed(ready) or 'none'}.")
     table = Table(toolchains).text("toolchain", lambda one: one.name).text("measured by", lambda one: one.measured_by)
-    page.table(table.text("", lambda one: f"{_counted(len(one.missing), 'thing')} missing" if one.missing else "ready"))
+    page.table(table.text("", lambda one: f"{many(len(one.missing), 'thing')} missing" if one.missing else "ready"))
     for toolchain in toolchains:
         if toolchain.missing:
             page.heading(f"For {toolchain.name}")

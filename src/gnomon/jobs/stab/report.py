@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from gnomon.jobs.place.document import PlaceDocument
-from gnomon.jobs.place.report import sample_columns
+from gnomon.jobs.place.report import package_proof, sample_columns
 from gnomon.jobs.place.shared_report import conditions_line, doubts, unproved
 from gnomon.jobs.stab.document import ScheduledOperator, StabDocument
 from gnomon.report import units
@@ -136,16 +136,4 @@ def _proof(proof: PlaceDocument, page: Page) -> None:
     for contender in proof.contenders:
         if contender.failure:
             page.item(f"{contender.label} was refused: {failure_text(contender.failure)}")
-    verified, difference = proof.verified, proof.verified.difference
-    if verified.failure:
-        page.item(f"The package failed: {failure_text(verified.failure)}", "Do not deploy it; measure again.")
-        return
-    planned = sum(row.planned is not None for row in proof.operators)
-    good = planned - len(verified.moved)
-    page.line(f"{good} of {planned} operators ran where planned, as reported by onert's trace.", indent=1)
-    if why:
-        page.item(f"{why[:1].upper()}{why[1:]}.")
-    elif difference and difference.absolute == 0:
-        page.line("Its outputs equal the reference.", indent=1)
-    elif difference:
-        page.line(f"Its outputs differ from the reference by at most {units.small(difference.absolute)}.", indent=1)
+    package_proof(proof, page)

@@ -14,6 +14,7 @@ from gnomon.jobs.table.document import (
 from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.parts import measured_with, percent
+from gnomon.report.plain import many
 from gnomon.report.table import Table
 
 _ROWS = 20
@@ -27,7 +28,7 @@ def table_report(document: TableDocument, page: Page) -> None:
     bad = [f"{counts[s]} {s}" for s in ("unstable", "failed") if counts[s]]
     vague = any(row.relative_half_width is None for row in document.units if row.status == "ok")
     fine = "nothing was measured" if not total else "of unknown precision" if vague else "all known well"
-    page.headline(f"{total} unit{'' if total == 1 else 's'} of {document.space}: " + (", ".join(bad) or fine) + ".")
+    page.headline(f"{many(total, 'unit')} of {document.space}: " + (", ".join(bad) or fine) + ".")
     page.line(measured_with(document.context, document.clock))
     if document.overhead_s > 0:
         page.line(
@@ -141,9 +142,7 @@ def blocks_report(document: BlocksDocument, page: Page) -> None:
     rows = sorted(document.blocks, key=lambda row: -row.mean_s)
     total = document.sum
     page.headline(
-        f"{total.blocks} block{'' if total.blocks == 1 else 's'}: {units.time(total.mean_s)}."
-        if total
-        else f"{len(rows)} block{'' if len(rows) == 1 else 's'}."
+        f"{many(total.blocks, 'block')}: {units.time(total.mean_s)}." if total else f"{many(len(rows), 'block')}."
     )
     page.table(
         Table(rows)

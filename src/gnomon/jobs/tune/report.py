@@ -30,7 +30,7 @@ from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS
 from gnomon.report.page import Page
 from gnomon.report.parts import percent, ratio_interval, sentence
-from gnomon.report.plain import listed, shorten
+from gnomon.report.plain import listed, many, shorten
 from gnomon.report.table import Table, ends_of
 
 
@@ -106,11 +106,6 @@ def device_words(device: TunedDevice) -> str:
     words = [target_words(device.target), many(device.threads, "thread") if device.threads else ""]
     more = ", ".join(filter(None, words))
     return f"{device_key(device.key)} ({more})" if more else device_key(device.key)
-
-
-def many(count: int, name: str, several: str = "") -> str:
-    """A count of things: "1 layer", "2 layers"."""
-    return f"{count} {name if count == 1 else several or name + 's'}"
 
 
 def like(seconds: float | None, other_s: float | None) -> str:
