@@ -19,8 +19,8 @@ from gnomon.report.table import Column, Table
 
 _WIDEST = 120
 _GAP = "  "
-_BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|points\b|\d{3}(?:\D|$)))")
-"""Spaces between a number and its unit, and between groups of digits: no line ends there."""
+_BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|points\b|\d{3}(?:\D|$)))| (?=\(\d+ %\))")
+"""Spaces between a number and its unit, between groups of digits, and before a share: no line ends there."""
 
 
 class _Console(Console):
