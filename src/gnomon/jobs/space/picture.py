@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -41,9 +40,8 @@ from gnomon.report.chart import (
 )
 from gnomon.report.parts import networks, part, percent
 from gnomon.report.plain import SEVERAL, shorten
-from gnomon.report.render import write_pictures
+from gnomon.report.render import stem, write_pictures
 
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _FRONT = Look(colour=INK)
 _RING = Look(colour=INK, shape="ring")
 _PREDICTED = Look(colour="#777777", hollow=True)
@@ -58,10 +56,11 @@ def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, 
     quantised, each as .svg and as .png; what there is nothing to draw of is left out. RuntimeMissingError without
     vl-convert, UsageError where the folder cannot be written.
     """
-    charts: dict[str, list[Chart]] = {}
-    for toolchain in document.latency:
-        stem = f"accuracy-latency.{_UNFIT.sub('_', toolchain.toolchain)[:80]}"
-        charts[f"{stem}.{len(charts)}" if stem in charts else stem] = networks_charts(document, toolchain, selection)
+    taken = set[str]()
+    charts = {
+        stem(f"accuracy-latency.{one.toolchain}", taken): networks_charts(document, one, selection)
+        for one in document.latency
+    }
     charts["choice"] = [] if selection is None else choice_charts(selection)
     charts["quantised"] = [chart for one in document.latency for chart in quantised_charts(document, one)]
     return tuple(write_pictures(charts, folder))
