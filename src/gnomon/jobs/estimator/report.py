@@ -11,10 +11,8 @@ from gnomon.jobs.estimator.document import (
     ExplanationDocument,
     ExportDocument,
     FitDocument,
-    HeldOutPart,
     ImportDocument,
     ModelPredictionDocument,
-    PredictedNet,
     PredictionsDocument,
     SuggestDocument,
 )
@@ -26,7 +24,7 @@ from gnomon.report.plain import many
 from gnomon.report.table import Table
 
 if TYPE_CHECKING:
-    from gnomon.jobs.table.document import NetPart, NetsDocument
+    from gnomon.jobs.table.document import NetsDocument
 
 _ROWS = 20
 _FAR = 2.0
@@ -106,13 +104,17 @@ def _scores(evaluation: EvaluationPart, page: Page) -> None:
         .number("net", lambda row: row[0], extra=True)
         .number("measured", lambda row: row[1], units.time, extra=True)
         .number("predicted", lambda row: row[2].mean_s, units.time, extra=True)
-        .text(f"{units.share(scores.nominal)} interval", lambda row: _interval(row[2].mean_s, row[2]), extra=True)
+        .text(
+            f"{units.share(scores.nominal)} interval",
+            lambda row: _interval(row[2].mean_s, row[2]),
+            extra=True,
+        )
         .number("off by", lambda row: (row[2].mean_s or 0.0) / row[1] - 1, units.percent, extra=True)
     )
 
 
-def _interval(value_s: float | None, net: HeldOutPart | PredictedNet | NetPart) -> str:
-    return "-" if value_s is None else units.interval(net.low_s, net.high_s, value_s, predicted=True)
+def _interval(value_s: float | None, net: HeldOutPart | PredictedNet) -> str:
+    return units.interval(net.low_s, net.high_s, value_s, predicted=True)
 
 
 def measured_report(document: NetsDocument, page: Page) -> None:
@@ -134,7 +136,7 @@ def measured_report(document: NetsDocument, page: Page) -> None:
         Table(enumerate(document.nets, 1))
         .text("net", lambda row: f"net {row[0]}", extra=True)
         .number("latency", lambda row: row[1].latency_s, units.time, extra=True)
-        .text("interval", lambda row: _interval(row[1].latency_s, row[1]), extra=True)
+        .text("interval", lambda row: units.interval(row[1].low_s, row[1].high_s, row[1].latency_s), extra=True)
         .bars("Each net with its interval", lambda row: (row[1].latency_s, row[1].low_s, row[1].high_s), noun="nets")
     )
     page.line("")
@@ -151,7 +153,10 @@ def predictions_report(document: PredictionsDocument, page: Page) -> None:
         Table(enumerate(nets, 1), most=_ROWS)
         .number("net", lambda row: row[0])
         .number("latency", lambda row: row[1].latency_s, units.time)
-        .number(f"{units.share(document.coverage)} interval", lambda row: _interval(row[1].latency_s or 0.0, row[1]))
+        .number(
+            f"{units.share(document.coverage)} interval",
+            lambda row: _interval(row[1].latency_s, row[1]),
+        )
         .bars("Each net with its interval", lambda row: (row[1].latency_s, row[1].low_s, row[1].high_s), noun="nets")
     )
     if document.bound_s is not None:

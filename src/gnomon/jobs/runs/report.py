@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gnomon.core.stats import Summary
 from gnomon.jobs.runs.document import BroughtDocument, CampaignRow, CandidatePart, RunDocument, RunsDocument
 from gnomon.report import units
 from gnomon.report.page import Page
@@ -88,7 +87,7 @@ def run_report(document: RunDocument, page: Page) -> None:
         Table(document.candidates)
         .text("configuration", lambda candidate: candidate.candidate, most=64)
         .number("time", _time)
-        .text("", lambda candidate: _interval(candidate.summary), least=16)
+        .text("", lambda row: units.interval(r.low_s, r.high_s, r.median_s) if (r := row.summary) else "", least=16)
         .number("processes", lambda candidate: candidate.summary.processes if candidate.summary else "-")
         .number("runs", lambda candidate: candidate.runs)
         .number("failed", lambda candidate: candidate.failures or "-")
@@ -117,7 +116,3 @@ def _time(candidate: CandidatePart) -> str:
     if candidate.summary is None:
         return "profiled" if candidate.profiled_runs else "-"
     return units.time(candidate.summary.median_s)
-
-
-def _interval(summary: Summary | None) -> str:
-    return units.interval(summary.low_s, summary.high_s, summary.median_s) if summary else ""

@@ -80,7 +80,7 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
         page.line(f"They keep {share_words(document.share_kept)} of the expected hypervolume of accuracy and latency.")
     if document.stability is not None:
         page.line(
-            f"From networks measured again the choice is expected to be {units.share(document.stability)} the same.",
+            f"From networks measured again the choice is expected to be {units.share(document.stability)} the same."
         )
     page.line(f"Rule {document.rule}: {_RULES.get(document.rule, 'a rule of its own')}.")
     page.line(f"Accuracies by the method {document.method}, latencies by the toolchain {document.toolchain}.")
@@ -178,7 +178,7 @@ def _rare(document: SelectionDocument, page: Page) -> None:
         page.line("")
         page.line(
             f"{rare} of the {sum(map(len, document.groups))} kept {'is' if rare == 1 else 'are'} on the front less "
-            "often than a dropped one of the same cell group. What counts is how much would be lost, not how often.",
+            "often than a dropped one of the same cell group. What counts is how much would be lost, not how often."
         )
 
 
@@ -281,7 +281,7 @@ def validation_report(document: ValidationDocument, page: Page) -> None:
     _fronts(document.fronts, page)
     page.heading("Predicted before, measured now")
     page.line(
-        f"{document.networks} mixed networks that were never seen, measured by the toolchain {document.toolchain}.",
+        f"{document.networks} mixed networks that were never seen, measured by the toolchain {document.toolchain}."
     )
     rows: list[tuple[str, NewAccuracies | NewLatencies, str, str]] = []
     accuracy, latency = document.accuracy, document.latency
@@ -367,17 +367,11 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
         Table(toolchain.networks)
         .text("network", lambda one: one.id, extra=True)
         .number("latency", lambda one: one.latency_s, units.time, extra=True)
-        .number("95 % interval", _network_ends, extra=True)
+        .number("95 % interval", lambda one: units.interval(one.low_s, one.high_s, one.latency_s), extra=True)
         .number("accuracy", lambda one: right.get(one.id), percent, extra=True)
         .text("reason", lambda one: one.reason, extra=True)
     )
     _failures(toolchain.failed, "network", page)
-
-
-def _network_ends(network: MeasuredNetwork) -> str:
-    if network.latency_s is None or network.low_s is None or network.high_s is None:
-        return "-"
-    return units.interval(network.low_s, network.high_s, network.latency_s)
 
 
 def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
@@ -461,7 +455,7 @@ def _compared(toolchain: ToolchainPart, page: Page) -> None:
         ratio, low, high = map(units.digits, (compared.ratio, compared.low, compared.high))
         page.line(
             f"Against {compared.twin}: {ratio} times as long [{low}, {high}] by the median of {compared.networks} "
-            f"networks; faster on {compared.faster} of {compared.networks}.",
+            f"networks; faster on {compared.faster} of {compared.networks}."
         )
         if compared.drop is None or compared.worst_drop is None:
             page.line("What quantising costs in accuracy was not measured.")
@@ -533,18 +527,18 @@ def _accuracy(document: SpaceDocument, accuracy: AccuracyPart, page: Page) -> No
     if count:
         page.line(
             f"Trained{data}{images}: {many(count, 'training')} by the method {accuracy.method}, "
-            f"{units.duration(accuracy.cpu_seconds)} of processor time.",
+            f"{units.duration(accuracy.cpu_seconds)} of processor time."
         )
     _imported(accuracy.imported, page)
     if accuracy.noise is not None:
         page.line(
             f"The same network trained from another seed differs by {100 * accuracy.noise:.2f} points "
-            "(standard deviation).",
+            "(standard deviation)."
         )
     elif count:
         page.line(
             "How much one training differs from the next is not known, since no network was trained twice; "
-            "a standard deviation of 0.5 points is taken.",
+            "a standard deviation of 0.5 points is taken."
         )
     elif accuracy.without_error:
         page.line(f"Without a standard error came {accuracy.without_error} of them; 0.5 points are taken.")

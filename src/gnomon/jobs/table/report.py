@@ -9,7 +9,6 @@ from gnomon.jobs.table.document import (
     TableDocument,
     TableExportDocument,
     TablesDocument,
-    UnitPart,
 )
 from gnomon.report import units
 from gnomon.report.page import Page
@@ -47,7 +46,7 @@ def table_report(document: TableDocument, page: Page) -> None:
         .text("unit", lambda row: row.label, most=_LABEL)
         .number("net latency", lambda row: row.time_s, units.time)
         .number("gross latency", lambda row: row.call_s, units.time)
-        .text("95 % interval", _interval, extra=True)
+        .text("95 % interval", lambda row: units.interval(row.low_s, row.high_s, row.call_s), extra=True)
         .number("known within", lambda row: row.relative_half_width, percent)
         .text("", lambda row: "" if row.status == "ok" else row.status)
         .number("processes", lambda row: row.processes, extra=True)
@@ -80,11 +79,6 @@ def tables_report(document: TablesDocument, page: Page) -> None:
     for one in documents:
         page.line("")
         table_report(one, page)
-
-
-def _interval(row: UnitPart) -> str:
-    known = row.call_s is not None and row.low_s is not None and row.high_s is not None
-    return units.interval(row.low_s, row.high_s, row.call_s) if known else "-"
 
 
 def difference_report(document: TableDiffDocument, page: Page) -> None:
