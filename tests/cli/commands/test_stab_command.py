@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -136,25 +135,6 @@ def test_the_published_decision_is_printed_with_its_settings(package: Model) -> 
     assert "OP_BACKEND_MAP=0=ruy;\n" in done.output
     assert "BACKENDS=cpu;ruy;xnnpack\n" in done.output
     assert Path("nnpkg_sched/net/metadata/config.cfg").read_text().startswith("OP_BACKEND_MAP=0=ruy;\nBACKENDS=")
-
-
-def test_the_document_holds_both_decisions(package: Model) -> None:
-    traces = keep(package, Path("elsewhere"))
-    arguments = ["--nnpackage", "net", "--no-profile", "--json", "--traces", "elsewhere", "--out", "made"]
-    done = call(*arguments)
-    assert done.exception is None, done.output
-    document = json.loads(done.stdout)
-    exact = exact_decision(traces)
-    assert document["format"] == "gnomon-stab"
-    assert document["package"] == "made"
-    assert document["exact"]["predicted_us"] == exact.chosen.predicted_us
-    assert document["exact"]["optimal"] is True
-    assert document["singles"] == {b: s.predicted_us for b, s in exact.singles.items()}
-    assert document["published"]["settings"]["OP_BACKEND_MAP"] == "0=ruy;"
-    assert document["published"]["unlike_exact"] == []
-    assert [row["written"] for row in document["operators"]] == list(exact.chosen.placement.values())
-    assert document["proof"] is None
-    assert {trace["backend"]: trace["device"] for trace in document["traces"]} == {"cpu": "board", "ruy": "board"}
 
 
 @pytest.mark.parametrize(

@@ -172,11 +172,6 @@ def test_what_runs_differ_by_is_said_as_for_compare(tmp_path: Path, monkeypatch:
         gnomon.write_report(*names, out=out, sessions=-0.1)
 
 
-def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="cannot be written"):
-        gnomon.write_report(sides(tmp_path)[0], out=tmp_path / "none" / "page.html")
-
-
 def test_a_folder_that_is_not_there_is_told_before_anything_is_measured(tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(b"no model, which would be told next")

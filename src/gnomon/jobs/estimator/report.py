@@ -11,8 +11,10 @@ from gnomon.jobs.estimator.document import (
     ExplanationDocument,
     ExportDocument,
     FitDocument,
+    HeldOutPart,
     ImportDocument,
     ModelPredictionDocument,
+    PredictedNet,
     PredictionsDocument,
     SuggestDocument,
 )
