@@ -23,7 +23,6 @@ from gnomon.jobs.tune.request import Care, DeviceWish, TuneRequest
 from gnomon.measure.progress import Progress, Watch
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
-COMMANDS = [["tune"], ["exec"], ["tune", "list"], ["overlay", "collect"], ["overlay", "analyze"]]
 
 
 @pytest.fixture(autouse=True)
