@@ -72,8 +72,10 @@ def plain_table(rows: Rows) -> Table[dict[str, Any]]:
     plain = (name for name in names if not any(isinstance(row.get(name), list | dict) for row in rows))
     table = Table(rows)
     for name in islice(plain, _MOST_COLUMNS):
-        add = table.text if any(isinstance(row.get(name), str) for row in rows) else table.number
-        add(name.replace("_", " "), _value(name))
+        if any(isinstance(row.get(name), str) for row in rows):
+            table.text(name.replace("_", " "), _value(name))
+        else:
+            table.number(name.replace("_", " "), _value(name))
     return table
 
 

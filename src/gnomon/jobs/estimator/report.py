@@ -83,10 +83,10 @@ def _scores(evaluation: EvaluationPart, page: Page) -> None:
     scores, ceiling = evaluation.scores, evaluation.ceiling
     page.heading(f"How good it is ({evaluation.how})")
     rows = [
-        ("within 10 %", scores.within_10, ceiling and ceiling.within_10, units.share),
-        ("within 5 %", scores.within_5, ceiling and ceiling.within_5, units.share),
-        ("mean error", scores.mean_error, ceiling and ceiling.mean_error, percent),
-        ("rank (Spearman)", scores.spearman, ceiling and ceiling.spearman, _three),
+        ("within 10 %", scores.within_10, ceiling.within_10 if ceiling else None, units.share),
+        ("within 5 %", scores.within_5, ceiling.within_5 if ceiling else None, units.share),
+        ("mean error", scores.mean_error, ceiling.mean_error if ceiling else None, percent),
+        ("rank (Spearman)", scores.spearman, ceiling.spearman if ceiling else None, _three),
         ("median error", scores.median_error, None, percent),
         (f"in the {units.share(scores.nominal)} interval", scores.coverage, None, units.share),
         ("half the interval", scores.half_width, None, percent),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -83,13 +83,13 @@ def view(document: Document) -> View:
     is_told = bool(kept.answer) and shown["format"] in _MEASURED
     after = tuple(measured_sections(read_document(shown))) if is_told else ()
     first = kept.sections[0][1]
-    lead = tuple(takewhile(lambda part: isinstance(part, Line), first))
+    lead = _lines(takewhile(lambda part: isinstance(part, Line), first))
     del first[: len(lead)]
     return View(
         title=_title(document),
         answer=kept.answer,
         lead=lead,
-        warnings=tuple(part for title, parts in kept.sections if title in _WARNINGS for part in parts),
+        warnings=_lines(part for title, parts in kept.sections if title in _WARNINGS for part in parts),
         sections=tuple(
             Section(id=f"told-{number}", title=title, parts=tuple(parts))
             for number, (title, parts) in enumerate(kept.sections)
@@ -98,6 +98,10 @@ def view(document: Document) -> View:
         after=after,
         facts=_plain_facts(document),
     )
+
+
+def _lines(parts: Iterable[Part]) -> tuple[Line, ...]:
+    return tuple(part for part in parts if isinstance(part, Line))
 
 
 def _recorded(document: Document, most: int = MOST_ROWS) -> _Recorder:

@@ -142,7 +142,8 @@ def _points(document: ParetoDocument, points: Sequence[tuple[str, PointPart]], p
         if _by_both(document, objective):
             table.text("clock", lambda row: _SHORT[row[1].clock or "wall"]).number("wall time", _wall(objective))
     table.number("code", lambda row: row[1].code, most=16)
-    table.text("", lambda row: note(document, row[1]), least=10).split = len(table.columns) - 2
+    table.text("", lambda row: note(document, row[1]), least=10)
+    table.split = len(table.columns) - 2
     page.table(table)
 
 
