@@ -51,11 +51,6 @@ def test_there_is_a_picture_of_each_layer_and_of_the_network_as_svg_and_png(tmp_
     assert "fused_conv2d: what the configurations of least M lose on each device, of 40" in words_in(made[0])
 
 
-def test_the_same_document_gives_the_same_bytes() -> None:
-    first, second = ({name: picture(charts) for name, charts in overlay_pictures(read()).items()} for _ in range(2))
-    assert first == second and len(first) == 3
-
-
 def test_a_heat_map_has_what_each_configuration_loses_and_the_choice_stands_out() -> None:
     chart = layer_chart(read().layers[1], ["phone", "tablet"])
     assert chart.y.names == ("5f0c9a7b1d2e3f40", "77aa9a7b1d2e3f40") and chart.y.chosen == {0}
