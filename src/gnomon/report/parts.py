@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from gnomon.core.sample import Failure
@@ -113,24 +115,17 @@ def _is_narrow(compared: Comparison) -> bool:
 
 def spans(assignment: Sequence[str | None]) -> list[tuple[int, int, str]]:
     """Runs of equal backend: (first, last, backend), both ends included; "-" where there is none."""
-    made: list[tuple[int, int, str]] = []
-    for index, backend in enumerate(assignment):
-        name = backend or "-"
-        if made and made[-1][2] == name:
-            made[-1] = (made[-1][0], index, name)
-        else:
-            made.append((index, index, name))
-    return made
+    runs = (
+        (name, list(run)) for name, run in groupby(range(len(assignment)), key=lambda index: assignment[index] or "-")
+    )
+    return [(run[0], run[-1], name) for name, run in runs]
 
 
 def numbers(indices: Sequence[int], *, most: int = 12) -> str:
     """Ascending indices as "0-2, 5, 7-9"; beyond `most` runs only how many more there are."""
-    runs: list[list[int]] = []
-    for index in indices:
-        if runs and runs[-1][1] == index - 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
+    # What ascends by one is as far from its place in all of a run.
+    consecutive = (list(run) for _, run in groupby(enumerate(indices), key=lambda pair: pair[1] - pair[0]))
+    runs = [(run[0][1], run[-1][1]) for run in consecutive]
     told = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
     more = sum(b - a + 1 for a, b in runs[most:])
     return ", ".join(told) + (f" and {more} more" if more else "")
@@ -141,10 +136,10 @@ def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
     runs = spans(assignment)
     if len(runs) <= most:
         return "   ".join(f"{a if a == b else f'{a}-{b}'} {name}" for a, b, name in runs)
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for a, b, name in runs:
-        counts[name] = counts.get(name, 0) + b - a + 1
-    told = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
+        counts[name] += b - a + 1
+    told = ", ".join(f"{count} on {name}" for name, count in counts.most_common())
     return f"{told}, in {len(runs)} stretches"
 
 

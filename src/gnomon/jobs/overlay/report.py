@@ -17,6 +17,7 @@ from gnomon.jobs.overlay.document import (
     MeasuredChoice,
     PortfolioLayer,
 )
+from gnomon.jobs.place.shared_report import doubts
 from gnomon.jobs.tune.report import (
     FEW,
     MOST_LAYERS,
@@ -36,7 +37,6 @@ from gnomon.jobs.tune.report import (
     on_device,
     outputs,
     share_of,
-    warnings,
     wrong,
 )
 from gnomon.report import units
@@ -385,7 +385,7 @@ def analyze_report(document: AnalyzeDocument, page: Page) -> None:
         minimax_section(document, page)
         portfolio_section(document, page)
     _skipped(document, page)
-    warnings(document.doubts, page)
+    doubts(document.doubts, page)
     with page.details("notes"):
         notes(document.notes, page)
     _written(document, page)

@@ -25,7 +25,6 @@ from gnomon.jobs.tune.document import (
     TunedLayerPart,
     TuneDocument,
 )
-from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS
 from gnomon.report.page import Page
@@ -197,11 +196,6 @@ def notes(rows: Sequence[str], page: Page) -> None:
         page.item(sentence(named(row, 2 * _MOST_MESSAGE)))
 
 
-def warnings(rows: Sequence[Doubt], page: Page) -> None:
-    """The doubts about the machine."""
-    doubts(rows, page)
-
-
 def compared_with(words: str | None, page: Page) -> None:
     """What outputs were compared with; nothing where they were not."""
     if words:
@@ -239,7 +233,7 @@ def tune_report(document: TuneDocument, page: Page) -> None:
     _beside(document.beside, page)
     _layers(document.layers, page)
     failure_items(document.failures, "Failed trials", page)
-    warnings(document.doubts, page)
+    doubts(document.doubts, page)
     with page.details("notes"):
         notes(document.notes, page)
     _written(document, page)
@@ -418,7 +412,7 @@ def exec_report(document: ExecDocument, page: Page) -> None:
     page.line(f"Device: {device_words(document.device)}.{f' Built for {built}.' if built else ''}")
     if document.layers:
         _ran_layers(document, page)
-    warnings(document.doubts, page)
+    doubts(document.doubts, page)
     notes(document.notes, page)
     page.line("")
     page.path("source", document.source)
