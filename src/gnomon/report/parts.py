@@ -115,10 +115,8 @@ def _is_narrow(compared: Comparison) -> bool:
 
 def spans(assignment: Sequence[str | None]) -> list[tuple[int, int, str]]:
     """Runs of equal backend: (first, last, backend), both ends included; "-" where there is none."""
-    runs = (
-        (name, list(run)) for name, run in groupby(range(len(assignment)), key=lambda index: assignment[index] or "-")
-    )
-    return [(run[0], run[-1], name) for name, run in runs]
+    runs = groupby(range(len(assignment)), key=lambda index: assignment[index] or "-")
+    return [(run[0], run[-1], name) for name, run in ((name, list(run)) for name, run in runs)]
 
 
 def numbers(indices: Sequence[int], *, most: int = 12) -> str:
@@ -136,10 +134,8 @@ def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
     runs = spans(assignment)
     if len(runs) <= most:
         return "   ".join(f"{a if a == b else f'{a}-{b}'} {name}" for a, b, name in runs)
-    counts = Counter[str]()
-    for a, b, name in runs:
-        counts[name] += b - a + 1
-    told = ", ".join(f"{count} on {name}" for name, count in counts.most_common())
+    counts = Counter(name or "-" for name in assignment).most_common()
+    told = ", ".join(f"{count} on {name}" for name, count in counts)
     return f"{told}, in {len(runs)} stretches"
 
 

@@ -12,7 +12,7 @@ from gnomon.jobs.table.document import (
 )
 from gnomon.report import units
 from gnomon.report.page import Page
-from gnomon.report.parts import measured_with, percent
+from gnomon.report.parts import measured_with, networks, percent
 from gnomon.report.plain import many
 from gnomon.report.table import Table
 
@@ -113,13 +113,9 @@ def difference_report(document: TableDiffDocument, page: Page) -> None:
 def spaces_report(document: SpacesDocument, page: Page) -> None:
     """List the search spaces that are known by name."""
     table = Table(document.spaces).text("space", lambda row: row.name)
-    page.table(table.number("nets", lambda row: row.nets, _big).number("units", lambda row: row.units))
+    page.table(table.number("nets", lambda row: row.nets, networks).number("units", lambda row: row.units))
     page.line("")
     page.line("Another one: FILE.py:ATTRIBUTE; docs/jobs/spaces.md shows how to write it.")
-
-
-def _big(digits: str) -> str:
-    return digits if len(digits) <= 7 else f"{digits[0]}.{digits[1:3]}e{len(digits) - 1}"
 
 
 _NAME = 100
