@@ -34,6 +34,7 @@ from gnomon.report.chart import (
     timed,
 )
 from gnomon.report.plain import shorten
+from gnomon.report.table import ends_of
 
 _VISIBLE = 0.004
 """What is narrower than this share of the chart is drawn with its neighbour."""
@@ -243,37 +244,27 @@ def _further(name: str, look: Look, parts: Sequence[tuple[float, float]], factor
 
 
 def profile_charts(document: ProfileDocument) -> list[Chart]:
-    """The configurations of a profile that ran; none where none did."""
-    name = f"{shorten(Path(document.model.path).name, 50)} on {shorten(document.device, 30)}"
-    return times_charts(document.columns, document.fastest, document.clock, f"{name}: median time of one inference")
-
-
-def times_charts(
-    rows: Iterable[ContenderPart | ColumnPart],
-    chosen: str,
-    clock: str,
-    title: str = "Median time of one inference",
-) -> list[Chart]:
-    """The median of each configuration with its interval, the fastest first, and the quantiles where one points there;
-    none where none ran.
+    """The median of each configuration of a profile with its interval, the fastest first, and the quantiles where one
+    points there; none where none ran.
     """
-    known = sorted(_known(rows, clock).items(), key=lambda pair: pair[1].median_s)
-    shown = [
+    known = sorted(_known(document.columns, document.clock).items(), key=lambda pair: pair[1].median_s)
+    rows = [
         Row(
             name=label,
-            value=timed(*ends),
-            text=time_words(*ends),
-            tip=f"{time_words(*ends)}, p10 {units.time(summary.p10_s)}, p90 {units.time(summary.p90_s)}",
-            look=CHOSEN if label == chosen else LOOKS[0],
+            value=timed(*ends_of(summary)),
+            text=time_words(*ends_of(summary)),
+            tip=f"{time_words(*ends_of(summary))}, p10 {units.time(summary.p10_s)}, p90 {units.time(summary.p90_s)}",
+            look=CHOSEN if label == document.fastest else LOOKS[0],
         )
         for label, summary in known
-        for ends in [(summary.median_s, summary.low_s, summary.high_s)]
     ]
-    return [in_rows(f"{title}, with its 95 % interval", f"{units.CLOCKS[clock]}, ms", shown)] if shown else []
+    name = f"{shorten(Path(document.model.path).name, 50)} on {shorten(document.device, 30)}"
+    title = f"{name}: median time of one inference, with its 95 % interval"
+    return [in_rows(title, f"{units.CLOCKS[document.clock]}, ms", rows)] if rows else []
 
 
-def contender_charts(document: PlaceDocument) -> list[Chart]:
-    """The times of the contenders that ran, and their predictions against them; none where none ran."""
+def predicted_charts(document: PlaceDocument) -> list[Chart]:
+    """The predictions of contenders against what they took; none where nothing was predicted."""
     clock, chosen = document.clock, document.decision.chosen
     rows = [c for c in document.contenders if c.predicted_s and c.level_s]
     marks = {
@@ -289,14 +280,14 @@ def contender_charts(document: PlaceDocument) -> list[Chart]:
         ]
         for is_chosen in (False, True)
     }
-    predicted = Chart(
+    chart = Chart(
         title="Predicted against measured: on the line they are equal",
         x=Axis(title="predicted, ms"),
         y=Axis(title="measured, ms"),
         groups=(Group(marks=marks[False]), Group(name="the choice", marks=marks[True], look=CHOSEN)),
         equal=True,
     )
-    return [*times_charts(document.contenders, chosen, clock), *([predicted] if rows else [])]
+    return [chart] if rows else []
 
 
 def _level(contender: ContenderPart, clock: str) -> Value:

@@ -33,6 +33,7 @@ from gnomon.jobs.place.shared_report import (
 )
 from gnomon.jobs.place.sustained_report import sustained_text
 from gnomon.report import units
+from gnomon.report.chart import CHOSEN, LOOKS
 from gnomon.report.page import Page
 from gnomon.report.parts import (
     assignment_text,
@@ -44,7 +45,7 @@ from gnomon.report.parts import (
     is_open,
     numbers,
 )
-from gnomon.report.table import Table
+from gnomon.report.table import Table, ends_of
 from gnomon.session.document import KernelPart
 
 _EXPENSIVE = 10
@@ -100,7 +101,7 @@ def _contenders(document: PlaceDocument, page: Page) -> None:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
     alive = sorted((c for c in document.contenders if c.summary(clock)), key=lambda c: c.level_s or 0.0)
     shown = _first_rows(alive, document) if page.brief else alive
-    page.draw("gnomon.jobs.place.picture:contender_charts", document)
+    page.draw("gnomon.jobs.place.picture:predicted_charts", document)
     table = (
         Table(shown, split=6, chosen=lambda c: c.label == decision.chosen)
         .text("configuration", lambda c: c.label, least=20)
@@ -113,7 +114,7 @@ def _contenders(document: PlaceDocument, page: Page) -> None:
         .number("max abs error", lambda c: c.difference.absolute if c.difference else None, units.small)
         .number("prediction off by", lambda c: c.prediction_error, units.percent, extra=True)
     )
-    page.table(sample_columns(table, clock))
+    page.table(with_samples(table, document))
     if len(shown) < len(alive):
         page.omitted.append(f"{len(alive) - len(shown)} more configurations")
     kinds = {c.kind for c in shown}
@@ -172,8 +173,9 @@ def _against_best(contender: ContenderPart, document: PlaceDocument) -> str:
     return ("(best backend)" if best else bounds_and_outcome(ratio) if ratio else "") + coarser
 
 
-def sample_columns(table: Table[ContenderPart], clock: str) -> Table[ContenderPart]:
-    """Add what pages show of the samples of contenders that ran by this clock."""
+def with_samples(table: Table[ContenderPart], document: PlaceDocument) -> Table[ContenderPart]:
+    """The table with what pages show of the samples of contenders that ran: their times drawn, and further columns."""
+    clock, chosen = document.clock, document.decision.chosen
 
     def of(show: Callable[[Summary], str]) -> Callable[[ContenderPart], str]:
         return lambda c: "-" if (summary := c.summary(clock)) is None else show(summary)
@@ -185,6 +187,11 @@ def sample_columns(table: Table[ContenderPart], clock: str) -> Table[ContenderPa
         .number("load", lambda c: c.runs.load_s, units.time, extra=True)
         .number("first call", lambda c: c.runs.first_call_s, units.time, extra=True)
         .number("samples", of(lambda summary: f"{summary.n} in {summary.processes}"), extra=True)
+        .bars(
+            f"Median {units.CLOCKS[clock]} of one inference, with its 95 % interval",
+            lambda c: ends_of(c.summary(clock)),
+            lambda c: CHOSEN if c.label == chosen else LOOKS[0],
+        )
     )
 
 
@@ -361,7 +368,6 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
     page.headline(_profile_headline(columns, document.clock))
     _measured_model(document, page)
     page.heading("One inference (median, [95 % interval])")
-    page.draw("gnomon.jobs.place.picture:times_charts", document.columns, document.fastest, document.clock)
     page.table(
         Table(columns, split=6)
         .text("configuration", lambda c: c.label, least=20)
@@ -376,6 +382,11 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
         .number("max abs error", lambda c: c.difference.absolute if c.difference else None, units.small)
         .number("p99", lambda c: c.wall.p99_s, units.time, extra=True)
         .number("samples", lambda c: f"{c.wall.n} in {c.wall.processes}", extra=True)
+        .bars(
+            f"Median {units.CLOCKS[document.clock]} of one inference, with its 95 % interval",
+            lambda c: ends_of(c.summary(document.clock)),
+            lambda c: CHOSEN if c.label == document.fastest else LOOKS[0],
+        )
     )
     _compared(columns, document.clock, page)
     restless = [c.label for c in columns if c.wall.trend]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from gnomon.jobs.place.document import PlaceDocument
-from gnomon.jobs.place.report import package_proof, sample_columns
+from gnomon.jobs.place.report import package_proof, with_samples
 from gnomon.jobs.place.shared_report import conditions_line, doubts, unproved
 from gnomon.jobs.stab.document import ScheduledOperator, StabDocument
 from gnomon.report import units
@@ -121,7 +121,7 @@ def _proof(proof: PlaceDocument, page: Page) -> None:
     why = unproved(proof.doubts, proof.reference, proof.reference_checked_by)
     page.heading(f"{'Measured' if why else 'Proved'} on {proof.device}")
     alive = sorted((c for c in proof.contenders if c.summary(proof.clock)), key=lambda c: c.level_s or 0.0)
-    page.draw("gnomon.jobs.place.picture:contender_charts", proof)
+    page.draw("gnomon.jobs.place.picture:predicted_charts", proof)
     table = (
         Table(alive, chosen=lambda c: c.label == chosen)
         .text("configuration", lambda c: c.label, least=20)
@@ -130,7 +130,7 @@ def _proof(proof: PlaceDocument, page: Page) -> None:
         .number("predicted", lambda c: c.predicted_s, units.time, extra=True)
         .number("prediction off by", lambda c: c.prediction_error, units.percent, extra=True)
     )
-    page.table(sample_columns(table, proof.clock))
+    page.table(with_samples(table, proof))
     processes = counted([summary for c in alive if (summary := c.summary(proof.clock))])
     page.line(f"> was written; the ratio is to {best}, the best single backend; {processes}.", indent=1, style="dim")
     for contender in proof.contenders:
