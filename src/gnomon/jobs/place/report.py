@@ -101,7 +101,6 @@ def _contenders(document: PlaceDocument, page: Page) -> None:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
     alive = sorted((c for c in document.contenders if c.summary(clock)), key=lambda c: c.level_s or 0.0)
     shown = _first_rows(alive, document) if page.brief else alive
-    page.draw("gnomon.jobs.place.picture:predicted_charts", document)
     table = (
         Table(shown, split=6, chosen=lambda c: c.label == decision.chosen)
         .text("configuration", lambda c: c.label, least=20)
@@ -115,6 +114,7 @@ def _contenders(document: PlaceDocument, page: Page) -> None:
         .number("prediction off by", lambda c: c.prediction_error, units.percent, extra=True)
     )
     page.table(with_samples(table, document))
+    page.draw("gnomon.jobs.place.picture:predicted_charts", document)
     if len(shown) < len(alive):
         page.omitted.append(f"{len(alive) - len(shown)} more configurations")
     kinds = {c.kind for c in shown}

@@ -121,7 +121,6 @@ def _proof(proof: PlaceDocument, page: Page) -> None:
     why = unproved(proof.doubts, proof.reference, proof.reference_checked_by)
     page.heading(f"{'Measured' if why else 'Proved'} on {proof.device}")
     alive = sorted((c for c in proof.contenders if c.summary(proof.clock)), key=lambda c: c.level_s or 0.0)
-    page.draw("gnomon.jobs.place.picture:predicted_charts", proof)
     table = (
         Table(alive, chosen=lambda c: c.label == chosen)
         .text("configuration", lambda c: c.label, least=20)
@@ -131,6 +130,7 @@ def _proof(proof: PlaceDocument, page: Page) -> None:
         .number("prediction off by", lambda c: c.prediction_error, units.percent, extra=True)
     )
     page.table(with_samples(table, proof))
+    page.draw("gnomon.jobs.place.picture:predicted_charts", proof)
     processes = counted([summary for c in alive if (summary := c.summary(proof.clock))])
     page.line(f"> was written; the ratio is to {best}, the best single backend; {processes}.", indent=1, style="dim")
     for contender in proof.contenders:
