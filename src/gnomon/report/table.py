@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from gnomon.report import units
-from gnomon.report.chart import LOOKS, Chart, Look, Row, in_rows, time_words, timed
+from gnomon.report.chart import CHOSEN, LOOKS, Chart, Look, Row, in_rows, time_words, timed
 
 Ends = tuple[float | None, float | None, float | None]
 """A time with the ends of its interval, in seconds."""
@@ -106,20 +106,28 @@ class Table(Generic[R]):
         return self if interval is None else self.text(interval, ends, least=least)
 
     def bars(
-        self, title: str, ends: Callable[[R], Ends], look: Callable[[R], Look] = lambda _: LOOKS[0], noun: str = ""
+        self, title: str, ends: Callable[[R], Ends], look: Callable[[R], Look] | None = None, noun: str = ""
     ) -> Self:
         """Have a page in HTML draw a time of each row that has one; `noun` is what the rows are."""
 
         def chart() -> Chart:
             known = ((row, found) for row in self.rows if (found := ends(row))[0] is not None)
             rows = (
-                Row(name=self.columns[0].cell(row), value=timed(*found), text=time_words(*found), look=look(row))
+                Row(
+                    name=self.columns[0].cell(row),
+                    value=timed(*found),
+                    text=time_words(*found),
+                    look=(look or self._look)(row),
+                )
                 for row, found in known
             )
             return in_rows(title, "ms", rows, noun=noun)
 
         self.charts.append(chart)
         return self
+
+    def _look(self, row: R) -> Look:
+        return CHOSEN if self.chosen(row) else LOOKS[0]
 
 
 def ends_of(time: Timed | None) -> Ends:

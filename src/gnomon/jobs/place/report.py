@@ -175,7 +175,7 @@ def _against_best(contender: ContenderPart, document: PlaceDocument) -> str:
 
 def with_samples(table: Table[ContenderPart], document: PlaceDocument) -> Table[ContenderPart]:
     """The table with what pages show of the samples of contenders that ran: their times drawn, and further columns."""
-    clock, chosen = document.clock, document.decision.chosen
+    clock = document.clock
 
     def of(show: Callable[[Summary], str]) -> Callable[[ContenderPart], str]:
         return lambda c: "-" if (summary := c.summary(clock)) is None else show(summary)
@@ -190,7 +190,6 @@ def with_samples(table: Table[ContenderPart], document: PlaceDocument) -> Table[
         .bars(
             f"Median {units.CLOCKS[clock]} of one inference, with its 95 % interval",
             lambda c: ends_of(c.summary(clock)),
-            lambda c: CHOSEN if c.label == chosen else LOOKS[0],
         )
     )
 
