@@ -38,7 +38,7 @@ def report(
     A RUN is named as for gnomon compare. The page needs no network and no other file, and holds the documents of the
     runs: gnomon compare and gnomon report take it in place of a run.
     """
-    from gnomon.api.html import report_page as write_page
+    from gnomon.api.html import write_report as write_page
 
     size_bytes = write_page(*runs, out=out, record=record, changed=changed, sessions=sessions)
     report_page().line(f"{out}: {size_bytes:,} bytes")
