@@ -148,7 +148,9 @@ def test_what_cannot_be_done_is_an_error_with_a_hint(
     assert error.hint and hint in error.hint
 
 
-@pytest.mark.parametrize(("off", "told"), [(0.0, "equal the reference."), (1e-7, "by at most 1.0e-07, which is 1.0e-07 of the largest.")])
+@pytest.mark.parametrize(
+    ("off", "told"), [(0.0, "equal the reference."), (1e-7, "by at most 1.0e-07, which is 1.0e-07 of the largest.")]
+)
 def test_equal_outputs_are_said_to_be_equal(off: float, told: str) -> None:
     file = io.StringIO()
     proof = placement()
