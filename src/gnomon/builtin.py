@@ -58,12 +58,9 @@ JOBS: Mapping[str, Job] = {
         commands={
             "pareto": CommandRow(
                 "gnomon.api.pareto:pareto", "Find the front of latency, peak memory and other objectives, and prove it."
-            ),
+            )
         },
-        documents=_documents(
-            "pareto",
-            pareto="ParetoDocument pareto_report",
-        ),
+        documents=_documents("pareto", pareto="ParetoDocument pareto_report"),
         functions=_functions("pareto", "pareto") | _functions("objectives", "objectives"),
     ),
     "stab": Job(
@@ -72,12 +69,9 @@ JOBS: Mapping[str, Job] = {
             "stab": CommandRow(
                 "gnomon.api.stab:stab",
                 "Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.",
-            ),
+            )
         },
-        documents=_documents(
-            "stab",
-            stab="StabDocument stab_report",
-        ),
+        documents=_documents("stab", stab="StabDocument stab_report"),
         functions=_functions("stab", "stab"),
     ),
     "oplist": Job(
@@ -87,7 +81,7 @@ JOBS: Mapping[str, Job] = {
                 "gnomon.api.pareto:oplist",
                 "Show what the digits of a model's codes mean, and write ONE's oplist.json.",
                 html=False,
-            ),
+            )
         },
         documents={
             "oplist": ("gnomon.jobs.pareto.oplist:OplistDocument", "gnomon.jobs.pareto.oplist_report:oplist_report"),
@@ -114,7 +108,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "table": CommandRow(
                 "gnomon.cli.commands.table:table", "Measure every unit of a search space once, as a table."
-            ),
+            )
         },
         documents=_documents(
             "table",
@@ -142,7 +136,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "estimator": CommandRow(
                 "gnomon.cli.commands.estimator:estimator", "Predict the latency of nets that were never measured."
-            ),
+            )
         },
         documents=_documents(
             "estimator",
@@ -156,9 +150,7 @@ JOBS: Mapping[str, Job] = {
             estimator_import="ImportDocument imported_report",
             estimator_count="CountDocument file_report",
         )
-        | {
-            "nets": ("gnomon.jobs.table.document:NetsDocument", "gnomon.jobs.estimator.report:measured_report"),
-        },
+        | {"nets": ("gnomon.jobs.table.document:NetsDocument", "gnomon.jobs.estimator.report:measured_report")},
         functions=_functions(
             "estimator",
             "count_units",
@@ -181,7 +173,7 @@ JOBS: Mapping[str, Job] = {
             "space": CommandRow(
                 "gnomon.cli.commands.space:space",
                 "Choose the primitives worth searching on a device, from accuracy and latency.",
-            ),
+            )
         },
         documents=_documents(
             "space",
@@ -233,7 +225,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "overlay": CommandRow(
                 "gnomon.cli.commands.overlay:overlay", "Choose tuned configurations that are good on several devices."
-            ),
+            )
         },
         documents=_documents(
             "overlay",
@@ -247,7 +239,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "runs": CommandRow(
                 "gnomon.cli.commands.runs:runs", "List, show, export, join and resume what was measured."
-            ),
+            )
         },
         documents=_documents(
             "runs",
@@ -273,12 +265,9 @@ JOBS: Mapping[str, Job] = {
         commands={
             "compare": CommandRow(
                 "gnomon.api.compare:compare", "Compare runs: what got faster, slower, or stayed the same."
-            ),
+            )
         },
-        documents=_documents(
-            "compare",
-            compare="CompareDocument compare_report",
-        ),
+        documents=_documents("compare", compare="CompareDocument compare_report"),
         functions=_functions("compare", "compare", "compare_models"),
     ),
     "suite": Job(
@@ -286,7 +275,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "suite": CommandRow(
                 "gnomon.cli.commands.suite:suite", "Many models on many devices by several jobs: run, look, compare."
-            ),
+            )
         },
         documents=_documents(
             "suite",
@@ -300,7 +289,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "report": CommandRow(
                 "gnomon.cli.commands.report:report", "Write one page in HTML that shows runs, and compares them."
-            ),
+            )
         },
         functions=_functions("html", "write_report"),
     ),
@@ -342,21 +331,16 @@ JOBS: Mapping[str, Job] = {
         commands={
             "serve": CommandRow(
                 "gnomon.cli.commands.serve:serve", "Measure models that are sent over HTTP, for search-space profilers."
-            ),
+            )
         },
-        documents=_documents(
-            "serve",
-        )
-        | {
-            "serve": ("gnomon.jobs.devices.document:ServeDocument", ""),
-        },
+        documents={"serve": ("gnomon.jobs.devices.document:ServeDocument", "")},
     ),
     "schema": Job(
         section=RESULTS,
         commands={
             "schema": CommandRow(
                 "gnomon.cli.commands.schema:schema", "Print the JSON Schema of a job's document, or the names of all."
-            ),
+            )
         },
         functions=_functions("document", "document_names", "document_schema", "read_document"),
     ),
@@ -367,7 +351,7 @@ JOBS: Mapping[str, Job] = {
                 "gnomon.api.new:new_package",
                 "Write a package that adds a job, a runtime or a kind of device.",
                 html=False,
-            ),
+            )
         },
         documents=_documents("new", new="NewDocument new_report"),
         functions=_functions("new", "new_package"),

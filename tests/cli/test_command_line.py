@@ -12,13 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from tests.cli.placement_kit import placement, profiled
 
 import gnomon
 from gnomon.cli import main as command_line
-from gnomon.cli.main import cli, run
+from gnomon.cli.main import run
 from gnomon.core.sample import Campaign, Context, Event
 from gnomon.errors import CLOSED_PIPE, GnomonError, RuntimeMissingError
 from gnomon.jobs.runs.document import CampaignRow, RunDocument
@@ -60,26 +59,6 @@ def gnomon_process(*args: str, stdin: str = "", **env: str) -> subprocess.Comple
     )
 
 
-def all_commands() -> list[list[str]]:
-    def below(command: click.Command, words: list[str]) -> list[list[str]]:
-        found = [words]
-        if isinstance(command, click.Group):
-            context = click.Context(command)
-            for name in command.list_commands(context):
-                inner = command.get_command(context, name)
-                assert inner is not None
-                found += below(inner, [*words, name])
-        return found
-
-    return below(cli, [])
-
-
-@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
-def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*words, "--help"]) == 0
-    assert capsys.readouterr().out.startswith(f"Usage: {' '.join(['gnomon', *words])} ")
-
-
 @pytest.mark.parametrize("code", ["import gnomon", "from gnomon.cli.main import run; run(['--help'])"])
 def test_help_and_import_load_nothing_heavy(code: str) -> None:
     look = f"{code}\nimport sys; print('LOADED', *sorted(m for m in sys.modules if m.split('.')[0] in {HEAVY}))"
@@ -106,7 +85,6 @@ def test_the_reference_is_up_to_date() -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["plac", "m"], "Did you mean 'place'?"),
         (["place"], "Missing argument 'MODEL'"),
         (["place", "m", "--thread", "2"], "--threads"),
         (["place", "m", "--threads", "0"], "'0' is not a number of threads from 1 to 1024"),
@@ -218,18 +196,10 @@ def test_results_go_out_and_messages_beside(
     assert out.startswith("Mix: " if name == "place" else "onert:cpu ")
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_errors_have_a_hint_and_a_code(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    code = run(["place", "absent.onnx", *(["--json"] if as_json else [])])
+def test_errors_have_a_hint_and_a_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["place", "absent.onnx"]) == 3
     out, err = capsys.readouterr()
-    assert code == 3
-    assert err.startswith("error: ")
-    assert "\nhint: " in err
-    if as_json:
-        assert json.loads(out)["error"]["kind"] == "model"
-        assert set(json.loads(out)["error"]) == {"kind", "message", "hint"}
-    else:
-        assert out == ""
+    assert out == "" and err.startswith("error: ") and "\nhint: " in err
 
 
 def test_usage_errors_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,34 +246,15 @@ def test_the_old_signal_handler_is_back_afterwards() -> None:
 def test_solve_reads_files_and_the_standard_input(tmp_path: Path) -> None:
     text = json.dumps(PROBLEM)
     (tmp_path / "p.json").write_text(text)
-    by_file = gnomon_process("solve", str(tmp_path / "p.json"), "--json")
-    by_pipe = gnomon_process("solve", "-", "--json", stdin=text)
-    found = [json.loads(p.stdout) for p in (by_file, by_pipe)]
-    assert [f["assignment"] for f in found] == [["gpu", "cpu"]] * 2
-    assert found[0]["cost"] == [1.5]
+    found = json.loads(gnomon_process("solve", "-", "--json", stdin=text).stdout)
+    assert (found["assignment"], found["cost"]) == (["gpu", "cpu"], [1.5])
     assert gnomon.solve(PROBLEM).assignment == ("gpu", "cpu")
     assert gnomon.solve(tmp_path / "p.json").assignment == ("gpu", "cpu")
-    shown = gnomon_process("solve", "-", stdin=text)
-    assert shown.stdout.startswith("Cost 1.5: proved the least.\n")
 
 
-def test_solve_tells_bad_problems() -> None:
-    found = gnomon_process("solve", "-", stdin="{")
-    assert (found.returncode, found.stdout) == (3, "")
-    assert found.stderr.startswith("error: ")
-    absent = gnomon_process("solve", "absent.json")
-    assert absent.returncode == 3
-    assert "absent.json cannot be read: No such file" in absent.stderr
-
-
-def test_an_empty_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_record(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["runs"]) == 0
     assert "The results database is empty" in capsys.readouterr().out
-    assert run(["runs", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["campaigns"] == []
-    assert run(["runs", "show", "last"]) == 8
-    assert run(["runs", "--record", str(tmp_path / "absent.sqlite")]) == 8
-    assert not (tmp_path / "absent.sqlite").exists()
     assert gnomon.runs().campaigns == ()
 
 

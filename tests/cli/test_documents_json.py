@@ -90,12 +90,3 @@ def test_the_output_is_ascii_json_without_infinity(capsys: pytest.CaptureFixture
     assert text.isascii()
     assert not set(text) & {"\x1b", "\x07"}
     assert json.loads(text) == {"a": None, "b": [None, [1.5, None]], HOSTILE: HOSTILE}
-
-
-@pytest.mark.parametrize("clock", ["cpu", "wall"])
-def test_documents_are_json(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    write_json(placement(clock=clock).document())
-    write_json(profiled().document())
-    place, profile = capsys.readouterr().out.split("}\n{")
-    assert json.loads(place + "}")["clock"] == clock
-    assert json.loads("{" + profile)["fastest"] == "onert:cpu"

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from gnomon.cli.complete import complete_run, complete_runtime, complete_space
 from gnomon.cli.help import EXAMPLES, GROUPS, path_of
 from gnomon.cli.main import cli
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
+from gnomon.report.table import Table
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
@@ -84,7 +85,7 @@ def test_a_brief_page_names_what_it_leaves_out() -> None:
         page.line("because")
     with page.details("nothing"):
         pass
-    page.table([Column(title="a", number=False), Column(title="b" * 60)], [["one", "2"]], split=1)
+    page.table(Table(["one"], split=1).text("a", str).number("b" * 60, len))
     assert "because" not in text.getvalue()
     assert page.omitted == ["the reasons", "b" * 60]
 

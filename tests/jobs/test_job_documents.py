@@ -66,6 +66,10 @@ def unfree(value: Any) -> Any:
 
 
 FOUND = dict(documents())
+EACH = sorted({document["format"]: name for name, document in FOUND.items()}.values()) + [
+    f"{name} by hand" for name in ("published selection", "predicted front")
+]
+"""The names of one document of each format, and of two that are told otherwise."""
 
 
 @pytest.mark.parametrize("name", FOUND)

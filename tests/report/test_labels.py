@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.report.svg import Label, Placed, place_labels, text_width
+from gnomon.report.svg import Placed, place_labels, text_width
 
 
 def placed(points: list[tuple[float, float]], name: str = "cpu; ruy: Conv2D") -> list[Placed]:
     """The labels of points in a rectangle of 700 by 400, where points are no nearer to its ends than 58 and 33."""
-    labels = [Label(at=(58 + 584 * x, 33 + 334 * y), text=f"{k + 1} {name}") for k, (x, y) in enumerate(points)]
+    labels = [((58 + 584 * x, 33 + 334 * y), f"{k + 1} {name}") for k, (x, y) in enumerate(points)]
     return place_labels(labels, 700, 400)
 
 
@@ -48,9 +48,7 @@ def test_what_has_no_room_for_its_name_keeps_its_mark() -> None:
 
 
 def test_a_point_without_a_name_is_not_covered_and_not_named() -> None:
-    named = Label(at=(100, 100), text="1 n")
-    beside = Label(at=(118, 88), text="")
-    (one,) = place_labels([named, beside], 700, 400)
+    (one,) = place_labels([((100, 100), "1 n"), ((118, 88), "")], 700, 400)
     assert one.text == "1 n"
     assert (one.x, one.y) != (109, 88)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
@@ -417,4 +417,4 @@ def _drawn(
         return ()
     from gnomon.api.pictures import EVALUATION, draw
 
-    return tuple(draw(EVALUATION, asdict(evaluated.evaluation), Path(picture), tell))
+    return tuple(draw(EVALUATION, evaluated.evaluation, Path(picture), tell))

@@ -59,50 +59,37 @@ def showing(*, first: str | None = None, messages: bool = True) -> Callable[[Cal
 def answering(function: Callable[..., Any]) -> Callable[..., int]:
     """Write what a function returns as --json and --html ask for it: a result of `gnomon.api`, or a document.
 
-    The exit code is the result's, or one that is returned beside it; else 0.
+    The exit code is the result's, or one that is returned beside it; else 0. RecordError where the page fails, once all
+    else is written.
     """
 
     @functools.wraps(function)
     def answer(*, as_json: bool, html: Path | None = None, **values: Any) -> int:
         result = function(**values)
         result, code = result if isinstance(result, tuple) else (result, getattr(result, "exit_code", 0))
-        write_answer(result if isinstance(result, dict) else result.document(), as_json=as_json, html=html)
+        document = result if isinstance(result, dict) else result.document()
+        if as_json:
+            write_json(document)
+        else:
+            _write_report(document)
+        if html is not None:
+            _write_html(document, html, as_json=as_json)
         return int(code)
 
     return answer
 
 
-def write_answer(
-    document: dict[str, Any],
-    *,
-    as_json: bool,
-    html: Path | None = None,
-    report: Callable[[], None] | None = None,
-) -> None:
-    """Write a document as --json asks for it, or as its report; then its page where --html names a file.
-
-    `report` writes that report where it is not the one of the document's format. RecordError where the page fails, once
-    all else is written.
-    """
-    if as_json:
-        write_json(document)
-    elif report is not None:
-        report()
-    else:
-        _write_report_of(document)
-    if html is not None:
-        _write_html(document, html, as_json=as_json)
-
-
-def _write_report_of(document: dict[str, Any]) -> None:
+def _write_report(document: dict[str, Any]) -> None:
     """Write the report of a document's format; the document itself where that has none."""
     from gnomon.api.document import report_of
 
     report = report_of(document)
     if report is None:
         write_json(document)
-    else:
-        write_report(report, document)
+        return
+    page = report_page()
+    report(document, page)
+    end_report(page)
 
 
 def _write_html(document: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
@@ -136,13 +123,6 @@ def report_page() -> Page:
     if context is None:
         return Page()
     return Page(brief=not context.meta.get(VERBOSE), own_record=context.params.get("record") is not None)
-
-
-def write_report(report: Callable[..., object], *what: object) -> None:
-    """Write a report of `what`, which takes its page last."""
-    page = report_page()
-    report(*what, page)
-    end_report(page)
 
 
 def end_report(page: Page) -> None:

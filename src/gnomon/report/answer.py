@@ -19,6 +19,7 @@ SVG = "image/svg+xml"
 
 _WIDTH, _MOST_ROWS = 160, 20
 _PAGE = "gnomon.api.html:html_page"
+_TABLE = "gnomon.jobs.html.views:first_table"
 
 
 class Answer:
@@ -26,8 +27,7 @@ class Answer:
     variables and `headline`.
 
     `charts_by` is "module:function" of what makes its charts, which is imported when it is needed. `main` is the table
-    that counts ("": the first there is), and `columns_shown` are those that a notebook shows of it: heading -> name in
-    the frame; none: the first few.
+    of the document that counts ("": the first there is).
     """
 
     __slots__ = ("_document",)
@@ -35,7 +35,6 @@ class Answer:
     _document: dict[str, Any]
     charts_by: ClassVar[str] = ""
     main: ClassVar[str] = ""
-    columns_shown: ClassVar[Mapping[str, str]] = {}
 
     def document(self) -> dict[str, Any]:
         """The result in JSON values, made once: what the command prints with --json (docs/formats/documents.md)."""
@@ -91,8 +90,7 @@ class Answer:
         self, include: Container[str] | None = None, exclude: Container[str] | None = None
     ) -> dict[str, Any]:
         """Text, HTML, and a picture where there is one, for a notebook, which may ask for some of them alone."""
-        document = self.document()
-        bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html(document)}
+        bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html()}
         if self.charts_by and (charts := function_at(self.charts_by)(self)):
             from gnomon.report.svg import picture
 
@@ -103,46 +101,20 @@ class Answer:
             if (include is None or kind in include) and (exclude is None or kind not in exclude)
         }
 
-    def _html(self, document: Mapping[str, Any]) -> str:
+    def _html(self) -> str:
         subject, answer = self.headline()
         title = " of ".join(filter(None, (type(self).__name__, subject)))
         parts = [f"<p><strong>{_escaped(title)}</strong></p>", f"<p>{_escaped(answer)}</p>" if answer else ""]
-        from gnomon.report.frame import tables_of
-
-        tables = tables_of(document)
-        rows = tables.get(_main(self.main, tables), [])
-        columns = self.columns_shown or {name: name for name in _plain_columns(rows)}
-        if rows and columns:
-            head = "".join(f"<th>{_escaped(title)}</th>" for title in columns)
-            body = "".join(
-                f"<tr>{''.join(f'<td>{_escaped(plain_cell(row.get(name)))}</td>' for name in columns.values())}</tr>"
-                for row in rows[:_MOST_ROWS]
-            )
-            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-            if len(rows) > _MOST_ROWS:
-                parts.append(f"<p>and {len(rows) - _MOST_ROWS} more</p>")
+        if table := function_at(_TABLE)(self.document(), _MOST_ROWS):
+            head = "".join(f"<th>{_escaped(column.title)}</th>" for column in table.columns)
+            rows = (f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
+            parts += [f"<p>{_escaped(table.note)}</p>"] if table.note else []
         return "".join(parts)
-
-
-_MOST_COLUMNS = 8
 
 
 def _main(main: str, tables: Mapping[str, Rows]) -> str:
     return main if main in tables else next(iter(tables), "")
-
-
-def _plain_columns(rows: Rows) -> list[str]:
-    """The first few columns of a table that hold one value each."""
-    names = dict.fromkeys(name for row in rows[:_MOST_ROWS] for name in row)
-    plain = [n for n in names if not any(isinstance(row.get(n), list | dict) for row in rows[:_MOST_ROWS])]
-    return plain[:_MOST_COLUMNS]
-
-
-def plain_cell(value: Any) -> str:
-    """A value of a document in a table: a number to four digits, "-" for none."""
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _escaped(text: str) -> str:

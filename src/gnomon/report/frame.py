@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from gnomon.core.installing import install_line
 from gnomon.errors import UsageError
+from gnomon.report.table import Table
 
 Rows = list[dict[str, Any]]
 
@@ -60,6 +61,33 @@ def _samples(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 "wall_us": wall,
                 "cpu_us": cpu,
             }
+
+
+_MOST_COLUMNS = 10
+
+
+def plain_table(rows: Rows) -> Table[dict[str, Any]]:
+    """The rows with the first few of their columns that hold one value each."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    plain = (name for name in names if not any(isinstance(row.get(name), list | dict) for row in rows))
+    table = Table(rows)
+    for name in islice(plain, _MOST_COLUMNS):
+        if any(isinstance(row.get(name), str) for row in rows):
+            table.text(name.replace("_", " "), _value(name))
+        else:
+            table.number(name.replace("_", " "), _value(name))
+    return table
+
+
+def _value(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda row: plain_cell(row.get(name))
+
+
+def plain_cell(value: Any) -> str:
+    """A value of a document in a table: a number to four digits, "-" for none."""
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def frame(rows: Sequence[Mapping[str, Any]], using: Literal["pandas", "pyarrow"] = "pandas") -> Any:

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import IO, Literal
+from typing import IO, Any, ClassVar, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from gnomon.report.plain import clean, shorten
+from gnomon.report.table import Column, Table
 
 _WIDEST = 120
 _GAP = "  "
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column of a table. Numbers are aligned to the right and never shortened; texts have at least `least` columns.
-
-    A text is shortened in its middle to `most` columns at once, and further where the table does not fit.
-    """
-
-    title: str
-    number: bool = True
-    least: int = 12
-    most: int = 48
+_BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|points\b|\d{3}(?:\D|$)))| (?=\(\d+ %\))")
+"""Spaces between a number and its unit, between groups of digits, and before a share: no line ends there."""
 
 
 class _Console(Console):
@@ -45,8 +35,11 @@ class Page:
 
     `width` is that of the terminal, between 40 and 120 columns, and 100 where there is no terminal. A `brief` page
     leaves out the details, and what of a table does not fit beside its main columns; `omitted` names what that was.
-    `own_record` says that an option named the results database, which commands to come must name again.
+    `own_record` says that an option named the results database, which commands to come must name again. A page that
+    shows `every` row needs no choice of some.
     """
+
+    every: ClassVar[bool] = False
 
     def __init__(
         self, file: IO[str] | None = None, *, width: int | None = None, brief: bool = False, own_record: bool = False
@@ -89,7 +82,7 @@ class Page:
         self._wrapped(title, style="bold")
 
     def line(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
-        """A sentence, wrapped between words."""
+        """A sentence, wrapped between words: no number is torn from its unit."""
         self._wrapped(sentence, first=" " * indent, style=style)
 
     def path(self, label: str, path: str) -> None:
@@ -102,31 +95,38 @@ class Page:
         if advice:
             self._wrapped(advice, first="   -> ", later="      ")
 
-    def table(
-        self,
-        columns: Sequence[Column],
-        rows: Sequence[Sequence[str]],
-        *,
-        split: int = 0,
-        bold: frozenset[int] = frozenset(),
-    ) -> None:
-        """A table. One that does not fit is split before column `split` (if not 0), the first column being repeated.
+    def draw(self, charts: str, *of: Any) -> None:
+        """Charts, which "module:function" makes `of` records on a page in HTML; a terminal leaves them out."""
 
-        `bold` are the numbers of rows to stress.
-        """
-        cells = [[shorten(cell, columns[k].most) for k, cell in enumerate(row)] for row in rows]
+    def table(self, table: Table[Any]) -> None:
+        """A table: its first rows, and how many more there are."""
+        columns = [column for column in table.columns if not column.extra]
+        if not columns:
+            return
+        shown = table.rows[: table.most]
+        bold = frozenset(k for k, row in enumerate(shown) if table.chosen(row))
+        cells = [[shorten(column.cell(row), column.most) for column in columns] for row in shown]
+        if bold:
+            other = "" if columns[0].number else "  "
+            cells = [[("> " if k in bold else other) + row[0], *row[1:]] for k, row in enumerate(cells)]
+        split = table.split
         if not split or sum(_widths(columns, cells)) + len(_GAP) * (len(columns) - 1) < self.width:
             self._table(columns, cells, bold)
-            return
-        self._table(columns[:split], [row[:split] for row in cells], bold)
-        if self.brief:
-            titles = ", ".join(one.title for one in columns[split:] if one.title)
-            self.omitted += [titles] if titles not in self.omitted and not self._muted else []
-            return
-        self._print("")
-        self._table([columns[0], *columns[split:]], [[row[0], *row[split:]] for row in cells], bold)
+        else:
+            self._table(columns[:split], [row[:split] for row in cells], bold)
+            if self.brief:
+                titles = ", ".join(one.title for one in columns[split:] if one.title)
+                self.omitted += [titles] if titles not in self.omitted and not self._muted else []
+            else:
+                self._print("")
+                self._table([columns[0], *columns[split:]], [[row[0], *row[split:]] for row in cells], bold)
+        if len(shown) < len(table.rows):
+            left = len(table.rows) - len(shown)
+            self.line(f"and {left} {table.more}: --json has all", indent=1, style="dim")
+        if table.note:
+            self.line(table.note, indent=1, style="dim")
 
-    def _table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], bold: frozenset[int]) -> None:
+    def _table(self, columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]], bold: frozenset[int]) -> None:
         widths = _widths(columns, rows)
         least = [w if c.number else min(w, max(c.least, len(c.title))) for c, w in zip(columns, widths, strict=True)]
         while sum(widths) + len(_GAP) * (len(widths) - 1) >= self.width and widths != least:
@@ -148,8 +148,9 @@ class Page:
             subsequent_indent=first if later is None else later,
             break_on_hyphens=False,
         )
-        for line in room.wrap(clean(text)) or [""]:
-            self._print(line.rstrip(), style=style)
+        held = _BOUND.sub("\0", clean(text))  # what is clean has no such character
+        for line in room.wrap(held) or [""]:
+            self._print(line.replace("\0", " ").rstrip(), style=style)
 
     def _print(self, line: str, *, style: str = "") -> None:
         if self._muted:
@@ -158,10 +159,10 @@ class Page:
             self._console.print(Text(line, style=style), soft_wrap=True)
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+def _widths(columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]]) -> list[int]:
     return [max([cell_len(c.title), *(cell_len(row[k]) for row in rows)]) for k, c in enumerate(columns)]
 
 
-def _padded(cell: str, width: int, column: Column) -> str:
+def _padded(cell: str, width: int, column: Column[Any]) -> str:
     space = " " * max(0, width - cell_len(cell))
     return space + cell if column.number else cell + space

@@ -1,23 +1,17 @@
-"""Parts that several reports have.
-
-Assignments in few words.
-
-Words that the reports of search spaces have in common: shares, and the counts of networks.
-"""
+"""Words and lines that several reports have in common."""
 
 from __future__ import annotations
 
 import math
-import re
-import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Comparison, Summary, may_be_as_fast
 from gnomon.report import units
 from gnomon.report.page import Page
-from gnomon.report.plain import clean
 
 
 def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
@@ -121,24 +115,15 @@ def _is_narrow(compared: Comparison) -> bool:
 
 def spans(assignment: Sequence[str | None]) -> list[tuple[int, int, str]]:
     """Runs of equal backend: (first, last, backend), both ends included; "-" where there is none."""
-    made: list[tuple[int, int, str]] = []
-    for index, backend in enumerate(assignment):
-        name = backend or "-"
-        if made and made[-1][2] == name:
-            made[-1] = (made[-1][0], index, name)
-        else:
-            made.append((index, index, name))
-    return made
+    runs = groupby(range(len(assignment)), key=lambda index: assignment[index] or "-")
+    return [(run[0], run[-1], name) for name, run in ((name, list(run)) for name, run in runs)]
 
 
 def numbers(indices: Sequence[int], *, most: int = 12) -> str:
     """Ascending indices as "0-2, 5, 7-9"; beyond `most` runs only how many more there are."""
-    runs: list[list[int]] = []
-    for index in indices:
-        if runs and runs[-1][1] == index - 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
+    # What ascends by one is as far from its place in all of a run.
+    consecutive = (list(run) for _, run in groupby(enumerate(indices), key=lambda pair: pair[1] - pair[0]))
+    runs = [(run[0][1], run[-1][1]) for run in consecutive]
     told = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
     more = sum(b - a + 1 for a, b in runs[most:])
     return ", ".join(told) + (f" and {more} more" if more else "")
@@ -149,33 +134,9 @@ def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
     runs = spans(assignment)
     if len(runs) <= most:
         return "   ".join(f"{a if a == b else f'{a}-{b}'} {name}" for a, b, name in runs)
-    counts: dict[str, int] = {}
-    for a, b, name in runs:
-        counts[name] = counts.get(name, 0) + b - a + 1
-    told = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
+    counts = Counter(name or "-" for name in assignment).most_common()
+    told = ", ".join(f"{count} on {name}" for name, count in counts)
     return f"{told}, in {len(runs)} stretches"
-
-
-_BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|points\b|\d{3}(?:\D|$)))")
-"""Spaces between a number and its unit, and between groups of digits: no line ends there."""
-
-
-def say(page: Page, sentence: str, *, answer: bool = False, indent: int = 0) -> None:
-    """A sentence as `Page.line` and `Page.headline` write it, without tearing a number from its unit."""
-    held = _BOUND.sub("\0", clean(sentence))  # what is clean has no such character
-    for line in textwrap.wrap(held, page.width - indent, break_on_hyphens=False):
-        told = line.replace("\0", " ")
-        if answer:
-            page.headline(told)
-        else:
-            page.line(told, indent=indent)
-
-
-def row(page: Page, label: str, items: Sequence[str], *, indent: int = 0) -> None:
-    """A label and items after commas, over as many lines as it takes; none ends inside of an item."""
-    held = ", ".join(clean(item).replace(" ", "\0") for item in items)
-    for line in textwrap.wrap(label + held, page.width - indent, break_on_hyphens=False):
-        page.line(line.replace("\0", " "), indent=indent)
 
 
 def percent(share: float | None) -> str:

@@ -66,6 +66,11 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
+def many(count: int, name: str, several: str = "") -> str:
+    """A count of things: "1 layer", "2 layers"."""
+    return f"{count} {name if count == 1 else several or name + 's'}"
+
+
 def finite(value: Any) -> Any:
     """JSON values of a value: tuples become lists, numbers that are not finite None, mapping keys texts."""
     if isinstance(value, float):

@@ -5,6 +5,7 @@ It has a renderer and fonts inside and fetches nothing.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,20 @@ def _drawn(svg: str, suffix: str) -> bytes:
             hint=install_line("plot", python=sys.executable),
         ) from error
     return bytes(vl_convert.svg_to_pdf(svg) if suffix == ".pdf" else vl_convert.svg_to_png(svg, scale=_SCALE))
+
+
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def stem(name: str, taken: set[str]) -> str:
+    """A file's name for any name, which none of those that are `taken` is, on file systems without capitals too."""
+    first = found = _UNFIT.sub("_", name)[:86]
+    number = 1
+    while found.lower() in taken:
+        number += 1
+        found = f"{first}.{number}"
+    taken.add(found.lower())
+    return found
 
 
 def write_pictures(pictures: Mapping[str, Sequence[Chart]], folder: Path) -> Iterator[str]:

@@ -395,7 +395,7 @@ def _labels(frame: _Frame) -> Iterator[str]:
     if frame.chart.y.names or not any(mark.label for mark in marks):
         return
     wanted = [
-        Label(at=(a - x.start, b - y.end), text=shorten(mark.label, 44))
+        ((a - x.start, b - y.end), shorten(mark.label, 44))
         for mark in sorted(marks, key=lambda mark: not mark.label)
         for a, b in [frame.at(mark)]
     ]
@@ -494,12 +494,8 @@ def _width(letter: str) -> float:
     return 0.74 if letter.isupper() else 0.58
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """What a point is called, of which the first word alone may stand where there is no room for all."""
-
-    at: tuple[float, float]
-    text: str
+Label = tuple[tuple[float, float], str]
+"""Where a point is, and what it is called, of which the first word alone may stand where there is no room for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,9 +527,9 @@ def place_labels(labels: Sequence[Label], width: float, height: float) -> list[P
     Points without a text are only not to be covered.
     """
     placed: list[Placed] = []
-    points: list[Box] = [(x - _REACH, y - _REACH, x + _REACH, y + _REACH) for x, y in (one.at for one in labels)]
+    points: list[Box] = [(x - _REACH, y - _REACH, x + _REACH, y + _REACH) for (x, y), _ in labels]
     for k, label in enumerate(labels):
-        others = [*points[:k], *points[k + 1 :], *(one.box for one in placed)] if label.text else []
+        others = [*points[:k], *points[k + 1 :], *(one.box for one in placed)] if label[1] else []
         for one in _choices(label):
             left, upper, right, lower = one.box
             inside = left >= 0 and upper >= 0 and right <= width and lower <= height
@@ -545,10 +541,10 @@ def place_labels(labels: Sequence[Label], width: float, height: float) -> list[P
 
 def _choices(label: Label) -> Iterable[Placed]:
     """What may be written at which places, the best first."""
-    x, y = label.at
-    for text in dict.fromkeys((label.text, label.text.partition(" ")[0])):
+    (x, y), whole = label
+    for text in dict.fromkeys((whole, whole.partition(" ")[0])):
         for across, down in _OFFSETS if text else ():
-            yield Placed(point=label.at, text=text, x=x + across, y=y + down, left=across > 0)
+            yield Placed(point=(x, y), text=text, x=x + across, y=y + down, left=across > 0)
 
 
 def _overlap(a: Box, b: Box) -> bool:

@@ -42,11 +42,13 @@ def counted_time(seconds: float | None, resolution_s: float) -> str:
     return f"< {value:.3g} {unit} (resolution)"
 
 
-def interval(low_s: float | None, high_s: float | None, like_s: float, *, predicted: bool = False) -> str:
-    """An interval in the unit that `like_s` is shown in: "[1.20, 1.30]", "[unknown]" where it has no bound.
+def interval(low_s: float | None, high_s: float | None, like_s: float | None, *, predicted: bool = False) -> str:
+    """An interval in the unit that `like_s` is shown in: "[1.20, 1.30]", "[unknown]" without a bound; "-" of none.
 
     One that was measured and reaches down to 0 has none; one that was `predicted` may begin there.
     """
+    if like_s is None:
+        return "-"
     if low_s is None or high_s is None or not math.isfinite(high_s) or low_s < 0 or (low_s == 0 and not predicted):
         return "[unknown]"
     scale = like_s / _scaled(like_s)[0] if like_s else 1.0

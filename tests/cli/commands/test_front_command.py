@@ -12,20 +12,12 @@ from tests.jobs.solve.test_front_job import PROBLEM
 
 import gnomon
 from gnomon.cli.main import cli
-from gnomon.errors import ProblemError
 
 
 def printed(problem: dict[str, Any], *options: str) -> str:
     result = CliRunner().invoke(cli, ["front", "-", *options], input=json.dumps(problem), catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
-
-
-def test_json() -> None:
-    document = json.loads(printed(PROBLEM, "--json"))
-    assert list(document) == ["format", "version", "certificate", "objectives", "points", "seconds"]
-    assert document["certificate"] == "exact"
-    assert [point["code"] for point in document["points"]] == ["3", "0"]
 
 
 def test_text(tmp_path: Path) -> None:
@@ -62,11 +54,6 @@ def test_an_epsilon_is_told() -> None:
 )
 def test_options_that_cannot_be_meant(options: list[str]) -> None:
     assert CliRunner().invoke(cli, ["front", "-", *options], input="{}").exit_code == 2
-
-
-def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(ProblemError, match="cannot be read"):
-        CliRunner().invoke(cli, ["front", "/nowhere.json"], catch_exceptions=False)
 
 
 def test_progress_names_the_trade_offs_that_are_known() -> None:

@@ -33,7 +33,7 @@ def test_the_page_tells_slots_codes_and_an_example(zoo_model: Zoo) -> None:
 def test_many_codes_are_told_as_a_power(zoo_model: Zoo) -> None:
     done = call(zoo_model("efficientnet-lite0.tflite"), "--by", "operator", "--backends", "cpu,ruy,xnnpack")
     assert "62 operators, 3 backends: 3^62 codes." in done.stdout
-    assert "And 2 more: --json has all." in done.stdout
+    assert "and 2 more: --json has all" in done.stdout
 
 
 def test_the_json_is_one_document_and_the_file_is_an_oplist(zoo_model: Zoo, tmp_path: Path) -> None:

@@ -74,11 +74,3 @@ def test_settings_are_of_their_toolchain(monkeypatch: pytest.MonkeyPatch) -> Non
     assert named.settings == {"vitis": {"arch": "a=b"}, "quark-xint8": {"packages": "/q"}}
     assert (runtime.toolchains, runtime.method) == (("openvino",), None)
     assert (none.toolchains, none.method, none.server) == ((), "balanced", DpuServer(url="http://b/"))
-
-
-@pytest.mark.parametrize("command", ["show", "select", "validate"])
-def test_what_is_no_profile_is_told(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = call(capsys, command, "nowhere")
-    assert code == 2
-    assert "nowhere" in err
-    assert "hint: " in err

@@ -23,7 +23,6 @@ from gnomon.jobs.tune.request import Care, DeviceWish, TuneRequest
 from gnomon.measure.progress import Progress, Watch
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
-COMMANDS = [["tune"], ["exec"], ["tune", "list"], ["overlay", "collect"], ["overlay", "analyze"]]
 
 
 @pytest.fixture(autouse=True)
@@ -69,49 +68,11 @@ def told(capsys: pytest.CaptureFixture[str], code: int, *words: str | Path) -> t
     return lines[0], lines[1]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_says_what_each_option_does(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*command, "--help"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith(f"Usage: gnomon {' '.join(command)} ")
-    assert "--json" in text and "--out DIR" in text
-    lines = text.split("Options:\n", 1)[1].splitlines()
-    options = [line for line in lines if line.startswith("  -")]
-    for number, line in enumerate(lines):
-        if line.startswith("  -"):
-            behind = line.split("  ")[2:] + (lines[number + 1 : number + 2] if not line.split("  ")[2:] else [])
-            assert "".join(behind).strip(), line
-    if command != ["tune", "list"]:
-        assert sum("--device NAME" in line for line in options) == 1
-
-
-def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"]) == 0
-    text = capsys.readouterr().out
-    assert all(f"  {name} " in text for name in ("tune", "tune list", "exec", "overlay"))
-    assert "view" not in text
-    assert run(["overlay", "--help"]) == 0
-    text = capsys.readouterr().out
-    assert "collect" in text and "analyze" in text
-
-
 @pytest.mark.parametrize(
     ("code", "words", "message", "hint"),
     [
-        (3, ["tune", "{none}.onnx"], "No such file", "can be read"),
-        (2, ["tune", "{model}", "--device", "phone"], "no device named phone", "gnomon devices add"),
-        (2, ["tune", "{model}", "--target", "abacus"], "no target is called 'abacus'", "x86-64-v3"),
         (2, ["tune", "{model}", "--device", "tvm://a:b/x"], "not a number from 1 to 65535", "local"),
         (2, ["tune", "{model}", "--device", "tvm://a:1"], "names no device of a tracker", "tvm://HOST:PORT/KEY"),
-        (
-            2,
-            ["tune", "{model}", "--device", "tvm:///x", "--target", "generic"],
-            "no tracker is named",
-            "TVM_TRACKER_HOST",
-        ),
-        (2, ["tune", "{model}", "--device", "adb:"], "cannot start TVM's server", "tvm://HOST:PORT/KEY"),
-        (2, ["tune", "{model}", "--linker", "no-such-linker"], "no linker 'no-such-linker'", "compiler"),
-        (2, ["exec", "{none}.so"], "there is no", "gnomon tune list"),
         (2, ["exec", "{none}.json"], "No such file", "gnomon tune list"),
         (3, ["exec", "{model}"], "has no tuning records", "gnomon tune"),
         (2, ["overlay", "collect", "{a}", "--device", "phone"], "no device named phone", "gnomon devices add"),
@@ -125,7 +86,6 @@ def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
             "the network net itself is not in",
             "--model",
         ),
-        (2, ["overlay", "analyze", "{a}", "--prove", "--model", "{model}"], "where the device 'a'", "--device tvm://"),
         (2, ["overlay", "analyze", "{a}", "--prove", "--no-write"], "--prove compiles", "--no-write"),
     ],
 )

@@ -28,6 +28,7 @@ from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.compare.report import compare_report, markdown
 from gnomon.jobs.compare.sides import _embedded_in, embedded, read_side
 from gnomon.jobs.documents import read_document
+from gnomon.jobs.html.blocks import Line
 from gnomon.jobs.html.views import comparison
 from gnomon.jobs.runs.answers import ANSWER, keep, packed
 from gnomon.report.page import Page
@@ -389,8 +390,8 @@ def test_earlier_runs_of_one_process_tell_nothing_and_count_for_nothing(tmp_path
     for row in found.pairs[0].configurations:
         assert (row.verdict, row.sessions.known_by) == ("unknown", "assumed")
         assert (row.sessions.runs, row.sessions.needed) == (0, 5)
-    section = comparison(found)
-    assert any("2.0 % is assumed" in line and "Measure it 5 times more" in line for line in section.lines)
+    lines = [part for part in comparison(found).parts if isinstance(part, Line)]
+    assert any("2.0 % is assumed" in one.text and "Measure it 5 times more" in one.advice for one in lines)
 
 
 def test_earlier_runs_of_the_record_widen_the_interval(tmp_path: Path) -> None:

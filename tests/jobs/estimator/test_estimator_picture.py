@@ -10,40 +10,48 @@ import pytest
 from tests.report.picture_kit import needs_drawing, words_in, words_of
 
 from gnomon.api.pictures import EVALUATION, draw
+from gnomon.jobs.estimator.document import Ceiling, EvaluationPart, HeldOutPart, Scores, Spent, UnitResidual
 from gnomon.jobs.estimator.picture import evaluation_charts
 
 
-def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = True) -> dict[str, Any]:
+def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = True) -> EvaluationPart:
     rng = random.Random(0)
     made = []
     for _ in range(nets):
         measured = rng.uniform(1e-3, 2e-3)
         mean = measured * rng.uniform(0.9, 1.1)
-        made.append({"measured_s": measured, "mean_s": mean, "low_s": 0.93 * mean, "high_s": 1.07 * mean})
-    scores = {"mean_error": 0.05, "within_10": 0.99, "spearman": 0.95, "nominal": 0.9}
-    return {
-        "how": "10 folds",
-        "scores": scores,
-        "ceiling": {"within_10": 1.0, "mean_error": 0.01, "spearman": 0.99} if ceiling else None,
-        "nets": made,
-        "units": [
-            {
-                "unit": f"Conv {k}x{k}+BatchNormalization",
-                "nets": k + 3,
-                "mean": 0.01,
-                "low": 0.01 - 0.002 * k,
-                "high": 0.03,
-            }
+        made.append(HeldOutPart(measured_s=measured, mean_s=mean, low_s=0.93 * mean, high_s=1.07 * mean))
+    scores = Scores(
+        nets=nets,
+        within_10=0.99,
+        within_5=0.9,
+        mean_error=0.05,
+        median_error=0.05,
+        spearman=0.95,
+        coverage=0.9,
+        nominal=0.9,
+        half_width=0.07,
+    )
+    noise = Ceiling(within_10=1.0, within_5=1.0, mean_error=0.01, spearman=0.99)
+    return EvaluationPart(
+        how="10 folds",
+        scores=scores,
+        ceiling=noise if ceiling else None,
+        nets=tuple(made),
+        units=tuple(
+            UnitResidual(
+                unit=f"Conv {k}x{k}+BatchNormalization", nets=k + 3, mean=0.01, low=0.01 - 0.002 * k, high=0.03
+            )
             for k in range(units)
-        ],
-        "curve": [
-            {"samples": n, "nets": 9, "mean_error": 0.1 / (n + 1), "within_10": 0.9, "spearman": 0.9}
+        ),
+        curve=tuple(
+            Spent(samples=n, nets=9, mean_error=0.1 / (n + 1), within_10=0.9, spearman=0.9)
             for n in (0, 2, 5, 10, 50)[:curve]
-        ],
-    }
+        ),
+    )
 
 
-def drawn(found: dict[str, Any], to: Path) -> list[Path]:
+def drawn(found: EvaluationPart, to: Path) -> list[Path]:
     needs_drawing()
     told: list[str] = []
     paths = draw(EVALUATION, found, to, told.append)
@@ -59,18 +67,16 @@ def test_it_says_what_it_shows(tmp_path: Path) -> None:
     assert "measured, ms" in words
     assert "predicted, ms" in words
     assert "10 % off" in words
-    inside = sum(n["low_s"] <= n["measured_s"] <= n["high_s"] for n in evaluation()["nets"])
+    inside = sum((n.low_s or 0.0) <= (n.measured_s or 0.0) <= (n.high_s or 0.0) for n in evaluation().nets)
     assert f"in its 90 % interval: {inside}" in words
     assert f"outside of it: {12 - inside}" in words
     assert "Conv 3x3+BatchNormalization (6)" in words
     assert "nets fitted to, the first of the samples; all others held out" in words
 
 
-def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (drawn(evaluation(), tmp_path / name) for name in ("a.b", "c"))
-    assert [path.name for path in first] == ["a.b.svg", "a.b.png"]
-    assert first[1].read_bytes().startswith(b"\x89PNG")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+def test_it_is_drawn_as_svg_and_png(tmp_path: Path) -> None:
+    svg, png = drawn(evaluation(), tmp_path / "a.b")
+    assert (svg.name, png.name) == ("a.b.svg", "a.b.png") and png.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.placement_kit import placement
 from tests.jobs.html.browser import Page, chromium, needs_chromium
 from tests.jobs.html.kit import HOSTILE, hostile
-from tests.jobs.test_job_documents import FOUND, OPERATORS, large
+from tests.jobs.test_job_documents import EACH, FOUND, OPERATORS, large
 
 from gnomon.jobs.html.page import page
 
@@ -35,7 +35,7 @@ def opened(browser: Page, folder: Path, *documents: dict[str, Any]) -> Page:
     return browser
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", EACH)
 def test_every_document_is_drawn_without_a_word(browser: Page, tmp_path: Path, name: str) -> None:
     found = opened(browser, tmp_path, FOUND[name])
     assert found.value("document.querySelectorAll('h1').length") == 1

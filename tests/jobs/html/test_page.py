@@ -28,7 +28,7 @@ from gnomon.jobs.compare.job import compare
 from gnomon.jobs.compare.sides import read_run
 from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
-from gnomon.jobs.html.pictures import sustained
+from gnomon.jobs.place.picture import sustained_charts
 
 MOST_BYTES = 2_000_000
 
@@ -172,11 +172,6 @@ def test_what_runs_differ_by_is_said_as_for_compare(tmp_path: Path, monkeypatch:
         gnomon.write_report(*names, out=out, sessions=-0.1)
 
 
-def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="cannot be written"):
-        gnomon.write_report(sides(tmp_path)[0], out=tmp_path / "none" / "page.html")
-
-
 def test_a_folder_that_is_not_there_is_told_before_anything_is_measured(tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(b"no model, which would be told next")
@@ -198,7 +193,7 @@ def test_a_result_makes_its_page() -> None:
 def test_a_sustained_run_is_drawn_over_even_time() -> None:
     states = {block: {"temperatures_c": {"zone": 40.0 + block / 10}} for block in (0, 190)}
     part = sustained_part([1.0] * 190 + [1.25] * 410, states=states)
-    calls, heat = sustained(part)
+    calls, heat = sustained_charts(part)
     assert (calls.x.title, calls.x.linear, [group.name for group in calls.groups]) == (
         "minutes of calling",
         True,
@@ -206,4 +201,4 @@ def test_a_sustained_run_is_drawn_over_even_time() -> None:
     )
     assert [mark.label for mark in calls.groups[2].marks] == ["slower"]
     assert heat.title == "hottest zone, degrees Celsius"
-    assert not list(sustained(replace(part, blocks=replace(part.blocks, at_s=part.blocks.at_s[:1]))))
+    assert not list(sustained_charts(replace(part, blocks=replace(part.blocks, at_s=part.blocks.at_s[:1]))))

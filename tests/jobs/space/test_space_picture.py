@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from tests.jobs.space.kits.space_kit import front, hostile, network, profile, published, selection
 from tests.report.picture_kit import needs_drawing, words_in
 
-from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+from gnomon.errors import ProblemError
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.space import picture
 from gnomon.jobs.space.document import SelectionDocument, SpaceDocument
@@ -69,11 +68,6 @@ def test_a_front_is_drawn_as_predicted_and_as_measured(tmp_path: Path) -> None:
         told = words_in(tmp_path / "front.svg")
         assert legend <= set(told) and ("measured" in told) == measured
         assert "latency by ort, ms" in told and any("4 networks that are predicted" in text for text in told)
-
-
-def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (draw_pictures(profile(), CHOICE, tmp_path / name) for name in ("a", "b"))
-    assert [Path(path).read_bytes() for path in first] == [Path(path).read_bytes() for path in second]
 
 
 def test_names_can_neither_leave_the_folder_nor_break_the_file(tmp_path: Path) -> None:
@@ -154,19 +148,6 @@ def test_a_rule_without_frequencies_marks_what_is_kept_alone(tmp_path: Path) -> 
     words = words_in(tmp_path / "c.svg")
     assert words.count("kept") == 1 + 3
     assert not [word for word in words if word.endswith(" %")]
-
-
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot be written"):
-        draw_pictures(profile(), None, tmp_path / "file")
-
-
-def test_without_vl_convert_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(RuntimeMissingError, match="vl-convert-python is not installed") as caught:
-        draw_pictures(profile(), None, tmp_path)
-    assert "vl-convert-python>=1.9,<2" in caught.value.hint
 
 
 def test_the_selection_of_a_profile_is_read_if_it_is_there(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from gnomon.jobs.tune.report import (
     exec_report,
     like,
     loss,
-    many,
     metric,
     outputs,
     share_of,
@@ -25,6 +24,7 @@ from gnomon.jobs.tune.report import (
     tuned_report,
     view_report,
 )
+from gnomon.report.plain import many
 
 REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
     "tune": (tune_report, tune()),

@@ -10,7 +10,7 @@ import click
 from gnomon.cli.complete import complete_run
 from gnomon.cli.help import command
 from gnomon.cli.options import record_option, sessions_options
-from gnomon.cli.output import write_report
+from gnomon.cli.output import report_page
 
 if TYPE_CHECKING:
     from gnomon.store.address import RecordAddress
@@ -39,7 +39,6 @@ def report(
     runs: gnomon compare and gnomon report take it in place of a run.
     """
     from gnomon.api.html import write_report as write_page
-    from gnomon.jobs.html.report import written_report
 
     size_bytes = write_page(*runs, out=out, record=record, changed=changed, sessions=sessions)
-    write_report(written_report, out, size_bytes)
+    report_page().line(f"{out}: {size_bytes:,} bytes")

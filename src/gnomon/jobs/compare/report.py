@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gnomon.jobs.compare.document import ORDER, CompareDocument, OperatorsPart, PairPart, SidePart, VerdictPart, word
 from gnomon.jobs.place.shared_report import held_for
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
 from gnomon.report.parts import ratio_interval
 from gnomon.report.plain import clean, listed
+from gnomon.report.table import Table
 
 _FEW, _MOST = 5, 40
 
@@ -39,8 +40,8 @@ def _needed(row: VerdictPart) -> int | None:
 
 
 def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDocument, page: Page) -> None:
-    page.line(f"Before: {_who(before)}.")
-    page.line(f"After: {_who(after)}.")
+    for when, side in (("Before", before), ("After", after)):
+        page.line(f"{when}: {f'{side.name}, ' if page.every else ''}{_who(side)}.")
     if before.model_sha256 != after.model_sha256:
         page.line("The models differ, and are compared as two versions of one.")
     for told in pair.changed:
@@ -53,35 +54,13 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
         page.heading(
             f"One inference by {units.CLOCKS[pair.clock]} (ratio: after over before, [{sure} for all together])"
         )
-        page.table(
-            [
-                Column(title="configuration", number=False, least=20),
-                Column(title="before"),
-                Column(title="after"),
-                Column(title="ratio"),
-                Column(title="", number=False, least=14),
-                Column(title="verdict", number=False, least=8),
-                Column(title="processes"),
-            ],
-            [
-                [
-                    row.label,
-                    units.time(row.before_s),
-                    units.time(row.after_s),
-                    units.digits(row.ratio),
-                    ratio_interval(row.low, row.high),
-                    verdict_words(row),
-                    " + ".join(map(str, row.processes)),
-                ]
-                for row in rows
-            ],
-            split=6,
+        table = _table("configuration", rows, verdict_words).number(
+            "processes", lambda row: " + ".join(map(str, row.processes))
         )
-        page.line(
-            f"same: within {units.percent(document.relevant).lstrip('+')}; a run's fresh processes are what counts.",
-            indent=1,
-            style="dim",
-        )
+        table.split = 6
+        relevant = units.percent(document.relevant).lstrip("+")
+        table.note = f"same: within {relevant}; a run's fresh processes are what counts."
+        page.table(table)
     if any(row.sessions and row.sessions.known_by == "turns" for row in rows):
         page.line("Measured by turns: each process is compared with the one beside it.", indent=1, style="dim")
     for told, advice in doubts(rows):
@@ -137,30 +116,22 @@ def _operators(parts: Sequence[OperatorsPart], page: Page) -> None:
         if not changed:
             continue
         page.heading(f"{part.label}: kernels that changed, the first first ({len(changed)} of {part.compared})")
-        shown = changed[: _FEW if page.brief else _MOST]
-        page.table(
-            [
-                Column(title="kernel", number=False, least=20),
-                Column(title="before"),
-                Column(title="after"),
-                Column(title="ratio"),
-                Column(title="", number=False, least=14),
-                Column(title="verdict", number=False, least=8),
-            ],
-            [
-                [
-                    row.label,
-                    units.time(row.before_s),
-                    units.time(row.after_s),
-                    units.digits(row.ratio),
-                    ratio_interval(row.low, row.high),
-                    word(row.verdict),
-                ]
-                for row in shown
-            ],
-        )
-        if len(changed) > len(shown):
-            page.line(f"and {len(changed) - len(shown)} more: --json has all", indent=1, style="dim")
+        table = _table("kernel", changed, lambda row: word(row.verdict))
+        table.most = _FEW if page.brief else _MOST
+        page.table(table)
+
+
+def _table(what: str, rows: Sequence[VerdictPart], verdict: Callable[[VerdictPart], str]) -> Table[VerdictPart]:
+    """What was measured before and after, with the verdict on it."""
+    return (
+        Table(rows)
+        .text(what, lambda row: row.label, least=20)
+        .number("before", lambda row: row.before_s, units.time)
+        .number("after", lambda row: row.after_s, units.time)
+        .number("ratio", lambda row: row.ratio, units.digits)
+        .text("interval", lambda row: ratio_interval(row.low, row.high), least=14)
+        .text("verdict", verdict, least=8)
+    )
 
 
 def markdown(document: CompareDocument) -> str:
@@ -172,12 +143,10 @@ def markdown(document: CompareDocument) -> str:
         lines += [f"- measured only after: {_cell(label)}" for label in pair.only_after]
         if not pair.configurations:
             continue
-        lines += ["", "| configuration | before | after | ratio | interval | verdict |", "|---|--:|--:|--:|---|---|"]
-        for row in pair.configurations:
-            cells = [row.label, units.time(row.before_s), units.time(row.after_s), units.digits(row.ratio)]
-            lines.append(
-                "| " + " | ".join(map(_cell, [*cells, ratio_interval(row.low, row.high), verdict_words(row)])) + " |"
-            )
+        table = _table("configuration", pair.configurations, verdict_words)
+        titles = [column.title for column in table.columns]
+        lines += ["", f"| {' | '.join(titles)} |", "|---|--:|--:|--:|---|---|"]
+        lines += [f"| {' | '.join(_cell(column.cell(row)) for column in table.columns)} |" for row in table.rows]
         for part in pair.operators:
             if part.changed:
                 first = part.changed[0]

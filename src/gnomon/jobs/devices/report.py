@@ -19,7 +19,9 @@ from gnomon.jobs.devices.document import (
     RuntimesDocument,
 )
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
+from gnomon.report.plain import many
+from gnomon.report.table import Table
 
 _STATES = {"ready": "ready", "in use": "in use", "failed": "cannot be used"}
 
@@ -75,7 +77,7 @@ def _device(row: DeviceRow, page: Page) -> None:
         page.item(f"{runtime.name} {runtime.version}: {', '.join(runtime.backends)}")
     for runtime in brought:
         first, *others = runtime.brought
-        more = f" and {len(others)} package{'' if len(others) == 1 else 's'} that it needs" if others else ""
+        more = f" and {many(len(others), 'package')} that it needs" if others else ""
         page.item(f"{runtime.name}: installed when it is needed ({first}{more})")
     for reason, hint in dict.fromkeys((r.reason, r.hint) for r in gone):
         names = [r.name for r in gone if (r.reason, r.hint) == (reason, hint)]
@@ -87,7 +89,7 @@ def _machine(found: Mapping[str, Any]) -> list[str]:
     cores = found.get("cores")
     first = [
         str(found.get("cpu_model") or found.get("machine") or "unknown processor"),
-        *([f"{cores} core{'' if cores == 1 else 's'}"] if cores else []),
+        *([many(cores, "core")] if cores else []),
         *([f"{units.digits(memory / 2**30)} GiB"] if isinstance(memory, int) else []),
         *([f"governor {found['governor']}"] if found.get("governor") else []),
     ]
@@ -152,8 +154,7 @@ def cleaned_report(document: DeviceCleanedDocument, page: Page) -> None:
     if document.folder is None:
         page.headline(f"Nothing is kept on {document.name}.")
         return
-    count = document.entries
-    what = f"{count} pushed file{'' if count == 1 else 's'} or folder{'' if count == 1 else 's'}"
+    what = many(document.entries, "pushed file or folder", "pushed files or folders")
     page.headline(f"Removed {what} ({units.mebibytes(document.size_bytes)}) from {document.name}.")
     page.path("folder", document.folder)
 
@@ -178,15 +179,14 @@ def runtimes_report(document: RuntimesDocument, page: Page) -> None:
     """What is installed, then what is not."""
     here = [row for row in document.runtimes if row.installed]
     page.headline(f"{len(here)} of {len(document.runtimes)} known runtimes are installed here.")
-    heads = [
-        Column(title="runtime", number=False),
-        Column(title="version", number=False),
-        Column(title="models", number=False),
-        Column(title="backends", number=False),
-    ]
-    rows = [[r.name, r.version or "-", ", ".join(r.formats), ", ".join(r.backends)] for r in here]
-    if rows:
-        page.table(heads, rows)
+    if here:
+        page.table(
+            Table(here)
+            .text("runtime", lambda row: row.name)
+            .text("version", lambda row: row.version or "-")
+            .text("models", lambda row: ", ".join(row.formats))
+            .text("backends", lambda row: ", ".join(row.backends))
+        )
     gone = [row for row in document.runtimes if not row.installed]
     if gone or document.broken:
         page.heading("Missing")

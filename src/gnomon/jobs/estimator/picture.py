@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
-from gnomon.jobs.estimator.report import percent
+from gnomon.jobs.estimator.document import Ceiling, EvaluationPart, Scores, Spent
 from gnomon.report import units
 from gnomon.report.chart import (
     BEHIND,
@@ -19,38 +18,37 @@ from gnomon.report.chart import (
     Row,
     Rule,
     Value,
+    finite,
     in_rows,
     line,
     shares,
     time_words,
     timed,
 )
-from gnomon.report.plain import finite
-
-Document = Mapping[str, Any]
+from gnomon.report.parts import percent
 
 _OFF = Look(colour="#777777", dash="2 4")
 
 
-def evaluation_charts(evaluation: Document) -> list[Chart]:
+def evaluation_charts(evaluation: EvaluationPart) -> list[Chart]:
     """The charts of an evaluation: its nets, its units, and its curve where it has one."""
-    evaluation = finite(evaluation)
     return [*_nets(evaluation), *_units(evaluation), *_curve(evaluation)]
 
 
-def _nets(evaluation: Document) -> Iterator[Chart]:
+def _nets(evaluation: EvaluationPart) -> Iterator[Chart]:
     """Predicted against measured, with intervals, and lines about what is 10 % off."""
-    nets = [net for net in evaluation["nets"] if net["measured_s"] and net["mean_s"]]
+    nets = [(net, at) for net in evaluation.nets if (at := finite(net.measured_s)) and finite(net.mean_s)]
     if not nets:
         return
-    scores, ceiling = evaluation["scores"], evaluation["ceiling"]
-    nominal = units.share(scores["nominal"])
+    scores, ceiling = evaluation.scores, evaluation.ceiling
+    nominal = units.share(scores.nominal)
     marks: dict[bool, list[Mark]] = {True: [], False: []}
-    for number, net in enumerate(nets, 1):
-        ends = net["mean_s"], net["low_s"], net["high_s"]
-        tip = f"net {number}: measured {units.time(net['measured_s'])}, predicted {time_words(*ends)}"
-        marks[_inside(net)].append(Mark(x=timed(net["measured_s"]), y=timed(*ends), tip=tip))
-    reach = [1e3 * net["measured_s"] for net in nets]
+    for number, (net, measured_s) in enumerate(nets, 1):
+        ends = net.mean_s, net.low_s, net.high_s
+        tip = f"net {number}: measured {units.time(measured_s)}, predicted {time_words(*ends)}"
+        is_inside = net.low_s is not None and net.high_s is not None and net.low_s <= measured_s <= net.high_s
+        marks[is_inside].append(Mark(x=timed(measured_s), y=timed(*ends), tip=tip))
+    reach = [1e3 * measured_s for _, measured_s in nets]
     about = [
         Group(
             marks=line((x, by * x) for x in (min(reach), max(reach))),
@@ -62,7 +60,7 @@ def _nets(evaluation: Document) -> Iterator[Chart]:
         for by, name in ((1.1, "10 % off"), (0.9, ""))
     ]
     noise = f"The noise of measuring alone: {_score(ceiling)}" if ceiling else ""
-    told = f"{_score(scores)} ({evaluation['how']})"
+    told = f"{_score(scores)} ({evaluation.how})"
     yield Chart(
         title=f"{len(nets)} nets that it was not fitted to: {told}",
         x=Axis(title="measured, ms"),
@@ -77,26 +75,21 @@ def _nets(evaluation: Document) -> Iterator[Chart]:
     )
 
 
-def _score(found: Document) -> str:
-    error = "unknown" if found["mean_error"] is None else percent(found["mean_error"])
-    return f"mean error {error}, {units.share(found['within_10'])} within 10 %, rank {units.digits(found['spearman'])}"
+def _score(found: Scores | Ceiling) -> str:
+    rank = units.digits(found.spearman)
+    return f"mean error {percent(found.mean_error)}, {units.share(found.within_10)} within 10 %, rank {rank}"
 
 
-def _inside(net: Document) -> bool:
-    low, high = net["low_s"], net["high_s"]
-    return low is not None and high is not None and bool(low <= net["measured_s"] <= high)
-
-
-def _units(evaluation: Document) -> Iterator[Chart]:
+def _units(evaluation: EvaluationPart) -> Iterator[Chart]:
     """By how much nets that hold a unit are predicted too long."""
     rows = [
         Row(
-            name=f"{one['unit']} ({one['nets']})",
-            value=shares(one["mean"], one["low"], one["high"]),
-            text=units.percent(one["mean"]),
-            look=BEHIND if (one["low"] or 0.0) <= 0 <= (one["high"] or 0.0) else LOOKS[1],
+            name=f"{one.unit} ({one.nets})",
+            value=shares(one.mean, one.low, one.high),
+            text=units.percent(one.mean),
+            look=BEHIND if (one.low or 0.0) <= 0 <= (one.high or 0.0) else LOOKS[1],
         )
-        for one in evaluation["units"]
+        for one in evaluation.units
     ]
     if rows:
         legend = {LOOKS[1]: "surely off", BEHIND: "within noise"}
@@ -106,14 +99,14 @@ def _units(evaluation: Document) -> Iterator[Chart]:
         )
 
 
-def _curve(evaluation: Document) -> Iterator[Chart]:
+def _curve(evaluation: EvaluationPart) -> Iterator[Chart]:
     """The error on nets held out, against the number of samples that were fitted to."""
-    curve, ceiling = evaluation["curve"], evaluation["ceiling"]
+    curve, ceiling = evaluation.curve, evaluation.ceiling
     if len(curve) < 2:
         return
-    errors = [(one, "mean error", one["mean_error"]) for one in curve]
-    beyond = [(one, "off by more than 10 %:", 1 - (one["within_10"] or 0.0)) for one in curve]
-    noise = shares(ceiling["mean_error"] if ceiling else None)
+    errors = [(one, "mean error", one.mean_error) for one in curve]
+    beyond = [(one, "off by more than 10 %:", 1 - one.within_10) for one in curve]
+    noise = shares(ceiling.mean_error if ceiling else None)
     yield Chart(
         title="What more samples brought",
         x=Axis(title="nets fitted to, the first of the samples; all others held out", linear=True),
@@ -127,12 +120,12 @@ def _curve(evaluation: Document) -> Iterator[Chart]:
     )
 
 
-def _spent(rows: Iterable[tuple[Document, str, float | None]]) -> list[Mark]:
+def _spent(rows: Iterable[tuple[Spent, str, float | None]]) -> list[Mark]:
     return [
         Mark(
-            x=Value(value=one["samples"]),
+            x=Value(value=one.samples),
             y=shares(share),
-            tip=f"fitted to {one['samples']} nets: {what} {percent(share or 0.0)} of {one['nets']} others",
+            tip=f"fitted to {one.samples} nets: {what} {percent(share)} of {one.nets} others",
         )
         for one, what, share in rows
     ]

@@ -11,14 +11,19 @@ from gnomon.jobs.estimator.document import (
     ExplanationDocument,
     ExportDocument,
     FitDocument,
+    HeldOutPart,
     ImportDocument,
     ModelPredictionDocument,
+    PredictedNet,
     PredictionsDocument,
     SuggestDocument,
 )
 from gnomon.report import units
-from gnomon.report.page import Column, Page
-from gnomon.report.parts import measured_with
+from gnomon.report.chart import BEHIND, LOOKS
+from gnomon.report.page import Page
+from gnomon.report.parts import measured_with, percent
+from gnomon.report.plain import many
+from gnomon.report.table import Table
 
 if TYPE_CHECKING:
     from gnomon.jobs.table.document import NetsDocument
@@ -33,13 +38,10 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
     evaluation = document.evaluation
     if isinstance(document, FitDocument):
         prices = f"{document.priced} of {document.units} units priced" if document.priced else "no table"
-        samples = document.samples
-        page.headline(
-            f"An estimator of {document.space}, from {samples} net{'' if samples == 1 else 's'} and {prices}."
-        )
+        page.headline(f"An estimator of {document.space}, from {many(document.samples, 'net')} and {prices}.")
         if document.context:
             page.line(f"Measured with {measured_with(document.context)}")
-        if samples == 0:
+        if document.samples == 0:
             page.line("Without measured nets it is the table's sum. To choose some: gnomon estimator suggest")
         _suspect(document, page)
         if document.learner:
@@ -80,22 +82,41 @@ def _suspect(document: FitDocument, page: Page) -> None:
 def _scores(evaluation: EvaluationPart, page: Page) -> None:
     scores, ceiling = evaluation.scores, evaluation.ceiling
     page.heading(f"How good it is ({evaluation.how})")
-    names = [
-        ("within 10 %", "within_10", units.share),
-        ("within 5 %", "within_5", units.share),
-        ("mean error", "mean_error", percent),
-        ("rank (Spearman)", "spearman", _three),
-    ]
     rows = [
-        [title, show(getattr(scores, key)), show(getattr(ceiling, key)) if ceiling else "-"]
-        for title, key, show in names
+        ("within 10 %", scores.within_10, ceiling.within_10 if ceiling else None, units.share),
+        ("within 5 %", scores.within_5, ceiling.within_5 if ceiling else None, units.share),
+        ("mean error", scores.mean_error, ceiling.mean_error if ceiling else None, percent),
+        ("rank (Spearman)", scores.spearman, ceiling.spearman if ceiling else None, _three),
+        ("median error", scores.median_error, None, percent),
+        (f"in the {units.share(scores.nominal)} interval", scores.coverage, None, units.share),
+        ("half the interval", scores.half_width, None, percent),
     ]
-    rows.append(["median error", percent(scores.median_error), "-"])
-    rows.append([f"in the {units.share(scores.nominal)} interval", units.share(scores.coverage), "-"])
-    rows.append(["half the interval", percent(scores.half_width), "-"])
-    page.table([Column(title="", number=False), Column(title="here"), Column(title="measurement-noise limit")], rows)
+    page.table(
+        Table(rows)
+        .text("", lambda row: row[0])
+        .number("here", lambda row: row[3](row[1]))
+        .number("measurement-noise limit", lambda row: row[3](row[2]))
+    )
     if ceiling is None:
         page.line("The nets have no intervals, so the noise is unknown.", indent=1, style="dim")
+    page.draw("gnomon.jobs.estimator.picture:evaluation_charts", evaluation)
+    nets = [(k, n.measured_s, n) for k, n in enumerate(evaluation.nets, 1) if n.measured_s and n.mean_s]
+    page.table(
+        Table(nets)
+        .number("net", lambda row: row[0], extra=True)
+        .number("measured", lambda row: row[1], units.time, extra=True)
+        .number("predicted", lambda row: row[2].mean_s, units.time, extra=True)
+        .text(
+            f"{units.share(scores.nominal)} interval",
+            lambda row: _interval(row[2].mean_s, row[2]),
+            extra=True,
+        )
+        .number("off by", lambda row: (row[2].mean_s or 0.0) / row[1] - 1, units.percent, extra=True)
+    )
+
+
+def _interval(value_s: float | None, net: HeldOutPart | PredictedNet) -> str:
+    return units.interval(net.low_s, net.high_s, value_s, predicted=True)
 
 
 def measured_report(document: NetsDocument, page: Page) -> None:
@@ -113,6 +134,13 @@ def measured_report(document: NetsDocument, page: Page) -> None:
             page.item(told)
     for doubt in document.doubts:
         page.item(doubt.message, doubt.hint)
+    page.table(
+        Table(enumerate(document.nets, 1))
+        .text("net", lambda row: f"net {row[0]}", extra=True)
+        .number("latency", lambda row: row[1].latency_s, units.time, extra=True)
+        .text("interval", lambda row: units.interval(row[1].low_s, row[1].high_s, row[1].latency_s), extra=True)
+        .bars("Each net with its interval", lambda row: (row[1].latency_s, row[1].low_s, row[1].high_s), noun="nets")
+    )
     page.line("")
     if document.file is not None:
         page.path("file", document.file)
@@ -122,26 +150,20 @@ def measured_report(document: NetsDocument, page: Page) -> None:
 def predictions_report(document: PredictionsDocument, page: Page) -> None:
     """Predictions of nets."""
     nets = document.nets
-    bounded = document.bound_s is not None
-    page.headline(f"{len(nets)} net{'' if len(nets) == 1 else 's'} of {document.space}, as predicted.")
-    columns = [
-        Column(title="net"),
-        Column(title="latency"),
-        Column(title=f"{units.share(document.coverage)} interval"),
-    ]
-    if bounded:
-        columns.append(Column(title=f"below {units.time(document.bound_s)}"))
-    rows = []
-    for number, net in enumerate(nets[:_ROWS], start=1):
-        row = [
-            str(number),
-            units.time(net.latency_s),
-            units.interval(net.low_s, net.high_s, net.latency_s or 0.0, predicted=True),
-        ]
-        rows.append([*row, units.share(net.below)] if bounded else row)
-    page.table(columns, rows)
-    if len(nets) > _ROWS:
-        page.line(f"and {len(nets) - _ROWS} more: --out CSV or --json has all of them", indent=1, style="dim")
+    page.headline(f"{many(len(nets), 'net')} of {document.space}, as predicted.")
+    table = (
+        Table(enumerate(nets, 1), most=_ROWS)
+        .number("net", lambda row: row[0])
+        .number("latency", lambda row: row[1].latency_s, units.time)
+        .number(
+            f"{units.share(document.coverage)} interval",
+            lambda row: _interval(row[1].latency_s, row[1]),
+        )
+        .bars("Each net with its interval", lambda row: (row[1].latency_s, row[1].low_s, row[1].high_s), noun="nets")
+    )
+    if document.bound_s is not None:
+        table.number(f"below {units.time(document.bound_s)}", lambda row: row[1].below, units.share)
+    page.table(table)
     if document.file:
         page.path("file", document.file)
 
@@ -169,22 +191,21 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
             f"What has no price is guessed to take {units.time(document.guessed_s)}, by its work alone.",
             f"Measure the model whole: gnomon profile {document.model}",
         )
-    rows = [
-        [
-            one.label,
-            str(one.count),
-            units.time(one.count * one.time_s),
-            units.share(one.count * one.time_s / mean),
-            percent(one.deviation),
-            _SHORT[one.source],
-        ]
-        for one in document.units[:_ROWS]
-    ]
-    columns = [Column(title="unit", number=False, most=60)]
-    columns += [Column(title=title) for title in ("times", "adds", "of the whole", "known within")]
-    page.table([*columns, Column(title="from", number=False)], rows)
-    if len(document.units) > _ROWS:
-        page.line(f"and {len(document.units) - _ROWS} more: --json has all of them", indent=1, style="dim")
+    page.table(
+        Table(document.units, most=_ROWS)
+        .text("unit", lambda one: one.label, most=60)
+        .number("times", lambda one: one.count)
+        .number("adds", lambda one: one.count * one.time_s, units.time)
+        .number("of the whole", lambda one: one.count * one.time_s / mean, units.share)
+        .number("known within", lambda one: one.deviation, percent)
+        .text("from", lambda one: _SHORT[one.source])
+        .bars(
+            "What each unit adds; hollow: never measured",
+            lambda one: (one.count * one.time_s, None, None),
+            lambda one: LOOKS[0] if one.source == "measured" else BEHIND,
+            noun="units",
+        )
+    )
     for path in document.tables:
         page.path("table", path)
 
@@ -201,13 +222,13 @@ def explanation_report(document: ExplanationDocument, page: Page) -> None:
     """What a net's time and doubt are made of."""
     interval = units.interval(document.low_s, document.high_s, document.latency_s, predicted=True)
     page.headline(f"{units.time(document.latency_s)} {interval}.")
-    parts = document.parts
     page.table(
-        [Column(title="unit", number=False, most=60), Column(title="adds"), Column(title="of the uncertainty")],
-        [[part.unit, units.time(part.time_s), units.share(part.share)] for part in parts[:_ROWS]],
+        Table(document.parts, most=_ROWS)
+        .text("unit", lambda part: part.unit, most=60)
+        .number("adds", lambda part: part.time_s, units.time)
+        .number("of the uncertainty", lambda part: part.share, units.share)
+        .bars("What each unit adds", lambda part: (part.time_s, None, None), noun="units")
     )
-    if len(parts) > _ROWS:
-        page.line(f"and {len(parts) - _ROWS} more: --json has all of them", indent=1, style="dim")
 
 
 def file_report(document: ExportDocument | CountDocument | SuggestDocument | ImportDocument, page: Page) -> None:
@@ -227,11 +248,6 @@ def imported_report(document: ImportDocument, page: Page) -> None:
     page.headline(f"{document.nets} nets of {space}, {document.measured} of them measured.")
     file_report(document, page)
     page.line(f"To fit an estimator: gnomon estimator fit --space {space} --samples {file}", indent=1, style="dim")
-
-
-def percent(value: float | None) -> str:
-    """A share in percent, to one place: "3.4 %"; "-" for none."""
-    return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def _three(value: float | None) -> str:

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gnomon.report.chart import Chart
+from gnomon.report.table import Column, Table
 
 MOST_ROWS = 500
 """Rows of a table that are shown; the embedded document has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A heading; numbers are aligned to the right."""
+class Grid:
+    """A table as texts under headings: the first cell of each row names it. `chosen` are the rows that stand out."""
 
     title: str
-    number: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows of texts under headings: the first cell of each names it. `chosen` are the rows that stand out."""
-
-    title: str
-    columns: tuple[Column, ...]
+    columns: tuple[Column[Any], ...]
     rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-    chosen: frozenset[int] = frozenset()
+    note: str
+    chosen: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +34,16 @@ class Line:
     point: bool = False
 
 
-Part = Chart | Table | Line
+Part = Chart | Grid | Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the page: its anchor and heading, and what is in it, in order: first `lines`, then `parts`."""
+    """A part of the page: its anchor and heading, and what is in it, in order."""
 
     id: str
     title: str
-    parts: tuple[Part, ...] = ()
-    lines: tuple[str, ...] = ()
+    parts: tuple[Part, ...]
 
     @property
     def short(self) -> str:
@@ -60,44 +52,27 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
-    """What speaks against the figures, and the next step."""
-
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What is shown of one document: `lead` under the answer, `after` below what the script draws of it."""
 
     title: str
     answer: str
-    subject: str
-    warnings: tuple[Warned, ...]
+    lead: tuple[Line, ...]
+    warnings: tuple[Line, ...]
     sections: tuple[Section, ...]
-    after: tuple[Section, ...] = ()
-    lead: tuple[Line, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
+    after: tuple[Section, ...]
+    facts: tuple[tuple[str, str], ...]
 
 
-def table(
-    title: str,
-    columns: Iterable[str],
-    rows: Iterable[tuple[str, ...]],
-    *,
-    words: Sequence[int] = (0,),
-    note: str = "",
-    chosen: frozenset[int] = frozenset(),
-) -> Table:
-    """A table of which the columns of `words` are texts, and all others numbers."""
-    made = tuple(rows)
-    left = len(made) - MOST_ROWS
-    more = f"and {left} more, which the embedded document has" if left > 0 else ""
-    return Table(
+def grid(title: str, table: Table[Any], most: int = MOST_ROWS) -> Grid:
+    """A table as a page shows it: with all its columns, and `most` of its rows."""
+    shown = table.rows[:most]
+    left = len(table.rows) - len(shown)
+    more = f"and {left} more: the document has all" if left else ""
+    return Grid(
         title=title,
-        columns=tuple(Column(title=name, number=k not in words) for k, name in enumerate(columns)),
-        rows=made[:MOST_ROWS],
-        note="; ".join(filter(None, (note, more))),
-        chosen=chosen,
+        columns=tuple(table.columns),
+        rows=tuple(tuple(column.cell(row) for column in table.columns) for row in shown),
+        note="; ".join(filter(None, (table.note, more))),
+        chosen=frozenset(k for k, row in enumerate(shown) if table.chosen(row)),
     )

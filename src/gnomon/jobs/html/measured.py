@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gnomon.core.stats import median
-from gnomon.jobs.html.blocks import Column, Section, Table
+from gnomon.jobs.html.blocks import Section, grid
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.place.document import PlaceDocument, ProfileDocument
 from gnomon.jobs.place.picture import segments
 from gnomon.report import units
 from gnomon.report.chart import INK, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line
 from gnomon.report.plain import shorten
+from gnomon.report.table import Table
 from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, SampleColumns, SnapshotPart
 
 MeasuredDocument = PlaceDocument | ProfileDocument | ParetoDocument
@@ -37,7 +38,8 @@ def measured_sections(document: MeasuredDocument) -> Iterator[Section]:
     if sampled:
         yield Section(id="samples", title="Samples by process and block", parts=(_samples(sampled, clock),))
     if document.environments:
-        yield Section(id="environment", title="The device meanwhile", parts=(_environment(document.environments),))
+        meanwhile = grid("The device before and after each session", _environment(document.environments))
+        yield Section(id="environment", title="The device meanwhile", parts=(meanwhile,))
 
 
 def _runs(document: MeasuredDocument) -> list[tuple[str, RunsPart]]:
@@ -140,27 +142,20 @@ def _samples(rows: Sequence[tuple[str, SampleColumns, tuple[tuple[float, ...], .
     )
 
 
-def _environment(environments: Sequence[EnvironmentPart]) -> Table:
-    rows = [
-        (
-            "-" if part.process is None else str(part.process),
-            ", ".join(part.labels) or "-",
-            units.duration(part.seconds),
-            _from_to(part.before.load_average_1m, part.after.load_average_1m, "{:.2f}"),
-            units.share(part.others_share),
-            units.share(part.steal_share),
-            _from_to(_mean_mhz(part.before), _mean_mhz(part.after), "{:.0f} MHz"),
-            _from_to(_hottest(part.before), _hottest(part.after), "{:.0f} C"),
+def _environment(environments: Sequence[EnvironmentPart]) -> Table[EnvironmentPart]:
+    note = "Frequencies are means of the cores, temperatures those of the hottest zone; - is what the device does not "
+    return (
+        Table(environments, note=f"{note}report.")
+        .text("process", lambda part: "-" if part.process is None else str(part.process))
+        .text("configurations", lambda part: ", ".join(part.labels) or "-")
+        .number("took", lambda part: part.seconds, units.duration)
+        .number(
+            "load average", lambda part: _from_to(part.before.load_average_1m, part.after.load_average_1m, "{:.2f}")
         )
-        for part in environments
-    ]
-    titles = ("configurations", "took", "load average", "others' share", "stolen", "frequency", "temperature")
-    return Table(
-        title="The device before and after each session",
-        columns=(Column(title="process"), *(Column(title=t, number=t != "configurations") for t in titles)),
-        rows=tuple(rows),
-        note="Frequencies are means of the cores, temperatures those of the hottest zone; - is what the device does "
-        "not report.",
+        .number("others' share", lambda part: part.others_share, units.share)
+        .number("stolen", lambda part: part.steal_share, units.share)
+        .number("frequency", lambda part: _from_to(_mean_mhz(part.before), _mean_mhz(part.after), "{:.0f} MHz"))
+        .number("temperature", lambda part: _from_to(_hottest(part.before), _hottest(part.after), "{:.0f} C"))
     )
 
 

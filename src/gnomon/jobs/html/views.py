@@ -1,159 +1,149 @@
-"""What a page shows of a document before any script runs: sentences, tables and small charts, by its format."""
+"""What a page shows of a document before any script runs: sentences, tables and charts, as its report has them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import RecordError
-from gnomon.jobs.compare.document import CompareDocument, VerdictPart
-from gnomon.jobs.compare.report import doubts, verdict_words
+from gnomon.jobs.compare.document import CompareDocument
+from gnomon.jobs.compare.report import compare_report
 from gnomon.jobs.documents import read_document, report_of
-from gnomon.jobs.html.blocks import MOST_ROWS, Section, Table, View, Warned, table
+from gnomon.jobs.html.blocks import MOST_ROWS, Grid, Line, Part, Section, View, grid
 from gnomon.jobs.html.measured import measured_sections
-from gnomon.jobs.html.pictures import pictures
-from gnomon.jobs.html.recorded import recorded
-from gnomon.report import units
-from gnomon.report.answer import plain_cell
-from gnomon.report.frame import tables_of
-from gnomon.report.parts import ratio_interval
+from gnomon.report.answer import function_at
+from gnomon.report.frame import plain_cell, plain_table, tables_of
+from gnomon.report.page import Page
+from gnomon.report.table import Table
 
 Document = Mapping[str, Any]
 
-_MOST_COLUMNS = 10
-
-
-def view(document: Document) -> View:
-    """What is shown of a document: of a format that has no report, its lists as tables."""
-    if document.get("format") == "gnomon-compare":
-        return _compared(document)
-    report = report_of(document)
-    if report is None:
-        return _others(document)
-    try:
-        return _told(document, report)
-    except RecordError:  # it does not fit its record, so that its report cannot be trusted: what it holds is shown
-        return _others(document)
-
-
-def _warnings(document: Document) -> tuple[Warned, ...]:
-    rows = [Warned(message=_sentence(row["message"]), hint=row["hint"]) for row in document.get("doubts") or ()]
-    for row in document.get("missing") or ():
-        reason = " ".join(row["reason"].split())
-        rows.append(Warned(message=f"Skipped: {row['name']}: {reason[:300]}", hint=row["hint"]))
-    return tuple(rows)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
-
-
-def comparison(document: CompareDocument) -> Section:
-    """The section of a comparison: per later run what cannot be compared, the verdicts, and what changed first."""
-    parts: list[Table] = []
-    lines: list[str] = []
-    sides = document.sides
-    for pair in document.pairs:
-        after = sides[pair.side]
-        lines += [f"Not compared with {after.name}: {told}." for told in pair.unlike]
-        named = f"{after.name} (run {after.campaign[:8]}) after {sides[0].name} ({sides[0].campaign[:8]})"
-        if pair.configurations:
-            sure = units.share(1 - document.alpha)
-            parts.append(
-                _verdicts(
-                    f"{named}, {units.CLOCKS[pair.clock]}", "configuration", pair.configurations, f"{sure} interval"
-                )
-            )
-        lines += [f"{told} {advice}" for told, advice in doubts(pair.configurations)]
-        for part in pair.operators:
-            if part.changed:
-                told = f"{part.label}: kernels that changed, the first first ({len(part.changed)} of"
-                parts.append(_verdicts(f"{told} {part.compared})", "kernel", part.changed, "interval"))
-        for when, labels in (("before", pair.only_before), ("after", pair.only_after)):
-            if labels:
-                lines.append(f"Measured only {when}: {', '.join(labels)}.")
-    return Section(id="comparison", title="What changed", parts=tuple(parts), lines=tuple(dict.fromkeys(lines)))
-
-
-def _verdicts(title: str, what: str, rows: Sequence[VerdictPart], interval: str) -> Table:
-    return table(
-        title,
-        (what, "before", "after", "ratio", interval, "verdict"),
-        (
-            (
-                row.label,
-                units.time(row.before_s),
-                units.time(row.after_s),
-                units.digits(row.ratio),
-                ratio_interval(row.low, row.high),
-                verdict_words(row),
-            )
-            for row in rows
-        ),
-        words=(0, 5),
-    )
-
-
-def _compared(document: Document) -> View:
-    found: CompareDocument = read_document(document)
-    return View(
-        title="Runs compared",
-        answer=found.headline()[1],
-        subject=", ".join(side.name for side in found.sides),
-        warnings=(),
-        sections=(comparison(found),),
-    )
-
-
-def _told(document: Document, report: Callable[..., None]) -> View:
-    """A document whose report is known: the report, between pictures of it, and how what it is of was measured."""
-    answer, lead, warnings, told = recorded(document, report)
-    proof = document.get("proof")
-    shown = document if proof is None else proof
-    measured = read_document(shown) if shown["format"] in _MEASURED else None
-    return View(
-        title=_title(document),
-        answer=answer,
-        subject="",
-        warnings=warnings,
-        sections=(*pictures(*([document] if proof is None else [document, proof])), *told),
-        after=() if measured is None else tuple(measured_sections(measured)),
-        lead=lead,
-        facts=_plain_facts(document),
-    )
-
-
+_WARNINGS = frozenset({"Warnings", "Warnings and tips", "Skipped"})
+"""Headings of a report whose points stand at the top of the page."""
 _MEASURED = frozenset({"gnomon-place", "gnomon-profile", "gnomon-pareto"})
 """Documents that hold runs."""
 
 
-def _others(document: Document) -> View:
-    """A document of any format: its plain values, and its lists as tables."""
-    sections: list[Section] = []
-    for name, rows in tables_of(document).items():
-        names = dict.fromkeys(key for row in rows[:MOST_ROWS] for key in row)
-        plain = [n for n in names if not any(isinstance(row.get(n), list | dict) for row in rows[:MOST_ROWS])]
-        shown = plain[:_MOST_COLUMNS]
-        if not shown or name in ("doubts", "missing"):
-            continue
-        words = [k for k, n in enumerate(shown) if any(isinstance(row.get(n), str) for row in rows[:MOST_ROWS])]
-        title = name.replace("_", " ")
-        part = table(
-            title,
-            (n.replace("_", " ") for n in shown),
-            (tuple(plain_cell(row.get(n)) for n in shown) for row in rows),
-            words=words,
-        )
-        sections.append(Section(id=f"table-{len(sections)}", title=title.capitalize(), parts=(part,)))
+class _Recorder(Page):
+    """A page of a terminal that is kept instead of being written: nothing is wrapped, shortened or left out.
+
+    `answer` is the headline; of the `sections`, which have a title and parts, the first stands below it. Tables have
+    `most` rows.
+    """
+
+    every = True
+
+    def __init__(self, most: int = MOST_ROWS) -> None:
+        self.most = most
+        self.width, self.brief, self.omitted, self.own_record = 1 << 16, False, [], False
+        self.answer = ""
+        self.sections: list[tuple[str, list[Part]]] = [("Summary", [])]
+
+    @contextlib.contextmanager
+    def details(self, what: str) -> Iterator[None]:
+        yield
+
+    def headline(self, sentence: str) -> None:
+        if self.answer:
+            self._add(Line(text=sentence))
+        self.answer = self.answer or sentence
+
+    def heading(self, title: str) -> None:
+        self.sections.append((title, []))
+
+    def line(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
+        # What a terminal has no room for ("and 7 more: --json has all") is in the tables of the page.
+        if sentence.strip() and not (style == "dim" and "--json" in sentence):
+            self._add(Line(text=sentence))
+
+    def path(self, label: str, path: str) -> None:
+        self._add(Line(text=path, label=label or "-"))
+
+    def item(self, text: str, advice: str = "") -> None:
+        self._add(Line(text=text, advice=advice, point=True))
+
+    def draw(self, charts: str, *of: Any) -> None:
+        self._add(*function_at(charts)(*of))
+
+    def table(self, table: Table[Any]) -> None:
+        if table.rows and table.columns:
+            self._add(*(chart for one in table.charts if (chart := one()).groups))
+            self._add(grid(self.sections[-1][0], table, self.most))
+
+    def _add(self, *parts: Part) -> None:
+        self.sections[-1][1].extend(parts)
+
+
+def view(document: Document) -> View:
+    """What is shown of a document: of a format that has no report, its lists as tables."""
+    kept, shown = _recorded(document), document.get("proof") or document
+    is_told = bool(kept.answer) and shown["format"] in _MEASURED
+    after = tuple(measured_sections(read_document(shown))) if is_told else ()
+    first = kept.sections[0][1]
+    lead = _lines(takewhile(lambda part: isinstance(part, Line), first))
+    del first[: len(lead)]
     return View(
         title=_title(document),
-        answer="",
-        subject="",
-        warnings=_warnings(document),
-        sections=tuple(sections),
+        answer=kept.answer,
+        lead=lead,
+        warnings=_lines(part for title, parts in kept.sections if title in _WARNINGS for part in parts),
+        sections=tuple(
+            Section(id=f"told-{number}", title=title, parts=tuple(parts))
+            for number, (title, parts) in enumerate(kept.sections)
+            if parts and title not in _WARNINGS
+        ),
+        after=after,
         facts=_plain_facts(document),
     )
+
+
+def _lines(parts: Iterable[Part]) -> tuple[Line, ...]:
+    return tuple(part for part in parts if isinstance(part, Line))
+
+
+def _recorded(document: Document, most: int = MOST_ROWS) -> _Recorder:
+    """The report of a document on such a page; its lists, where it does not fit its record or has no report."""
+    kept = _Recorder(most)
+    try:
+        (report_of(document) or _lists)(document, kept)
+    except RecordError:  # its report cannot be trusted: what it holds is shown
+        kept = _Recorder(most)
+        _lists(document, kept)
+    return kept
+
+
+def first_table(document: Document, most: int) -> Grid | None:
+    """The first table of a document's report, of so many rows; None where it has none."""
+    kept = _recorded(document, most)
+    return next((part for _, parts in kept.sections for part in parts if isinstance(part, Grid)), None)
+
+
+def comparison(document: CompareDocument) -> Section:
+    """The section of a comparison: what its report says below the answer."""
+    kept = _Recorder()
+    compare_report(document, kept)
+    parts = tuple(part for _, parts in kept.sections for part in parts)
+    return Section(id="comparison", title="What changed", parts=parts)
+
+
+def _lists(document: Document, page: Page) -> None:
+    """The report of a document of any format: its warnings, and its lists as tables."""
+    for title, key in (("Warnings", "doubts"), ("Skipped", "missing")):
+        page.heading(title)
+        for row in document.get(key) or ():
+            what = (
+                row["message"]
+                if key == "doubts"
+                else f"Skipped: {row['name']}: {' '.join(row['reason'].split())[:300]}"
+            )
+            page.item(what, row["hint"])
+    for name, rows in tables_of(document).items():
+        if name not in ("doubts", "missing"):
+            page.heading(name.replace("_", " ").capitalize())
+            page.table(plain_table(rows))
 
 
 def _title(document: Document) -> str:
@@ -166,7 +156,7 @@ def _title(document: Document) -> str:
     return f"{kind} of {subject}" if subject else kind
 
 
-_KINDS = {"place": "placement", "pareto": "front"}
+_KINDS = {"place": "placement", "pareto": "front", "compare": "runs compared"}
 """What a document is, where its format does not say so."""
 _SUBJECTS = ("model", "nnpackage", "profile", "table", "space", "suite", "source")
 """What a document is of, by the first of these that it has."""

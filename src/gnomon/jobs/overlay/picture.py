@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gnomon.jobs.overlay.document import AnalyzeDocument, ByDevice, ChosenLayer
@@ -11,6 +10,7 @@ from gnomon.jobs.overlay.report import Choices, longer_by, measured_of, network_
 from gnomon.jobs.tune.report import largest_first, metric
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value
+from gnomon.report.render import stem
 
 _DARKEST = 0.2
 """A loss from which a cell is darkest."""
@@ -18,8 +18,6 @@ _DARKEST = 0.2
 _MOST_ROWS, _MOST_DEVICES, _MOST_LAYERS = 40, 16, 24
 _LONGEST = 3.0
 """How many times its value an interval is drawn to: few processes may leave one without an end to speak of."""
-
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 _CHOICES = {
     "own": ("its own best (= 1)", LOOKS[3], -0.12),
@@ -33,25 +31,13 @@ _CHOICES = {
 def overlay_pictures(document: AnalyzeDocument) -> dict[str, list[Chart]]:
     """Each layer where there was something to choose, and what was measured of the network, by the names of files."""
     taken = set[str]()
-    layers = {_stem(f"layer.{one.name}", taken): [layer_chart(one, document.devices)] for one in _wide(document)}
+    layers = {stem(f"layer.{one.name}", taken): [layer_chart(one, document.devices)] for one in _wide(document)}
     return {**layers, "network": network_charts(document)}
 
 
-def _stem(name: str, taken: set[str]) -> str:
-    """A file's name, which no other has, on file systems without capitals too."""
-    first = _UNFIT.sub("_", name)[:86]
-    stem, number = first, 1
-    while stem.lower() in taken:
-        number += 1
-        stem = f"{first}.{number}"
-    taken.add(stem.lower())
-    return stem
-
-
-def overlay_charts(document: AnalyzeDocument) -> tuple[list[Chart], list[Chart], list[Chart]]:
-    """The charts of the losses, of the network, and of the layers that have the largest share of it."""
-    layers = [layer_chart(layer, document.devices) for layer in _wide(document)[:_MOST_LAYERS]]
-    return [losses_chart(document)] if document.layers else [], network_charts(document), layers
+def layer_charts(document: AnalyzeDocument) -> list[Chart]:
+    """The charts of the layers that have the largest share of the network."""
+    return [layer_chart(layer, document.devices) for layer in _wide(document)[:_MOST_LAYERS]]
 
 
 def _wide(document: AnalyzeDocument) -> list[ChosenLayer]:
@@ -59,12 +45,12 @@ def _wide(document: AnalyzeDocument) -> list[ChosenLayer]:
     return [layer for layer in largest_first(document.layers) if len(layer.options) > 1]
 
 
-def losses_chart(document: AnalyzeDocument) -> Chart:
-    """What the choice of each layer loses on each device."""
+def losses_charts(document: AnalyzeDocument) -> list[Chart]:
+    """What the choice of each layer loses on each device; nothing without layers."""
     layers = largest_first(document.layers)
     rows = [(layer.name, (units.share(layer.share), metric(layer.M)), layer.regret) for layer in layers]
     title = "What the choice loses against each device's own best, the largest share of the network first"
-    return _heat(title, ("share", "M"), document.devices, rows)
+    return [_heat(title, ("share", "M"), document.devices, rows)] if rows else []
 
 
 def layer_chart(layer: ChosenLayer, devices: Sequence[str]) -> Chart:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gnomon.jobs.overlay.document import (
     AnalyzeDocument,
+    ChoicePart,
     ChosenLayer,
     CollectDocument,
     CollectedDocument,
     CollectedLayer,
     FailedTrialPart,
     MeasuredChoice,
+    PortfolioLayer,
 )
+from gnomon.jobs.place.shared_report import doubts
 from gnomon.jobs.tune.report import (
     FEW,
-    INTERVAL,
-    LAYER,
     MOST_LAYERS,
     device_key,
     device_words,
@@ -26,10 +27,9 @@ from gnomon.jobs.tune.report import (
     failure_words,
     interval_of,
     largest_first,
-    left_out,
+    layer_table,
     like,
     loss,
-    many,
     median_of,
     metric,
     named,
@@ -37,23 +37,17 @@ from gnomon.jobs.tune.report import (
     on_device,
     outputs,
     share_of,
-    table,
-    warnings,
     wrong,
 )
 from gnomon.report import units
-from gnomon.report.page import Column, Page
-from gnomon.report.parts import say, sentence
-from gnomon.report.plain import listed
+from gnomon.report.page import Page
+from gnomon.report.parts import sentence
+from gnomon.report.plain import listed, many
+from gnomon.report.table import Table
 
 Choices = Mapping[str, MeasuredChoice]
 """What was measured of the network on a device, by choice: "overlay", "untuned", "own:<host>"."""
 
-_DEVICE = Column(title="device", number=False, least=12, most=32)
-_BOUNDS = Column(title="95 % interval", number=False, least=14)
-_ON = Column(title="on", number=False, least=8, most=24)
-_CONFIGURATION = Column(title="configuration", number=False, least=16)
-_FOUND_ON = Column(title="found on", number=False, least=8, most=24)
 _MOST_DEVICES = 16
 _MOST_ITEMS = 8
 
@@ -78,11 +72,20 @@ def network_section(document: AnalyzeDocument, page: Page) -> None:
     if not measured:
         return
     page.heading("The whole network, measured (median, [95 % interval])")
-    heads: list[str | Column] = [_DEVICE, "overlay", INTERVAL, "its own best", INTERVAL]
-    heads += ["longer by", Column(title="", number=False), "untuned", "max error"]
-    ordered = sorted(measured, key=lambda device: -(longer_by(measured[device]) or -2.0))
-    rows = [_network_row(device, measured[device]) for device in ordered]
-    table(page, (heads, rows), most=_MOST_DEVICES, more="more devices, where it loses less", split=7)
+    rows = sorted(measured.items(), key=lambda row: -(longer_by(row[1]) or -2.0))
+    page.draw("gnomon.jobs.overlay.picture:network_charts", document)
+    page.table(
+        Table(rows, most=_MOST_DEVICES, more="more devices, where it loses less", split=7)
+        .text("device", lambda row: row[0], most=32)
+        .number("overlay", lambda row: _time_words(row[1].get("overlay")))
+        .text("", lambda row: _ends_words(row[1].get("overlay")), least=14)
+        .number("its own best", lambda row: _time_words(row[1].get(f"own:{row[0]}")))
+        .text("", lambda row: _ends_words(row[1].get(f"own:{row[0]}")), least=14)
+        .number("longer by", lambda row: _longer_words(longer_by(row[1])))
+        .text("", lambda row: _longer_interval(row[1]))
+        .number("untuned", lambda row: like(time_of(row[1], "untuned"), time_of(row[1], "overlay")))
+        .number("max error", lambda row: row[1]["overlay"].max_error if "overlay" in row[1] else None, units.small)
+    )
     failed = [(row, row.failure) for row in document.network if row.failure is not None]
     for row, failure in failed[:_MOST_ITEMS]:
         page.item(f"{_choice_words(row)}: it failed, {failure_words(failure)}.")
@@ -94,16 +97,16 @@ def network_section(document: AnalyzeDocument, page: Page) -> None:
             page.item(f"{_choice_words(row)}: measured, {outputs(row.max_error, dtype)}.", "Do not deploy it.")
 
 
-def _network_row(device: str, choices: Choices) -> list[str]:
-    chosen, longer = choices.get("overlay"), longer_by(choices)
-    row = [device]
-    for one in (chosen, choices.get(f"own:{device}")):
-        is_dead = one is not None and one.failure is not None
-        time = None if one is None or is_dead else one.time
-        row += ["failed" if is_dead else units.time(median_of(time)), interval_of(time)]
-    row.append("-" if longer is None else f"{100 * longer + 0.0:.1f} %" if abs(longer) < 1 else loss(longer))
-    row += [_longer_interval(choices), like(time_of(choices, "untuned"), time_of(choices, "overlay"))]
-    return [*row, units.small(None if chosen is None else chosen.max_error)]
+def _time_words(row: MeasuredChoice | None) -> str:
+    return "failed" if row is not None and row.failure is not None else units.time(median_of(row.time if row else None))
+
+
+def _ends_words(row: MeasuredChoice | None) -> str:
+    return interval_of(None if row is None or row.failure is not None else row.time)
+
+
+def _longer_words(longer: float | None) -> str:
+    return "-" if longer is None else f"{100 * longer + 0.0:.1f} %" if abs(longer) < 1 else loss(longer)
 
 
 def _choice_words(row: MeasuredChoice) -> str:
@@ -176,15 +179,20 @@ def devices_section(document: AnalyzeDocument, page: Page) -> None:
     page.heading(f"Each device, by the sum of {'the layers listed here' if few else 'its layers'}")
     sums = {device: _sums(layers, device) for device in devices}
     lost = {device: chosen / best - 1 if best else None for device, (best, chosen) in sums.items()}
-    rows = []
-    for device in sorted(devices, key=lambda device: -(lost[device] or 0.0)):
-        worst = max(layers, key=lambda one: one.regret.get(device) or 0.0)
-        there = worst.regret.get(device) or 0.0
-        row = [device, like(*sums[device]), units.time(sums[device][1]), loss(lost[device])]
-        rows.append([*row, worst.name, loss(there)] if there > 0 else [*row, "-", "-"])
-    layer = Column(title="most in layer", number=False, least=16, most=40)
-    heads: list[str | Column] = [_DEVICE, "its own best", "the choice", "loses", layer, "there"]
-    table(page, (heads, rows), most=_MOST_DEVICES, more="more devices, which lose less")
+    rows = [
+        (device, *sums[device], max(layers, key=lambda one: one.regret.get(device) or 0.0))
+        for device in sorted(devices, key=lambda device: -(lost[device] or 0.0))
+    ]
+    page.draw("gnomon.jobs.overlay.picture:losses_charts", document)
+    page.table(
+        Table(rows, most=_MOST_DEVICES, more="more devices, which lose less")
+        .text("device", lambda row: row[0], most=32)
+        .number("its own best", lambda row: like(row[1], row[2]))
+        .number("the choice", lambda row: row[2], units.time)
+        .number("loses", lambda row: lost[row[0]], loss)
+        .text("most in layer", lambda row: row[3].name if row[3].regret.get(row[0]) else "-", least=16, most=40)
+        .number("there", lambda row: row[3].regret.get(row[0]) or None, loss)
+    )
 
 
 def _sums(layers: Sequence[ChosenLayer], device: str) -> tuple[float, float]:
@@ -200,13 +208,17 @@ def others_section(document: AnalyzeDocument, page: Page) -> None:
     if not own or not document.layers or count < 2:
         return
     page.heading("Beside one device's own best used on all of them (the network's mean, the worst layer)")
-    rows = [["the choice", metric(total.M), loss(total.mean_regret), loss(total.worst_regret)]]
+    rows = [("the choice", total.M, total.mean_regret, total.worst_regret)]
     ranked = [(part.M, host, part.worst_regret) for host, part in own.items() if part.M is not None]
     for value, host, worst in sorted(ranked, key=lambda one: one[0]):
-        rows.append([f"best of {named(host, 32)}", metric(value), loss(value / count), loss(worst)])
-    used = Column(title="used everywhere", number=False, least=16, most=40)
-    heads: list[str | Column] = [used, "M", "mean regret", "worst"]
-    table(page, (heads, rows), most=1 + _MOST_DEVICES, more="more, which lose more", bold=frozenset({0}))
+        rows.append((f"best of {named(host, 32)}", value, value / count, worst))
+    page.table(
+        Table(rows, most=1 + _MOST_DEVICES, more="more, which lose more", chosen=lambda row: row is rows[0])
+        .text("used everywhere", lambda row: row[0], least=16, most=40)
+        .number("M", lambda row: row[1], metric)
+        .number("mean regret", lambda row: row[2], loss)
+        .number("worst", lambda row: row[3], loss)
+    )
     lacking = [named(host, 24) for host, part in own.items() if part.M is None]
     if lacking:
         page.item(f"Not known for {listed(lacking)}: its best was not measured on all devices.")
@@ -221,18 +233,24 @@ def minimax_section(document: AnalyzeDocument, page: Page) -> None:
         page.item("No layer has a configuration that loses less on its worst device (minimax) than that of least M.")
         return
     page.heading("Least loss on the worst device (minimax), where that is another configuration")
-    rows = []
-    for layer in layers:
-        if (one := layer.minimax) is not None:
-            row = [layer.name, loss(one.worst_regret), loss(layer.worst_regret)]
-            row += [loss(one.mean_regret), loss(layer.mean_regret)]
-            rows.append([*row, one.worst_device, one.configuration, one.host])
-    heads: list[str | Column] = [LAYER, "worst", "least M's", "mean", "least M's", _ON, _CONFIGURATION, _FOUND_ON]
-    table(page, (heads, rows), most=_MOST_ITEMS, more=left_out(layers, _MOST_ITEMS), split=6)
+    page.table(
+        layer_table(layers, most=_MOST_ITEMS, split=6)
+        .number("worst", _least_loss(lambda one: loss(one.worst_regret)))
+        .number("least M's", lambda layer: layer.worst_regret, loss)
+        .number("mean", _least_loss(lambda one: loss(one.mean_regret)))
+        .number("least M's", lambda layer: layer.mean_regret, loss)
+        .text("on", _least_loss(lambda one: one.worst_device), least=8, most=24)
+        .text("configuration", _least_loss(lambda one: one.configuration), least=16)
+        .text("found on", _least_loss(lambda one: one.host), least=8, most=24)
+    )
     total, other = document.total, document.total.minimax
     words = f"The network with all of these loses {loss(other.mean_regret)} on average in place of "
     words += f"{loss(total.mean_regret)}, and {_most(other.regret)} in place of {_most(total.regret)}."
-    say(page, words, indent=1)
+    page.line(words, indent=1)
+
+
+def _least_loss(show: Callable[[ChoicePart], str]) -> Callable[[ChosenLayer], str]:
+    return lambda layer: "-" if layer.minimax is None else show(layer.minimax)
 
 
 def _most(regret: Mapping[str, float | None]) -> str:
@@ -253,24 +271,34 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
     words += f"{loss(mean)} on average"
     guessed = [named(one.name, 32) for one in portfolio.layers if not one.proven]
     proof = f"; not proved the least for {listed(guessed)}" if guessed else "; proved the least there can be"
-    say(page, f"{words}{proof if portfolio.layers else ''}.", indent=1)
+    page.line(f"{words}{proof if portfolio.layers else ''}.", indent=1)
     alone = {one.name: one.M for one in document.layers}
     several = {one.name for one in _open_to_choice(document.layers)}
-    rows = []
-    for one in portfolio.layers:
-        if one.name in several:
-            used = list(dict.fromkeys(one.serves.values()))
-            served = "; ".join(_served(one.serves, configuration) for configuration in used) or "-"
-            rows.append([one.name, metric(one.M), metric(alone.get(one.name)), str(len(used)), served])
+    rows = portfolio.layers if page.every else [one for one in portfolio.layers if one.name in several]
+    table = Table(rows, most=MOST_LAYERS, more="more layers")
+    table.text("layer", lambda one: one.name, least=16, most=40).number("M", lambda one: one.M, metric)
+    table.number("with one", lambda one: alone.get(one.name), metric)
+    table.number("used", lambda one: len({*one.serves.values()}))
+    if page.every:
+        for device in document.devices:
+            table.text(device, _serving(device))
+    else:
+        table.text("devices each", _served, most=60)
     if rows:
-        devices = Column(title="devices each", number=False, least=12, most=60)
-        table(page, ([LAYER, "M", "with one", "used", devices], rows), more="more layers")
+        page.table(table)
 
 
-def _served(serves: Mapping[str, str], configuration: str) -> str:
-    """The devices that a configuration serves, by name where they are few."""
-    devices = [named(device, 16) for device, one in serves.items() if one == configuration]
-    return ", ".join(devices) if len(devices) <= 3 else many(len(devices), "device")
+def _serving(device: str) -> Callable[[PortfolioLayer], str]:
+    return lambda one: one.serves.get(device, "-")
+
+
+def _served(one: PortfolioLayer) -> str:
+    """The devices that each configuration serves, by name where they are few."""
+    groups = [
+        [named(device, 16) for device, used in one.serves.items() if used == configuration]
+        for configuration in dict.fromkeys(one.serves.values())
+    ]
+    return "; ".join(", ".join(g) if len(g) <= 3 else many(len(g), "device") for g in groups) or "-"
 
 
 def collect_report(document: CollectDocument, page: Page) -> None:
@@ -279,10 +307,10 @@ def collect_report(document: CollectDocument, page: Page) -> None:
     failed = sum(layer.failed for layer in layers)
     words = f"{many(sum(layer.configurations for layer in layers), 'configuration')} of {host} on {device}: "
     words += f"{sum(layer.measured for layer in layers)} measured, {failed or 'none'} failed"
-    say(page, f"{words}, in {units.duration(document.seconds)}.", answer=True)
-    say(page, _carried(layers, host, device))
+    page.headline(f"{words}, in {units.duration(document.seconds)}.")
+    page.line(_carried(layers, host, device))
     where = f"{named(document.model.name)} in {named(document.model.dtype)}"
-    say(page, f"{many(len(layers), 'layer')} of {where} on {device_words(document.device)}.")
+    page.line(f"{many(len(layers), 'layer')} of {where} on {device_words(document.device)}.")
     _collected(layers, page)
     failure_items(document.failures, "Failures", page)
     notes(document.notes, page)
@@ -295,7 +323,7 @@ def collected_report(document: CollectedDocument, page: Page) -> None:
     """What was collected on each device, and the command that takes all of it and all logs that were given."""
     if not document.collected:
         sure = "Every choice is sure, of 0.9 of the resamplings or more: nothing is measured again."
-        say(page, sure, answer=True)
+        page.headline(sure)
         return
     for part in document.collected:
         collect_report(part, page)
@@ -328,13 +356,16 @@ def _collected(layers: Sequence[CollectedLayer], page: Page) -> None:
     if not tried:
         return
     page.heading("Layers (median of one call)")
-    rows = []
-    for layer in tried:
-        counts = [str(count) for count in (layer.configurations, layer.measured, layer.failed)]
-        best, host = units.time(layer.best_s), like(layer.host_best_here_s, layer.best_s)
-        rows.append([layer.name, *counts, best, host, loss(_behind(layer))])
-    heads: list[str | Column] = [LAYER, "tried", "measured", "failed", "best here", "the host's", "longer by"]
-    table(page, (heads, rows), more="more layers")
+    page.table(
+        Table(tried, most=MOST_LAYERS, more="more layers")
+        .text("layer", lambda layer: layer.name, least=16, most=40)
+        .number("tried", lambda layer: layer.configurations)
+        .number("measured", lambda layer: layer.measured)
+        .number("failed", lambda layer: layer.failed)
+        .number("best here", lambda layer: layer.best_s, units.time)
+        .number("the host's", lambda layer: like(layer.host_best_here_s, layer.best_s))
+        .number("longer by", _behind, loss)
+    )
     if len(tried) < len(layers):
         words = many(len(layers) - len(tried), "more layer has", "more layers have")
         page.line(f"{words} no configuration to measure.", indent=1, style="dim")
@@ -342,9 +373,9 @@ def _collected(layers: Sequence[CollectedLayer], page: Page) -> None:
 
 def analyze_report(document: AnalyzeDocument, page: Page) -> None:
     """One configuration a layer for all devices: what it loses, the proof, the layers, and what was skipped."""
-    say(page, _answer(document), answer=True)
+    page.headline(_answer(document))
     if document.network:
-        say(page, network_sentence(measured_of(document)))
+        page.line(network_sentence(measured_of(document)))
     _about(document, page)
     network_section(document, page)
     _layers(document, page)
@@ -354,7 +385,7 @@ def analyze_report(document: AnalyzeDocument, page: Page) -> None:
         minimax_section(document, page)
         portfolio_section(document, page)
     _skipped(document, page)
-    warnings(document.doubts, page)
+    doubts(document.doubts, page)
     with page.details("notes"):
         notes(document.notes, page)
     _written(document, page)
@@ -401,7 +432,7 @@ def _about(document: AnalyzeDocument, page: Page) -> None:
     few = f"{len(layers)} of " if len(layers) < decided else ""
     words = f"{few}{many(decided, 'layer')} of {named(model.name)} in {named(model.dtype)}, "
     words += f"{many(sum(layer.configurations for layer in layers), 'configuration')} ranked"
-    say(page, f"{words}{f', found on {listed(hosts)}' if hosts else ''}.")
+    page.line(f"{words}{f', found on {listed(hosts)}' if hosts else ''}.")
 
 
 def _layers(document: AnalyzeDocument, page: Page) -> None:
@@ -411,11 +442,19 @@ def _layers(document: AnalyzeDocument, page: Page) -> None:
     page.heading("The choice of each layer that has one, the largest share of the time first")
     sure = any(layer.confidence is not None for layer in layers)
     bounds = any(layer.M_low is not None and layer.M_high is not None for layer in layers)
-    heads: list[str | Column] = [LAYER, "share", "M", *([_BOUNDS] if bounds else []), "mean", "worst", _ON, "ranked"]
-    heads += [*(["sure"] if sure else []), "next M", _CONFIGURATION, _FOUND_ON]
-    most = FEW if page.brief else MOST_LAYERS
-    rows = [_layer_row(layer, bounds=bounds, sure=sure) for layer in layers]
-    table(page, (heads, rows), most=most, more=left_out(layers, most), split=7 if bounds else 6)
+    table = layer_table(layers, most=FEW if page.brief else MOST_LAYERS, split=7 if bounds else 6)
+    table.number("share", lambda layer: layer.share, share_of).number("M", lambda layer: layer.M, metric)
+    if bounds:
+        table.text("95 % interval", _metric_ends, least=14)
+    table.number("mean", lambda layer: layer.mean_regret, loss).number("worst", lambda layer: layer.worst_regret, loss)
+    table.text("on", lambda layer: layer.worst_device if layer.worst_regret else "-", least=8, most=24)
+    table.number("ranked", lambda layer: layer.configurations)
+    if sure:
+        table.number("sure", lambda layer: layer.confidence, units.share)
+    table.number("next M", lambda layer: layer.runner_up.M if layer.runner_up else None, metric)
+    table.text("configuration", lambda layer: layer.configuration, least=16)
+    page.table(table.text("found on", lambda layer: layer.host, least=8, most=24))
+    page.draw("gnomon.jobs.overlay.picture:layer_charts", document)
     if alone := [layer for layer in document.layers if layer not in layers]:
         words = f"{many(len(alone), 'more layer has', 'more layers have')} one configuration alone"
         page.line(f"{words}, with {share_of(sum(one.share for one in alone))} of the time.", indent=1, style="dim")
@@ -432,14 +471,8 @@ def _layers(document: AnalyzeDocument, page: Page) -> None:
         )
 
 
-def _layer_row(layer: ChosenLayer, *, bounds: bool, sure: bool) -> list[str]:
-    low, high, second = layer.M_low, layer.M_high, layer.runner_up
-    interval = "-" if low is None or high is None else f"[{metric(low)}, {metric(high)}]"
-    row = [layer.name, share_of(layer.share), metric(layer.M), *([interval] if bounds else [])]
-    row += [loss(layer.mean_regret), loss(layer.worst_regret)]
-    row += [layer.worst_device if layer.worst_device and (layer.worst_regret or 0.0) > 0 else "-"]
-    row += [str(layer.configurations), *([units.share(layer.confidence)] if sure else [])]
-    return [*row, metric(second.M if second else None), layer.configuration, layer.host]
+def _metric_ends(layer: ChosenLayer) -> str:
+    return "-" if layer.M_low is None or layer.M_high is None else f"[{metric(layer.M_low)}, {metric(layer.M_high)}]"
 
 
 def _skipped(document: AnalyzeDocument, page: Page) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from gnomon.jobs.pareto.oplist import OplistDocument
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
+from gnomon.report.plain import many
+from gnomon.report.table import Table
 
 _MOST_SLOTS = 60
 _DIGITS = {"type": "operator type", "group": "group of one type and data size", "operator": "operator"}
@@ -18,15 +20,22 @@ def oplist_report(document: OplistDocument, page: Page) -> None:
     what = _DIGITS[document.by] + ("" if len(slots) == 1 else "s")
     if document.by == "group" and len(slots) != 1:
         what = "groups of one type and data size"
-    backends = "1 backend" if len(document.backends) == 1 else f"{len(document.backends)} backends"
     power = f"{len(document.backends)}^{len(slots)}"
     codes = "1 code" if document.codes == "1" else f"{document.codes if len(document.codes) <= 9 else power} codes"
-    page.headline(f"{len(slots)} {what}, {backends}: {codes}.")
-    operators = "1 operator" if model.operators == 1 else f"{model.operators} operators"
-    page.line(f"{Path(model.path).name} ({model.format}, {operators}).")
+    page.headline(f"{len(slots)} {what}, {many(len(document.backends), 'backend')}: {codes}.")
+    page.line(f"{Path(model.path).name} ({model.format}, {many(model.operators, 'operator')}).")
     digits = ", ".join(f"{digit} {name}" for digit, name in enumerate(document.backends))
     page.line(f"The digits: {digits}; the first slot is the least significant.")
-    _slots(document, page)
+    page.heading("Slots")
+    page.table(
+        Table(slots, most=_MOST_SLOTS)
+        .number("digit", lambda slot: slot.digit)
+        .text("slot", lambda slot: slot.name)
+        .text("onert", lambda slot: ", ".join(opcode or "-" for opcode in slot.opcodes))
+        .text("types", lambda slot: ", ".join(slot.types))
+        .number("operators", lambda slot: len(slot.operators))
+        .number("data of each", lambda slot: slot.data_bytes, units.mebibytes)
+    )
     unknown = [name for name, opcode in document.opcodes.items() if opcode is None]
     page.heading("Example")
     rest = f" and all others on {example.others}" if len(slots) > 1 else ""
@@ -41,27 +50,6 @@ def oplist_report(document: OplistDocument, page: Page) -> None:
         page.line("To write the oplist: --out oplist.json", indent=1, style="dim")
     else:
         page.path("file", document.file)
-
-
-def _slots(document: OplistDocument, page: Page) -> None:
-    page.heading("Slots")
-    heads = [
-        Column(title="digit"),
-        Column(title="slot", number=False),
-        Column(title="onert", number=False),
-        Column(title="types", number=False),
-        Column(title="operators"),
-        Column(title="data of each"),
-    ]
-    rows = []
-    for slot in document.slots[:_MOST_SLOTS]:
-        opcodes, types = ", ".join(opcode or "-" for opcode in slot.opcodes), ", ".join(slot.types)
-        size = units.mebibytes(slot.data_bytes)
-        rows.append([str(slot.digit), slot.name, opcodes, types, str(len(slot.operators)), size])
-    page.table(heads, rows)
-    more = len(document.slots) - len(rows)
-    if more:
-        page.line(f"And {more} more: --json has all.", indent=1)
 
 
 def _short(code: str) -> str:

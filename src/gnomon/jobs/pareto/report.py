@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from string import ascii_lowercase
 
 from gnomon.jobs.pareto.document import ObjectivePart, ParetoDocument, PointPart, SearchPart
 from gnomon.jobs.place.shared_report import closing, conditions_line, doubts, first_warnings, missing, unproved
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
 from gnomon.report.parts import failure_text
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
+from gnomon.report.table import Table
 from gnomon.session.objectives import Estimate
 
 _CLOCKS = {
@@ -132,24 +133,34 @@ def _by_both(document: ParetoDocument, objective: ObjectivePart) -> bool:
 
 def _points(document: ParetoDocument, points: Sequence[tuple[str, PointPart]], page: Page) -> None:
     """A table of points, each behind its mark."""
-    columns = [Column(title=""), Column(title="choice", number=False, least=24)]
-    for objective in document.objectives:
-        columns += [Column(title=objective.name.replace("-", " ")), Column(title="", number=False, least=14)]
+    chosen = document.chosen
+    table = Table(points, chosen=lambda row: row[1].number is not None and row[1].number == chosen)
+    table.number("", lambda row: row[0]).text("choice", lambda row: row[1].label, least=24)
+    for k, objective in enumerate(document.objectives):
+        name, estimated, bounds = objective.name.replace("-", " "), *_estimate_cells(k, objective)
+        table.number(name, estimated).text("", bounds, least=14)
         if _by_both(document, objective):
-            columns += [Column(title="clock", number=False), Column(title="wall time")]
-    columns += [Column(title="code", most=16), Column(title="", number=False, least=10)]
-    rows = [_row(document, point, mark) for mark, point in points]
-    chosen = frozenset(k for k, (_, point) in enumerate(points) if point.number and point.number == document.chosen)
-    page.table(columns, rows, split=len(columns) - 2, bold=chosen)
+            table.text("clock", lambda row: _SHORT[row[1].clock or "wall"]).number("wall time", _wall(objective))
+    table.number("code", lambda row: row[1].code, most=16)
+    table.text("", lambda row: note(document, row[1]), least=10)
+    table.split = len(table.columns) - 2
+    page.table(table)
 
 
-def _row(document: ParetoDocument, point: PointPart, mark: str) -> list[str]:
-    cells = [mark, point.label]
-    for objective, estimate in zip(document.objectives, point.estimates or (), strict=True):
-        cells += [value(estimate.value, objective), interval(estimate, objective)]
-        if _by_both(document, objective):
-            cells += [_SHORT[point.clock or "wall"], value(point.wall.value if point.wall else None, objective)]
-    return [*cells, point.code, note(document, point)]
+Cell = Callable[[tuple[str, PointPart]], str]
+
+
+def _estimate_cells(k: int, objective: ObjectivePart) -> tuple[Cell, Cell]:
+    """What shows an objective of a point, and the interval of it."""
+
+    def estimate(row: tuple[str, PointPart]) -> Estimate:
+        return (row[1].estimates or ())[k]
+
+    return lambda row: value(estimate(row).value, objective), lambda row: interval(estimate(row), objective)
+
+
+def _wall(objective: ObjectivePart) -> Cell:
+    return lambda row: value(row[1].wall.value if row[1].wall else None, objective)
 
 
 def note(document: ParetoDocument, point: PointPart) -> str:
@@ -169,8 +180,8 @@ def _front(document: ParetoDocument, page: Page) -> None:
     how = f"measured again side by side (value, [95 % interval]){clock}" if document.proved else "as sampled"
     page.heading(f"The front, {how}")
     front = document.front
-    marked = [(f"{'> ' if point.number == document.chosen else ''}{point.number}", point) for point in front]
-    _points(document, marked, page)
+    page.draw("gnomon.jobs.pareto.picture:front_charts", document)
+    _points(document, [(str(point.number), point) for point in front], page)
     if document.sessions > 1:
         page.line(
             f"Measured in {document.sessions} sessions, as not all fit at once. One point ran in each, and by it "
@@ -261,19 +272,19 @@ def _spent(document: ParetoDocument, page: Page) -> None:
     search = document.search
     page.heading("The search")
     if search.predicted:
-        many = "1 point" if len(document.samples) == 1 else f"{len(document.samples)} points"
-        page.line(f"{search.name}: a front of {many} by the prices below, in {units.duration(search.seconds)}.")
+        points = many(len(document.samples), "point")
+        page.line(f"{search.name}: a front of {points} by the prices below, in {units.duration(search.seconds)}.")
     elif len(document.searches) > 1:
         _compared(document.searches, page)
     else:
         failed = f", {search.failed} failed" if search.failed else ""
         known = f", {search.replayed} known from the results database" if search.replayed else ""
-        spent = f"{search.name}, seed {search.seed}: {_evaluations(search.evaluations)}{failed}{known}"
+        spent = f"{search.name}, seed {search.seed}: {many(search.evaluations, 'evaluation')}{failed}{known}"
         page.line(f"{spent}, in {units.duration(search.seconds)}.")
     page.line(_certificate(document))
     reached = _reached(search)
     if reached and len(document.searches) == 1:
-        page.line(f"99 % of the hypervolume was reached after {_evaluations(reached)}.")
+        page.line(f"99 % of the hypervolume was reached after {many(reached, 'evaluation')}.")
 
 
 def _last(search: SearchPart) -> float:
@@ -290,23 +301,19 @@ def _reached(search: SearchPart, share: float = 0.99) -> int:
 def _compared(searches: Sequence[SearchPart], page: Page) -> None:
     """A line for each of several searches, with the share of the volume that the best of them dominates."""
     best = max(map(_last, searches))
-    titles = ("evaluations", "failed", "known", "hypervolume", "99 % of it after")
-    rows = []
-    for search in searches:
-        share = f"{100 * _last(search) / best:.1f} %" if search.volume and best > 0 else "-"
-        counts = [str(count or "-") for count in (search.evaluations, search.failed, search.replayed)]
-        rows.append([search.name, *counts, share, str(_reached(search) or "-")])
-    page.table([Column(title="search", number=False), *(Column(title=title) for title in titles)], rows)
-    page.line(
-        f"seed {searches[0].seed}; known: run before, by another search too; volume: what a search dominates, as a "
-        "share of the best one's.",
-        indent=1,
-        style="dim",
+    page.table(
+        Table(
+            searches,
+            note=f"seed {searches[0].seed}; known: run before, by another search too; volume: what a search dominates, "
+            "as a share of the best one's.",
+        )
+        .text("search", lambda search: search.name)
+        .number("evaluations", lambda search: search.evaluations or "-")
+        .number("failed", lambda search: search.failed or "-")
+        .number("known", lambda search: search.replayed or "-")
+        .number("hypervolume", lambda s: f"{100 * _last(s) / best:.1f} %" if s.volume and best > 0 else "-")
+        .number("99 % of it after", lambda search: _reached(search) or "-")
     )
-
-
-def _evaluations(count: int) -> str:
-    return "1 evaluation" if count == 1 else f"{count} evaluations"
 
 
 def _certificate(document: ParetoDocument) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Comparison, Speedup, Summary
@@ -162,16 +162,6 @@ class PlaceDocument(Answer):
 
     charts_by = "gnomon.jobs.place.picture:placement_charts"
     main = "contenders"
-    columns_shown: ClassVar[Mapping[str, str]] = {
-        "configuration": "label",
-        "kind": "kind",
-        "wall, s": "measured.median_s",
-        "low": "measured.low_s",
-        "high": "measured.high_s",
-        "p99": "measured.p99_s",
-        "CPU, s": "cpu.median_s",
-        "peak memory, B": "peak_rss_bytes",
-    }
 
     def headline(self) -> tuple[str, str]:
         """The model and the device, and the verdict."""
@@ -426,16 +416,6 @@ class ProfileDocument(Answer):
 
     charts_by = "gnomon.jobs.place.picture:profile_charts"
     main = "columns"
-    columns_shown: ClassVar[Mapping[str, str]] = {
-        "configuration": "label",
-        "wall, s": "wall.median_s",
-        "low": "wall.low_s",
-        "high": "wall.high_s",
-        "p99": "wall.p99_s",
-        "CPU, s": "cpu.median_s",
-        "load, s": "load_s",
-        "peak memory, B": "peak_rss_bytes",
-    }
 
     def headline(self) -> tuple[str, str]:
         """The model and the device, and the fastest configuration."""

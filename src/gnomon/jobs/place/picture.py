@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.core.stats import Summary
-from gnomon.jobs.place.document import ColumnPart, ContenderPart, PlaceDocument, PlacedOperator, ProfileDocument
+from gnomon.jobs.place.document import (
+    ColumnPart,
+    ContenderPart,
+    PlaceDocument,
+    PlacedOperator,
+    ProfileDocument,
+    SustainedPart,
+)
 from gnomon.report import units
 from gnomon.report.chart import (
     CHOSEN,
@@ -22,13 +29,18 @@ from gnomon.report.chart import (
     Value,
     finite,
     in_rows,
+    line,
     time_words,
     timed,
 )
 from gnomon.report.plain import shorten
+from gnomon.report.table import ends_of
 
 _VISIBLE = 0.004
 """What is narrower than this share of the chart is drawn with its neighbour."""
+
+_SHORT_S = 120.0
+"""A run that is shorter is drawn over seconds."""
 
 _MOST = 12
 """Contenders that are drawn."""
@@ -232,30 +244,104 @@ def _further(name: str, look: Look, parts: Sequence[tuple[float, float]], factor
 
 
 def profile_charts(document: ProfileDocument) -> list[Chart]:
-    """The configurations of a profile that ran; none where none did."""
-    name = f"{shorten(Path(document.model.path).name, 50)} on {shorten(document.device, 30)}"
-    return times_charts(document.columns, document.fastest, document.clock, f"{name}: median time of one inference")
-
-
-def times_charts(
-    rows: Iterable[ContenderPart | ColumnPart],
-    chosen: str,
-    clock: str,
-    title: str = "Median time of one inference",
-) -> list[Chart]:
-    """The median of each configuration with its interval, the fastest first, and the quantiles where one points there;
-    none where none ran.
+    """The median of each configuration of a profile with its interval, the fastest first, and the quantiles where one
+    points there; none where none ran.
     """
-    known = sorted(_known(rows, clock).items(), key=lambda pair: pair[1].median_s)
-    shown = [
+    known = sorted(_known(document.columns, document.clock).items(), key=lambda pair: pair[1].median_s)
+    rows = [
         Row(
             name=label,
-            value=timed(*ends),
-            text=time_words(*ends),
-            tip=f"{time_words(*ends)}, p10 {units.time(summary.p10_s)}, p90 {units.time(summary.p90_s)}",
-            look=CHOSEN if label == chosen else LOOKS[0],
+            value=timed(*ends_of(summary)),
+            text=time_words(*ends_of(summary)),
+            tip=f"{time_words(*ends_of(summary))}, p10 {units.time(summary.p10_s)}, p90 {units.time(summary.p90_s)}",
+            look=CHOSEN if label == document.fastest else LOOKS[0],
         )
         for label, summary in known
-        for ends in [(summary.median_s, summary.low_s, summary.high_s)]
     ]
-    return [in_rows(f"{title}, with its 95 % interval", f"{units.CLOCKS[clock]}, ms", shown)] if shown else []
+    name = f"{shorten(Path(document.model.path).name, 50)} on {shorten(document.device, 30)}"
+    title = f"{name}: median time of one inference, with its 95 % interval"
+    return [in_rows(title, f"{units.CLOCKS[document.clock]}, ms", rows)] if rows else []
+
+
+def predicted_charts(document: PlaceDocument) -> list[Chart]:
+    """The predictions of contenders against what they took; none where nothing was predicted."""
+    clock, chosen = document.clock, document.decision.chosen
+    rows = [c for c in document.contenders if c.predicted_s and c.level_s]
+    marks = {
+        is_chosen: [
+            Mark(
+                x=timed(c.predicted_s),
+                y=_level(c, clock),
+                label=c.label,
+                tip=f"{c.label}: predicted {units.time(c.predicted_s)}, took {units.time(c.level_s)}",
+            )
+            for c in rows
+            if (c.label == chosen) == is_chosen
+        ]
+        for is_chosen in (False, True)
+    }
+    chart = Chart(
+        title="Predicted against measured: on the line they are equal",
+        x=Axis(title="predicted, ms"),
+        y=Axis(title="measured, ms"),
+        groups=(Group(marks=marks[False]), Group(name="the choice", marks=marks[True], look=CHOSEN)),
+        equal=True,
+    )
+    return [chart] if rows else []
+
+
+def _level(contender: ContenderPart, clock: str) -> Value:
+    """The deciding level with the interval of the median by the same clock, moved there."""
+    summary, level_s = contender.summary(clock), contender.level_s
+    if summary is None or level_s is None:
+        return timed(level_s)
+    shift_s = level_s - summary.median_s
+    ends = (None if end is None else end + shift_s for end in (summary.low_s, summary.high_s))
+    return timed(level_s, *ends)
+
+
+def sustained_charts(part: SustainedPart) -> Iterator[Chart]:
+    """How a long run went on: the time of a call from block to block, and the device beside it."""
+    blocks = part.blocks
+    if len(blocks.at_s) < 2:
+        return
+    unit_s, across = (60.0, "minutes of calling") if blocks.at_s[-1] >= _SHORT_S else (1.0, "seconds of calling")
+    at = [seconds / unit_s for seconds in blocks.at_s]
+    changes = [
+        Mark(
+            x=Value(value=change.since_s / unit_s),
+            y=timed(change.after_s),
+            label="slower" if change.ratio > 1 else "faster",
+            tip=f"after {units.duration(change.since_s)}: {units.time(change.before_s)}, "
+            f"then {units.time(change.after_s)}",
+        )
+        for change in part.changes
+    ]
+    quantiles = ((blocks.p99_us, "99th percentile", LOOKS[5]), (blocks.p50_us, "median", LOOKS[0]))
+    yield Chart(
+        title=f"{part.label}: {part.calls} calls in {units.duration(part.ran_s)}",
+        x=Axis(title=across, linear=True),
+        y=Axis(title="time of a call, ms"),
+        groups=(
+            *(_over(at, times_us, 1e-3, name, look) for times_us, name, look in quantiles),
+            Group(name="a change", marks=changes, look=CHOSEN),
+        ),
+        height=220,
+    )
+    around: tuple[tuple[Sequence[float | None], str, float], ...] = (
+        (blocks.frequency_khz, "mean frequency, MHz", 1e-3),
+        (blocks.temperature_c, "hottest zone, degrees Celsius", 1.0),
+        (blocks.others_share, "others' share of the processors, %", 100.0),
+    )
+    for values, title, factor in around:
+        if sum(value is not None for value in values) > 1:
+            x, y = Axis(title=across, linear=True), Axis(title=title.rpartition(", ")[2])
+            yield Chart(title=title, x=x, y=y, groups=(_over(at, values, factor),), height=120)
+
+
+def _over(
+    at: Sequence[float], values: Sequence[float | None], factor: float, name: str = "", look: Look = LOOKS[0]
+) -> Group:
+    """A line through values at moments."""
+    places = line((a, None if value is None else value * factor) for a, value in zip(at, values, strict=True))
+    return Group(name=name, marks=places, look=look, kind="none", line="straight")

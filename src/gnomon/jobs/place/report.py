@@ -5,9 +5,10 @@ inputs.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 
-from gnomon.core.stats import Comparison
+from gnomon.core.stats import Comparison, Summary
 from gnomon.jobs.place.document import (
     ColumnPart,
     ContenderPart,
@@ -18,6 +19,7 @@ from gnomon.jobs.place.document import (
     ProfileDocument,
     Seconds,
     SweepDocument,
+    SweepPart,
 )
 from gnomon.jobs.place.shared_report import (
     closing,
@@ -31,7 +33,8 @@ from gnomon.jobs.place.shared_report import (
 )
 from gnomon.jobs.place.sustained_report import sustained_text
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.chart import CHOSEN, LOOKS
+from gnomon.report.page import Page
 from gnomon.report.parts import (
     assignment_text,
     bounds,
@@ -42,6 +45,7 @@ from gnomon.report.parts import (
     is_open,
     numbers,
 )
+from gnomon.report.table import Table, ends_of
 from gnomon.session.document import KernelPart
 
 _EXPENSIVE = 10
@@ -58,7 +62,7 @@ def place_report(document: PlaceDocument, page: Page) -> None:
         _prediction(document, page)
     with page.details("the choice operator by operator"):
         _plan(document, page)
-    _verified(document, page)
+    package_proof(document, page)
     with page.details("unattributed time"):
         _unattributed(document, page)
     _what_speaks_against(document, page, {c.label for c in document.contenders if c.failure})
@@ -92,24 +96,25 @@ def _closing(document: PlaceDocument | ProfileDocument, page: Page) -> None:
 
 
 def _contenders(document: PlaceDocument, page: Page) -> None:
-    clock, decision = document.clock, document.decision
+    clock, decision, best = document.clock, document.decision, document.decision.best_single
     if not page.brief:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
-    columns = [
-        Column(title="configuration", number=False, least=20),
-        Column(title="CPU" if clock == "cpu" else "wall"),
-        Column(title="", number=False, least=16),
-        Column(title="wall" if clock == "cpu" else "CPU"),
-        Column(title="ratio"),
-        Column(title="to the best backend", number=False, least=21),
-        Column(title="predicted"),
-        Column(title="peak memory"),
-        Column(title="max abs error"),
-    ]
     alive = sorted((c for c in document.contenders if c.summary(clock)), key=lambda c: c.level_s or 0.0)
     shown = _first_rows(alive, document) if page.brief else alive
-    chosen = frozenset(k for k, c in enumerate(shown) if c.label == decision.chosen)
-    page.table(columns, [_row(contender, document) for contender in shown], split=6, bold=chosen)
+    table = (
+        Table(shown, split=6, chosen=lambda c: c.label == decision.chosen)
+        .text("configuration", lambda c: c.label, least=20)
+        .times("CPU" if clock == "cpu" else "wall", lambda c: c.summary(clock), least=16)
+        .times("wall" if clock == "cpu" else "CPU", lambda c: c.summary("wall" if clock == "cpu" else "cpu"), None)
+        .number("ratio", lambda c: "1" if c.label == best else units.digits(r.ratio) if (r := c.against_best) else "-")
+        .text("to the best backend", lambda c: _against_best(c, document), least=21)
+        .number("predicted", lambda c: c.predicted_s, units.time)
+        .number("peak memory", lambda c: c.peak_rss_bytes, units.mebibytes)
+        .number("max abs error", lambda c: c.difference.absolute if c.difference else None, units.small)
+        .number("prediction off by", lambda c: c.prediction_error, units.percent, extra=True)
+    )
+    page.table(with_samples(table, document))
+    page.draw("gnomon.jobs.place.picture:predicted_charts", document)
     if len(shown) < len(alive):
         page.omitted.append(f"{len(alive) - len(shown)} more configurations")
     kinds = {c.kind for c in shown}
@@ -160,23 +165,33 @@ def _why_wall(contenders: Sequence[ContenderPart]) -> list[str]:
     return [f"wall time decides, as {computes}: CPU time is not what a caller waits for"] if beside else []
 
 
-def _row(contender: ContenderPart, document: PlaceDocument) -> list[str]:
-    summary, other = contender.summary(document.clock), contender.summary("wall" if document.clock == "cpu" else "cpu")
+def _against_best(contender: ContenderPart, document: PlaceDocument) -> str:
     ratio, best = contender.against_best, contender.label == document.decision.best_single
     asked = document.conditions.precisions if document.conditions else (contender.precision,)
     # A precision that was not asked for, by which nothing is chosen.
     coarser = "" if contender.precision in (*asked, "") else f" in {contender.precision}"
-    return [
-        ("> " if contender.label == document.decision.chosen else "  ") + contender.label,
-        units.time(summary.median_s if summary else None),
-        units.interval(summary.low_s, summary.high_s, summary.median_s) if summary else "",
-        units.time(other.median_s if other else None),
-        "1" if best else units.digits(ratio.ratio) if ratio else "-",
-        ("(best backend)" if best else bounds_and_outcome(ratio) if ratio else "") + coarser,
-        units.time(contender.predicted_s),
-        units.mebibytes(contender.peak_rss_bytes),
-        units.small(contender.difference.absolute if contender.difference else None),
-    ]
+    return ("(best backend)" if best else bounds_and_outcome(ratio) if ratio else "") + coarser
+
+
+def with_samples(table: Table[ContenderPart], document: PlaceDocument) -> Table[ContenderPart]:
+    """The table with what pages show of the samples of contenders that ran: their times drawn, and further columns."""
+    clock = document.clock
+
+    def of(show: Callable[[Summary], str]) -> Callable[[ContenderPart], str]:
+        return lambda c: "-" if (summary := c.summary(clock)) is None else show(summary)
+
+    return (
+        table.number("p10", of(lambda summary: units.time(summary.p10_s)), extra=True)
+        .number("p90", of(lambda summary: units.time(summary.p90_s)), extra=True)
+        .number("p99", of(lambda summary: units.time(summary.p99_s)), extra=True)
+        .number("load", lambda c: c.runs.load_s, units.time, extra=True)
+        .number("first call", lambda c: c.runs.first_call_s, units.time, extra=True)
+        .number("samples", of(lambda summary: f"{summary.n} in {summary.processes}"), extra=True)
+        .bars(
+            f"Median {units.CLOCKS[clock]} of one inference, with its 95 % interval",
+            lambda c: ends_of(c.summary(clock)),
+        )
+    )
 
 
 def _why_not_mixed(document: PlaceDocument, page: Page) -> None:
@@ -248,13 +263,12 @@ def _expensive(
     share = f", {units.share(sum(chosen_s[k] for k in ranked) / chosen.level_s)} of the whole" if chosen.level_s else ""
     what = "operators and kernels" if has_kernels else "operators"
     page.heading(f"The {len(ranked)} most expensive {what}{share} ({units.CLOCKS[document.clock]})")
-    heads = [
-        Column(title="operator", number=False, least=16),
-        Column(title="type", number=False, most=20),
-        Column(title="planned", number=False, least=8, most=32),
-        *(Column(title=name) for name in shown),
-    ]
-    page.table(heads, [rows[k] for k in ranked])
+    table = Table(rows[k] for k in ranked)
+    table.text("operator", itemgetter(0), least=16).text("type", itemgetter(1), most=20)
+    table.text("planned", itemgetter(2), least=8, most=32)
+    for place, name in enumerate(shown, 3):
+        table.number(name, itemgetter(place))
+    page.table(table)
     notes = ["traced by the runtimes, scaled to calls without profiler"]
     if any(name in document.operators[k].within for k in ranked if k < count for name in shown):
         notes.append("with 3: in one kernel with operator 3, whose time has its own")
@@ -275,7 +289,8 @@ def _proven(document: PlaceDocument) -> tuple[int, int]:
     return planned - len(document.verified.moved), planned
 
 
-def _verified(document: PlaceDocument, page: Page) -> None:
+def package_proof(document: PlaceDocument, page: Page) -> None:
+    """How the package ran from its own files: where its operators ran, and what its outputs are."""
     verified, difference = document.verified, document.verified.difference
     why = unproved(document.doubts, document.reference, document.reference_checked_by)
     checked, (good, planned) = document.reference_checked_by, _proven(document)
@@ -316,13 +331,12 @@ def _unattributed(document: PlaceDocument, page: Page) -> None:
     if not divided:
         return
     page.heading(f"Unattributed time ({units.CLOCKS[document.clock]} outside of operators and kernels)")
-    heads = [Column(title="configuration", number=False), Column(title="time"), Column(title="profiler overhead")]
-    rows = [[c.label, units.time(c.unattributed_s), units.time(c.profiler_overhead_s or None)] for c in divided]
-    overhead = any(c.profiler_overhead_s for c in divided)
-    kept = len(heads) if overhead else len(heads) - 1
-    page.table(heads[:kept], [row[:kept] for row in rows])
-    if overhead:
-        page.line("Operators that take longer with the profiler are scaled down.", indent=1, style="dim")
+    table = Table(divided).text("configuration", lambda c: c.label)
+    table.number("time", lambda c: c.unattributed_s, units.time)
+    if any(c.profiler_overhead_s for c in divided):
+        table.number("profiler overhead", lambda c: c.profiler_overhead_s or None, units.time)
+        table.note = "Operators that take longer with the profiler are scaled down."
+    page.table(table)
 
 
 def _files(document: PlaceDocument, page: Page) -> None:
@@ -353,14 +367,26 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
     page.headline(_profile_headline(columns, document.clock))
     _measured_model(document, page)
     page.heading("One inference (median, [95 % interval])")
-    heads = [
-        Column(title="configuration", number=False, least=20),
-        Column(title="wall"),
-        Column(title="", number=False, least=16),
-        *(Column(title=title) for title in ("p10", "p90", "CPU", "load", "first call", "peak memory", "unattributed")),
-        Column(title="max abs error"),
-    ]
-    page.table(heads, [_profile_row(column) for column in columns], split=6)
+    page.table(
+        Table(columns, split=6)
+        .text("configuration", lambda c: c.label, least=20)
+        .times("wall", lambda c: c.wall, least=16)
+        .number("p10", lambda c: c.wall.p10_s, units.time)
+        .number("p90", lambda c: c.wall.p90_s, units.time)
+        .number("CPU", lambda c: units.time(c.cpu.median_s) if c.cpu else "not reported")
+        .number("load", lambda c: c.load_s, units.time)
+        .number("first call", lambda c: c.first_call_s, units.time)
+        .number("peak memory", lambda c: c.peak_rss_bytes, units.mebibytes)
+        .number("unattributed", lambda c: c.unattributed_s, units.time)
+        .number("max abs error", lambda c: c.difference.absolute if c.difference else None, units.small)
+        .number("p99", lambda c: c.wall.p99_s, units.time, extra=True)
+        .number("samples", lambda c: f"{c.wall.n} in {c.wall.processes}", extra=True)
+        .bars(
+            f"Median {units.CLOCKS[document.clock]} of one inference, with its 95 % interval",
+            lambda c: ends_of(c.summary(document.clock)),
+            lambda c: CHOSEN if c.label == document.fastest else LOOKS[0],
+        )
+    )
     _compared(columns, document.clock, page)
     restless = [c.label for c in columns if c.wall.trend]
     if restless:
@@ -421,31 +447,14 @@ def _compared(columns: Sequence[ColumnPart], clock: str, page: Page) -> None:
     compared = [(c.label, c.against_fastest) for c in others]
     if others:
         page.heading(f"Against {fastest.label}, by {units.CLOCKS[clock]} (a ratio above 1 is slower)")
-        heads = [
-            Column(title="configuration", number=False, least=20),
-            Column(title="ratio"),
-            Column(title="[95 % interval]", number=False, least=21),
-        ]
-        page.table(heads, [[label, units.digits(f.ratio), bounds_and_outcome(f)] for label, f in compared if f])
+        page.table(
+            Table((label, against) for label, against in compared if against)
+            .text("configuration", lambda row: row[0], least=20)
+            .number("ratio", lambda row: row[1].ratio, units.digits)
+            .text("[95 % interval]", lambda row: bounds_and_outcome(row[1]), least=21)
+        )
     page.line(f"{counted([c.wall for c in columns])}.", indent=1, style="dim")
     certainty(compared, fastest.label, max(c.wall.processes for c in columns), page)
-
-
-def _profile_row(column: ColumnPart) -> list[str]:
-    wall, cpu = column.wall, column.cpu
-    return [
-        column.label,
-        units.time(wall.median_s),
-        units.interval(wall.low_s, wall.high_s, wall.median_s),
-        units.time(wall.p10_s),
-        units.time(wall.p90_s),
-        units.time(cpu.median_s) if cpu else "not reported",
-        units.time(column.load_s),
-        units.time(column.first_call_s),
-        units.mebibytes(column.peak_rss_bytes),
-        units.time(column.unattributed_s),
-        units.small(column.difference.absolute if column.difference else None),
-    ]
 
 
 def _kernels(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
@@ -458,28 +467,22 @@ def _kernels(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
     # A model that was converted has operators of its own, of which the document has nothing.
     own = any(row.times_s.get(label) is not None for row in document.operators)
     types = {row.index: row.type for row in document.operators} if own else {}
-    heads = [
-        Column(title="kernel", number=False, least=20),
-        Column(title="time"),
-        Column(title="share"),
-        Column(title="operators", number=False),
-        Column(title="types", number=False),
-        Column(title="backend", number=False, least=8, most=24),
-    ]
-    rows = [
-        [
-            kernel.name,
-            units.counted_time(kernel.time_s, document.resolutions_s.get(label, 0.0)),
-            units.share(kernel.time_s / total_s),
-            (numbers(kernel.operators, most=3) if types else "") or "-",
-            ", ".join(dict.fromkeys(types[index] for index in kernel.operators if types))
-            or ("(no operator)" if types else "(converted)"),
-            kernel.backend,
-        ]
-        for kernel in top
-    ]
-    kept = len(heads) if page.width >= 100 else len(heads) - 1
-    page.table(heads[:kept], [row[:kept] for row in rows])
+    table = (
+        Table(top)
+        .text("kernel", lambda kernel: kernel.name, least=20)
+        .number("time", lambda kernel: units.counted_time(kernel.time_s, document.resolutions_s.get(label, 0.0)))
+        .number("share", lambda kernel: kernel.time_s / total_s, units.share)
+        .text("operators", lambda kernel: (numbers(kernel.operators, most=3) if types else "") or "-")
+        .text("types", lambda kernel: _types(kernel.operators, types) or ("(no operator)" if types else "(converted)"))
+    )
+    if page.width >= 100:
+        table.text("backend", lambda kernel: kernel.backend, least=8, most=24)
+    page.table(table)
+
+
+def _types(operators: Iterable[int], types: Mapping[int, str]) -> str:
+    """The types of operators, each once; none where the types are not known."""
+    return ", ".join(dict.fromkeys(types[index] for index in operators if types))
 
 
 def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
@@ -489,23 +492,22 @@ def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
     whole = [part for part in column.inside if part.why]
     if apart:
         page.heading(f"{column.label}: inside its kernels, derived (~) by {units.CLOCKS[document.clock]}")
-        heads = [
-            Column(title="kernel", number=False, least=16),
-            Column(title="operators", number=False),
-            Column(title="types", number=False),
-            Column(title="price"),
-            Column(title="[95 % interval]", number=False, least=16),
-            Column(title="alone"),
-        ]
         types = {row.index: row.type for row in document.operators}
-        page.table(heads, [row for part in apart[:most] for row in _inside_rows(part, types)], split=4)
         processes = min(part.saved.processes for part in apart if part.saved)
-        page.line(
-            "Parts of a kernel were cut out and run by themselves: a price is what a part takes beyond the part before "
-            "it, of the first with the call itself; saved: what the parts take one by one beyond all as one, with a "
-            f"call for each but one. {processes} processes of each part.",
-            indent=1,
-            style="dim",
+        page.table(
+            Table(
+                [row for part in apart[:most] for row in _inside_rows(part, types)],
+                split=4,
+                note="Parts of a kernel were cut out and run by themselves: a price is what a part takes beyond the "
+                "part before it, of the first with the call itself; saved: what the parts take one by one beyond all "
+                f"as one, with a call for each but one. {processes} processes of each part.",
+            )
+            .text("kernel", itemgetter(0), least=16)
+            .text("operators", itemgetter(1))
+            .text("types", itemgetter(2))
+            .number("price", itemgetter(3))
+            .text("[95 % interval]", itemgetter(4), least=16)
+            .number("alone", itemgetter(5))
         )
         if len(apart) > most:
             page.line(f"{len(apart) - most} more kernels were taken apart; they are in --json.", indent=1, style="dim")
@@ -519,8 +521,8 @@ def _inside_rows(part: InsidePart, types: dict[int, str]) -> list[list[str]]:
     """A row for each step of a kernel, and one for what is saved."""
     rows = []
     for step in part.steps:
-        kinds = ", ".join(dict.fromkeys(types[index] for index in step.operators))
-        rows.append([part.kernel, numbers(sorted(step.operators), most=3), kinds, *_prices(step.derived, step.alone)])
+        operators = numbers(sorted(step.operators), most=3)
+        rows.append([part.kernel, operators, _types(step.operators, types), *_prices(step.derived, step.alone)])
     return [*rows, [part.kernel, "saved", "(as one)", *_prices(part.saved, part.together)]]
 
 
@@ -546,19 +548,18 @@ def fleet_report(document: FleetDocument, page: Page) -> None:
     page.headline(document.headline()[1])
     if placements:
         page.heading("Each device's own plan (median, [95 % interval])")
-        columns = [
-            Column(title="device", number=False, least=8, most=20),
-            Column(title="plan", number=False, least=12, most=32),
-            Column(title="time"),
-            Column(title="", number=False, least=14),
-            *(Column(title=title) for title in ("gain", "proven", "warnings")),
-        ]
-        page.table(columns, [_fleet_row(name, placement) for name, placement in placements.items()])
-        page.line(
-            "gain: how many times as fast as the best way there that does not mix; proven: operators that ran where "
-            "planned, as reported by the runtime.",
-            indent=1,
-            style="dim",
+        page.table(
+            Table(
+                placements.items(),
+                note="gain: how many times as fast as the best way there that does not mix; proven: operators that ran "
+                "where planned, as reported by the runtime.",
+            )
+            .text("device", lambda row: row[0], least=8, most=20)
+            .text("plan", lambda row: row[1].decision.chosen, most=32)
+            .times("time", lambda row: row[1].chosen.summary(row[1].clock))
+            .number("gain", lambda row: units.digits(g.ratio) if (g := row[1].decision.speedup_vs_best_single) else "-")
+            .number("proven", lambda row: _ran_where_planned(row[1]))
+            .number("warnings", lambda row: len(row[1].doubts) or "-")
         )
     for device in document.devices:
         if device.error:
@@ -576,20 +577,10 @@ def fleet_report(document: FleetDocument, page: Page) -> None:
     page.line(f"Elapsed: {units.duration(document.seconds)}.", indent=2)
 
 
-def _fleet_row(name: str, placement: PlaceDocument) -> list[str]:
-    summary, gain = placement.chosen.summary(placement.clock), placement.decision.speedup_vs_best_single
+def _ran_where_planned(placement: PlaceDocument) -> str:
     verified = placement.verified
     good, planned = _proven(placement)
-    proven = "failed" if verified.failure else "not run" if verified.skipped else f"{good} of {planned}"
-    return [
-        name,
-        placement.decision.chosen,
-        units.time(summary.median_s if summary else None),
-        units.interval(summary.low_s, summary.high_s, summary.median_s) if summary else "",
-        "-" if gain is None else units.digits(gain.ratio),
-        proven,
-        str(len(placement.doubts)) if placement.doubts else "-",
-    ]
+    return "failed" if verified.failure else "not run" if verified.skipped else f"{good} of {planned}"
 
 
 def sweep_report(document: SweepDocument, page: Page) -> None:
@@ -600,10 +591,17 @@ def sweep_report(document: SweepDocument, page: Page) -> None:
     page.line(f"The first: {conditions_line(first.model, first.device, first.conditions)}")
     warnings = list({doubt.message: doubt for answer in answers for doubt in answer.doubts}.values())
     first_warnings(warnings, page)
-    columns = [Column(title=name, number=False) for name in document.parts[0].values]
-    columns += [Column(title="choice", number=False, least=16), Column(title="time")]
-    columns += [Column(title="[95 % interval]", number=False, least=16), Column(title="times as fast as the next")]
-    page.table(columns, [[*part.values.values(), *_sweep_row(part.answer)] for part in document.parts])
+    table = Table(document.parts)
+    for name in document.parts[0].values:
+        table.text(name, _part_value(name))
+    table.text("choice", lambda part: part.answer.chosen.label if part.answer else "no answer", least=16)
+    table.times(
+        "time",
+        lambda part: part.answer.chosen.summary(part.answer.clock) if part.answer else None,
+        "[95 % interval]",
+        least=16,
+    )
+    page.table(table.number("times as fast as the next", lambda part: _over_next(part.answer)))
     for part in document.parts:
         if part.error:
             page.item(f"{part.label}: {part.error.message}", part.error.hint)
@@ -616,15 +614,14 @@ def sweep_report(document: SweepDocument, page: Page) -> None:
     page.line(f"Elapsed: {units.duration(document.seconds)}.", indent=2)
 
 
-def _sweep_row(answer: PlaceDocument | ProfileDocument | None) -> list[str]:
-    """The choice of an answer, its time with the interval, and how many times as fast as the next it is."""
+def _part_value(name: str) -> Callable[[SweepPart], str]:
+    return lambda part: part.values[name]
+
+
+def _over_next(answer: PlaceDocument | ProfileDocument | None) -> str:
+    """How many times as fast as the next the choice of an answer is."""
     if answer is None:
-        return ["no answer", "-", "", "-"]
-    chosen, ratios, summary = answer.chosen.label, answer.ratios(), answer.chosen.summary(answer.clock)
+        return "-"
+    chosen, ratios = answer.chosen.label, answer.ratios()
     others = [ratio / ratios[chosen] for label, ratio in ratios.items() if label != chosen]
-    return [
-        chosen,
-        units.time(summary.median_s if summary else None),
-        units.interval(summary.low_s, summary.high_s, summary.median_s) if summary else "",
-        units.digits(min(others)) if others else "-",
-    ]
+    return units.digits(min(others)) if others else "-"

@@ -10,7 +10,7 @@ from gnomon.errors import UNDECIDED, exit_code_of
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.page import Page
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 from gnomon.session.document import ConditionsPart, ModelPart
 from gnomon.session.targets import Missing
 
@@ -63,10 +63,9 @@ def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
 def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None = None) -> str:
     """The model, the machine and, where they are given, the runtimes in one sentence."""
     macs = "" if model.macs is None else f", {units.count(model.macs)} multiply-accumulates"
-    operators = "1 operator" if model.operators == 1 else f"{model.operators} operators"
     known = ", ".join(f"{name} {version}" for name, version in sorted((versions or {}).items()))
     where = device if versions is None else f"{device}, with {known}"
-    return f"{Path(model.path).name} ({model.format}, {operators}{macs}) on {where}."
+    return f"{Path(model.path).name} ({model.format}, {many(model.operators, 'operator')}{macs}) on {where}."
 
 
 def missing(rows: Sequence[Missing], page: Page, *, known: Collection[str] = ()) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnomon.jobs.place.document import Change, Cooling, SustainedPart
+from gnomon.jobs.place.document import Change, Cooling, Level, SustainedPart
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
 from gnomon.report.parts import failure_text
+from gnomon.report.table import Table
 
 _SEEN = {
     "throttled": "it was throttled",
@@ -28,22 +29,24 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
     paced = parts[0].paced
     pace = f", a call every {units.time(paced.every_s)}" if paced else ""
     page.heading(f"Called for {_duration(parts[0].for_s)}{pace}, in one fresh process each")
-    heads = [
-        Column(title="configuration", number=False, least=20),
-        *(Column(title=title) for title in ("at first", "at the end", "p50", "p99", "longest", "calls")),
-        *([Column(title="late"), Column(title="skipped")] if paced else []),
-    ]
-    rows = [_row(part) for part in parts if part.first]
-    if rows:
-        page.table(heads, rows)
+    for part in parts:
+        page.draw("gnomon.jobs.place.picture:sustained_charts", part)
+    table = Table(part for part in parts if part.first).text("configuration", lambda part: part.label, least=20)
+    table.number("at first", lambda part: _level_s(part.first), units.time)
+    table.number("at the end", lambda part: _level_s(part.last), units.time)
+    table.number("p50", lambda part: part.p50_s, units.time).number("p99", lambda part: part.p99_s, units.time)
+    table.number("longest", lambda part: part.max_s, units.time).number("calls", lambda part: part.calls)
+    if paced:
+        table.number("late", lambda part: part.paced.late if part.paced else "-")
+        table.number("skipped", lambda part: part.paced.skipped if part.paced else "-")
+    if table.rows:
         first_s = max(part.first.seconds for part in parts if part.first)
         last_s = max(part.last.seconds for part in parts if part.last)
-        page.line(
-            f"at first, at the end: of the first {_duration(first_s)} and of the last {_duration(last_s)}"
-            + ("; late: still running when the next was due; skipped: slots in which none began." if paced else "."),
-            indent=1,
-            style="dim",
+        table.note = f"at first, at the end: of the first {_duration(first_s)} and of the last {_duration(last_s)}"
+        table.note += (
+            "; late: still running when the next was due; skipped: slots in which none began." if paced else "."
         )
+        page.table(table)
     for part in parts:
         _changes(part, page)
         _circumstances(part, page)
@@ -53,11 +56,8 @@ def _duration(seconds: float) -> str:
     return units.time(seconds) if seconds < 10 else units.duration(seconds)
 
 
-def _row(part: SustainedPart) -> list[str]:
-    levels = [None if level is None else level.median_s for level in (part.first, part.last)]
-    times = (*levels, part.p50_s, part.p99_s, part.max_s)
-    paced = [] if part.paced is None else [str(part.paced.late), str(part.paced.skipped)]
-    return [part.label, *map(units.time, times), str(part.calls), *paced]
+def _level_s(level: Level | None) -> float | None:
+    return None if level is None else level.median_s
 
 
 def _changes(part: SustainedPart, page: Page) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from gnomon.jobs.runs.document import BroughtDocument, CampaignRow, CandidatePart, RunDocument, RunsDocument
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
 from gnomon.report.parts import failure_text
+from gnomon.report.table import Table
 
 
 def runs_report(document: RunsDocument, page: Page) -> None:
@@ -18,16 +19,16 @@ def runs_report(document: RunsDocument, page: Page) -> None:
     if not campaigns:
         page.line("The results database is empty. Measure something: gnomon place MODEL")
     else:
-        heads = [
-            Column(title="id", number=False),
-            Column(title="started", number=False),
-            Column(title="what", number=False),
-            Column(title="model", number=False, most=28),
-            Column(title="runs"),
-            Column(title="failed"),
-            Column(title="decided", number=False),
-        ]
-        page.table(heads, [_campaign(row) for row in campaigns])
+        page.table(
+            Table(campaigns)
+            .text("id", lambda row: row.campaign.id[:8])
+            .text("started", lambda row: _when(row.campaign.started_at_s))
+            .text("what", lambda row: row.campaign.kind)
+            .text("model", lambda row: row.campaign.context.model_name, most=28)
+            .number("runs", lambda row: row.runs)
+            .number("failed", lambda row: row.failures or "-")
+            .text("decided", _decided)
+        )
         if document.more:
             page.line("There are more: raise --limit.", indent=1)
         page.line("gnomon runs show ID has the details of one.", indent=1, style="dim")
@@ -39,29 +40,19 @@ def brought_report(document: BroughtDocument, page: Page) -> None:
     files = document.files
     campaigns, runs = (sum(getattr(file, name) for file in files) for name in ("campaigns", "runs"))
     page.headline(f"{campaigns} campaigns and {runs} runs were not there before." if runs else "Nothing new.")
-    heads = [
-        Column(title="file", number=False, most=64),
-        Column(title="campaigns"),
-        Column(title="runs"),
-        Column(title="events"),
-    ]
-    page.table(heads, [[f.path, str(f.campaigns), str(f.runs), str(f.events)] for f in files])
+    page.table(
+        Table(files)
+        .text("file", lambda file: file.path, most=64)
+        .number("campaigns", lambda file: file.campaigns)
+        .number("runs", lambda file: file.runs)
+        .number("events", lambda file: file.events)
+    )
     page.path("record", document.record)
 
 
-def _campaign(row: CampaignRow) -> list[str]:
-    campaign = row.campaign
+def _decided(row: CampaignRow) -> str:
     left = "running" if row.running else "failed" if row.failed else "interrupted"
-    decided = _decision(row.decision) if row.finished else left
-    return [
-        campaign.id[:8],
-        _when(campaign.started_at_s),
-        campaign.kind,
-        campaign.context.model_name,
-        str(row.runs),
-        str(row.failures) if row.failures else "-",
-        decided,
-    ]
+    return _decision(row.decision) if row.finished else left
 
 
 def _decision(decision: Mapping[str, Any] | None) -> str:
@@ -92,15 +83,15 @@ def run_report(document: RunDocument, page: Page) -> None:
     page.line(_where(document))
     page.line(f"id {campaign.id}")
     page.heading(f"Configurations ({'CPU' if document.clock == 'cpu' else 'wall'} time: median, [95 % interval])")
-    heads = [
-        Column(title="configuration", number=False, most=64),
-        Column(title="time"),
-        Column(title="", number=False, least=16),
-        Column(title="processes"),
-        Column(title="runs"),
-        Column(title="failed"),
-    ]
-    page.table(heads, [_candidate(candidate) for candidate in document.candidates])
+    page.table(
+        Table(document.candidates)
+        .text("configuration", lambda candidate: candidate.candidate, most=64)
+        .number("time", _time)
+        .text("", lambda row: units.interval(r.low_s, r.high_s, r.median_s) if (r := row.summary) else "", least=16)
+        .number("processes", lambda candidate: candidate.summary.processes if candidate.summary else "-")
+        .number("runs", lambda candidate: candidate.runs)
+        .number("failed", lambda candidate: candidate.failures or "-")
+    )
     if any(candidate.last_failure for candidate in document.candidates):
         page.heading("Failures")
     for candidate in document.candidates:
@@ -121,13 +112,7 @@ def _where(document: RunDocument) -> str:
     return f"On {place}{machine}{told}."
 
 
-def _candidate(candidate: CandidatePart) -> list[str]:
-    found = candidate.summary
-    return [
-        candidate.candidate,
-        units.time(found.median_s) if found else "profiled" if candidate.profiled_runs else "-",
-        units.interval(found.low_s, found.high_s, found.median_s) if found else "",
-        str(found.processes) if found else "-",
-        str(candidate.runs),
-        str(candidate.failures) if candidate.failures else "-",
-    ]
+def _time(candidate: CandidatePart) -> str:
+    if candidate.summary is None:
+        return "profiled" if candidate.profiled_runs else "-"
+    return units.time(candidate.summary.median_s)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from gnomon.jobs.solve.document import FrontDocument, ObjectivePart, SolveDocument
+from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
 from gnomon.report.parts import assignment_text
+from gnomon.report.plain import many
+from gnomon.report.table import Table
 
 _SHOWN = 20
 
@@ -25,15 +27,14 @@ def solve_report(document: SolveDocument, page: Page) -> None:
 def front_report(document: FrontDocument, page: Page) -> None:
     """How many trade-offs there are, what is proved about them, and some of them from end to end."""
     points = document.points
-    count = "1 trade-off" if len(points) == 1 else f"{len(points)} trade-offs"
-    page.headline(f"{count}: {proof(document.certificate)}.")
-    heads = [_title(objective) for objective in document.objectives]
-    columns = [*(Column(title=head) for head in heads), Column(title="assignment", number=False, most=64)]
-    chosen = _spread(len(points))
-    rows = [[f"{c:g}" for c in points[i].cost] + [assignment_text(points[i].assignment, most=8)] for i in chosen]
-    page.table(columns, rows)
-    if len(chosen) < len(points):
-        page.line(f"{len(chosen)} of {len(points)} are shown; --json has all.", indent=1, style="dim")
+    page.headline(f"{many(len(points), 'trade-off')}: {proof(document.certificate)}.")
+    shown = points if page.every else [points[i] for i in _spread(len(points))]
+    note = "" if len(shown) == len(points) else f"{len(shown)} of {len(points)} are shown; --json has all."
+    table = Table(shown, note=note)
+    for k, objective in enumerate(document.objectives):
+        table.number(_title(objective), _cost(k))
+    page.draw("gnomon.jobs.solve.picture:front_charts", document)
+    page.table(table.text("assignment", lambda point: assignment_text(point.assignment, most=8), most=64))
     page.line(f"Found in {units.time(document.seconds)}.", indent=1)
 
 
@@ -44,6 +45,10 @@ def proof(certificate: str | Mapping[str, float]) -> str:
     if isinstance(certificate, Mapping):
         return f"proved to be within {100 * certificate['epsilon']:.3g} % of all there are"
     return "the best found; nothing is proved about others"
+
+
+def _cost(objective: int) -> Callable[[FrontPointPart], str]:
+    return lambda point: f"{point.cost[objective]:g}"
 
 
 def _title(objective: ObjectivePart) -> str:

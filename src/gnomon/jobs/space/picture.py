@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gnomon.jobs.space.document import (
     FrontNetwork,
     MeasuredNetwork,
+    RankingPart,
     SelectionDocument,
     SpaceDocument,
     SpaceFrontDocument,
@@ -19,6 +19,7 @@ from gnomon.jobs.space.points import Point, family_words, pairs_of, points_of
 from gnomon.jobs.space.report import share_words
 from gnomon.report import units
 from gnomon.report.chart import (
+    BEHIND,
     CHOSEN,
     INK,
     LOOKS,
@@ -28,8 +29,10 @@ from gnomon.report.chart import (
     Group,
     Look,
     Mark,
+    Row,
     Rule,
     Value,
+    in_rows,
     line,
     shares,
     time_words,
@@ -37,9 +40,8 @@ from gnomon.report.chart import (
 )
 from gnomon.report.parts import networks, part, percent
 from gnomon.report.plain import SEVERAL, shorten
-from gnomon.report.render import write_pictures
+from gnomon.report.render import stem, write_pictures
 
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _FRONT = Look(colour=INK)
 _RING = Look(colour=INK, shape="ring")
 _PREDICTED = Look(colour="#777777", hollow=True)
@@ -54,10 +56,11 @@ def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, 
     quantised, each as .svg and as .png; what there is nothing to draw of is left out. RuntimeMissingError without
     vl-convert, UsageError where the folder cannot be written.
     """
-    charts: dict[str, list[Chart]] = {}
-    for toolchain in document.latency:
-        stem = f"accuracy-latency.{_UNFIT.sub('_', toolchain.toolchain)[:80]}"
-        charts[f"{stem}.{len(charts)}" if stem in charts else stem] = networks_charts(document, toolchain, selection)
+    taken = set[str]()
+    charts = {
+        stem(f"accuracy-latency.{one.toolchain}", taken): networks_charts(document, one, selection)
+        for one in document.latency
+    }
     charts["choice"] = [] if selection is None else choice_charts(selection)
     charts["quantised"] = [chart for one in document.latency for chart in quantised_charts(document, one)]
     return tuple(write_pictures(charts, folder))
@@ -132,6 +135,23 @@ def _time(network: MeasuredNetwork) -> Value:
 
 def _places(points: Iterable[Point]) -> list[Mark]:
     return [Mark(x=timed(point.latency_s), y=shares(point.accuracy[0])) for point in points]
+
+
+def ranking_charts(ranking: RankingPart) -> list[Chart]:
+    """A family's one-change variants by accuracy; nothing where it has none."""
+    networks = ranking.networks
+    rows = [
+        Row(
+            name=network.id,
+            value=shares(network.accuracy, network.low, network.high),
+            text=share_words((network.accuracy, network.low, network.high)),
+            look=CHOSEN if not place else BEHIND if network.high < networks[0].low else LOOKS[0],
+        )
+        for place, network in enumerate(networks)
+    ]
+    title = f"One-change variants of {ranking.family}: accuracy with its 95 % interval"
+    legend = {BEHIND: "surely below the first"}
+    return [in_rows(title, "% of images", rows, legend=legend, noun="networks")] if rows else []
 
 
 def quantised_charts(document: SpaceDocument, toolchain: ToolchainPart) -> list[Chart]:

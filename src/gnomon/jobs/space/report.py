@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 
 from gnomon.jobs.space.document import (
     AccuracyPart,
     FailedNetwork,
     FamilyPart,
-    FrontNetwork,
     FrontsPart,
     MeasuredNetwork,
+    NewAccuracies,
+    NewLatencies,
     PrimitivesDocument,
+    RankedPart,
     RankingPart,
     RuleAccuracies,
     SelectionDocument,
@@ -27,9 +30,11 @@ from gnomon.jobs.space.document import (
 )
 from gnomon.jobs.space.profiling.methods import IMPORTED
 from gnomon.report import units
-from gnomon.report.page import Column, Page
-from gnomon.report.parts import networks, part, percent, points, row, say, sentence
-from gnomon.report.plain import listed
+from gnomon.report.page import Page
+from gnomon.report.parts import networks, part, percent, points, sentence
+from gnomon.report.plain import listed, many
+from gnomon.report.table import Table
+from gnomon.spaces.selection.pareto import Kept
 
 _RULES = {
     "pareto": "what the front of mixed networks is made of, over posterior samples",
@@ -51,15 +56,6 @@ _NOISE = 0.4
 """Below it an order is reported as mostly noise."""
 
 
-def _table(page: Page, titles: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> None:
-    """A table of numbers; `words` are the places of the columns that are none."""
-    page.table([Column(title=title, number=place not in words) for place, title in enumerate(titles)], rows)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def share_words(share: Three | None) -> str:
     """A share with its interval: "91.3 % [90.1, 92.2]"; "-" where it is not known."""
     return "-" if share is None else f"{percent(share[0])} {_ends_words(*share[1:])}"
@@ -76,24 +72,22 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     counts = sorted({len(names) for names in document.groups})
     each = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     family = f" of {document.family}" if document.family else ""
-    say(
-        page,
+    page.headline(
         f"Each cell group keeps {each} primitive{'' if counts == [1] else 's'}{family}: {networks(after)} of "
-        f"{networks(before)} networks are left ({part(after, before)}).",
-        answer=True,
+        f"{networks(before)} networks are left ({part(after, before)})."
     )
     if document.share_kept is not None:
-        say(page, f"They keep {share_words(document.share_kept)} of the expected hypervolume of accuracy and latency.")
+        page.line(f"They keep {share_words(document.share_kept)} of the expected hypervolume of accuracy and latency.")
     if document.stability is not None:
-        say(
-            page,
-            f"From networks measured again the choice is expected to be {units.share(document.stability)} the same.",
+        page.line(
+            f"From networks measured again the choice is expected to be {units.share(document.stability)} the same."
         )
     page.line(f"Rule {document.rule}: {_RULES.get(document.rule, 'a rule of its own')}.")
     page.line(f"Accuracies by the method {document.method}, latencies by the toolchain {document.toolchain}.")
     for what, origins in document.imported.items():
         for origin, count in origins.items():
             page.line(f"{count} {what} are imported from {origin}.")
+    page.draw("gnomon.jobs.space.picture:choice_charts", document)
     _family(document, page)
     for number, names in enumerate(document.groups):
         _group(document, number, names, page)
@@ -123,8 +117,12 @@ def _family(document: SelectionDocument, page: Page) -> None:
     with page.details("the families beside each other"):
         if document.contenders:
             page.heading("Hypervolume by family (it means something beside the others only)")
-            rows = [[one.family, units.digits(one.expected), units.digits(one.measured)] for one in document.contenders]
-            _table(page, ("family", "expected of its front", "of its measured networks"), rows)
+            page.table(
+                Table(document.contenders)
+                .text("family", lambda one: one.family)
+                .number("expected of its front", lambda one: one.expected, units.digits)
+                .number("of its measured networks", lambda one: one.measured, units.digits)
+            )
     if document.networks:
         counts = ", ".join(f"{name} {count}" for name, count in (document.counts or {}).items())
         page.line(f"Why {document.family}: it was first to have enough cheap networks ({counts}).")
@@ -132,11 +130,8 @@ def _family(document: SelectionDocument, page: Page) -> None:
             _kind(document.accuracies, page)
         with page.details("the networks that decided"):
             page.heading("The networks that decided, the cheapest first")
-            walked = document.networks[:_WALKED]
-            _table(page, ("network", "cost"), [[network.id, f"{network.cost:.5g}"] for network in walked])
-            if len(document.networks) > _WALKED:
-                more = len(document.networks) - _WALKED
-                page.line(f"and {more} more: --json has all of them", indent=1, style="dim")
+            walked = Table(document.networks, most=_WALKED).text("network", lambda network: network.id)
+            page.table(walked.number("cost", lambda network: f"{network.cost:.5g}"))
 
 
 def _kind(accuracies: RuleAccuracies, page: Page) -> None:
@@ -156,19 +151,21 @@ def _group(document: SelectionDocument, number: int, names: Sequence[str], page:
     page.heading(f"Cell group {number}")
     meanings = document.meanings
     known = {kept.name: kept for group in (document.primitives or ())[number : number + 1] for kept in group}
-    often = {
-        name: [units.share(kept.frequency), f"[{100 * kept.low:.0f}, {100 * kept.high:.0f}]"]
-        for name, kept in known.items()
-    }
-    rows = [[name, *(often.get(name, ["-", "-"]) if known else ()), meanings.get(name, "")] for name in names]
-    titles = ("kept", *(("on the front", "95 % interval") if known else ()), "made of")
-    _table(page, titles, rows, words=(0, len(titles) - 1))
+    table = Table(names).text("kept", str)
+    if known:
+        table.number("on the front", lambda name: units.share(known[name].frequency) if name in known else "-")
+        table.number("95 % interval", lambda name: _front_ends(known.get(name)))
+    page.table(table.text("made of", lambda name: meanings.get(name, "")))
     if known:
         dropped = [f"{name} ({units.share(kept.frequency)})" for name, kept in known.items() if name not in names]
     else:
         others = [name for name in meanings if name not in names]
         dropped = [name for name in others if document.family in (None, name.rpartition("block_")[0])]
-    row(page, "dropped: ", dropped or ["none"], indent=1)
+    page.line(f"dropped: {', '.join(dropped or ['none'])}", indent=1)
+
+
+def _front_ends(kept: Kept | None) -> str:
+    return "-" if kept is None else f"[{100 * kept.low:.0f}, {100 * kept.high:.0f}]"
 
 
 def _rare(document: SelectionDocument, page: Page) -> None:
@@ -179,10 +176,9 @@ def _rare(document: SelectionDocument, page: Page) -> None:
         rare += sum(kept.stays and kept.frequency < most for kept in group)
     if rare:
         page.line("")
-        say(
-            page,
+        page.line(
             f"{rare} of the {sum(map(len, document.groups))} kept {'is' if rare == 1 else 'are'} on the front less "
-            "often than a dropped one of the same cell group. What counts is how much would be lost, not how often.",
+            "often than a dropped one of the same cell group. What counts is how much would be lost, not how often."
         )
 
 
@@ -206,10 +202,9 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     """The best networks of the full space: how many, how far they reach, a few of them, predicted and measured."""
     rows, held, bound = document.networks, document.measured, document.latency_bound_s
     within = "" if bound is None else f" within {units.time(bound)}"
-    say(page, _front_answer(document, within), answer=True)
+    page.headline(_front_answer(document, within))
     count, shown = document.on_front, sum(network.on_front for network in rows)
-    say(
-        page,
+    page.line(
         f"{count} of {networks(document.space)} networks {'is' if count == 1 else 'are'} on the predicted front"
         f"{within}, exactly as sums of effects have it; {'all' if shown == count else shown} of them are here"
         + (f", and {len(rows) - shown} that may be on it." if len(rows) > shown else "."),
@@ -219,14 +214,31 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
         inside = f"{units.share(held.accuracy.inside)} and {units.share(held.latency.inside)}"
         rounds = document.rounds
         first = f"Measured in {rounds} rounds, each predicted from the rounds before. " if rounds > 1 else ""
-        say(page, f"{first}Predictions were off by {off}; {inside} are in their 95 % intervals.")
+        page.line(f"{first}Predictions were off by {off}; {inside} are in their 95 % intervals.")
     elif document.latency_model is not None:
         model = document.latency_model
-        say(page, f"Such latencies were off by {percent(model.mean)} on average of {model.networks} others.")
+        page.line(f"Such latencies were off by {percent(model.mean)} on average of {model.networks} others.")
     best = [network for network in rows if network.best] or [network for network in rows if network.on_front]
     picks = sorted({round(k * (len(best) - 1) / (_ROWS - 1)) for k in range(_ROWS)})
-    titles = ("accuracy", "latency") if held is None else ("accuracy", "predicted", "latency", "predicted")
-    _table(page, ("network", *titles), [[best[k].id, *_prices(best[k])] for k in picks])
+    table = Table(rows if page.every else [best[k] for k in picks], chosen=lambda network: page.every and network.best)
+    table.text("network", lambda network: network.id)
+    is_whole = held is None or page.every  # predictions have their intervals
+    if held is not None:
+        table.number("accuracy", lambda network: share_words(network.measured.accuracy if network.measured else None))
+    table.number(
+        "predicted" if held else "accuracy",
+        lambda network: (share_words if is_whole else _middle_share)(network.predicted.accuracy),
+    )
+    if held is not None:
+        table.number("latency", lambda network: _time_words(network.measured.latency_s if network.measured else None))
+    table.number(
+        "predicted" if held else "latency",
+        lambda network: (_time_words if is_whole else _middle_time)(network.predicted.latency_s),
+    )
+    table.number("on the front by chance of", lambda network: network.chance, units.share, extra=True)
+    table.text("primitives", lambda network: ", ".join(network.primitives), extra=True)
+    page.draw("gnomon.jobs.space.picture:space_front_charts", document)
+    page.table(table)
     measured = [network.measured for network in rows if network.measured is not None]
     failed = [point.reason for point in measured if point.accuracy is None or point.latency_s is None]
     if failed:
@@ -252,13 +264,12 @@ def _front_answer(document: SpaceFrontDocument, within: str) -> str:
     return f"{held.networks} networks were measured, {held.best} of them are best{within}. {reached}."
 
 
-def _prices(network: FrontNetwork) -> list[str]:
-    """What was measured of a network beside what was predicted, or the latter with its intervals; "-" if not known."""
-    predicted, measured = network.predicted, network.measured
-    if measured is None:
-        return [share_words(predicted.accuracy), _time_words(predicted.latency_s)]
-    accuracy, latency = percent(predicted.accuracy[0]), units.time(predicted.latency_s[0])
-    return [share_words(measured.accuracy), accuracy, _time_words(measured.latency_s), latency]
+def _middle_share(share: Three) -> str:
+    return percent(share[0])
+
+
+def _middle_time(time: Three) -> str:
+    return units.time(time[0])
 
 
 def _time_words(time: Three | None) -> str:
@@ -269,20 +280,25 @@ def validation_report(document: ValidationDocument, page: Page) -> None:
     """The predicted front of the reduced space against that of the full one, and predictions against measurements."""
     _fronts(document.fronts, page)
     page.heading("Predicted before, measured now")
-    say(
-        page,
-        f"{document.networks} mixed networks that were never seen, measured by the toolchain {document.toolchain}.",
+    page.line(
+        f"{document.networks} mixed networks that were never seen, measured by the toolchain {document.toolchain}."
     )
-    rows = []
+    rows: list[tuple[str, NewAccuracies | NewLatencies, str, str]] = []
     accuracy, latency = document.accuracy, document.latency
     if accuracy is not None:
         off, inside = f"{100 * accuracy.mean_error:.2f} points", f"{units.share(accuracy.inside)} in their 95 %"
-        rows.append(["accuracy", str(accuracy.networks), off, inside, _tau(accuracy.tau)])
+        rows.append(("accuracy", accuracy, off, inside))
     if latency is not None:
-        off, worst = percent(latency.mean_error), f"worst {percent(latency.worst_error)}"
-        rows.append(["latency", str(latency.networks), off, worst, _tau(latency.tau)])
+        rows.append(("latency", latency, percent(latency.mean_error), f"worst {percent(latency.worst_error)}"))
     if rows:
-        _table(page, ("", "networks", "mean error", "intervals, worst", "tau"), rows, words=(0, 3))
+        page.table(
+            Table(rows)
+            .text("", lambda row: row[0])
+            .number("networks", lambda row: row[1].networks)
+            .number("mean error", lambda row: row[2])
+            .text("intervals, worst", lambda row: row[3])
+            .number("tau", lambda row: row[1].tau, _tau)
+        )
     for name, errors in (("accuracies", accuracy), ("latencies", latency)):
         if errors is None:
             page.item(f"No {name} could be held against predictions: no new network has one.")
@@ -293,20 +309,20 @@ def validation_report(document: ValidationDocument, page: Page) -> None:
 def _fronts(fronts: FrontsPart | None, page: Page) -> None:
     """The answer: what the predicted front of the reduced space reaches of that of the full one, as measured."""
     if fronts is None:
-        say(page, "The reduced space is not compared with the full one: no front was measured.", answer=True)
+        page.headline("The reduced space is not compared with the full one: no front was measured.")
         return
     (reduced, full), same = fronts.networks, fronts.in_both
     if same == reduced == full:
         answer = f"The predicted front of both spaces is the same {full} networks: nothing of it is lost."
-        say(page, answer, answer=True)
+        page.headline(answer)
         return
     answer = (
         f"The predicted front of the reduced space reaches {share_words(fronts.ratio)} of the hypervolume that the "
     )
-    say(page, f"{answer}front of the full space reaches.", answer=True)
+    page.headline(f"{answer}front of the full space reaches.")
     plain = fronts.measured_ratio
     noisy = "" if plain is None else f" By their noisy measurements alone it is {percent(plain)}."
-    say(page, f"{reduced} and {full} networks of the fronts were measured, {same} are in both.{noisy}")
+    page.line(f"{reduced} and {full} networks of the fronts were measured, {same} are in both.{noisy}")
 
 
 def _tau(value: float | None) -> str:
@@ -335,10 +351,26 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
     page.line(f"{measured} of {len(toolchain.networks)} networks were measured.")
     _imported(toolchain.imported, page)
     if measured:
-        rows = [_single_row(document, name, toolchain.networks) for name in document.families]
-        _table(page, ("family", "one-change variants", "median", "least to most", "95 % interval"), rows)
+        page.table(
+            Table(_single_row(document, name, toolchain.networks) for name in document.families)
+            .text("family", itemgetter(0))
+            .number("one-change variants", itemgetter(1))
+            .number("median", itemgetter(2))
+            .number("least to most", itemgetter(3))
+            .number("95 % interval", itemgetter(4))
+        )
         _predicted(toolchain, list(document.families), page)
     _compared(toolchain, page)
+    right = {one.id: one.accuracy for one in document.accuracy.trained} if document.accuracy else {}
+    page.draw("gnomon.jobs.space.picture:networks_charts", document, toolchain)
+    page.table(
+        Table(toolchain.networks)
+        .text("network", lambda one: one.id, extra=True)
+        .number("latency", lambda one: one.latency_s, units.time, extra=True)
+        .number("95 % interval", lambda one: units.interval(one.low_s, one.high_s, one.latency_s), extra=True)
+        .number("accuracy", lambda one: right.get(one.id), percent, extra=True)
+        .text("reason", lambda one: one.reason, extra=True)
+    )
     _failures(toolchain.failed, "network", page)
 
 
@@ -348,13 +380,13 @@ def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
     for one in failed:
         names.setdefault(sentence(one.reason), []).append(one.network)
     for reason, ones in sorted(names.items(), key=lambda item: -len(item[1])):
-        page.item(f"{_counted(len(ones), what)} failed: {reason}", listed(ones))
+        page.item(f"{many(len(ones), what)} failed: {reason}", listed(ones))
 
 
 def _imported(origins: Mapping[str, int], page: Page) -> None:
     """What was not trained or measured here, and where it came from."""
     for origin, count in origins.items():
-        say(page, f"{count} imported from {origin}.")
+        page.line(f"{count} imported from {origin}.")
 
 
 def _spread(times: Sequence[float]) -> str:
@@ -396,13 +428,20 @@ def _predicted(toolchain: ToolchainPart, families: Sequence[str], page: Page) ->
         elif (tested := predictor.held_out.get(predictor.way)) is None:
             untested.append(f"{name}: {predictor.way}; {predictor.why}.")
         else:
-            errors = map(percent, (tested.mean, tested.median, tested.p90))
-            rows.append([name, predictor.way, *errors, _tau(tested.tau), str(tested.networks)])
+            rows.append((name, predictor.way, tested))
     page.line("")
     if rows:
         page.line("Mixed networks that were not fitted to: how far predictions are off.")
-        titles = ("family", "predicted by", "mean", "median", "9 of 10", "tau", "networks")
-        _table(page, titles, rows, words=(0, 1))
+        page.table(
+            Table(rows)
+            .text("family", lambda row: row[0])
+            .text("predicted by", lambda row: row[1])
+            .number("mean", lambda row: row[2].mean, percent)
+            .number("median", lambda row: row[2].median, percent)
+            .number("9 of 10", lambda row: row[2].p90, percent)
+            .number("tau", lambda row: row[2].tau, _tau)
+            .number("networks", lambda row: row[2].networks)
+        )
     for message in untested:
         page.item(message)
 
@@ -414,25 +453,24 @@ def _compared(toolchain: ToolchainPart, page: Page) -> None:
     page.line("")
     if compared is not None:
         ratio, low, high = map(units.digits, (compared.ratio, compared.low, compared.high))
-        say(
-            page,
+        page.line(
             f"Against {compared.twin}: {ratio} times as long [{low}, {high}] by the median of {compared.networks} "
-            f"networks; faster on {compared.faster} of {compared.networks}.",
+            f"networks; faster on {compared.faster} of {compared.networks}."
         )
         if compared.drop is None or compared.worst_drop is None:
             page.line("What quantising costs in accuracy was not measured.")
         else:
             mean, worst = 100 * compared.drop, 100 * compared.worst_drop
-            say(page, f"Accuracy drops by {mean:.2f} points on average, by {worst:.2f} at worst.")
+            page.line(f"Accuracy drops by {mean:.2f} points on average, by {worst:.2f} at worst.")
     if least is not None:
         share = "All" if least >= 1 else f"At least {units.share(least)} of the"
-        say(page, f"{share} convolutions of each network read and give 8-bit values in its file.")
+        page.line(f"{share} convolutions of each network read and give 8-bit values in its file.")
 
 
 def profile_report(document: SpaceDocument, page: Page) -> None:
     """What a profile says: the answer first, then accuracies, latencies, and how well both can be believed."""
-    say(page, _answer(document), answer=True)
-    say(page, _searched(document))
+    page.headline(_answer(document))
+    page.line(_searched(document))
     if document.accuracy is not None:
         _accuracy(document, document.accuracy, page)
     for toolchain in document.latency:
@@ -444,7 +482,7 @@ def profile_report(document: SpaceDocument, page: Page) -> None:
     _next(document, page)
     if document.seconds:
         parts = ", ".join(f"{name} {units.duration(value)}" for name, value in document.seconds.items())
-        say(page, f"This time it took: {parts}.", indent=2)
+        page.line(f"This time it took: {parts}.", indent=2)
 
 
 def _answer(document: SpaceDocument) -> str:
@@ -473,10 +511,10 @@ def _noisy(rankings: Sequence[RankingPart]) -> list[str]:
 
 def _searched(document: SpaceDocument) -> str:
     families = document.families
-    counts = [f"{name} with {_counted(len(family.primitives), 'primitive')}" for name, family in families.items()]
+    counts = [f"{name} with {many(len(family.primitives), 'primitive')}" for name, family in families.items()]
     kinds = "family" if len(families) == 1 else "families"
     return (
-        f"{_counted(document.groups, 'cell group')}, {len(families)} {kinds}: {', '.join(counts)}; "
+        f"{many(document.groups, 'cell group')}, {len(families)} {kinds}: {', '.join(counts)}; "
         f"names in the numbering {document.numbering}."
     )
 
@@ -487,26 +525,23 @@ def _accuracy(document: SpaceDocument, accuracy: AccuracyPart, page: Page) -> No
     data = f" on {document.data}" if document.data else ""
     count = accuracy.trainings - sum(accuracy.imported.values())
     if count:
-        say(
-            page,
-            f"Trained{data}{images}: {_counted(count, 'training')} by the method {accuracy.method}, "
-            f"{units.duration(accuracy.cpu_seconds)} of processor time.",
+        page.line(
+            f"Trained{data}{images}: {many(count, 'training')} by the method {accuracy.method}, "
+            f"{units.duration(accuracy.cpu_seconds)} of processor time."
         )
     _imported(accuracy.imported, page)
     if accuracy.noise is not None:
-        say(
-            page,
+        page.line(
             f"The same network trained from another seed differs by {100 * accuracy.noise:.2f} points "
-            "(standard deviation).",
+            "(standard deviation)."
         )
     elif count:
-        say(
-            page,
+        page.line(
             "How much one training differs from the next is not known, since no network was trained twice; "
-            "a standard deviation of 0.5 points is taken.",
+            "a standard deviation of 0.5 points is taken."
         )
     elif accuracy.without_error:
-        say(page, f"Without a standard error came {accuracy.without_error} of them; 0.5 points are taken.")
+        page.line(f"Without a standard error came {accuracy.without_error} of them; 0.5 points are taken.")
     _failures(accuracy.failed, "training", page)
     for ranking in accuracy.rankings:
         if ranking.networks:
@@ -520,41 +555,33 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
     variants = "only network" if count == 1 else f"{count} one-change variants"
     page.heading(f"{name}: its {variants} by accuracy, from {ranking.trainings} trainings")
     family = document.families.get(name)
-    shown = {*range(min(_BEST, count)), count - 1}
+    shown = {*range(count if page.every else min(_BEST, count)), count - 1}
     shown |= {k for k, network in enumerate(networks) if family and {*network.primitives} == {family.default}}
-    ranked, rows = ranked_rows(document, ranking), []
+    rows: list[int | None] = []
     for place in sorted(shown):
-        if place and place - 1 not in shown:
-            rows.append(["..", "", "", "", ""])
-        rows.append(ranked[place])
-    page.table(RANKED, rows)
+        rows += [None, place] if place and place - 1 not in shown else [place]
+
+    def of(show: Callable[[RankedPart], str]) -> Callable[[int | None], str]:
+        return lambda place: "" if place is None else show(networks[place])
+
+    page.draw("gnomon.jobs.space.picture:ranking_charts", ranking)
+    page.table(
+        Table(rows)
+        .number("rank", lambda place: ".." if place is None else place + 1)
+        .text("network", of(lambda network: network.id), most=24)
+        .text("swapped", of(lambda network: _swap_words(family, network.primitives)), most=40)
+        .number("accuracy", of(lambda network: percent(network.accuracy)))
+        .number("95 % interval", of(lambda network: _ends_words(network.low, network.high)))
+    )
     if count == 1:  # which has no order
         return
     tau = ranking.repeatability
     words = next(words for least, words in _AGREE if tau >= least or least == -1.0)
-    say(page, f"Of two such rankings tau {round(tau, 2) + 0.0:.2f} is expected: {words}.", indent=1)
+    page.line(f"Of two such rankings tau {round(tau, 2) + 0.0:.2f} is expected: {words}.", indent=1)
     like = sum(network.high >= networks[0].low for network in networks[1:])
     if like:
         those = f"all other {like}" if like == count - 1 else f"{like} of the other {count - 1}"
-        say(page, f"The intervals of {those} reach into that of the first.", indent=1)
-
-
-RANKED = (
-    Column(title="rank"),
-    Column(title="network", number=False, most=24),
-    Column(title="swapped", number=False, most=40),
-    Column(title="accuracy"),
-    Column(title="95 % interval"),
-)
-
-
-def ranked_rows(document: SpaceDocument, ranking: RankingPart) -> list[list[str]]:
-    """The networks of a ranking, in the columns RANKED."""
-    family = document.families.get(ranking.family)
-    return [
-        [str(rank), one.id, _swap_words(family, one.primitives), percent(one.accuracy), _ends_words(one.low, one.high)]
-        for rank, one in enumerate(ranking.networks, 1)
-    ]
+        page.line(f"The intervals of {those} reach into that of the first.", indent=1)
 
 
 def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
@@ -610,11 +637,13 @@ def exported_report(document: SpaceExportDocument, page: Page) -> None:
 
 def primitives_report(document: PrimitivesDocument, page: Page) -> None:
     """The primitives that are known: name, family, what it is made of, and the digest that says so in any numbering."""
-    page.headline(f"{_counted(len(document.primitives), 'primitive')} in the numbering {document.numbering}.")
-    titles = {"primitive": 12, "family": 12, "made of": 12, "digest": 16}
+    page.headline(f"{many(len(document.primitives), 'primitive')} in the numbering {document.numbering}.")
     page.table(
-        [Column(title=title, number=False, least=least) for title, least in titles.items()],
-        [[one.name, one.family, one.meaning, one.digest[:16]] for one in document.primitives],
+        Table(document.primitives)
+        .text("primitive", lambda one: one.name)
+        .text("family", lambda one: one.family)
+        .text("made of", lambda one: one.meaning)
+        .text("digest", lambda one: one.digest[:16], least=16)
     )
     page.line("")
     page.line("The digest is of the block itself: equal digests are equal blocks, whatever their numbers.")
@@ -625,11 +654,8 @@ def toolchains_report(document: ToolchainsDocument, page: Page) -> None:
     toolchains = document.toolchains
     ready = [toolchain.name for toolchain in toolchains if not toolchain.missing]
     page.headline(f"{len(ready)} of {len(toolchains)} toolchains can be used here: {listed(ready) or 'none'}.")
-    rows = [
-        [one.name, one.measured_by, f"{_counted(len(one.missing), 'thing')} missing" if one.missing else "ready"]
-        for one in toolchains
-    ]
-    _table(page, ("toolchain", "measured by", ""), rows, words=(0, 1, 2))
+    table = Table(toolchains).text("toolchain", lambda one: one.name).text("measured by", lambda one: one.measured_by)
+    page.table(table.text("", lambda one: f"{many(len(one.missing), 'thing')} missing" if one.missing else "ready"))
     for toolchain in toolchains:
         if toolchain.missing:
             page.heading(f"For {toolchain.name}")

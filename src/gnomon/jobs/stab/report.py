@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gnomon.jobs.place.document import PlaceDocument
+from gnomon.jobs.place.report import package_proof, with_samples
 from gnomon.jobs.place.shared_report import conditions_line, doubts, unproved
-from gnomon.jobs.stab.document import StabDocument
+from gnomon.jobs.stab.document import ScheduledOperator, StabDocument
 from gnomon.report import units
-from gnomon.report.page import Column, Page
-from gnomon.report.parts import assignment_text, failure_text, numbers
+from gnomon.report.chart import CHOSEN, LOOKS
+from gnomon.report.page import Page
+from gnomon.report.parts import assignment_text, counted, failure_text, numbers
+from gnomon.report.table import Table
 
 
 def stab_report(document: StabDocument, page: Page) -> None:
@@ -61,17 +64,22 @@ def _predictions(document: StabDocument, page: Page) -> None:
     page.heading("Sums of the operators' average times in the traces")
     exact, published = document.exact, document.published
     wholes = {trace.backend: trace.whole_run_us for trace in document.traces}
-    rows = [[f"{backend} alone", _us(us), _us(wholes.get(backend)), ""] for backend, us in document.singles.items()]
+    rows = [(f"{backend} alone", us, _us(wholes.get(backend)), "") for backend, us in document.singles.items()]
     if published.decides:
-        rows.append(["as ONE's stab decides", _us(published.predicted_us), "-", _counts(published.counts)])
-    rows.append(["exact, by the traces", _us(exact.predicted_us), "-", _counts(exact.counts)])
-    heads = [
-        Column(title="configuration", number=False),
-        Column(title="sum"),
-        Column(title="whole run"),
-        Column(title="operators", number=False),
-    ]
-    page.table(heads, rows)
+        rows.append(("as ONE's stab decides", published.predicted_us, "-", _counts(published.counts)))
+    rows.append(("exact, by the traces", exact.predicted_us, "-", _counts(exact.counts)))
+    page.table(
+        Table(rows)
+        .text("configuration", lambda row: row[0])
+        .number("sum", lambda row: row[1], _us)
+        .number("whole run", lambda row: row[2])
+        .text("operators", lambda row: row[3])
+        .bars(
+            "Sums of the operators' average times in the traces",
+            lambda row: (None if row[1] is None else row[1] * 1e-6, None, None),
+            lambda row: CHOSEN if row is rows[-1] else LOOKS[0],
+        )
+    )
     proved = "the exact minimum of these times" if exact.optimal else "the best found, not proved the minimum"
     page.line(f"Solver: {proved}, by {exact.method}.", indent=1)
 
@@ -94,53 +102,38 @@ def _published(document: StabDocument, page: Page) -> None:
 
 def _operators(document: StabDocument, page: Page) -> None:
     backends = list(dict.fromkeys(backend for row in document.operators for backend in row.times_us))
-    heads = [
-        Column(title="operator", number=False),
-        Column(title="type", number=False, most=24),
-        *(Column(title=backend) for backend in backends),
-        *(Column(title=title, number=False, least=6) for title in ("exact", "stab", "ran on")),
-    ]
-    rows = [
-        [
-            str(row.index),
-            row.type,
-            *(_traced(row.times_us.get(backend)) for backend in backends),
-            row.exact,
-            row.published or "-",
-            row.ran_on or "-",
-        ]
-        for row in document.operators
-    ]
-    page.table(heads, rows)
+    table = Table(document.operators).text("operator", lambda row: str(row.index))
+    table.text("type", lambda row: row.type, most=24)
+    for backend in backends:
+        table.number(backend, _times_on(backend))
+    table.text("exact", lambda row: row.exact, least=6).text("stab", lambda row: row.published or "-", least=6)
+    page.table(table.text("ran on", lambda row: row.ran_on or "-", least=6))
     if any(row.times_us.get(backend, 1) < 1 for row in document.operators for backend in backends):
         page.line("< 1 us: below the resolution of the traces.", indent=1, style="dim")
+
+
+def _times_on(backend: str) -> Callable[[ScheduledOperator], str]:
+    return lambda row: _traced(row.times_us.get(backend))
 
 
 def _proof(proof: PlaceDocument, page: Page) -> None:
     best, chosen = proof.decision.best_single, proof.decision.chosen
     why = unproved(proof.doubts, proof.reference, proof.reference_checked_by)
     page.heading(f"{'Measured' if why else 'Proved'} on {proof.device}")
-    for contender in sorted(proof.contenders, key=lambda c: c.level_s or float("inf")):
-        summary = contender.summary(proof.clock)
+    alive = sorted((c for c in proof.contenders if c.summary(proof.clock)), key=lambda c: c.level_s or 0.0)
+    table = (
+        Table(alive, chosen=lambda c: c.label == chosen)
+        .text("configuration", lambda c: c.label, least=20)
+        .times(units.CLOCKS[proof.clock], lambda c: c.summary(proof.clock), "[95 % interval]")
+        .number("ratio", lambda c: c.against_best.ratio if c.against_best else 1.0, units.digits)
+        .number("predicted", lambda c: c.predicted_s, units.time, extra=True)
+        .number("prediction off by", lambda c: c.prediction_error, units.percent, extra=True)
+    )
+    page.table(with_samples(table, proof))
+    page.draw("gnomon.jobs.place.picture:predicted_charts", proof)
+    processes = counted([summary for c in alive if (summary := c.summary(proof.clock))])
+    page.line(f"> was written; the ratio is to {best}, the best single backend; {processes}.", indent=1, style="dim")
+    for contender in proof.contenders:
         if contender.failure:
             page.item(f"{contender.label} was refused: {failure_text(contender.failure)}")
-        elif summary is not None:
-            marks = [m for m, label in (("written", chosen), ("best single backend", best)) if contender.label == label]
-            marked = f" ({', '.join(marks)})" if marks else ""
-            interval = units.interval(summary.low_s, summary.high_s, summary.median_s)
-            took = f"{units.time(summary.median_s)} {interval}"
-            counted = f"{summary.processes} processes, {summary.n} samples"
-            page.line(f"{contender.label}: {took}, {counted}{marked}", indent=1)
-    verified, difference = proof.verified, proof.verified.difference
-    if verified.failure:
-        page.item(f"The package failed: {failure_text(verified.failure)}", "Do not deploy it; measure again.")
-        return
-    planned = sum(row.planned is not None for row in proof.operators)
-    good = planned - len(verified.moved)
-    page.line(f"{good} of {planned} operators ran where planned, as reported by onert's trace.", indent=1)
-    if why:
-        page.item(f"{why[:1].upper()}{why[1:]}.")
-    elif difference and difference.absolute == 0:
-        page.line("Its outputs equal the reference.", indent=1)
-    elif difference:
-        page.line(f"Its outputs differ from the reference by at most {units.small(difference.absolute)}.", indent=1)
+    package_proof(proof, page)

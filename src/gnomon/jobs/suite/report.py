@@ -7,8 +7,9 @@ from pathlib import Path
 from gnomon.jobs.compare.report import compare_report
 from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
 from gnomon.report import units
-from gnomon.report.page import Column, Page
+from gnomon.report.page import Page
 from gnomon.report.plain import listed
+from gnomon.report.table import Table
 
 _FEW, _MOST = 20, 200
 _ORDER = {"failed": 0, "waiting": 1, "done": 2}
@@ -25,32 +26,16 @@ def suite_report(document: SuiteDocument, page: Page) -> None:
             "See gnomon devices check.",
         )
     rows = sorted(cells, key=lambda cell: _ORDER[cell.state])
-    shown = rows[: _FEW if page.brief else _MOST]
     page.table(
-        [
-            Column(title="job", number=False, least=6),
-            Column(title="model", number=False, least=12),
-            Column(title="on", number=False, least=8),
-            Column(title="repeat"),
-            Column(title="state", number=False, least=7),
-            Column(title="took"),
-            Column(title="", number=False, least=20, most=72),
-        ],
-        [
-            [
-                cell.job,
-                Path(cell.model).name,
-                cell.device or cell.selector,
-                str(cell.repeat),
-                cell.state,
-                "" if cell.seconds is None else units.time(cell.seconds),
-                cell.error.message if cell.error else cell.answer or "",
-            ]
-            for cell in shown
-        ],
+        Table(rows, most=_FEW if page.brief else _MOST)
+        .text("job", lambda cell: cell.job, least=6)
+        .text("model", lambda cell: Path(cell.model).name)
+        .text("on", lambda cell: cell.device or cell.selector, least=8)
+        .number("repeat", lambda cell: cell.repeat)
+        .text("state", lambda cell: cell.state, least=7)
+        .number("took", lambda cell: "" if cell.seconds is None else units.time(cell.seconds))
+        .text("", lambda cell: cell.error.message if cell.error else cell.answer or "", least=20, most=72)
     )
-    if len(rows) > len(shown):
-        page.line(f"and {len(rows) - len(shown)} more: --json has all", indent=1, style="dim")
     hints = dict.fromkeys((c.error.message, c.error.hint) for c in cells if c.error)
     for message, hint in list(hints)[:_FEW]:
         page.item(message, hint)

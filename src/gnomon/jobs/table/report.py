@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gnomon.jobs.table.document import (
-    BlockPart,
     BlocksDocument,
     SpacesDocument,
     TableDiffDocument,
     TableDocument,
     TableExportDocument,
     TablesDocument,
-    UnitPart,
 )
 from gnomon.report import units
-from gnomon.report.page import Column, Page
-from gnomon.report.parts import measured_with
+from gnomon.report.page import Page
+from gnomon.report.parts import measured_with, networks, percent
+from gnomon.report.plain import many
+from gnomon.report.table import Table
 
 _ROWS = 20
 _LABEL = 58
@@ -29,7 +27,7 @@ def table_report(document: TableDocument, page: Page) -> None:
     bad = [f"{counts[s]} {s}" for s in ("unstable", "failed") if counts[s]]
     vague = any(row.relative_half_width is None for row in document.units if row.status == "ok")
     fine = "nothing was measured" if not total else "of unknown precision" if vague else "all known well"
-    page.headline(f"{total} unit{'' if total == 1 else 's'} of {document.space}: " + (", ".join(bad) or fine) + ".")
+    page.headline(f"{many(total, 'unit')} of {document.space}: " + (", ".join(bad) or fine) + ".")
     page.line(measured_with(document.context, document.clock))
     if document.overhead_s > 0:
         page.line(
@@ -39,7 +37,24 @@ def table_report(document: TableDocument, page: Page) -> None:
         page.line("The times are of the layers alone, without the call around them.")
     fused = document.fused
     page.line(f"Run as one: {', '.join(fused)}." if fused else "Every operator runs by itself.")
-    _units(document.units, page)
+    page.heading("The most expensive units")
+    page.table(
+        Table(
+            document.units if page.every else (row for row in document.units if row.status != "failed"),
+            most=5 if page.brief else _ROWS,
+        )
+        .text("unit", lambda row: row.label, most=_LABEL)
+        .number("net latency", lambda row: row.time_s, units.time)
+        .number("gross latency", lambda row: row.call_s, units.time)
+        .text("95 % interval", lambda row: units.interval(row.low_s, row.high_s, row.call_s), extra=True)
+        .number("known within", lambda row: row.relative_half_width, percent)
+        .text("", lambda row: "" if row.status == "ok" else row.status)
+        .number("processes", lambda row: row.processes, extra=True)
+        .text("reason", lambda row: row.reason, extra=True)
+        .bars(
+            "A call of each unit, with its 95 % interval", lambda row: (row.call_s, row.low_s, row.high_s), noun="units"
+        )
+    )
     if document.complaints:
         page.heading("Warnings")
         for warning in document.complaints:
@@ -66,30 +81,6 @@ def tables_report(document: TablesDocument, page: Page) -> None:
         table_report(one, page)
 
 
-def _units(rows: Sequence[UnitPart], page: Page) -> None:
-    page.heading("The most expensive units")
-    shown = [row for row in rows if row.status != "failed"][: 5 if page.brief else _ROWS]
-    columns = [
-        Column(title="unit", number=False, most=60),
-        Column(title="net latency"),
-        Column(title="gross latency"),
-        Column(title="known within"),
-        Column(title="", number=False),
-    ]
-    page.table(columns, [_cells(row) for row in shown])
-    hidden = len(rows) - len(shown)
-    if hidden > 0:
-        page.line(f"and {hidden} more: --json has all of them", indent=1, style="dim")
-
-
-def _cells(row: UnitPart) -> list[str]:
-    width = row.relative_half_width
-    known = "-" if width is None else f"{100 * width:.1f} %"
-    mark = "" if row.status == "ok" else row.status
-    label = row.label if len(row.label) <= _LABEL else row.label[: _LABEL - 3] + "..."
-    return [label, units.time(row.time_s), units.time(row.call_s), known, mark]
-
-
 def difference_report(document: TableDiffDocument, page: Page) -> None:
     """How two tables differ."""
     found = document.units
@@ -108,40 +99,23 @@ def difference_report(document: TableDiffDocument, page: Page) -> None:
             page.item(f"{len(only)} units only in {path}, such as {only[0]}.")
     if found:
         page.heading("What differs most")
-        columns = [
-            Column(title="unit", number=False, most=60),
-            Column(title="first"),
-            Column(title="second"),
-            Column(title="ratio"),
-            Column(title="", number=False),
-        ]
+        page.draw("gnomon.jobs.table.picture:difference_charts", document)
         page.table(
-            columns,
-            [
-                [
-                    row.label[:_LABEL],
-                    units.time(row.times_s[0]),
-                    units.time(row.times_s[1]),
-                    f"{row.ratio:.2f}",
-                    "" if row.apart else "within noise",
-                ]
-                for row in found[:_ROWS]
-            ],
+            Table(found, most=_ROWS)
+            .text("unit", lambda row: row.label, most=_LABEL)
+            .number("first", lambda row: row.times_s[0], units.time)
+            .number("second", lambda row: row.times_s[1], units.time)
+            .number("ratio", lambda row: row.ratio, "{:.2f}".format)
+            .text("", lambda row: "" if row.apart else "within noise")
         )
 
 
 def spaces_report(document: SpacesDocument, page: Page) -> None:
     """List the search spaces that are known by name."""
-    page.table(
-        [Column(title="space", number=False), Column(title="nets"), Column(title="units")],
-        [[row.name, _big(row.nets), str(row.units)] for row in document.spaces],
-    )
+    table = Table(document.spaces).text("space", lambda row: row.name)
+    page.table(table.number("nets", lambda row: row.nets, networks).number("units", lambda row: row.units))
     page.line("")
     page.line("Another one: FILE.py:ATTRIBUTE; docs/jobs/spaces.md shows how to write it.")
-
-
-def _big(digits: str) -> str:
-    return digits if len(digits) <= 7 else f"{digits[0]}.{digits[1:3]}e{len(digits) - 1}"
 
 
 _NAME = 100
@@ -158,20 +132,13 @@ def blocks_report(document: BlocksDocument, page: Page) -> None:
     rows = sorted(document.blocks, key=lambda row: -row.mean_s)
     total = document.sum
     page.headline(
-        f"{total.blocks} block{'' if total.blocks == 1 else 's'}: {units.time(total.mean_s)}."
-        if total
-        else f"{len(rows)} block{'' if len(rows) == 1 else 's'}."
+        f"{many(total.blocks, 'block')}: {units.time(total.mean_s)}." if total else f"{many(len(rows), 'block')}."
     )
-    columns = [
-        Column(title="block", number=False, most=_NAME),
-        Column(title="mean"),
-        Column(title="deviation"),
-    ]
-    page.table(columns, [_block_cells(row) for row in rows])
+    page.table(
+        Table(rows)
+        .text("block", lambda row: row.name, most=_NAME)
+        .number("mean", lambda row: row.mean_s, units.time)
+        .number("deviation", lambda row: row.std_s, units.time)
+    )
     for warning in document.left_out:
         page.item(f"skipped: {warning}")
-
-
-def _block_cells(row: BlockPart) -> list[str]:
-    name = row.name if len(row.name) <= _NAME else row.name[: _NAME - 3] + "..."
-    return [name, units.time(row.mean_s), "-" if row.std_s is None else units.time(row.std_s)]

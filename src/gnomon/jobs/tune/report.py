@@ -25,11 +25,12 @@ from gnomon.jobs.tune.document import (
     TunedLayerPart,
     TuneDocument,
 )
-from gnomon.measure.environment import Doubt
 from gnomon.report import units
-from gnomon.report.page import Column, Page
-from gnomon.report.parts import percent, ratio_interval, say, sentence
-from gnomon.report.plain import listed, shorten
+from gnomon.report.chart import CHOSEN, LOOKS
+from gnomon.report.page import Page
+from gnomon.report.parts import percent, ratio_interval, sentence
+from gnomon.report.plain import listed, many, shorten
+from gnomon.report.table import Table, ends_of
 
 
 class Shared(Protocol):
@@ -40,14 +41,17 @@ class Shared(Protocol):
         """The share; None where it is not known."""
 
 
+class Layer(Shared, Protocol):
+    """A layer with its name."""
+
+    @property
+    def name(self) -> str:
+        """The name, from outside."""
+
+
 L = TypeVar("L", bound=Shared)
+N = TypeVar("N", bound=Layer)
 Times = TimesPart | RuntimeTimes | None
-Table = tuple[Sequence[str | Column], Sequence[Sequence[str]]]
-"""The heads of a table, where a text is a column of numbers, and its rows."""
-
-LAYER = Column(title="layer", number=False, least=16, most=40)
-INTERVAL = Column(title="", number=False, least=14)
-
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
 """From how many times apart on two times are told each in its own unit."""
@@ -101,11 +105,6 @@ def device_words(device: TunedDevice) -> str:
     words = [target_words(device.target), many(device.threads, "thread") if device.threads else ""]
     more = ", ".join(filter(None, words))
     return f"{device_key(device.key)} ({more})" if more else device_key(device.key)
-
-
-def many(count: int, name: str, several: str = "") -> str:
-    """A count of things: "1 layer", "2 layers"."""
-    return f"{count} {name if count == 1 else several or name + 's'}"
 
 
 def like(seconds: float | None, other_s: float | None) -> str:
@@ -197,32 +196,10 @@ def notes(rows: Sequence[str], page: Page) -> None:
         page.item(sentence(named(row, 2 * _MOST_MESSAGE)))
 
 
-def warnings(rows: Sequence[Doubt], page: Page) -> None:
-    """The doubts about the machine."""
-    doubts(rows, page)
-
-
 def compared_with(words: str | None, page: Page) -> None:
     """What outputs were compared with; nothing where they were not."""
     if words:
-        say(page, f"Outputs compared with: {named(words, 200).rstrip('.')}.")
-
-
-def table(
-    page: Page,
-    content: Table,
-    *,
-    most: int = MOST_LAYERS,
-    more: str = "more",
-    split: int = 0,
-    bold: frozenset[int] = frozenset(),
-) -> None:
-    """A table of so many rows at most, and a line on how many `more` there are."""
-    heads, rows = content
-    columns = [head if isinstance(head, Column) else Column(title=head) for head in heads]
-    page.table(columns, rows[:most], split=split, bold=bold)
-    if len(rows) > most:
-        page.line(f"and {len(rows) - most} {more}: --json has all", indent=1, style="dim")
+        page.line(f"Outputs compared with: {named(words, 200).rstrip('.')}.")
 
 
 def largest_first(layers: Sequence[L]) -> list[L]:
@@ -242,13 +219,21 @@ def tune_report(document: TuneDocument, page: Page) -> None:
 
     The network's `ratio` is the untuned time over the tuned one, so that above 1 tuning made it faster.
     """
-    say(page, _tuned(document), answer=True)
-    say(page, _spent(document))
+    page.headline(_tuned(document))
+    page.line(_spent(document))
     compared_with(document.network.compared_with, page)
+    whole = [("untuned", document.network.untuned, LOOKS[0]), ("tuned", document.network.tuned, CHOSEN)]
+    page.table(
+        Table(row for row in whole if row[1] is not None)
+        .text("the whole network", lambda row: row[0], extra=True)
+        .number("time", lambda row: median_of(row[1]), units.time, extra=True)
+        .text("95 % interval", lambda row: interval_of(row[1]), extra=True)
+        .bars("The whole network, with its 95 % interval", lambda row: ends_of(row[1]), lambda row: row[2])
+    )
     _beside(document.beside, page)
     _layers(document.layers, page)
     failure_items(document.failures, "Failed trials", page)
-    warnings(document.doubts, page)
+    doubts(document.doubts, page)
     with page.details("notes"):
         notes(document.notes, page)
     _written(document, page)
@@ -268,10 +253,10 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
     if beside is None:
         return
     if beside.failure:
-        say(page, f"No other runtime was measured beside it: {named(beside.failure, 200).rstrip('.')}.")
+        page.line(f"No other runtime was measured beside it: {named(beside.failure, 200).rstrip('.')}.")
         return
     if len(beside.columns) == 1:
-        say(page, "No other runtime here runs this network.")
+        page.line("No other runtime here runs this network.")
         return
     fastest, tuned = beside.columns[0], next(row for row in beside.columns if row.tuned)
     answer = "the tuned network is the fastest" if tuned is fastest else f"{named(fastest.label)} is the fastest"
@@ -279,13 +264,17 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
         answer += f"; the tuned network takes {units.digits(over.ratio)} times {ratio_interval(over.low, over.high)} "
         answer += "as long"
     where = "interleaved in fresh processes, TVM compiling for the device's own processor"
-    say(page, f"Of the runtimes here, {where}: {answer}.")
-    text = Column(title="", number=False)
-    rows = [
-        ["tuned" if row.tuned else row.label, units.time(row.time.median_s), interval_of(row.time)]
-        for row in beside.columns
-    ]
-    table(page, ([text, "time", text], rows))
+    page.line(f"Of the runtimes here, {where}: {answer}.")
+    page.table(
+        Table(beside.columns)
+        .text("", lambda row: "tuned" if row.tuned else row.label)
+        .times("time", lambda row: row.time)
+        .bars(
+            "Each runtime, side by side in fresh processes",
+            lambda row: ends_of(row.time),
+            lambda row: CHOSEN if row.tuned else LOOKS[0],
+        )
+    )
     if tuned is not fastest and beside.wins:
         wins = [
             f"{named(row.operator, 32)} ({units.time(row.tuned_s)} against {units.time(row.other_s)})"
@@ -355,19 +344,11 @@ def _trials(trials: TrialsPart, seconds: float) -> str:
     return f"{there} are there, {trials.measured - trials.before} of them measured now, in {took}; {failed}"
 
 
-def tuned_layers(layers: Sequence[TunedLayerPart]) -> Table:
-    """Tuned layers with their times and trials; a column that says nothing of any is left out."""
-    has_failed = any(layer.failed for layer in layers)
-    has_ends = len({layer.stopped for layer in layers}) > 1
-    heads: list[str | Column] = [LAYER, "calls", "share", "untuned", "tuned", INTERVAL, "times as fast", "trials"]
-    heads += ["failed"] * has_failed + [Column(title="ended by", number=False, least=8)] * has_ends
-    rows = []
-    for layer in layers:
-        row = [layer.name, str(layer.weight), share_of(layer.share), units.time(median_of(layer.untuned))]
-        row += [units.time(median_of(layer.best)), interval_of(layer.best)]
-        row += ["-" if layer.speedup is None else units.digits(layer.speedup), str(layer.trials)]
-        rows.append(row + [str(layer.failed)] * has_failed + [named(layer.stopped, 12)] * has_ends)
-    return heads, rows
+def layer_table(layers: Sequence[N], *, most: int = MOST_LAYERS, split: int = 0) -> Table[N]:
+    """A table of layers in their order, which says how much of the time the others have."""
+    return Table(layers, most=most, more=left_out(layers, most), split=split).text(
+        "layer", lambda layer: layer.name, least=16, most=40
+    )
 
 
 def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
@@ -377,8 +358,21 @@ def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
         return
     ordered = largest_first(layers)
     tried = [layer for layer in ordered if layer.trials] or ordered
-    most = FEW if page.brief else MOST_LAYERS
-    table(page, tuned_layers(tried), most=most, more=left_out(tried, most), split=7)
+    table = (
+        layer_table(tried, most=FEW if page.brief else MOST_LAYERS, split=7)
+        .number("calls", lambda layer: layer.weight)
+        .number("share", lambda layer: layer.share, share_of)
+        .times("untuned", lambda layer: layer.untuned, None)
+        .times("tuned", lambda layer: layer.best)
+        .number("times as fast", lambda layer: "-" if layer.speedup is None else units.digits(layer.speedup))
+        .number("trials", lambda layer: layer.trials)
+        .bars("The best time of each layer, the largest share of the network first", lambda layer: ends_of(layer.best))
+    )
+    if any(layer.failed for layer in tried):
+        table.number("failed", lambda layer: layer.failed)
+    if len({layer.stopped for layer in tried}) > 1:
+        table.text("ended by", lambda layer: named(layer.stopped, 12), least=8)
+    page.table(table)
     behind = {
         "came out no faster than untuned": [one for one in ordered if one.speedup is not None and one.speedup <= 1],
         "not tried": [one for one in ordered if not one.trials],
@@ -407,18 +401,18 @@ def exec_report(document: ExecDocument, page: Page) -> None:
     network = document.network
     where = f"{named(document.model.name)} on {device_key(document.device.key)}"
     if document.failure is not None or network is None:
-        say(page, f"{where} failed{_why(document.failure)}.", answer=True)
+        page.headline(f"{where} failed{_why(document.failure)}.")
     else:
         error = outputs(document.max_error, document.model.dtype)
-        say(page, f"{where}: {units.time(network.median_s)} {interval_of(network)}, {error}.", answer=True)
+        page.headline(f"{where}: {units.time(network.median_s)} {interval_of(network)}, {error}.")
         samples = many(network.samples, "sample")
-        say(page, f"Median and 95 % interval of {samples} in {many(network.processes, 'process', 'processes')}.")
+        page.line(f"Median and 95 % interval of {samples} in {many(network.processes, 'process', 'processes')}.")
     compared_with(document.compared_with, page)
     built = target_words(document.built_for)
-    say(page, f"Device: {device_words(document.device)}.{f' Built for {built}.' if built else ''}")
+    page.line(f"Device: {device_words(document.device)}.{f' Built for {built}.' if built else ''}")
     if document.layers:
         _ran_layers(document, page)
-    warnings(document.doubts, page)
+    doubts(document.doubts, page)
     notes(document.notes, page)
     page.line("")
     page.path("source", document.source)
@@ -427,18 +421,20 @@ def exec_report(document: ExecDocument, page: Page) -> None:
 def _ran_layers(document: ExecDocument, page: Page) -> None:
     page.heading("Layers, the largest share of the time first (median of one call, [95 % interval])")
     ordered = largest_first(document.layers)
-    rows = [
-        [row.name, str(row.weight), share_of(row.share), units.time(median_of(row.time)), interval_of(row.time)]
-        for row in ordered
-    ]
-    table(page, ([LAYER, "calls", "share", "time", INTERVAL], rows), more=left_out(ordered))
+    page.table(
+        layer_table(ordered)
+        .number("calls", lambda layer: layer.weight)
+        .number("share", lambda layer: layer.share, share_of)
+        .times("time", lambda layer: layer.time)
+        .bars("Each layer by itself, with its 95 % interval", lambda layer: ends_of(layer.time))
+    )
     if document.layers_sum_s is not None:
         words, left = f"The layers take {units.time(document.layers_sum_s)} together", document.unaccounted_s
         if left is not None and document.network:
             kind = "are in no layer" if left >= 0 else "more than the whole: each is slower alone"
             share = share_of(abs(left) / document.network.median_s)
             words += f"; {units.time(abs(left))} ({share} of the network) {kind}"
-        say(page, f"{words}.", indent=1)
+        page.line(f"{words}.", indent=1)
     for layer in document.layers:
         if layer.failure is not None:
             page.item(f"{named(layer.name)} failed, {failure_words(layer.failure)}.")

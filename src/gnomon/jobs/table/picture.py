@@ -1,0 +1,35 @@
+"""The chart of two tables beside each other."""
+
+from __future__ import annotations
+
+from gnomon.jobs.table.document import TableDiffDocument
+from gnomon.report import units
+from gnomon.report.chart import BEHIND, LOOKS, Axis, Chart, Group, Mark, timed
+
+
+def difference_charts(document: TableDiffDocument) -> list[Chart]:
+    """Each unit by both tables."""
+    marks = {
+        apart: [
+            Mark(
+                x=timed(row.times_s[0]),
+                y=timed(row.times_s[1]),
+                tip=f"{row.label}: {units.time(row.times_s[0])}, then {units.time(row.times_s[1])}",
+            )
+            for row in document.units
+            if row.apart == apart
+        ]
+        for apart in (False, True)
+    }
+    return [
+        Chart(
+            title="Each unit in both tables: on the line they are equal",
+            x=Axis(title="first, ms"),
+            y=Axis(title="second, ms"),
+            groups=(
+                Group(name="within noise", marks=marks[False], look=BEHIND),
+                Group(name="apart by more than noise", marks=marks[True], look=LOOKS[1]),
+            ),
+            equal=True,
+        )
+    ]
