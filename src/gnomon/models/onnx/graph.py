@@ -154,9 +154,7 @@ def skeleton(model: onnx.ModelProto) -> bytes:
     names = {tensor.name for tensor in source.initializer}
     copy.graph.input.extend(value for value in source.input if value.name not in names)
     for tensor in source.initializer:
-        elements = 1
-        for dim in tensor.dims:
-            elements *= max(dim, 0)
+        elements = math.prod(max(dim, 0) for dim in tensor.dims)
         if elements <= _SMALL_ELEMENTS and tensor.data_location != onnx.TensorProto.EXTERNAL:
             copy.graph.initializer.append(tensor)
         else:

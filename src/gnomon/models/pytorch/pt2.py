@@ -34,10 +34,10 @@ def refuse_pickle() -> ModelError:
     return ModelError("the file is a pickle of PyTorch, which runs code of its author when it is read", hint=_EXPORT)
 
 
-def read_pt2(data: bytes, name: str) -> Graph:
-    """The graph of an exported program. Raises ModelError for whatever else it is, and where it is broken."""
+def read_pt2(data: bytes, name: str) -> tuple[Graph, int]:
+    """The one graph of an exported program, and 1. ModelError for whatever else it is, and where it is broken."""
     try:
-        return _graph(_json(data), name, hashlib.sha256(data).hexdigest())
+        return _graph(_json(data), name, hashlib.sha256(data).hexdigest()), 1
     except ProblemError as error:
         raise ModelError(error.message, hint=error.hint) from error
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
