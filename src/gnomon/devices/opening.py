@@ -6,7 +6,6 @@ import difflib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -93,15 +92,11 @@ def load_factory(kind: str) -> Factory:
             "a device behind a tracker of TVM runs compiled kernels alone: only tune, exec and overlay use it",
             hint="Give the address of the machine itself, such as ssh://user@host.",
         )
-    found: Factory = loaded(_entry(kind), f"the kind of device {kind!r}")
-    return found
-
-
-def _entry(kind: str) -> EntryPoint:
     entries = named(GROUP)
     if kind not in entries:
         raise UsageError(f"there is no kind of device {kind!r}", hint=f"Known kinds: {', '.join(entries)}.")
-    return entries[kind]
+    found: Factory = loaded(entries[kind], f"the kind of device {kind!r}")
+    return found
 
 
 class LeasedLocalDevice(LocalDevice):
@@ -163,18 +158,14 @@ def visited(config: DeviceConfig) -> Iterator[Device]:
 
 def ssh_settings(config: DeviceConfig, *, lease: bool = True) -> SshSettings:
     """How OpenSSH reaches the device of a configuration."""
+    from gnomon.devices.shell.link import shared_settings
     from gnomon.devices.shell.ssh_client import SshSettings
 
     return SshSettings(
-        name=config.name,
         user=config.address.user,
         host=config.address.host,
         port=config.address.port,
-        python=config.python,
-        folder=config.folder,
-        keep=config.keep,
-        environment=config.environment,
         ssh_options=config.ssh_options,
-        connect_timeout_s=config.connect_timeout_s,
         lease=lease,
+        **shared_settings(config),
     )

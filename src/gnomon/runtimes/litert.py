@@ -52,16 +52,13 @@ class LiteRt(WholeModelRuntime):
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """A configuration for each kind of kernels, in an environment each; the clean ones first."""
-        for name in wish.backends:
-            if name not in (*probe.backends, self.name):
-                raise probe.refused(self.name, name)
-        everything = not wish.backends or self.name in wish.backends
+        wished = probe.wished(self.name, wish)
         software = {a.backend for a in probe.accelerators if a.software}
         return tuple(
             made
             for label, environment in environment_variants(wish)
-            for kernels in probe.backends
-            if kernels in wish.backends or (everything and kernels not in software)
+            for kernels in wished
+            if kernels in wish.backends or kernels not in software
             for made in self._made(probe, wish, kernels, label, environment)
         )
 

@@ -28,7 +28,6 @@ from gnomon.runtimes.base import (
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import (
-    TOLERANCE,
     WholeModelRuntime,
     labelled,
     refuse_other_backends,
@@ -85,7 +84,6 @@ class OnnxRuntime(WholeModelRuntime):
                 backends=backends,
                 options=options,
                 environment=environment,
-                tolerance=TOLERANCE["float32"],
                 reported={_PROVIDER: backends[0], **reported},
                 transfers=bool(accelerators),
                 steps_within=True,

@@ -22,6 +22,7 @@ from gnomon.devices.shell.scripts import (
     commit_script,
     has_script,
     kill_script,
+    python_script,
     quoted,
     room_script,
     stage_script,
@@ -66,6 +67,17 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
                 busy=True,
             )
         pause(_ASK_AGAIN_S)
+
+
+def python_there(link: ShellLink, given: str | None) -> tuple[str, list[str]]:
+    """The path of a Python of 3.10 or newer there ("" for none), and what was found beside it as PATH=VERSION.
+
+    `given` is that of `gnomon.devices.shell.scripts.python_script`.
+    """
+    *seen, last_row = ["", *link.do(python_script(given))[1].splitlines()]
+    if last_row.startswith("found "):
+        return last_row.removeprefix("found "), seen
+    return "", [*seen, last_row]
 
 
 def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
