@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -92,11 +93,15 @@ def load_factory(kind: str) -> Factory:
             "a device behind a tracker of TVM runs compiled kernels alone: only tune, exec and overlay use it",
             hint="Give the address of the machine itself, such as ssh://user@host.",
         )
+    found: Factory = loaded(_entry(kind), f"the kind of device {kind!r}")
+    return found
+
+
+def _entry(kind: str) -> EntryPoint:
     entries = named(GROUP)
     if kind not in entries:
         raise UsageError(f"there is no kind of device {kind!r}", hint=f"Known kinds: {', '.join(entries)}.")
-    found: Factory = loaded(entries[kind], f"the kind of device {kind!r}")
-    return found
+    return entries[kind]
 
 
 class LeasedLocalDevice(LocalDevice):

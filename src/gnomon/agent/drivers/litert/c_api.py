@@ -7,7 +7,6 @@ ones take their settings in another form.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -24,6 +23,7 @@ import numpy as np
 
 from ...arrays import Array
 from ...driver import Refused
+from ...said import lines_since, printed
 
 _OLDEST = (2, 1, 6)
 _STATUS = {
@@ -161,7 +161,7 @@ class CompiledModel:
         self._used: list[Array] = []  # whose memory LiteRT reads and writes
         self._sizes: dict[str, list[tuple[int, ...]]] = {}  # shapes of inputs and outputs that are not the file's
         self.adapter: Adapter | None = None
-        begun, on_gpu = _log_size(), kernels == GPU
+        begun, on_gpu = printed(), kernels == GPU
         try:
             environment = self._make("Environment", *_environment_options(on_gpu=on_gpu))
             self._model = self._make("ModelFromFile", environment, os.fsencode(path), destroy="Model")
@@ -184,7 +184,7 @@ class CompiledModel:
             raise
 
     def _call(self, name: str, *arguments: Any) -> None:
-        begun = _log_size()
+        begun = printed()
         status = getattr(self._library, name)(*arguments)
         if status:
             told = _last_error_since(begun)
@@ -243,7 +243,7 @@ class CompiledModel:
         Its question whether a model is accelerated is none: it says yes of XNNPACK, too. It is asked all the same
         where LiteRT has it for other processors than the CPU (from 2.3.0 on).
         """
-        found = _SELECTED.search("\n".join(_log_since(begun)))
+        found = _SELECTED.search("\n".join(lines_since(begun)))
         if found is None:
             raise Refused("LiteRT does not say on which GPU it computes")
         name = "LiteRtCompiledModelIsNonCpuFullyAccelerated"
@@ -403,26 +403,9 @@ def in_place_like(array: Array) -> Array:
     return raw[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
 
 
-def _log_size() -> int | None:
-    """How much this process has printed, if its standard error is a file (as a worker's is)."""
-    with contextlib.suppress(OSError):
-        return os.lseek(2, 0, os.SEEK_CUR)
-    return None
-
-
-def _log_since(begun: int | None) -> list[str]:
-    """The lines printed since then."""
-    if begun is None:
-        return []
-    try:
-        return os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []
-
-
 def _last_error_since(begun: int | None) -> str:
     """The last error printed since then: the C API only returns a status, and prints what it means."""
-    lines = _log_since(begun)
+    lines = lines_since(begun)
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     if not errors:
         return ""

@@ -130,26 +130,10 @@ class LiteRtModel:
         One row of the whole graph where the profiler's events do not tell its operators apart.
         """
         calls = self._elapsed_us[skip:]
-        made = rows(self._events, self._codes) if self._events else None
-        if (
-            made is None
-            or len(self._elapsed_us) < len(self._wall_ns)
-            or {len(us) for us in calls} != {len(self._events)}
-        ):
-            told = whole_graph(self._mode, len(self._codes), self._wall_ns[skip:])
-        else:
-            times = np.asarray(calls).reshape(len(calls), len(self._events))
-            told = [
-                {
-                    "name": row.name,
-                    "sources": list(row.sources),
-                    "backend": row.backend,
-                    "wall_ns": [int(us) * 1000 for us in times[:, list(row.events)].sum(axis=1)],
-                }
-                for row in made
-            ]
+        alike = len(self._elapsed_us) == len(self._wall_ns) and {len(us) for us in calls} == {len(self._events)}
+        told = rows(self._events, self._codes, np.asarray(calls)) if self._events and alike else None
         self.close()
-        return told
+        return whole_graph(self._mode, len(self._codes), self._wall_ns[skip:]) if told is None else told
 
     def close(self) -> None:
         """Destroy the model before the arrays that it reads."""
