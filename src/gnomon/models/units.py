@@ -99,7 +99,7 @@ def write_layer(writer: Writer, job: Job) -> str:
     """Adds a layer to the model and returns the name of its output."""
     kind = job.layer.kind
     if kind in _PLAIN:
-        made = writer.node(_PLAIN[kind], job.name, job.inputs)
+        made = writer.node(kind, job.name, job.inputs)
     elif kind in _WRITERS:
         made = _WRITERS[kind](writer, job)
     elif GENERIC.fullmatch(kind):
@@ -131,13 +131,11 @@ def _power(kind: str, powers: Sequence[float]) -> float:
     """About the mean square of a layer's output, from that of its inputs."""
     if kind in {"BatchNormalization", "LayerNormalization", "Embedding"} or GENERIC.fullmatch(kind):
         return 1.0
-    if kind == "MatMul":
-        return math.prod(powers)
     if kind in {"Attention", "CachedAttention"}:
         return powers[-1] * 0.1  # the mean of many values
     if kind in {"HardSigmoid", "Sigmoid", "Tanh"}:
         return _POWER[kind]
-    if kind == "Mul":
+    if kind in {"Mul", "MatMul"}:
         return math.prod(powers)
     if kind == "GlobalAveragePool":
         # The mean of what an activation let through is what is left of it.
@@ -356,10 +354,7 @@ def _generic(writer: Writer, job: Job) -> str:
         ) from error
 
 
-_PLAIN = {
-    name: name
-    for name in ("Relu", "HardSwish", "Sigmoid", "Tanh", "Identity", "Add", "Mul", "MatMul", "GlobalAveragePool")
-}
+_PLAIN = {"Relu", "HardSwish", "Sigmoid", "Tanh", "Identity", "Add", "Mul", "MatMul", "GlobalAveragePool"}
 _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
     "Conv": _conv,
     "Linear": _linear,

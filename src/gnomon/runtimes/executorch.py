@@ -22,7 +22,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import labelled, usual_configuration
+from gnomon.runtimes.whole import labelled, supports_whole, usual_configuration
 from gnomon.wire import Options, Packaged, Segment, SupportsCommand
 
 _PORTABLE, _XNNPACK = "portable", "XnnpackBackend"
@@ -64,10 +64,7 @@ class ExecuTorch:
         what it takes, after ExecuTorch has told whether the kernels take all: in one process, unless that failed.
         """
         if configuration.usual:
-            answer = ask({"default": self._trial(model, configuration, None)})["default"]
-            if isinstance(answer, Failure):
-                return Support(operators={}, failures={"default": answer})
-            return Support(operators={"default": frozenset(op.index for op in model.graph.operators)})
+            return supports_whole(self.segment, ask, model, configuration)
         taken: dict[str, frozenset[int]] = {}
         for backend in configuration.backends:
             own = (op.index for op in model.graph.operators if _written_for(model.graph, op.index) == backend)

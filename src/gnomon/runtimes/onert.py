@@ -351,10 +351,7 @@ class OnertProgram:
             calls_ns=tuple(calls["run"]),
             mean_ns=float(phases["EXECUTE"]),
             peak_rss_bytes=int(peak[1]) * 1024 if peak else None,
-            operators=tuple(
-                {"name": o.type, "sources": [o.index], "backend": o.backend, "wall_ns": [t * 1000 for t in o.calls_us]}
-                for o in operators
-            ),
+            operators=operators,
         )
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
-from gnomon.formats.snpe.meta import META_KEYS, SnpeMeta, read_snpe_meta, write_snpe_meta
+from gnomon.formats.snpe.meta import META_KEYS, read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
     KEYS,
     STATISTICS,
@@ -84,12 +84,12 @@ def test_tables_come_back_from_csv_and_json(table: SnpeTable) -> None:
 def test_the_meta_file_is_written_letter_for_letter() -> None:
     text = (GOLDEN / "snpe-table.meta").read_text()
     meta = read_snpe_meta(text)
-    assert tuple(meta.values) == META_KEYS
-    assert meta.values["SNPE SDK version:"] == "1.33.1.608"
+    assert tuple(meta) == META_KEYS
+    assert meta["SNPE SDK version:"] == "1.33.1.608"
     assert write_snpe_meta(meta, line_end="\n") == text
     # The same as the replaced tool's writer.
     out = io.StringIO(newline="")
-    csv.writer(out, delimiter=":").writerows(meta.values.items())
+    csv.writer(out, delimiter=":").writerows(meta.items())
     assert write_snpe_meta(meta) == out.getvalue()
     assert read_snpe_meta(out.getvalue()) == meta
     assert read_snpe_meta(text.replace('"', "")) == meta
@@ -98,7 +98,7 @@ def test_the_meta_file_is_written_letter_for_letter() -> None:
 @given(st.dictionaries(st.text(min_size=1, max_size=9), st.text(max_size=9), max_size=5))
 def test_meta_files_come_back(values: dict[str, str]) -> None:
     values = {key: value for key, value in values.items() if "\0" not in key + value}
-    assert read_snpe_meta(write_snpe_meta(SnpeMeta(values=values))).values == values
+    assert read_snpe_meta(write_snpe_meta(values)) == values
 
 
 @given(st.text() | st.binary())
@@ -215,7 +215,7 @@ def test_everything_wrong_with_a_json_is_told_at_once() -> None:
 
 
 def test_marks_of_byte_order_are_no_part_of_the_first_name() -> None:
-    assert read_snpe_meta("\n\ufeffDate:today\n".encode()).values == {"Date": "today"}
+    assert read_snpe_meta("\n\ufeffDate:today\n".encode()) == {"Date": "today"}
     meta = read_snpe_meta("\ufeff\ufeffDate:today\nDevices:a\n".encode())
-    assert meta.values == {"Date": "today", "Devices": "a"}
+    assert meta == {"Date": "today", "Devices": "a"}
     assert read_snpe_meta(write_snpe_meta(meta).encode()) == meta

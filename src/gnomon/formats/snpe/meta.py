@@ -16,7 +16,6 @@ import csv
 import io
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ModelError
@@ -41,15 +40,11 @@ _MOST_LETTERS = 16 << 20
 _SHAPE = re.compile(r"\[?\s*([0-9]{1,9}(?:\s*[x,]\s*[0-9]{1,9}){0,7})\s*\]?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnpeMeta:
-    """What a meta file says, in its order."""
+def read_snpe_meta(text: str | bytes) -> dict[str, str]:
+    """What a meta file says, in its order, also one whose quotes were lost.
 
-    values: Mapping[str, str]
-
-
-def read_snpe_meta(text: str | bytes) -> SnpeMeta:
-    """Reads a meta file, also one whose quotes were lost. ProblemError with all that is wrong, each with its line."""
+    ProblemError with all that is wrong, each with its line.
+    """
     complaints = Complaints(what="meta file of a latency table", hint=_HINT)
     values: dict[str, str] = {}
     reader = csv.reader(io.StringIO(csv_text(text, complaints.what, _HINT), newline=""), delimiter=":", strict=True)
@@ -71,13 +66,13 @@ def read_snpe_meta(text: str | bytes) -> SnpeMeta:
     except csv.Error as error:
         complaints.tell(line_of(start), f"not csv: {error}")
     complaints.raise_any()
-    return SnpeMeta(values=values)
+    return values
 
 
-def write_snpe_meta(meta: SnpeMeta, *, line_end: str = "\r\n") -> str:
+def write_snpe_meta(meta: Mapping[str, str], *, line_end: str = "\r\n") -> str:
     """The meta file, letter for letter as the replaced tool writes it."""
     out = io.StringIO(newline="")
-    csv.writer(out, delimiter=":", lineterminator=line_end).writerows(meta.values.items())
+    csv.writer(out, delimiter=":", lineterminator=line_end).writerows(meta.items())
     return out.getvalue()
 
 

@@ -141,13 +141,6 @@ def _drop_empty(entries: dict[str, Any]) -> None:
                 del entries[name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NnablaTable:
-    """The NNabla variant: ``{unit: {runtime: milliseconds}}``, with runtimes such as ``cpu:float``."""
-
-    entries: Mapping[str, Mapping[str, Number]]
-
-
 def read_snpe_csv(text: str | bytes) -> SnpeTable:
     """Reads the csv. Raises ProblemError with everything that is wrong, each with its line."""
     table, complaints = scan_snpe_csv(text)
@@ -176,11 +169,13 @@ def write_snpe_csv(table: SnpeTable, *, line_end: str = "\r\n") -> str:
     )
 
 
-def scan_nnabla_csv(text: str | bytes) -> tuple[NnablaTable, Complaints]:
-    """The good part of the NNabla variant's csv and the complaints about the rest; see `scan_snpe_csv`."""
+def scan_nnabla_csv(text: str | bytes) -> tuple[Mapping[str, Mapping[str, Number]], Complaints]:
+    """The good part of the NNabla variant's csv and the complaints about the rest; see `scan_snpe_csv`.
+
+    It is ``{unit: {runtime: milliseconds}}``, with runtimes such as ``cpu:float``.
+    """
     kind = Mapping[Unit, Mapping[Runtime, Time]]
-    entries, complaints = _scan_csv(text, kind, 3, lambda width: ": this is SNPE's table" if width == 5 else "")
-    return NnablaTable(entries=entries), complaints
+    return _scan_csv(text, kind, 3, lambda width: ": this is SNPE's table" if width == 5 else "")
 
 
 def _scan_csv(

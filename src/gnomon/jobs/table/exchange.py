@@ -14,7 +14,7 @@ from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.nets_csv import read_nets
 from gnomon.formats.snpe.bench import write_accumulation
-from gnomon.formats.snpe.meta import SnpeMeta, read_snpe_meta, write_snpe_meta
+from gnomon.formats.snpe.meta import read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
     KEYS,
     LOOKUP,
@@ -58,7 +58,7 @@ def import_tables(
     known = load_space(space)
     _tell_foreign(tuple(units.values()), known, complaints, file)
     meta = file.with_suffix(".meta")
-    notes = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
+    notes = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).items()) if meta.is_file() else ()
     tables = [
         Table(
             manifest=_manifest(known.name, name, key, notes),
@@ -157,7 +157,7 @@ def export_table(
     text = write_snpe_csv(found) if out.suffix == ".csv" else write_snpe_json(found)
     meta = out.with_suffix(".meta")
     save_text(text, out)
-    save_text(write_snpe_meta(SnpeMeta(values=_meta(list(tables.values())))), meta)
+    save_text(write_snpe_meta(_meta(list(tables.values()))), meta)
     return (out, meta), tuple(
         f"{row.unit.label}{f' ({runtime})' if len(tables) > 1 else ''}: {row.reason}"
         for runtime, table in tables.items()
@@ -262,7 +262,7 @@ def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
         plain, complaints = scan_nnabla_csv(data)
         told = {
             unit: {runtime: {LOOKUP[0]: {LOOKUP[1]: ms * _MS / _US}} for runtime, ms in times.items()}
-            for unit, times in plain.entries.items()
+            for unit, times in plain.items()
         }
         return SnpeTable(entries=told), complaints
     return scan_snpe_csv(data)
@@ -334,7 +334,7 @@ def _meta(tables: Sequence[Table]) -> dict[str, str]:
 def _meta_of(table: Table) -> dict[str, str]:
     if table.manifest.notes:
         # One of the keys ends in a colon itself.
-        return dict(read_snpe_meta("\n".join(table.manifest.notes)).values)
+        return read_snpe_meta("\n".join(table.manifest.notes))
     context = table.manifest.context
     device = context.get("device") or {}
     return {

@@ -14,16 +14,18 @@ import mmap
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import Array
 from ...driver import Refused
 from ...said import lines_since, printed
+
+if TYPE_CHECKING:
+    from gnomon.wire import DeviceFound
 
 _OLDEST = (2, 1, 6)
 _STATUS = {
@@ -96,14 +98,6 @@ class _Metric(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("type", ctypes.c_int), ("value", ctypes.c_int64))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
-    """The device that LiteRT's GPU accelerator computes on, as it names it; `software`: a program on the CPU."""
-
-    name: str
-    software: bool
-
-
 GPU = "gpu"
 #: How a line of the log begins that does not go on with the one before.
 _NEXT = re.compile(r"[A-Z]+: |[IWEF]\d{4} |=== |error: ")
@@ -160,7 +154,7 @@ class CompiledModel:
         self._made: list[tuple[str, ctypes.c_void_p]] = []
         self._used: list[Array] = []  # whose memory LiteRT reads and writes
         self._sizes: dict[str, list[tuple[int, ...]]] = {}  # shapes of inputs and outputs that are not the file's
-        self.adapter: Adapter | None = None
+        self.adapter: DeviceFound | None = None
         begun, on_gpu = printed(), kernels == GPU
         try:
             environment = self._make("Environment", *_environment_options(on_gpu=on_gpu))
@@ -237,7 +231,7 @@ class CompiledModel:
             self._call("LiteRtGetCompiledModelOutputTensorLayouts", self._compiled, signature, count, layouts, planned)
             self._sizes = {"Input": wanted, "Output": [_dims(layout) for layout in layouts]}
 
-    def _adapter(self, begun: int | None) -> Adapter:
+    def _adapter(self, begun: int | None) -> DeviceFound:
         """The device that LiteRT says it chose, which is the proof that it computes there.
 
         Its question whether a model is accelerated is none: it says yes of XNNPACK, too. It is asked all the same
@@ -249,7 +243,7 @@ class CompiledModel:
         name = "LiteRtCompiledModelIsNonCpuFullyAccelerated"
         if hasattr(self._library, name) and not self._out(name, self._compiled, kind=ctypes.c_bool).value:
             raise Refused("LiteRT: operators of the model were left to the CPU")
-        return Adapter(name=found["name"], software=found["type"].startswith("CPU"))
+        return {"backend": GPU, "name": found["name"], "software": found["type"].startswith("CPU")}
 
     def device_memory_bytes(self) -> int | None:
         """What the model holds of the GPU's memory, as LiteRT tells it: weights and what lies between operators.
