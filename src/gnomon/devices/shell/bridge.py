@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from gnomon.devices.config import DeviceConfig
@@ -17,20 +16,12 @@ if TYPE_CHECKING:
 Settings = TypeVar("Settings", bound=BridgeSettings)
 
 
-class BridgeDevice(ShellDevice):
+class BridgeDevice(ShellDevice[BridgeSettings]):
     """A device that adb or sdb reaches; see `ShellDevice`.
 
     Entering waits for the device's lease, telling `on_wait` once who has it. A command's standard error comes at its
     end. `describe` tells its Python, if any.
     """
-
-    def __init__(self, config: BridgeSettings, *, on_wait: Callable[[str], None] | None = None) -> None:
-        super().__init__(on_wait=on_wait)
-        self._config = config
-
-    @property
-    def _settings(self) -> BridgeSettings:
-        return self._config
 
     @property
     def kind(self) -> str:

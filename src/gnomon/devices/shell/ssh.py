@@ -305,20 +305,15 @@ def _scratch() -> tuple[Guard, Path]:
     return guarded("gnomon-ssh-", within=Path(short))
 
 
-class SshDevice(ShellDevice):
+class SshDevice(ShellDevice[SshSettings]):
     """A machine behind SSH; see `ShellDevice`. The `python` of its `describe` is empty where it has none.
 
     DeviceError for a Python that is too old, or is not there under the name that was given.
     """
 
     def __init__(self, config: SshSettings, *, on_wait: Callable[[str], None] | None = None) -> None:
-        super().__init__(on_wait=on_wait)
-        self._config = config
+        super().__init__(config, on_wait=on_wait)
         self._held = config.lease
-
-    @property
-    def _settings(self) -> SshSettings:
-        return self._config
 
     def _started(self) -> tuple[SshLink, str]:
         """A link, and the first word of its guard. A server that turns it away is asked again for some seconds."""
