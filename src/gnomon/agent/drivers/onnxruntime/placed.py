@@ -8,11 +8,9 @@ their time together. What the CPU computes has a step for each operator.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,7 @@ import numpy as np
 from ...arrays import Buffers
 from ...driver import Refused, closed
 from .binding import bound_call, values_call
-from .events import TraceEvent
+from .events import TraceEvent, events_of, profile_folder
 from .marks import Node, NotOnnx, marked, nodes_of, number_of
 from .providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
 
@@ -136,10 +134,7 @@ class PlacedSession:
     """A model loaded by several providers, each node where the options `places` (backend -> nodes) say."""
 
     def __init__(self, ort: Any, settings: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
-        self._folder = tempfile.mkdtemp(prefix="gnomon-ort-") if profiled else ""
-        if profiled:
-            settings.enable_profiling = True
-            settings.profile_file_prefix = os.path.join(self._folder, "profile")
+        self._folder = profile_folder(settings, profiled=profiled)
         options = segment["options"]
         try:
             self._placed = _Placed(ort, settings, segment["model"], options, _places(options))
@@ -183,11 +178,9 @@ class PlacedSession:
         """Steps from the session's profile: of the CPU's nodes one by one, of an accelerator's what is waited for."""
         graph_inputs = frozenset(value.name for value in self._session.get_inputs())
         graph_outputs = frozenset(value.name for value in self._session.get_outputs())
-        with open(self._session.end_profiling(), encoding="utf-8") as file:
-            events = json.load(file)
         reader = _Steps(self._placed, graph_inputs, graph_outputs)
         rows: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for run, kernels in _runs(events)[skip:]:
+        for run, kernels in _runs(events_of(self._session))[skip:]:
             for step in reader.steps(run, kernels):
                 rows.setdefault((step.backend, tuple(step.nodes)), []).append(1000 * max(step.taken_us, 0))
         made: list[KernelTimes] = [
