@@ -149,11 +149,7 @@ class _Reader:
 
     def moves(self, name: str) -> bool:
         """Whether a tensor is computed from the model's inputs, or is one of them."""
-        return name in self.maker or name in self._true_inputs
-
-    @property
-    def _true_inputs(self) -> set[str]:
-        return {self.graph.tensors[index].name for index in self.graph.inputs}
+        return name in self.maker or any(self.graph.tensors[index].name == name for index in self.graph.inputs)
 
     def shape(self, name: str) -> Shape | None:
         """The shape of a tensor, None where it is not known or has no element."""

@@ -272,10 +272,6 @@ def _squeeze(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
     return kept if axes and kept and math.prod(kept) == math.prod(shape) else None
 
 
-def _flatten(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
-    return (math.prod(inputs[0]),)
-
-
 _RULES: dict[str, Callable[[Layer, tuple[Known, ...]], Shape]] = {
     "BinaryOp": _binary,
     "Concat": _concat,
@@ -283,7 +279,7 @@ _RULES: dict[str, Callable[[Layer, tuple[Known, ...]], Shape]] = {
     "ConvolutionDepthWise": _convolution,
     "Deconvolution": _deconvolution,
     "DeconvolutionDepthWise": _deconvolution,
-    "Flatten": _flatten,
+    "Flatten": lambda _, inputs: (math.prod(inputs[0]),),
     "Gemm": _gemm,
     "InnerProduct": _inner_product,
     "Interp": _interp,

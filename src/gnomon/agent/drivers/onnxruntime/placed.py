@@ -176,9 +176,7 @@ class PlacedSession:
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """Steps from the session's profile: of the CPU's nodes one by one, of an accelerator's what is waited for."""
-        graph_inputs = frozenset(value.name for value in self._session.get_inputs())
-        graph_outputs = frozenset(value.name for value in self._session.get_outputs())
-        reader = _Steps(self._placed, graph_inputs, graph_outputs)
+        reader = _Steps(self._placed)
         rows: dict[tuple[str, tuple[int, ...]], list[int]] = {}
         for run, kernels in _runs(events_of(self._session))[skip:]:
             for step in reader.steps(run, kernels):
@@ -236,10 +234,12 @@ def _runs(events: list[TraceEvent]) -> list[tuple[TraceEvent, list[TraceEvent]]]
 class _Steps:
     """Reads steps out of the events of a run."""
 
-    def __init__(self, placed: _Placed, graph_inputs: frozenset[str], graph_outputs: frozenset[str]) -> None:
+    def __init__(self, placed: _Placed) -> None:
         self._placed, nodes = placed, placed.nodes
-        self._reads = {i for i, node in enumerate(nodes) if graph_inputs & set(node.inputs)}
-        self._writes = {i for i, node in enumerate(nodes) if graph_outputs & set(node.outputs)}
+        inputs = {value.name for value in placed.session.get_inputs()}
+        outputs = {value.name for value in placed.session.get_outputs()}
+        self._reads = {i for i, node in enumerate(nodes) if inputs & set(node.inputs)}
+        self._writes = {i for i, node in enumerate(nodes) if outputs & set(node.outputs)}
         self._tensors = {name: i for i, node in enumerate(nodes) for name in node.outputs}
 
     def name(self, nodes: tuple[int, ...]) -> str:
@@ -321,14 +321,11 @@ class _Steps:
             kinds = {kind for _, nodes in reported for _, kind in nodes}
             mine = [e for e in kernels if self._placed.backend(str(e["args"].get("provider"))) == backend]
             fused = [e for e in mine if str(e["args"].get("op_name")) not in {*kinds, _FETCH, _BRING}]
-            if self._index_any(fused) or len(fused) != len(reported):
+            if len(fused) != len(reported) or any(self._index(event) is not None for event in fused):
                 continue
             for event, (_, nodes) in zip(fused, reported, strict=True):
                 found[id(event)] = sorted({i for name, _ in nodes if (i := number_of(name)) is not None})
         return found
-
-    def _index_any(self, events: list[TraceEvent]) -> bool:
-        return any(self._index(event) is not None for event in events)
 
     def _index(self, event: TraceEvent) -> int | None:
         """The node that an event is of, by what ONNX Runtime made of its name or of what it writes."""
