@@ -12,9 +12,9 @@ import hashlib
 import math
 from collections.abc import Sequence
 
-from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.graph import Graph, Tensor
 from gnomon.formats.onert import operators as tflite_codes
-from gnomon.models.model import FLAT_MAGICS, unique_names
+from gnomon.models.model import FLAT_MAGICS, Row, named_operators
 from gnomon.models.tflite.file import Buffer, Table, broken
 
 Shape = tuple[int, ...]
@@ -164,25 +164,16 @@ class _Reader:
         fixed = written | set(inputs)
         tensors = tuple(self.tensor(i, table, i in fixed) for i, table in enumerate(self.tables))
         self.check_order(rows)
-        types = [kind_of for kind_of, _, _ in rows]
-        labels = unique_names([tensors[out[0]].name if out else "" for _, _, out in rows], types)
-        operators = tuple(
-            Operator(
-                index=index,
-                name=label,
-                type=kind_of,
-                inputs=tuple(i for i in sources if i >= 0),
-                outputs=results,
-                macs=macs(kind_of, [tensors[i] if i >= 0 else None for i in sources], tensors, results),
-            )
-            for index, (label, (kind_of, sources, results)) in enumerate(zip(labels, rows, strict=True))
-        )
+        made: list[Row] = []
+        for kind_of, sources, results in rows:
+            count = macs(kind_of, [tensors[i] if i >= 0 else None for i in sources], tensors, results)
+            made.append((kind_of, tuple(i for i in sources if i >= 0), results, count))
         return Graph(
             name=self.subgraph.text(4) or name,
             format=kind,
             digest=digest,
             tensors=tensors,
-            operators=operators,
+            operators=named_operators(made, [tensors[out[0]].name if out else "" for _, _, out in rows]),
             inputs=inputs,
             outputs=outputs,
         )
