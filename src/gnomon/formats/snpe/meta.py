@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ModelError
-from gnomon.formats.snpe.table import csv_text, line_of
+from gnomon.formats.snpe.table import csv_rows, line_of
 
 META_KEYS = (
     "ro.product.model",
@@ -47,24 +47,14 @@ def read_snpe_meta(text: str | bytes) -> dict[str, str]:
     """
     complaints = Complaints(what="meta file of a latency table", hint=_HINT)
     values: dict[str, str] = {}
-    reader = csv.reader(io.StringIO(csv_text(text, complaints.what, _HINT), newline=""), delimiter=":", strict=True)
-    start = 1
-    try:
-        for row in reader:
-            if start > _MOST_LINES:
-                complaints.tell(line_of(start), f"more than {_MOST_LINES} lines")
-                break
-            if row:
-                key, value = _pair(row)
-                if value is None or not key:
-                    complaints.tell(line_of(start), f"key:value expected, {shown(':'.join(row))} found")
-                elif key in values:
-                    complaints.tell(line_of(start), f"the key {shown(key)} is there twice")
-                else:
-                    values[key] = value
-            start = reader.line_num + 1
-    except csv.Error as error:
-        complaints.tell(line_of(start), f"not csv: {error}")
+    for line, row in csv_rows(text, complaints, _MOST_LINES, ":"):
+        key, value = _pair(row)
+        if value is None or not key:
+            complaints.tell(line_of(line), f"key:value expected, {shown(':'.join(row))} found")
+        elif key in values:
+            complaints.tell(line_of(line), f"the key {shown(key)} is there twice")
+        else:
+            values[key] = value
     complaints.raise_any()
     return values
 

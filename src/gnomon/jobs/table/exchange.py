@@ -18,8 +18,9 @@ from gnomon.formats.snpe.meta import read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
     KEYS,
     LOOKUP,
+    Entries,
     Number,
-    SnpeTable,
+    runtimes_of,
     scan_nnabla_csv,
     scan_snpe_csv,
     scan_snpe_json,
@@ -62,7 +63,7 @@ def import_tables(
     tables = [
         Table(
             manifest=_manifest(known.name, name, key, notes),
-            rows=tuple(_row(unit, name, found.entries[text].get(name), key) for text, unit in units.items()),
+            rows=tuple(_row(unit, name, found[text].get(name), key) for text, unit in units.items()),
         )
         for name in runtimes
     ]
@@ -76,10 +77,10 @@ def import_tables(
     return dict(zip(places, tables, strict=True)), tuple(complaints.told)
 
 
-def _units(found: SnpeTable, file: Path, complaints: Complaints) -> dict[str, Unit]:
+def _units(found: Entries, file: Path, complaints: Complaints) -> dict[str, Unit]:
     """The units that the names in a file mean. ProblemError where no name means any."""
     units: dict[str, Unit] = {}
-    for text in found.entries:
+    for text in found:
         try:
             units[text] = unit_of_uid(text)
         except ProblemError as error:
@@ -153,8 +154,7 @@ def export_table(
     if not entries:
         which = ", ".join(map(str, paths))
         raise UsageError(f"no unit of {which} has a time", hint="See why with `gnomon table check`.")
-    found = SnpeTable(entries=entries)
-    text = write_snpe_csv(found) if out.suffix == ".csv" else write_snpe_json(found)
+    text = write_snpe_csv(entries) if out.suffix == ".csv" else write_snpe_json(entries)
     meta = out.with_suffix(".meta")
     save_text(text, out)
     save_text(write_snpe_meta(_meta(list(tables.values()))), meta)
@@ -253,7 +253,7 @@ def _runtime_of(table: Table) -> str:
     return str(context.get("backend") or context.get("runtime", "CPU"))
 
 
-def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
+def read_profiled(file: Path) -> tuple[Entries, Complaints]:
     """The times of a csv or json of the profiler, and what of it cannot be used. UsageError, ProblemError."""
     data = read_file(file, hint="Give a csv or json.")
     if file.suffix == ".json":
@@ -264,7 +264,7 @@ def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
             unit: {runtime: {LOOKUP[0]: {LOOKUP[1]: ms * _MS / _US}} for runtime, ms in times.items()}
             for unit, times in plain.items()
         }
-        return SnpeTable(entries=told), complaints
+        return told, complaints
     return scan_snpe_csv(data)
 
 
@@ -276,13 +276,13 @@ def _columns(line: str) -> int:
         return 0
 
 
-def _runtimes(found: SnpeTable, wanted: str | None) -> tuple[str, ...]:
+def _runtimes(found: Entries, wanted: str | None) -> tuple[str, ...]:
     """The wanted runtime, or all of the file. UsageError where the file has none, or not this one."""
-    known = found.runtimes
+    known = runtimes_of(found)
     if not known:
         raise UsageError("the file has no unit with a runtime's times", hint="See what gnomon table export writes.")
     if wanted is None:
-        return tuple(known)
+        return known
     if wanted not in known:
         raise UsageError(f"the file has no runtime {wanted!r}", hint=f"Name one with --runtime: {', '.join(known)}.")
     return (wanted,)
