@@ -1,12 +1,14 @@
 """The values that the host and the agent exchange as JSON (docs/agent.md), and plan.json of a package: types alone.
 
 The agent imports them for the type checker only, so that no process of a device loads this module. The host checks by
-them what an agent writes (`gnomon.measure.link.event_of`). It has no ``from __future__ import annotations``, with which
-Python 3.11 does not see which keys are required.
+them what an agent writes (`gnomon.measure.link.event_of`), by pydantic, which wants `typing_extensions` of Python 3.11.
+It has no ``from __future__ import annotations``, with which that does not see which keys are required.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict, final
+from typing import Any, Literal, NotRequired, final
+
+from typing_extensions import TypedDict
 
 Options = Mapping[str, Any]
 """The options of a segment: each runtime has its own, a third party's runtime too."""

@@ -19,9 +19,9 @@ FIELDS = st.dictionaries(st.sampled_from(["std", "count", "min", "max"]), st.flo
 @pytest.mark.parametrize("style", ["flow", "block"])
 def test_both_styles_are_read(style: str) -> None:
     table = read_block_table((GOLDEN / f"block-table-{style}.yaml").read_bytes())
-    means = [block.mean_ms for block in table.blocks.values()]
+    means = [block.mean_ms for block in table.values()]
     assert means == [8.25, 9.5, 0.35, 2.0]
-    first, second, third, last = table.blocks.values()
+    first, second, third, last = table.values()
     assert (first.kind, first.attributes) == ("Conv", {"input": "224x224x3", "output": "112x112x32"})
     assert first.numbers == {"count": 12.0, "mean": 8.25, "std": 0.5}
     assert second.kind == "expanded_conv"
@@ -41,10 +41,8 @@ def test_what_is_written_is_read(blocks: dict[str, tuple[float, dict[str, float]
         items = [f"{key}: {value!r}" for key, value in {"mean": mean, **fields}.items()]
         lines += [f"{name}: {{{', '.join(items)}}}"] if flow else [f"{name}:", *(f"  {item}" for item in items)]
     table = read_block_table("\n".join(lines) + "\n")
-    assert {name: block.mean_ms for name, block in table.blocks.items()} == {n: m for n, (m, _) in blocks.items()}
-    assert all(
-        dict(block.numbers) == {"mean": block.mean_ms, **blocks[name][1]} for name, block in table.blocks.items()
-    )
+    assert {name: block.mean_ms for name, block in table.items()} == {n: m for n, (m, _) in blocks.items()}
+    assert all(dict(block.numbers) == {"mean": block.mean_ms, **blocks[name][1]} for name, block in table.items())
 
 
 def test_everything_wrong_is_told_at_once_and_the_rest_kept() -> None:
@@ -73,7 +71,7 @@ def test_everything_wrong_is_told_at_once_and_the_rest_kept() -> None:
         ]
     )
     table, complaints = scan_block_table(text)
-    assert {name: block.mean_ms for name, block in table.blocks.items()} == {"good": 1.5, "best": 0.75}
+    assert {name: block.mean_ms for name, block in table.items()} == {"good": 1.5, "best": 0.75}
     for line in (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 19):
         assert any(told.startswith(f"line {line}: ") for told in complaints.told), (line, complaints.told)
     with pytest.raises(ProblemError, match=r"line 2: .*; line 4: "):

@@ -130,9 +130,8 @@ def test_one_network_has_the_same_macs_in_every_format(zoo_model: Callable[[str]
 
 
 def test_names_optional_inputs_custom_and_late_codes() -> None:
-    read = read_flat(small(), "stem")
-    graph = read.graph
-    assert read.subgraphs == 2
+    graph, subgraphs = read_flat(small(), "stem")
+    assert subgraphs == 2
     assert [(op.name, op.type) for op in graph.operators] == [
         ("h", "FULLY_CONNECTED"),
         ("Mine_1", "Mine"),
@@ -161,7 +160,7 @@ def test_names_optional_inputs_custom_and_late_codes() -> None:
 )
 def test_operator_codes_of_all_ages(old: int, new: int, expected: str) -> None:
     data = build([((old, new, None), [0], [1])], [{"name": "x", "shape": [1]}, {"name": "y", "shape": [1]}])
-    assert read_flat(data, "m").graph.operators[0].type == expected
+    assert read_flat(data, "m")[0].operators[0].type == expected
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_macs_by_hand(code: int, shapes: tuple[list[int], ...], expected: int) -
     count = len(shapes) - 1
     tensors: list[Any] = [{"name": f"t{i}", "shape": s} for i, s in enumerate(shapes)]
     data = build([((min(code, 127), code, None), list(range(count)), [count])], tensors, inputs=list(range(count)))
-    assert read_flat(data, "m").graph.operators[0].macs == expected
+    assert read_flat(data, "m")[0].operators[0].macs == expected
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -208,7 +207,7 @@ def test_variables_may_be_read_before_they_are_written() -> None:
     tensors: list[Any] = [{"name": n, "shape": [2]} for n in "xsy"]
     tensors[1]["isVariable"] = True
     rows = [((0, 0, None), [0, 1], [2]), ((19, 19, None), [2], [1])]
-    assert len(read_flat(build(rows, tensors), "m").graph.operators) == 2
+    assert len(read_flat(build(rows, tensors), "m")[0].operators) == 2
 
 
 def test_buffers_behind_the_flatbuffer_are_constants() -> None:
@@ -230,7 +229,7 @@ def test_buffers_behind_the_flatbuffer_are_constants() -> None:
         return bytes(builder.Output()) + bytes(8)
 
     length = len(pack(1000)) - 8
-    assert [t.constant for t in read_flat(pack(length), "m").graph.tensors] == [False, True, False]
+    assert [t.constant for t in read_flat(pack(length), "m")[0].tensors] == [False, True, False]
     with pytest.raises(ModelError, match="buffer lies out"):
         read_flat(pack(length + 1), "m")
 

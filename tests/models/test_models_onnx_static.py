@@ -16,8 +16,9 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 
 from gnomon.errors import ModelError  # noqa: E402
 from gnomon.models import load  # noqa: E402
+from gnomon.models.load import copy_model  # noqa: E402
 from gnomon.models.onnx.cut import OnnxCutter  # noqa: E402
-from gnomon.models.onnx.static import copy_onnx, fixed_copy  # noqa: E402
+from gnomon.models.onnx.static import fixed_copy  # noqa: E402
 
 ROWS = 3
 WIDTH = 300
@@ -87,7 +88,7 @@ def test_external_data_come_along_by_every_path(
     np.testing.assert_array_equal(results(file), expected)
     package = tmp_path / "package"
     package.mkdir()
-    copy_onnx(file, package / "net.onnx")
+    copy_model(file, package / "net.onnx")
     np.testing.assert_array_equal(results(package / "net.onnx"), expected)
     segment = OnnxCutter(file).segment(0, 2, tmp_path / "segment.onnx")
     np.testing.assert_array_equal(results(segment.path), expected)

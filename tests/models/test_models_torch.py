@@ -149,6 +149,6 @@ def test_rows_of_a_table_that_is_looked_up_are_fed_as_such() -> None:
             target="torch.ops.aten.embedding.default", inputs=[table, rows]
         )
 
-    found = read_pt2(changed(lookup), "m")
+    found, _ = read_pt2(changed(lookup), "m")
     model = Model(path=Path("m.pt2"), graph=found, kind="pt2", package=None, size_bytes=1)
     assert plausible_feeds(model) == {"x": {"least": 0, "most": 2}}

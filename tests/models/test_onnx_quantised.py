@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from gnomon.errors import ModelError
-from gnomon.models.onnx.quantised import Quantised, is_power_of_two, read_quantised
+from gnomon.models.onnx.quantised import Quantised, read_quantised
 
 WEIGHTS = np.ones((4, 4, 1, 1), np.float32)
 
@@ -86,35 +82,28 @@ def two_ways() -> Made:
 
 
 @pytest.mark.parametrize(
-    ("made", "operators", "reading", "computing"),
+    ("made", "operators", "computing"),
     [
-        pytest.param(Made().conv(quantised=False).then("Relu").conv(quantised=False), 2, 0, 0, id="floats"),
-        pytest.param(Made().conv().then("Relu").conv(), 2, 0, 0, id="weights alone"),
-        pytest.param(Made().rounded().conv().rounded().conv(quantised=False), 2, 1, 1, id="one of two"),
-        pytest.param(Made().rounded().conv().conv(quantised=False), 2, 1, 0, id="into floats"),
-        pytest.param(Made().rounded().conv().then("Relu"), 1, 1, 1, id="the result of the model"),
-        pytest.param(two_ways(), 2, 1, 0, id="two readers"),
-        pytest.param(Made().rounded().then("Relu"), 0, 0, 0, id="no products"),
+        pytest.param(Made().conv(quantised=False).then("Relu").conv(quantised=False), 2, 0, id="floats"),
+        pytest.param(Made().conv().then("Relu").conv(), 2, 0, id="weights alone"),
+        pytest.param(Made().rounded().conv().rounded().conv(quantised=False), 2, 1, id="one of two"),
+        pytest.param(Made().rounded().conv().conv(quantised=False), 2, 0, id="into floats"),
+        pytest.param(Made().rounded().conv().then("Relu"), 1, 1, id="the result of the model"),
+        pytest.param(two_ways(), 2, 0, id="two readers"),
+        pytest.param(Made().rounded().then("Relu"), 0, 0, id="no products"),
     ],
 )
-def test_8bit_is_what_lies_between_quantised_values(
-    made: Made, operators: int, reading: int, computing: int, tmp_path: Path
-) -> None:
+def test_8bit_is_what_lies_between_quantised_values(made: Made, operators: int, computing: int, tmp_path: Path) -> None:
     found = made.read(tmp_path)
-    assert (found.operators, found.reading_8bit, found.computing_8bit) == (operators, reading, computing)
+    assert (found.operators, found.computing_8bit) == (operators, computing)
     assert (found.macs, found.macs_8bit) == (1024 * operators, 1024 * computing)
     assert found.share_8bit == (computing / operators if operators else 0)
-
-
-def test_scales_are_counted_and_those_that_are_powers_of_two(tmp_path: Path) -> None:
-    found = Made().rounded(0.5).conv().then("Relu").rounded(0.125).conv().rounded(2.0).read(tmp_path)
-    assert found.share_8bit == 1 and found.scales == found.power_of_two_scales == 5
 
 
 @pytest.mark.parametrize("kind", [np.int16, np.uint16])
 def test_16_bits_are_not_8(kind: type, tmp_path: Path) -> None:
     found = Made().rounded(kind=kind).conv().rounded(kind=kind).read(tmp_path, opset=21)
-    assert found.operators == 1 and found.reading_8bit == 0 and found.scales == 3
+    assert found.operators == 1 and found.computing_8bit == 0
 
 
 @pytest.mark.parametrize("kind", ["MaxPool", "Transpose", "Identity"])
@@ -134,8 +123,7 @@ def test_integer_operators_count(tmp_path: Path) -> None:
     half = made.node("ConvInteger", [q, "w8"])
     made.at = made.node("Cast", [half], to=TensorProto.FLOAT)
     found = made.read(tmp_path)
-    assert (found.operators, found.reading_8bit, found.computing_8bit) == (2, 2, 1)
-    assert (found.scales, found.power_of_two_scales) == (2, 1)
+    assert (found.operators, found.computing_8bit) == (2, 1)
 
 
 def test_free_shapes_are_counted_by_operators(tmp_path: Path) -> None:
@@ -148,13 +136,3 @@ def test_broken_files_are_told(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(content)
     with pytest.raises(ModelError):
         read_quantised(tmp_path / "m.onnx")
-
-
-@given(st.floats())
-@example(1.2711610061535963e308)
-@example(2.0**1023)
-@example(5e-324)
-def test_powers_of_two_are_those_with_a_single_binary_digit(value: float) -> None:
-    # A float is a fraction over a power of two: in lowest terms both parts of a power of two have one binary digit.
-    expected = value > 0 and math.isfinite(value) and Fraction(value).numerator.bit_count() == 1
-    assert is_power_of_two(value) == expected

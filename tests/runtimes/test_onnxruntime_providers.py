@@ -71,7 +71,7 @@ def test_what_cannot_be_placed_is_refused_with_a_next_step() -> None:
     adapter = OnnxRuntime()
     with pytest.raises(UsageError, match="needs the backend 'cpu'"):
         adapter.configurations(probe(qnn=SOFTWARE), Wish(backends=("qnn",)))
-    with pytest.raises(UsageError, match=r"no backend 'ggml' here .*it shows no device"):
+    with pytest.raises(UsageError, match="no backend 'ggml': it shows no device"):
         adapter.configurations(probe(qnn=SOFTWARE), Wish(backends=("cpu", "qnn", "ggml")))
     with pytest.raises(UsageError, match=r"1\.24\.4 ignores") as refused:
         adapter.configurations(probe("1.24.4", qnn=SOFTWARE), Wish(backends=("cpu", "qnn")))

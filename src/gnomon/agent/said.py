@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+_LIBC = ctypes.CDLL(None)
+
 
 def printed() -> int | None:
     """How much this process has printed, if its standard error is a file (as a worker's is)."""
@@ -15,19 +17,23 @@ def printed() -> int | None:
         return None
 
 
-def said_since(begun: int | None) -> str:
-    """The last of what was printed since then, without lines that begin with "[", as those on Vulkan devices do."""
+def lines_since(begun: int | None) -> list[str]:
+    """The lines that were printed since then; none where that is not known."""
     if begun is None:
-        return ""
+        return []
     _flush()
     try:
-        lines = os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
+        return os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
     except OSError:
-        return ""
-    told = [line.strip() for line in lines if line.strip() and not line.startswith("[")]
+        return []
+
+
+def said_since(begun: int | None) -> str:
+    """The last lines printed since then, without those that begin with "[", as those on Vulkan devices do."""
+    told = [line.strip() for line in lines_since(begun) if line.strip() and not line.startswith("[")]
     return "; ".join(told[-3:])[-300:]
 
 
 def _flush() -> None:
     """Have C write what it keeps back of the standard output, which in a worker is that file too."""
-    ctypes.CDLL(None).fflush(None)
+    _LIBC.fflush(None)

@@ -31,7 +31,8 @@ class WorkerProcess:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile(dir=os.getcwd())
-        program = [sys.executable, *_self_command(), "work"]
+        # Itself: the zip application, or the package by its path.
+        program = [sys.executable, sys.argv[0], "work"]
         self._process = subprocess.Popen(
             program,
             stdin=subprocess.PIPE,
@@ -121,11 +122,6 @@ def _started(environment: dict[str, str]) -> WorkerProcess:
         return WorkerProcess(environment)
     except OSError as error:
         raise ProcessFailed("refused", f"no process could be started: {error}", transient=True) from error
-
-
-def _self_command() -> list[str]:
-    """How to start this agent again: the zip application itself, or the package by its path."""
-    return [sys.argv[0]]
 
 
 def say(event: wire.Event) -> None:

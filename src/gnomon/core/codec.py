@@ -277,25 +277,25 @@ def _validator(kind: Any, *, all_items: bool = False) -> SchemaValidator:
     schema = _schema(kind)
     if all_items:
         schema = copy.deepcopy(schema)
-        for part in _parts(schema, "tuple"):
+        for part in parts(schema, "tuple"):
             part["fail_fast"] = False
     return SchemaValidator(schema, {"strict": True, "allow_inf_nan": False})
 
 
-def _parts(schema: Any, kind: str) -> Iterator[dict[str, Any]]:
+def parts(schema: Any, kind: str) -> Iterator[dict[str, Any]]:
     """The parts of a schema that are of a kind, the inner ones first."""
     for part in list(schema.values()) if isinstance(schema, dict) else schema:
         if isinstance(part, dict | list):
-            yield from _parts(part, kind)
+            yield from parts(part, kind)
     if isinstance(schema, dict) and schema.get("type") == kind:
         yield schema
 
 
 def _adapt(schema: Any) -> None:
     """Let JSON's lists and objects be tuples and records, which values of Python are not in strict mode."""
-    for part in _parts(schema, "tuple"):
+    for part in parts(schema, "tuple"):
         part |= {"strict": False, "fail_fast": True}
-    for part in list(_parts(schema, "dataclass")):
+    for part in list(parts(schema, "dataclass")):
         part["strict"] = False
         if part.pop("post_init"):
             record = dict(part)
@@ -322,7 +322,7 @@ def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
     if fault == "missing":
         return (*place, wrong["loc"][-1]), "missing"
     if fault == "unexpected_keyword_argument":
-        records = [part["fields"] for part in _parts(_schema(kind), "dataclass")]
+        records = [part["fields"] for part in parts(_schema(kind), "dataclass")]
         known = max(reversed(records), key=lambda names: len(around.keys() & set(names)))
         near = difflib.get_close_matches(str(place[-1])[:64], known, n=1)
         advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"

@@ -36,10 +36,6 @@ _FOLDER = r"(?!.*/\.\.(/|$))/.*[^/].*"
 _LONGEST_VALUE = 1 << 17
 
 
-def _is_wait(seconds: float) -> bool:
-    return 0 < seconds <= 3600
-
-
 def _address(value: object) -> Address:
     if not isinstance(value, str):
         raise ProblemError(f"a text expected, {shown(value)} found")
@@ -81,7 +77,9 @@ class DeviceConfig:
     keep: bool = True
     environment: Mapping[Annotated[str, matching(_VARIABLE, "a variable's name")], Value] = field(default_factory=dict)
     ssh_options: tuple[Annotated[str, matching(_OPTION, "Keyword=value, as in ssh_config(5)")], ...] = ()
-    connect_timeout_s: Annotated[float, Must(be="seconds above 0, at most 3600", fits=_is_wait)] = CONNECT_TIMEOUT_S
+    connect_timeout_s: Annotated[
+        float, Must(be="seconds above 0, at most 3600", fits=lambda seconds: 0 < seconds <= 3600)
+    ] = CONNECT_TIMEOUT_S
     threads: Annotated[int, whole(1, 1024)] | None = None
     runtimes: tuple[Word, ...] = ()
     pin: tuple[Annotated[int, whole(0, 65535)], ...] = ()

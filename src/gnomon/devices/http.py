@@ -28,6 +28,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
+from gnomon.core.strict_json import is_text
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def measure_by_http(server: DpuServer, model: Path, kernel_name: str) -> DpuRepl
     a name or a file that cannot be sent, RuntimeMissingError without aiohttp.
     """
     check_server(server)
-    if not 0 < len(kernel_name) <= _MOST_NAME or not kernel_name.isprintable() or not _is_utf8(kernel_name):
+    if not 0 < len(kernel_name) <= _MOST_NAME or not kernel_name.isprintable() or not is_text(kernel_name):
         raise UsageError("the kernel name cannot be sent", hint=f"Give 1 to {_MOST_NAME} printable letters.")
     _aiohttp()
     with _form(model, kernel_name, server.most_upload_bytes) as form:
@@ -391,10 +392,6 @@ def _told(error: Exception) -> str:
     """The error in one short line of printable letters, as it may quote what came."""
     text = " ".join((str(error) or type(error).__name__).split())[:200]
     return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _is_utf8(text: str) -> bool:
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _aiohttp() -> Any:

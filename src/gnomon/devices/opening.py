@@ -163,18 +163,14 @@ def visited(config: DeviceConfig) -> Iterator[Device]:
 
 def ssh_settings(config: DeviceConfig, *, lease: bool = True) -> SshSettings:
     """How OpenSSH reaches the device of a configuration."""
+    from gnomon.devices.shell.link import shared_settings
     from gnomon.devices.shell.ssh_client import SshSettings
 
     return SshSettings(
-        name=config.name,
         user=config.address.user,
         host=config.address.host,
         port=config.address.port,
-        python=config.python,
-        folder=config.folder,
-        keep=config.keep,
-        environment=config.environment,
         ssh_options=config.ssh_options,
-        connect_timeout_s=config.connect_timeout_s,
         lease=lease,
+        **shared_settings(config),
     )

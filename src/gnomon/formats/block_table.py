@@ -48,22 +48,18 @@ class Block:
         return dict(_PART.findall(self.name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockTable:
-    """Blocks by name, in the order of their file."""
-
-    blocks: Mapping[str, Block]
-
-
-def read_block_table(text: str | bytes) -> BlockTable:
-    """Reads a table. Raises ProblemError with everything that is wrong, each with its line."""
+def read_block_table(text: str | bytes) -> dict[str, Block]:
+    """The blocks of a table. Raises ProblemError with everything that is wrong, each with its line."""
     table, complaints = scan_block_table(text)
     complaints.raise_any()
     return table
 
 
-def scan_block_table(text: str | bytes) -> tuple[BlockTable, Complaints]:
-    """The good part of a table and the complaints about the rest. ProblemError for what is not text, or too long."""
+def scan_block_table(text: str | bytes) -> tuple[dict[str, Block], Complaints]:
+    """The good blocks by name, in the file's order, and complaints about the rest.
+
+    ProblemError for what is not text, or too long.
+    """
     complaints = Complaints(what="block table", hint=_HINT)
     blocks: dict[str, Block] = {}
     seen: dict[str, int] = {}
@@ -87,7 +83,7 @@ def scan_block_table(text: str | bytes) -> tuple[BlockTable, Complaints]:
             blocks[name] = Block(name=name, mean_ms=numbers["mean"], numbers=numbers)
     if not blocks and not complaints.told:
         complaints.tell(line_of(1), "no block at all")
-    return BlockTable(blocks=blocks), complaints
+    return blocks, complaints
 
 
 def _entries(text: str, complaints: Complaints) -> Iterator[tuple[int, str, dict[str, str] | None]]:

@@ -184,6 +184,14 @@ class Known:
         """What is known of a candidate so far."""
         return self._recorded(key)
 
+    def _or_profiled(self, key: str, lacking: Failure) -> Measured:
+        """What is known of a candidate; what a proof lacks is taken from the profile, and else `lacking`."""
+        found = self._recorded(key)
+        if found.runs:
+            return found
+        found = self._recorded(key.removeprefix("proof/"))
+        return replace(found, key=key, failure=found.failure if found.runs else lacking)
+
     def _recorded(self, key: str) -> Measured:
         runs = tuple(self._runs.get(key, ()))
         profiled = self._runs.get(key.removeprefix("proof/"), ()) if key.startswith("proof/") else ()
@@ -289,11 +297,7 @@ class CampaignRunner(Known):
 
     def known(self, key: str) -> Measured:
         """What is known of a candidate so far; once the time was over, what a proof lacks is taken from the profile."""
-        found = self._recorded(key)
-        if not self.stopped or found.runs:
-            return found
-        found = self._recorded(key.removeprefix("proof/"))
-        return Measured(key=key, runs=found.runs, failure=found.failure if found.runs else UNREACHED)
+        return self._or_profiled(key, UNREACHED) if self.stopped else self._recorded(key)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
         """Add a finding to the record that is not a run."""
@@ -617,11 +621,7 @@ class RecordedRunner(Known):
 
     def known(self, key: str) -> Measured:
         """What the record holds of a candidate."""
-        found = super().known(key)
-        if not found.runs:
-            found = super().known(key.removeprefix("proof/"))
-            found = Measured(key=key, runs=found.runs, failure=found.failure)
-        return found if found.runs else Measured(key=key, runs=(), failure=UNMEASURED)
+        return self._or_profiled(key, UNMEASURED)
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
         """What the record holds of the candidates."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import io
 import json
-import math
 import os
 import platform
 import py_compile
@@ -22,9 +21,10 @@ from contextlib import ExitStack
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal, NotRequired, Self, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, NotRequired, Self, cast
 
 from gnomon import wire
+from gnomon.core.codec import parts
 from gnomon.core.sample import OWN_SIGNALS, Failure
 from gnomon.devices.base import Conversing, Device, inherited
 from gnomon.errors import AgentError, DeviceError
@@ -32,16 +32,23 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import judge
 from gnomon.system.process import Completed, Conversation, guarded_folder
 
+if TYPE_CHECKING:
+    from pydantic_core import SchemaValidator
+
 _MOST_NS = 1 << 62
-
-
-def _count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _MOST_NS
+_STRICT: Any = {"strict": True, "allow_inf_nan": False}
 
 
 @functools.cache
-def _fields(kind: Any) -> Mapping[str, Any]:
-    return get_type_hints(kind)
+def _validator(kind: Any) -> SchemaValidator:
+    """What checks a value of a type of `gnomon.wire`, in a tuple."""
+    from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
+
+    schema = TypeAdapter(cast(Any, tuple)[kind], config=_STRICT).core_schema
+    for part in parts(schema, "int"):
+        part |= {"ge": 0, "le": _MOST_NS}
+    return SchemaValidator(schema, _STRICT)
 
 
 def conforms(value: Any, kind: Any) -> bool:
@@ -49,25 +56,13 @@ def conforms(value: Any, kind: Any) -> bool:
 
     Whole numbers are counts: never below 0. Others are finite.
     """
-    origin, inner = get_origin(kind), get_args(kind)
-    if is_typeddict(kind):
-        fields = _fields(kind)
-        there = isinstance(value, dict) and kind.__required_keys__ <= value.keys()
-        return there and all(conforms(value[name], fields[name]) for name in fields.keys() & value.keys())
-    if origin is Literal:
-        return value in inner
-    if origin in (list, Sequence):
-        check = _count if inner[0] is int else lambda one: conforms(one, inner[0])
-        return isinstance(value, list) and all(map(check, value))
-    if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(conforms(one, inner[1]) for one in value.values())
-    if inner:  # a union
-        return any(conforms(value, one) for one in inner)
-    if kind is int:
-        return _count(value)
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return kind is Any or isinstance(value, kind)
+    from pydantic_core import ValidationError
+
+    try:
+        _validator(kind).validate_python((value,))
+    except ValidationError:
+        return False
+    return True
 
 
 def event_of(line: str) -> wire.Event:

@@ -86,40 +86,25 @@ def _load_file(path: Path, limits: Limits) -> Model:
         from gnomon.models.openvino import load_openvino
 
         return load_openvino(path, limits)
-    if _is_torch(head):
-        return _load_torch(path, head, limits)
-    if head[4:8] not in FLAT_MAGICS:
+    if not (_is_torch(head) or head[4:8] in FLAT_MAGICS):
         from gnomon.models.onnx.graph import load_onnx
 
         return load_onnx(path, limits)
-    from gnomon.models.tflite.graph import read_flat
-
-    data = read_regular(path, limits.max_bytes)
-    flat = read_flat(data, path.stem)
-    return Model(
-        path=path,
-        graph=flat.graph,
-        kind=flat.graph.format,
-        package=None,
-        size_bytes=len(data),
-        subgraphs=flat.subgraphs,
-    )
-
-
-def _is_torch(head: bytes) -> bool:
-    return head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] == PTE_MAGIC
-
-
-def _load_torch(path: Path, head: bytes, limits: Limits) -> Model:
-    """What PyTorch's exporters wrote: ExecuTorch's programs and PyTorch's own; never what it pickled."""
     from gnomon.models.pytorch.pt2 import read_pt2, refuse_pickle
     from gnomon.models.pytorch.pte import read_pte
+    from gnomon.models.tflite.graph import read_flat
 
     if head[:2] in PICKLES:
         raise refuse_pickle()
     data = read_regular(path, limits.max_bytes)
-    graph, methods = read_pte(data, path.stem) if head[4:8] == PTE_MAGIC else (read_pt2(data, path.stem), 1)
-    return Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=methods)
+    readers = {PTE_MAGIC: read_pte, **dict.fromkeys(FLAT_MAGICS, read_flat)}
+    graph, count = readers.get(head[4:8], read_pt2)(data, path.stem)
+    return Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=count)
+
+
+def _is_torch(head: bytes) -> bool:
+    """Whether a file begins as what PyTorch's exporters write, or as what PyTorch pickled, which is refused."""
+    return head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] == PTE_MAGIC
 
 
 def plausible_feeds(model: Model) -> dict[str, Feed]:

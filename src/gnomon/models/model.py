@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from gnomon.core.graph import Graph, Tensor
+from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError
 from gnomon.system.files import read_at_most
 
@@ -157,6 +157,19 @@ def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:
         used.add(chosen)
         result.append(chosen)
     return tuple(result)
+
+
+Row = tuple[str, tuple[int, ...], tuple[int, ...], int | None]
+"""An operator without its name: its type, the tensors that it reads and writes, and its multiply-accumulates."""
+
+
+def named_operators(rows: Sequence[Row], names: Sequence[str]) -> tuple[Operator, ...]:
+    """The operators of these rows, each by the unique name that `unique_names` makes of its own."""
+    labels = unique_names(names, [kind for kind, *_ in rows])
+    return tuple(
+        Operator(index=index, name=label, type=kind, inputs=reads, outputs=writes, macs=macs)
+        for index, (label, (kind, reads, writes, macs)) in enumerate(zip(labels, rows, strict=True))
+    )
 
 
 _CHUNK = 1 << 20

@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from gnomon.core.graph import Graph, Operator
+from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError, ProblemError
 from gnomon.models.model import Limits, Model, is_known, model_errors
 from gnomon.models.onnx.file import onnx_package, parse_onnx
@@ -24,6 +24,7 @@ from gnomon.models.order import moving_operators
 from gnomon.models.units import OPSET
 from gnomon.spaces.layers import Layer, Shape, Value, layer, output_shape
 from gnomon.spaces.unit import Net, Node, single
+from gnomon.system.process import guarded_folder
 
 if TYPE_CHECKING:
     import onnx
@@ -63,11 +64,9 @@ def net_of_onnx(model: Model) -> ModelNet:
     """The net of an ONNX model whose input shapes are fixed. ModelError where it cannot be read, or has no layer."""
     with model_errors(model.path):
         proto = parse_onnx(model.path, Limits()).model
-        version = _version(proto)
-        if version < OPSET:
+        if _version(proto) < OPSET:
             proto, model = _newer(proto, model)
-            version = _version(proto)
-    reader = _Reader(proto=proto, graph=model.graph, version=max(version, OPSET))
+    reader = _Reader(proto=proto, graph=model.graph)
     reader.read()
     if not reader.nodes:
         raise ModelError(
@@ -75,8 +74,7 @@ def net_of_onnx(model: Model) -> ModelNet:
             + ", ".join(sorted({f"{one.type} ({one.reason})" for one in reader.left_out})),
             hint="Measure it whole: gnomon profile MODEL.",
         )
-    made = reader.net()
-    return ModelNet(net=made, left_out=tuple(reader.left_out))
+    return ModelNet(net=reader.net(), left_out=tuple(reader.left_out))
 
 
 def _version(proto: onnx.ModelProto) -> int:
@@ -85,10 +83,6 @@ def _version(proto: onnx.ModelProto) -> int:
 
 def _newer(proto: onnx.ModelProto, model: Model) -> tuple[onnx.ModelProto, Model]:
     """The model in the operator set that units are written in; as it is where that cannot be."""
-    from dataclasses import replace
-
-    from gnomon.system.process import guarded_folder
-
     onnx = onnx_package()
     from onnx import version_converter
 
@@ -111,7 +105,6 @@ class _Reader:
 
     proto: onnx.ModelProto
     graph: Graph
-    version: int
     nodes: list[Node] = field(default_factory=list)
     inputs: list[Shape] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -120,9 +113,11 @@ class _Reader:
     values: dict[str, Any] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
     maker: dict[str, int] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def read(self) -> None:
         """Fill the net."""
+        self.tensors = {tensor.name: tensor for tensor in self.graph.tensors}
         self._constants()
         moving = {op.index for op in moving_operators(self.graph)}
         for index in sorted(moving):
@@ -130,12 +125,9 @@ class _Reader:
             for name in node.input:
                 self.readers.setdefault(name, []).append(index)
             self.maker.update(dict.fromkeys(node.output, index))
-        self._moving = moving
         for index in sorted(moving):
             if index not in self.done:
                 self._operator(self.graph.operators[index], self.proto.graph.node[index])
-
-    _moving: set[int] = field(default_factory=set)
 
     def net(self) -> Net:
         """What was read; its output is that of the model which is computed last."""
@@ -155,31 +147,16 @@ class _Reader:
                 if math.prod(tensor.dims) <= _MOST_VALUES:
                     self.values[node.output[0]] = numpy_helper.to_array(tensor)
 
-    def _tensor(self, name: str) -> Any:
-        return self._tensors[name]
-
-    @property
-    def _tensors(self) -> Mapping[str, Any]:
-        if not self._by_name:
-            self._by_name.update({tensor.name: tensor for tensor in self.graph.tensors})
-        return self._by_name
-
-    _by_name: dict[str, Any] = field(default_factory=dict)
-
     def moves(self, name: str) -> bool:
         """Whether a tensor is computed from the model's inputs, or is one of them."""
-        return name in self.maker or name in self._true_inputs
-
-    @property
-    def _true_inputs(self) -> set[str]:
-        return {self.graph.tensors[index].name for index in self.graph.inputs}
+        return name in self.maker or any(self.graph.tensors[index].name == name for index in self.graph.inputs)
 
     def shape(self, name: str) -> Shape | None:
         """The shape of a tensor, None where it is not known or has no element."""
-        tensor = self._tensors.get(name)
-        if tensor is None or not is_known(tensor) or not math.prod(tensor.shape):
+        tensor = self.tensors.get(name)
+        if tensor is None or not is_known(tensor) or not math.prod(tensor.shape or ()):
             return None
-        return tuple(tensor.shape)
+        return tensor.shape
 
     def source(self, name: str) -> int:
         """Where a tensor comes from: a node, or an input of the net, made where there is none yet."""
@@ -213,10 +190,7 @@ class _Reader:
         if reason:
             shapes = [self.shape(name) for name in made]
             elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
-            macs = operator.macs or 0
-            self.left_out.append(
-                LeftOut(name=operator.name, type=node.op_type, elements=elements, reason=reason, macs=macs)
-            )
+            self._leave_out(operator, elements, reason)
             return
         given = _attributes(node)
         computed = [name for name in node.input if name and self.moves(name)]
@@ -233,7 +207,7 @@ class _Reader:
             return f"of the domain {node.domain}"
         if any(attribute.type in (5, 10) for attribute in node.attribute):  # GRAPH and GRAPHS
             return "control flow"
-        if self._tensors[made[0]].dtype not in _FLOATS:
+        if self.tensors[made[0]].dtype not in _FLOATS:
             return "not of floating-point numbers"
         if self.shape(made[0]) is None or any(self.shape(n) is None for n in node.input if n and self.moves(n)):
             return "its shape depends on values"
@@ -242,7 +216,7 @@ class _Reader:
         return ""
 
     def _view(self, name: str, made: str) -> bool:
-        if self._tensors[name].dtype not in _FLOATS:
+        if self.tensors[name].dtype not in _FLOATS:
             return False
         if self.shape(name) == self.shape(made):
             self.ref[made] = self.source(name)
@@ -394,18 +368,16 @@ class _Reader:
                 operands.append(None)
             else:
                 operands.append(self._operand(name, node.op_type))
-        whole = [name for name in computed if self._tensors[name].dtype not in _FLOATS]
+        whole = [name for name in computed if self.tensors[name].dtype not in _FLOATS]
         reason = "reads numbers that are not floating-point" if whole else ""
         arity = f".{len(computed)}" if len(computed) != 1 else ""
-        attributes = {**given, **({"opset": self.version} if self.version > OPSET else {})}
-        attributes.pop("opset", None)
         if not reason and len(computed) <= 9:
             try:
                 one = layer(
                     f"onnx.{node.op_type}{arity}",
                     shape=self.shape(made) or (),
                     macs=operator.macs or 0,
-                    attributes=_text(attributes),
+                    attributes=_text(given),
                     operands=_text(operands),
                 )
                 if self.add(one, computed, made):
@@ -413,23 +385,20 @@ class _Reader:
             except (ProblemError, TypeError, ValueError):
                 reason = "its attributes are not numbers or texts"
         shape = self.shape(made)
-        self.left_out.append(
-            LeftOut(
-                name=operator.name,
-                type=node.op_type,
-                elements=math.prod(shape) if shape is not None else None,
-                reason=reason or "it has too many inputs",
-                macs=operator.macs or 0,
-            )
-        )
+        elements = math.prod(shape) if shape is not None else None
+        self._leave_out(operator, elements, reason or "it has too many inputs")
+
+    def _leave_out(self, operator: Operator, elements: int | None, reason: str) -> None:
+        name, macs = operator.name, operator.macs or 0
+        self.left_out.append(LeftOut(name=name, type=operator.type, elements=elements, reason=reason, macs=macs))
 
     def _operand(self, name: str, kind: str) -> dict[str, Any]:
-        tensor, value = self._tensors.get(name), self.values.get(name)
+        tensor, value = self.tensors.get(name), self.values.get(name)
         if value is not None and value.dtype.kind in ("iub" if kind not in _BY_NUMBER else "iubf"):
             return {"dtype": value.dtype.name, "shape": list(value.shape), "values": value.ravel().tolist()}
         if tensor is None or not is_known(tensor):
             raise ProblemError(f"the shape of {name} is not known", hint="Give the model with its shapes.")
-        return {"dtype": tensor.dtype, "shape": list(tensor.shape)}
+        return {"dtype": tensor.dtype, "shape": list(tensor.shape or ())}
 
     # What exporters write in several operators.
 

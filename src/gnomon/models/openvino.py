@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
-from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.graph import Graph, Tensor
 from gnomon.core.strict_json import shown
 from gnomon.errors import ModelError
 from gnomon.models.model import (
     Limits,
     Model,
     add_to_digest,
+    named_operators,
     open_regular,
     read_regular,
     refuse_pointer,
-    unique_names,
     weights_of,
 )
 from gnomon.wire import Feed
@@ -277,23 +277,16 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
         for place in inputs:
             if tensors[place].dtype == "float16":
                 tensors[place] = _typed(tensors[place], "float32")
-    labels = unique_names([layer.name for layer, _, _ in kept], [layer.type for layer, _, _ in kept])
+    rows = [
+        (layer.type, read, made, _macs(layer, [tensors[t] for t in read], [tensors[t] for t in made]))
+        for layer, read, made in kept
+    ]
     return Graph(
         name=name,
         format="openvino",
         digest=digest,
         tensors=tuple(tensors),
-        operators=tuple(
-            Operator(
-                index=index,
-                name=label,
-                type=layer.type,
-                inputs=read,
-                outputs=made,
-                macs=_macs(layer, [tensors[t] for t in read], [tensors[t] for t in made]),
-            )
-            for index, (label, (layer, read, made)) in enumerate(zip(labels, kept, strict=True))
-        ),
+        operators=named_operators(rows, [layer.name for layer, *_ in kept]),
         inputs=tuple(inputs),
         outputs=tuple(dict.fromkeys(outputs)),
     )

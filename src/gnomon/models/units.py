@@ -99,7 +99,7 @@ def write_layer(writer: Writer, job: Job) -> str:
     """Adds a layer to the model and returns the name of its output."""
     kind = job.layer.kind
     if kind in _PLAIN:
-        made = writer.node(_PLAIN[kind], job.name, job.inputs)
+        made = writer.node(kind, job.name, job.inputs, **_PLAIN[kind])
     elif kind in _WRITERS:
         made = _WRITERS[kind](writer, job)
     elif GENERIC.fullmatch(kind):
@@ -131,13 +131,11 @@ def _power(kind: str, powers: Sequence[float]) -> float:
     """About the mean square of a layer's output, from that of its inputs."""
     if kind in {"BatchNormalization", "LayerNormalization", "Embedding"} or GENERIC.fullmatch(kind):
         return 1.0
-    if kind == "MatMul":
-        return math.prod(powers)
     if kind in {"Attention", "CachedAttention"}:
         return powers[-1] * 0.1  # the mean of many values
     if kind in {"HardSigmoid", "Sigmoid", "Tanh"}:
         return _POWER[kind]
-    if kind == "Mul":
+    if kind in {"Mul", "MatMul"}:
         return math.prod(powers)
     if kind == "GlobalAveragePool":
         # The mean of what an activation let through is what is left of it.
@@ -210,10 +208,6 @@ def _relu6(writer: Writer, job: Job) -> str:
     return writer.node("Clip", job.name, [job.inputs[0], low, writer.weight(f"{job.name}.max", np.array(6.0))])
 
 
-def _hard_sigmoid(writer: Writer, job: Job) -> str:
-    return writer.node("HardSigmoid", job.name, job.inputs, alpha=1 / 6, beta=0.5)
-
-
 def _zeros(writer: Writer, job: Job) -> str:
     return writer.node("Mul", job.name, [job.inputs[0], writer.weight(f"{job.name}.zero", np.array(0.0))])
 
@@ -241,10 +235,6 @@ def _shuffle(writer: Writer, job: Job) -> str:
     return writer.node("Reshape", job.name, [value, whole])
 
 
-def _concat(writer: Writer, job: Job) -> str:
-    return writer.node("Concat", job.name, job.inputs, axis=1)
-
-
 def _swish(writer: Writer, job: Job) -> str:
     return writer.node("Mul", job.name, [job.inputs[0], writer.node("Sigmoid", f"{job.name}.sigmoid", job.inputs)])
 
@@ -265,10 +255,6 @@ def _layer_norm(writer: Writer, job: Job) -> str:
     scale = writer.weight(f"{job.name}.scale", rng.uniform(0.8, 1.2, width))
     bias = writer.weight(f"{job.name}.bias", rng.standard_normal(width) * _BIAS)
     return writer.node("LayerNormalization", job.name, [job.inputs[0], scale, bias], axis=-1, epsilon=1e-5)
-
-
-def _softmax(writer: Writer, job: Job) -> str:
-    return writer.node("Softmax", job.name, job.inputs, axis=-1)
 
 
 def _attention(writer: Writer, job: Job) -> str:
@@ -356,25 +342,28 @@ def _generic(writer: Writer, job: Job) -> str:
         ) from error
 
 
-_PLAIN = {
-    name: name
-    for name in ("Relu", "HardSwish", "Sigmoid", "Tanh", "Identity", "Add", "Mul", "MatMul", "GlobalAveragePool")
+_PLAIN: dict[str, dict[str, Any]] = {
+    **{
+        k: {} for k in ("Relu", "HardSwish", "Sigmoid", "Tanh", "Identity", "Add", "Mul", "MatMul", "GlobalAveragePool")
+    },
+    "HardSigmoid": {"alpha": 1 / 6, "beta": 0.5},
+    "Concat": {"axis": 1},
+    "Softmax": {"axis": -1},
 }
+"""Layers that are an operator without weights, and its attributes."""
+
 _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
     "Conv": _conv,
     "Linear": _linear,
     "BatchNormalization": _batch_norm,
     "Relu6": _relu6,
-    "HardSigmoid": _hard_sigmoid,
     "Zeros": _zeros,
     "AveragePool": _pool,
     "MaxPool": _pool,
     "ChannelShuffle": _shuffle,
-    "Concat": _concat,
     "Swish": _swish,
     "Gelu": _gelu,
     "LayerNormalization": _layer_norm,
-    "Softmax": _softmax,
     "Attention": _attention,
     "CachedAttention": _attention,
     "Embedding": _embedding,

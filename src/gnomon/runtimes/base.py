@@ -55,6 +55,14 @@ class Probe:
         # In older records OpenVINO told names alone, by backend: those are not accelerators that anything rested on.
         return tuple(Accelerator(**found) for found in self.details.get("devices", ()) if isinstance(found, Mapping))
 
+    def wished(self, runtime: str, wish: Wish) -> tuple[str, ...]:
+        """The backends that are wished, all where none is or the runtime itself is. UsageError for one not there."""
+        for name in wish.backends:
+            if name not in (*self.backends, runtime):
+                raise self.refused(runtime, name)
+        everything = not wish.backends or runtime in wish.backends
+        return tuple(name for name in self.backends if everything or name in wish.backends)
+
     def refused(self, runtime: str, backend: str) -> UsageError:
         """The error for a backend that is wished and not there."""
         why = self.details.get("lacking", {}).get(backend)

@@ -22,7 +22,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, labelled, usual_configuration
+from gnomon.runtimes.whole import labelled, supports_whole, usual_configuration
 from gnomon.wire import Options, Packaged, Segment, SupportsCommand
 
 _PORTABLE, _XNNPACK = "portable", "XnnpackBackend"
@@ -43,18 +43,14 @@ class ExecuTorch:
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """One configuration an environment, with the backends that are found, or those of them that are wished."""
-        for name in wish.backends:
-            if name not in (*probe.backends, self.name):
-                raise probe.refused(self.name, name)
-        everything = not wish.backends or self.name in wish.backends
+        backends = probe.wished(self.name, wish)
         return tuple(
             Configuration(
                 runtime=self.name,
                 name=labelled(self.name, label),
-                backends=tuple(b for b in probe.backends if everything or b in wish.backends),
+                backends=backends,
                 options={"threads": wish.threads},
                 environment=environment,
-                tolerance=TOLERANCE["float32"],
             )
             for label, environment in environment_variants(wish)
         )
@@ -68,10 +64,7 @@ class ExecuTorch:
         what it takes, after ExecuTorch has told whether the kernels take all: in one process, unless that failed.
         """
         if configuration.usual:
-            answer = ask({"default": self._trial(model, configuration, None)})["default"]
-            if isinstance(answer, Failure):
-                return Support(operators={}, failures={"default": answer})
-            return Support(operators={"default": frozenset(op.index for op in model.graph.operators)})
+            return supports_whole(self.segment, ask, model, configuration)
         taken: dict[str, frozenset[int]] = {}
         for backend in configuration.backends:
             own = (op.index for op in model.graph.operators if _written_for(model.graph, op.index) == backend)

@@ -7,20 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.core.sample import Failure
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
-    Ask,
     Assignment,
     Configuration,
-    PlacedModel,
     Plain,
     Probe,
     Runtime,
-    Support,
     Wish,
     environment_variants,
-    whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
@@ -52,16 +47,13 @@ class LiteRt(WholeModelRuntime):
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """A configuration for each kind of kernels, in an environment each; the clean ones first."""
-        for name in wish.backends:
-            if name not in (*probe.backends, self.name):
-                raise probe.refused(self.name, name)
-        everything = not wish.backends or self.name in wish.backends
+        wished = probe.wished(self.name, wish)
         software = {a.backend for a in probe.accelerators if a.software}
         return tuple(
             made
             for label, environment in environment_variants(wish)
-            for kernels in probe.backends
-            if kernels in wish.backends or (everything and kernels not in software)
+            for kernels in wished
+            if kernels in wish.backends or kernels not in software
             for made in self._made(probe, wish, kernels, label, environment)
         )
 
@@ -91,19 +83,6 @@ class LiteRt(WholeModelRuntime):
                 reported={kernels: kernels, **({"builtin": kernels} if kernels == "xnnpack" else {})},
                 accelerators=accelerators,
             )
-
-    def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """The kernels load the whole model in a process of their own; XNNPACK must take at least one operator."""
-        if configuration.usual:
-            return super().support(ask, model, configuration)
-        backend = configuration.backends[0]
-        segment = whole_segment(self.name, model, {**configuration.options, "shapes": model.shapes})
-        answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
-        if isinstance(answer, Failure):
-            return Support(operators={}, failures={backend: answer})
-        everything = frozenset(op.index for op in model.graph.operators)
-        options = {"interpreted": True} if answer.get("interpreted") else {}
-        return Support(operators={backend: everything}, options=options)
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model file."""

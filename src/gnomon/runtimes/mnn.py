@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
+from gnomon.runtimes.whole import WholeModelRuntime, labelled, usual_configuration
 
 
 class Mnn(WholeModelRuntime):
@@ -19,18 +19,15 @@ class Mnn(WholeModelRuntime):
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """One configuration an environment, with the one backend that there is."""
-        for name in wish.backends:
-            if name not in (*probe.backends, self.name):
-                raise probe.refused(self.name, name)
+        backends = probe.wished(self.name, wish)
         return tuple(
             Configuration(
                 runtime=self.name,
                 name=labelled(self.name, label),
-                backends=probe.backends,
+                backends=backends,
                 options={"threads": wish.threads},
                 environment=environment,
-                tolerance=TOLERANCE["float32"],
-                reported={backend: backend for backend in probe.backends},
+                reported={backend: backend for backend in backends},
             )
             for label, environment in environment_variants(wish)
         )

@@ -24,7 +24,7 @@ from gnomon.runtimes.base import (
     environment_variants,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, labelled, usual_configuration
+from gnomon.runtimes.whole import labelled, usual_configuration
 from gnomon.wire import Packaged, Segment, SupportsCommand
 
 _CPU, _VULKAN = "cpu", "vulkan"
@@ -168,7 +168,6 @@ def _made(wish: Wish, vulkan: Accelerator | None, label: str, environment: Mappi
         backends=(_CPU, backend) if vulkan else (_CPU,),
         options=options,
         environment=environment,
-        tolerance=TOLERANCE["float32"],
         reported={_CPU: _CPU, **({_VULKAN: backend} if vulkan else {})},
         transfers=vulkan is not None,
         accelerators=(vulkan,) if vulkan else (),

@@ -232,12 +232,9 @@ def settings(configuration: Configuration, assignment: Assignment) -> Mapping[st
     Every operator is named, also those on the default backend: a package may hold a map or per-type keys of its own,
     which an entry for the operator itself overrides. Settings of the configuration's own stand beside them.
     """
-    default = configuration.backends[0]
-    used = (default, *sorted(set(assignment.values()) - {default}))
-    made = {**configuration.options.get("settings", {}), "BACKENDS": ";".join(used)}
-    if assignment:
-        made["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(assignment.items()))
-    return made
+    from gnomon.agent.drivers.onert import settings_for
+
+    return {**configuration.options.get("settings", {}), **settings_for(configuration.backends[0], assignment)}
 
 
 if TYPE_CHECKING:
@@ -320,8 +317,7 @@ class OnertProgram:
         """onert_run with its settings in the environment, where onert applies them to a process's first session."""
         options = segment.get("options", {})
         argv = [found["program"], "-w", str(order.warm_runs), "-r", str(order.runs), "-v", "1"]
-        environment = {"NUM_THREADS": str(options.get("threads", 1))}
-        environment.update({str(k): str(v) for k, v in options.get("settings", {}).items()})
+        environment = variables_of(options)
         if order.inputs is not None:
             argv += ["--load:raw", order.inputs]
         if order.outputs is not None:
@@ -355,10 +351,7 @@ class OnertProgram:
             calls_ns=tuple(calls["run"]),
             mean_ns=float(phases["EXECUTE"]),
             peak_rss_bytes=int(peak[1]) * 1024 if peak else None,
-            operators=tuple(
-                {"name": o.type, "sources": [o.index], "backend": o.backend, "wall_ns": [t * 1000 for t in o.calls_us]}
-                for o in operators
-            ),
+            operators=operators,
         )
 
 

@@ -27,13 +27,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import (
-    TOLERANCE,
-    WholeModelRuntime,
-    labelled,
-    refuse_other_backends,
-    usual_configuration,
-)
+from gnomon.runtimes.whole import WholeModelRuntime, labelled, usual_configuration
 from gnomon.wire import Options, Packaged, Provider, Segment, SupportsCommand
 
 _CPU = "cpu"
@@ -71,9 +65,8 @@ class OnnxRuntime(WholeModelRuntime):
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """float32, an environment each: on the CPU provider alone, or with accelerators."""
+        probe.wished(self.name, wish)
         accelerators = _accelerators(probe, wish)
-        if not accelerators:
-            refuse_other_backends(self.name, Wish(backends=tuple(b for b in wish.backends if b != _CPU)))
         backends = (_CPU, *accelerators) if accelerators else (self.name,)
         reported = {str(own["provider"]): backend for backend, own in accelerators.items()}
         options: dict[str, object] = {"threads": wish.threads}
@@ -85,7 +78,6 @@ class OnnxRuntime(WholeModelRuntime):
                 backends=backends,
                 options=options,
                 environment=environment,
-                tolerance=TOLERANCE["float32"],
                 reported={_PROVIDER: backends[0], **reported},
                 transfers=bool(accelerators),
                 steps_within=True,
@@ -153,7 +145,7 @@ class OnnxRuntime(WholeModelRuntime):
 def _accelerators(probe: Probe, wish: Wish) -> dict[str, Provider]:
     """What a session gets each accelerator by: of the wished ones, or of all that are not programs on the CPU.
 
-    UsageError where a wished one is not here, or the CPU is not wished beside it.
+    UsageError where the CPU is not wished beside it, or ONNX Runtime is too old.
     """
     here = probe.details.get("accelerators", {})
     version = tuple(int(part) for part in probe.version.split(".")[:2] if part.isdigit())
@@ -171,13 +163,6 @@ def _accelerators(probe: Probe, wish: Wish) -> dict[str, Provider]:
             f"ONNX Runtime {probe.version} ignores where nodes are to lie",
             hint=f"Install a newer one on the device: {pip_line([_NEWER])}",
         )
-    for name in wish.backends:
-        if name not in (_CPU, *here):
-            told = "; ".join(f"{b}: {why}" for b, why in probe.details.get("lacking", {}).items() if b == name)
-            raise UsageError(
-                f"ONNX Runtime has no backend {name!r} here{f' ({told})' if told else ''}",
-                hint=f"It has: {', '.join((_CPU, *here))}.",
-            )
     return {name: here[name] for name in dict.fromkeys(wished)}
 
 

@@ -165,16 +165,10 @@ class OpenVino(WholeModelRuntime):
 
 def _devices(probe: Probe, wish: Wish) -> tuple[str, ...]:
     """The devices to place on, the CPU first; none where whole models alone are wished, or there is only the CPU."""
-    known = tuple(probe.backends)
-    for name in wish.backends:
-        if name != OpenVino.name and name not in known:
-            raise UsageError(
-                f"OpenVINO {probe.version} on this device has no backend {name!r}",
-                hint=f"It has: {', '.join((OpenVino.name, *known))}.",
-            )
+    probe.wished(OpenVino.name, wish)
     # The CPU in another precision is the CPU once more: it is measured where it is asked for.
-    wished = wish.backends or tuple(name for name in known if not name.startswith("cpu-"))
-    found = tuple(name for name in known if name in wished)
+    wished = wish.backends or tuple(name for name in probe.backends if not name.startswith("cpu-"))
+    found = tuple(name for name in probe.backends if name in wished)
     if not found:
         return ()
     if _CPU not in found and wish.backends:

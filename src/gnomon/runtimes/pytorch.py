@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.runtimes.base import Configuration, Plain, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
+from gnomon.runtimes.whole import WholeModelRuntime, labelled, usual_configuration
 
 _EAGER = "eager"
 
@@ -26,10 +26,8 @@ class PyTorch(WholeModelRuntime):
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """Eager, and what else is wished, in an environment each; the clean ones first."""
-        for name in wish.backends:
-            if name not in (*probe.backends, self.name):
-                raise probe.refused(self.name, name)
-        wished = set(wish.backends) or {_EAGER}
+        probe.wished(self.name, wish)
+        modes = {_EAGER if name == self.name else name for name in wish.backends} or {_EAGER}
         return tuple(
             Configuration(
                 runtime=self.name,
@@ -37,12 +35,11 @@ class PyTorch(WholeModelRuntime):
                 backends=(mode,),
                 options={"threads": wish.threads, "mode": mode},
                 environment=environment,
-                tolerance=TOLERANCE["float32"],
                 reported={mode: mode},
             )
             for label, environment in environment_variants(wish)
             for mode in probe.backends
-            if mode in wished or (mode == _EAGER and self.name in wished)
+            if mode in modes
         )
 
     def usual(self, probe: Probe) -> Configuration:

@@ -17,6 +17,7 @@ call to be interleaved with another's. What they report is kept as what it is.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -202,7 +203,6 @@ class BenchTool(Protocol):
 
 def bench_tools() -> dict[str, BenchTool]:
     """The tools by name."""
-
     return {tool.name: tool for tool in (Snpe(),)}
 
 
@@ -301,7 +301,7 @@ class _Measuring:
         """Random inputs from -1 to 1 as raw float32 files, and the list that names them for the phone."""
         folder = self._folder / _INPUTS
         folder.mkdir()
-        counts = {name: _count(shape) for name, shape in inputs}
+        counts = {name: math.prod(shape) for name, shape in inputs}
         if 4 * sum(counts.values()) * self._order.inputs > _MOST_INPUT_BYTES:
             raise ModelError(
                 f"{self._order.inputs} random inputs of this model take more than {_MOST_INPUT_BYTES >> 20} MiB",
@@ -385,13 +385,6 @@ def _seconds(
         runtime: {key: {name: value / 1e6 for name, value in row.items()} for key, row in keys.items()}
         for runtime, keys in times.items()
     }
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
 
 
 def _refused(stage: str, told: str, done: Completed) -> Failure:

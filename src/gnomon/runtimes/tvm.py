@@ -60,7 +60,6 @@ def _configuration(wish: Wish, environment: Mapping[str, str]) -> Configuration:
         backends=(_BACKEND,),
         options=options,
         environment={k: v for k, v in environment.items() if k != RECORDS},
-        tolerance=TOLERANCE["float32"],
         # Compiled code calls TVM's own library for what it does not compile (sorting, random numbers).
         reported={_BACKEND: _BACKEND, "extern": _BACKEND},
     )

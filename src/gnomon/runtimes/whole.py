@@ -48,7 +48,7 @@ class WholeModelRuntime:
 def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
     """What the one backend of a configuration takes: all of the model where its runtime loads it, else nothing.
 
-    `make` is the runtime's own `segment`.
+    `make` is the runtime's own `segment`. The driver's answer may have the `options` that the model needs.
     """
     backend = configuration.backends[0]
     segment = make(model, configuration, {})
@@ -56,7 +56,8 @@ def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuratio
     answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
     if isinstance(answer, Failure):
         return Support(operators={}, failures={backend: answer})
-    return Support(operators={backend: frozenset(op.index for op in model.graph.operators)})
+    everything = frozenset(op.index for op in model.graph.operators)
+    return Support(operators={backend: everything}, options=answer.get("options", {}))
 
 
 def refuse_other_backends(runtime: str, wish: Wish) -> None:

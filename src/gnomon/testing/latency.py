@@ -16,9 +16,8 @@ from typing import Any, Literal
 import pytest
 
 from gnomon.errors import GATE_FAILED
+from gnomon.values import latency
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_LATENCY = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ns|us|ms|s)\s*")
 _SHARE = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*")
 
 
@@ -32,10 +31,12 @@ class Latency:
     def is_at_most(self, limit: str) -> None:
         """Fail unless the median is surely at most the limit, such as "2 ms"."""
         __tracebackhide__ = True
-        limit_s = _seconds(limit)
+        from gnomon.report.units import time
+
+        limit_s = latency(limit)
         fastest = self.profile.chosen
         found = fastest.summary(self.profile.clock) or fastest.wall
-        told = f"{fastest.label} takes {_shown(found.median_s)} [{_shown(found.low_s)}, {_shown(found.high_s)}]"
+        told = f"{fastest.label} takes {time(found.median_s)} [{time(found.low_s)}, {time(found.high_s)}]"
         told = f"{told} by {self.profile.clock} time, {found.processes} processes, {found.n} samples"
         if found.low_s is not None and found.low_s > limit_s:
             pytest.fail(f"{told}: more than {limit}")
@@ -73,20 +74,6 @@ def _share(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not a share such as 3%")
     return float(match["number"]) / 100
-
-
-def _seconds(limit: str) -> float:
-    match = _LATENCY.fullmatch(limit)
-    if match is None:
-        raise ValueError(f"{limit!r} is not a latency: give a number and ns, us, ms or s")
-    return float(match["number"]) * _UNITS[match["unit"]]
-
-
-def _shown(seconds: float | None) -> str:
-    if seconds is None:
-        return "unknown"
-    unit = next((unit for unit, factor in _UNITS.items() if seconds < 1000 * factor), "s")
-    return f"{seconds / _UNITS[unit]:.3g} {unit}"
 
 
 @pytest.fixture(scope="session")

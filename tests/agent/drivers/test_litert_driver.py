@@ -135,7 +135,7 @@ def test_an_open_shape_is_what_is_fed_and_its_output_is_made(tmp_path: Path, ker
     buffers = {"x": x}
     asked = segment(path, kernels)
     asked["options"]["interpreted"] = True
-    assert LiteRtDriver().supports(asked) == {"whole": True, "interpreted": True}
+    assert LiteRtDriver().supports(asked) == {"whole": True, "options": {"interpreted": True}}
     loaded = LiteRtDriver().load(asked, buffers, profiled=False)
     try:
         loaded.call()
@@ -273,12 +273,14 @@ def test_events_that_cannot_be_told_apart_make_one_row_of_the_delegate() -> None
         Event(name="FLOOR_MOD", type=OPERATOR, index=1, subgraph=0),
         Event(name="Something new", type=DELEGATE_KERNEL, index=0, subgraph=0),
     ]
-    found = rows(events, (CONV, 95, CONV))
-    assert found is not None
-    assert [(r.sources, r.backend, r.events) for r in found] == [((1,), "builtin", (1,)), ((0, 2), "xnnpack", (0, 2))]
-    assert rows(events[1:2], (CONV, 95, CONV)) is None  # the delegate ran, and told nothing
+    times, codes = np.array([[1, 10, 100, 1000], [2, 20, 200, 2000]]), (CONV, 95, CONV)
+    assert rows(events, codes, times) == [
+        {"name": "FLOOR_MOD 1", "sources": [1], "backend": "builtin", "wall_ns": [10_000, 20_000]},
+        {"name": "xnnpack", "sources": [0, 2], "backend": "xnnpack", "wall_ns": [101_000, 202_000]},
+    ]
+    assert rows(events[1:2], codes, times) is None  # the delegate ran, and told nothing
     inner = Event(name="ADD", type=OPERATOR, index=0, subgraph=1)
-    assert rows([*events, inner], (CONV, 95, CONV)) is None
+    assert rows([*events, inner], codes, times) is None
 
 
 def test_threads_are_started(tmp_path: Path) -> None:

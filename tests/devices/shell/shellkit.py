@@ -115,7 +115,7 @@ class Reached(Protocol):
     def settings(self, **changes: Any) -> Any:
         """How to reach it."""
 
-    def device(self, *, on_wait: Callable[[str], None] | None = None, **changes: Any) -> ShellDevice:
+    def device(self, *, on_wait: Callable[[str], None] | None = None, **changes: Any) -> ShellDevice[Any]:
         """It as a device."""
 
     def private_folders(self) -> list[Path]:

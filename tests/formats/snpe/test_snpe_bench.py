@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.snpe.bench import BenchConfig, read_bench_result, write_bench_config
-from gnomon.formats.snpe.meta import SnpeMeta, write_snpe_meta
-from gnomon.formats.snpe.table import SnpeTable, write_snpe_csv
+from gnomon.formats.snpe.meta import write_snpe_meta
+from gnomon.formats.snpe.table import write_snpe_csv
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "snpe"
 RESULT: dict[str, Any] = json.loads((GOLDEN / "snpe-bench-result.json").read_text())
@@ -71,8 +71,8 @@ def test_a_result_gives_the_published_rows() -> None:
     assert [name.split()[0] for name in result.layers["GPU"]] == ["layer_001", "layer_002"]
     golden = (GOLDEN / "snpe-table.csv").read_text()
     unit = golden.partition('",')[0].removeprefix('"')
-    assert write_snpe_csv(SnpeTable(entries={unit: result.times}), line_end="\n") == golden
-    meta = write_snpe_meta(SnpeMeta(values=result.meta), line_end="\n")
+    assert write_snpe_csv({unit: result.times}, line_end="\n") == golden
+    meta = write_snpe_meta(result.meta, line_end="\n")
     assert meta == (GOLDEN / "snpe-table.meta").read_text()
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
-from gnomon.formats.snpe.meta import META_KEYS, SnpeMeta, read_snpe_meta, write_snpe_meta
+from gnomon.formats.snpe.meta import META_KEYS, read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
     KEYS,
     STATISTICS,
-    SnpeTable,
+    Entries,
     read_snpe_csv,
     read_snpe_json,
     scan_nnabla_csv,
@@ -39,15 +39,13 @@ TIMES = st.integers(1, 10**14) | st.floats(1e-3, 1e14)
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> SnpeTable:
+def tables(draw: st.DrawFn) -> Entries:
     units = draw(st.lists(UNITS, min_size=1, max_size=3, unique=True))
     runtimes = draw(st.lists(RUNTIMES, min_size=1, max_size=3, unique=True))
-    return SnpeTable(
-        entries={
-            unit: {runtime: {key: {name: draw(TIMES) for name in STATISTICS} for key in KEYS} for runtime in runtimes}
-            for unit in units
-        }
-    )
+    return {
+        unit: {runtime: {key: {name: draw(TIMES) for name in STATISTICS} for key in KEYS} for runtime in runtimes}
+        for unit in units
+    }
 
 
 def test_the_published_rows_are_written_letter_for_letter() -> None:
@@ -56,7 +54,7 @@ def test_the_published_rows_are_written_letter_for_letter() -> None:
     assert write_snpe_csv(table, line_end="\n") == text
     assert write_snpe_csv(table) == text.replace("\n", "\r\n")
     assert read_snpe_csv(write_snpe_csv(table).encode()) == table
-    times = table.entries[CONV]["GPU"]
+    times = table[CONV]["GPU"]
     assert repr(times["Layers Time"]["Avg_Time"]) == "37.0"
     assert repr(times["Forward Propagate"]["Min_Time"]) == "595"
     assert times["Total Inference Time"]["Avg_Time"] == 700
@@ -74,7 +72,7 @@ def test_the_json_is_that_of_the_replaced_tool() -> None:
 
 
 @given(tables())
-def test_tables_come_back_from_csv_and_json(table: SnpeTable) -> None:
+def test_tables_come_back_from_csv_and_json(table: Entries) -> None:
     assert read_snpe_csv(write_snpe_csv(table)) == table
     assert write_snpe_csv(read_snpe_csv(write_snpe_csv(table))) == write_snpe_csv(table)
     assert read_snpe_json(write_snpe_json(table)) == table
@@ -84,12 +82,12 @@ def test_tables_come_back_from_csv_and_json(table: SnpeTable) -> None:
 def test_the_meta_file_is_written_letter_for_letter() -> None:
     text = (GOLDEN / "snpe-table.meta").read_text()
     meta = read_snpe_meta(text)
-    assert tuple(meta.values) == META_KEYS
-    assert meta.values["SNPE SDK version:"] == "1.33.1.608"
+    assert tuple(meta) == META_KEYS
+    assert meta["SNPE SDK version:"] == "1.33.1.608"
     assert write_snpe_meta(meta, line_end="\n") == text
     # The same as the replaced tool's writer.
     out = io.StringIO(newline="")
-    csv.writer(out, delimiter=":").writerows(meta.values.items())
+    csv.writer(out, delimiter=":").writerows(meta.items())
     assert write_snpe_meta(meta) == out.getvalue()
     assert read_snpe_meta(out.getvalue()) == meta
     assert read_snpe_meta(text.replace('"', "")) == meta
@@ -98,7 +96,7 @@ def test_the_meta_file_is_written_letter_for_letter() -> None:
 @given(st.dictionaries(st.text(min_size=1, max_size=9), st.text(max_size=9), max_size=5))
 def test_meta_files_come_back(values: dict[str, str]) -> None:
     values = {key: value for key, value in values.items() if "\0" not in key + value}
-    assert read_snpe_meta(write_snpe_meta(SnpeMeta(values=values))).values == values
+    assert read_snpe_meta(write_snpe_meta(values)) == values
 
 
 @given(st.text() | st.binary())
@@ -129,7 +127,7 @@ def test_everything_wrong_with_a_csv_is_told_at_once_and_the_rest_kept() -> None
         + "short\n"
     )
     table, complaints = scan_snpe_csv(text)
-    assert table.units == ("A[1,2]", "C[1,2]")
+    assert list(table) == ["A[1,2]", "C[1,2]"]
     told = "\n".join(complaints.told)
     for line, what in (
         (2, "without a slash"),
@@ -155,8 +153,8 @@ def test_a_runtime_that_is_missing_is_told_and_the_rest_kept() -> None:
         "line 3: no times on DSP, which other units have",
         "line 4: no times on GPU, which other units have",
     ]
-    assert table.entries["C"]["DSP"]["Layers Time"]["Avg_Time"] == 37.0
-    assert list(table.entries["B"]) == ["GPU"]
+    assert table["C"]["DSP"]["Layers Time"]["Avg_Time"] == 37.0
+    assert list(table["B"]) == ["GPU"]
     _, complaints = scan_nnabla_csv("A,cpu:float,1.5\nA,cudnn:float,0.5\nB,cpu:float,2\n")
     assert complaints.told == ["line 3: no times on cudnn:float, which other units have"]
     _, complaints = scan_snpe_json(write_snpe_json(table))
@@ -166,8 +164,8 @@ def test_a_runtime_that_is_missing_is_told_and_the_rest_kept() -> None:
 def test_a_long_name_is_a_name() -> None:
     name = "Concat[" + ",".join(["[1,32,16,16]"] * 40) + "]"
     assert len(name) > 300
-    assert read_snpe_csv(row(name)).units == (name,)
-    assert read_snpe_json(write_snpe_json(read_snpe_csv(row(name)))).units == (name,)
+    assert list(read_snpe_csv(row(name))) == [name]
+    assert list(read_snpe_json(write_snpe_json(read_snpe_csv(row(name))))) == [name]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +213,7 @@ def test_everything_wrong_with_a_json_is_told_at_once() -> None:
 
 
 def test_marks_of_byte_order_are_no_part_of_the_first_name() -> None:
-    assert read_snpe_meta("\n\ufeffDate:today\n".encode()).values == {"Date": "today"}
+    assert read_snpe_meta("\n\ufeffDate:today\n".encode()) == {"Date": "today"}
     meta = read_snpe_meta("\ufeff\ufeffDate:today\nDevices:a\n".encode())
-    assert meta.values == {"Date": "today", "Devices": "a"}
+    assert meta == {"Date": "today", "Devices": "a"}
     assert read_snpe_meta(write_snpe_meta(meta).encode()) == meta

@@ -12,7 +12,6 @@ from tests.spaces.test_latency_table import CONTEXT, failed, relu
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.nets_csv import NetRow, write_nets
 from gnomon.formats.snpe.table import (
-    SnpeTable,
     read_snpe_csv,
     write_snpe_csv,
     write_snpe_json,
@@ -32,9 +31,8 @@ TIMES = {"Layers Time": {"Min_Time": 30, "Avg_Time": 37, "Max_Time": 41}}
 
 
 def file_of(folder: Path, entries: dict[str, dict[str, dict[str, dict[str, int]]]], name: str = "t.csv") -> Path:
-    found = SnpeTable(entries=entries)
     (folder / name).write_text(
-        write_snpe_json(found) if name.endswith("json") else write_snpe_csv(found), encoding="utf-8", newline=""
+        write_snpe_json(entries) if name.endswith("json") else write_snpe_csv(entries), encoding="utf-8", newline=""
     )
     return folder / name
 
@@ -116,7 +114,7 @@ RUNTIMES = ("CPU", "GPU", "GPU_FP16", "DSP")
 
 def all_runtimes(folder: Path, ending: str) -> Path:
     """The published sample as the tool writes it for all of its runtimes, with its meta."""
-    (uid, times), *_ = read_snpe_csv((GOLDEN / "snpe-table.csv").read_bytes()).entries.items()
+    (uid, times), *_ = read_snpe_csv((GOLDEN / "snpe-table.csv").read_bytes()).items()
     entries = {
         unit: {
             runtime: {
@@ -128,7 +126,7 @@ def all_runtimes(folder: Path, ending: str) -> Path:
         for unit in (uid, RELU)
     }
     source = folder / f"in.{ending}"
-    text = write_snpe_csv(SnpeTable(entries=entries)) if ending == "csv" else json.dumps(entries)
+    text = write_snpe_csv(entries) if ending == "csv" else json.dumps(entries)
     source.write_text(text, encoding="utf-8", newline="")
     meta = (GOLDEN / "snpe-table.meta").read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
     source.with_suffix(".meta").write_bytes(meta)

@@ -15,7 +15,7 @@ from gnomon.cli.main import run
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge import BridgeDevice
-from gnomon.formats.snpe.table import KEYS, STATISTICS, read_snpe_csv
+from gnomon.formats.snpe.table import KEYS, STATISTICS, read_snpe_csv, runtimes_of
 from gnomon.jobs.table.folder import read_table
 from gnomon.runtimes.snpe import BenchOrder, Snpe
 
@@ -92,7 +92,7 @@ def test_a_table_is_built_beside_a_converter_that_dies_and_written_for_the_repla
         assert 0 < row.reported["Layers Time/Avg_Time"] <= row.reported["Total Inference Time/Max_Time"]
     gnomon("table", "export", "t", "--space", space, "--out", "t.csv")
     found = read_snpe_csv(Path("t.csv").read_bytes())
-    assert (len(found.units), found.runtimes) == (len(timed), ("GPU",))
+    assert (len(found), runtimes_of(found)) == (len(timed), ("GPU",))
     gnomon("table", "import", "t.csv", "--space", space, "--out", "back")
     assert read_table(Path("back")).times_s == pytest.approx(table.times_s, rel=1e-4)
     assert f"Devices:{mobile.serial}" in Path("t.meta").read_text().replace('"', "")

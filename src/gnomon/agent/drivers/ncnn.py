@@ -127,7 +127,7 @@ class NcnnModel:
             if int(np.prod(shape)) != array.size:
                 raise Refused(f"ncnn: an input of shape {array.shape} is bound to a blob of shape {shape}")
         self._step_ns: list[list[int]] = [[] for _ in self._layers]
-        self.call: Callable[[], object] = self._profiled_call if profiled else self._plain_call
+        self.call: Callable[[], object] = self._profiled_call if profiled else lambda: self._fetch(self._extractor())
 
     def _extractor(self) -> Any:
         mat = _ncnn().Mat
@@ -145,9 +145,6 @@ class NcnnModel:
                 raise Refused(f"ncnn: extracting output {name!r} failed with status {status}")
             made = np.asarray(mat)
             _copy_out(name, made, output_array(self._keep, buffer, made.shape, made.dtype.name))
-
-    def _plain_call(self) -> None:
-        self._fetch(self._extractor())
 
     def _profiled_call(self) -> None:
         """One layer after the other; nothing is held that was extracted, so that memory is used again as ever."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..arrays import Buffers, output_array
 from ..driver import Refused, closed
+from ..said import lines_since, printed
 
 if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
@@ -78,11 +79,12 @@ class _Session:
         self.call("nnfw_create_session", first=ctypes.byref(self.pointer))
 
     def call(self, name: str, *arguments: Any, first: Any = None) -> None:
-        begun = _log_size()
+        begun = printed()
         status = getattr(self._library, name)(self.pointer if first is None else first, *arguments)
         if status:
-            told = _last_line_since(begun)
-            raise Refused(f"onert: {name} failed with status {status}" + (f": {told}" if told else ""))
+            # onert returns a status alone, and prints what it means.
+            told = [line.strip()[-300:] for line in lines_since(begun) if line.strip()][-1:]
+            raise Refused(": ".join([f"onert: {name} failed with status {status}", *told]))
 
     def load(self, path: str, shapes: Sequence[Sequence[int]]) -> None:
         """Load and prepare a model, its inputs given these shapes where the file leaves them open."""
@@ -120,25 +122,6 @@ class _Session:
         if self.pointer:
             pointer, self.pointer = self.pointer, ctypes.c_void_p()
             self._library.nnfw_close_session(pointer)
-
-
-def _log_size() -> int | None:
-    """How much this process has printed, if its standard error is a file (as a worker's is)."""
-    try:
-        return os.lseek(2, 0, os.SEEK_CUR)
-    except OSError:
-        return None
-
-
-def _last_line_since(begun: int | None) -> str:
-    """The last line printed since then. onert's C API only returns a status; what it means, onert prints."""
-    if begun is None:
-        return ""
-    try:
-        lines = os.pread(2, 1 << 16, begun).decode("utf-8", "replace").strip().splitlines()
-    except OSError:
-        return ""
-    return lines[-1].strip()[-300:] if lines else ""
 
 
 def _environment(options: Options) -> dict[str, str]:

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge_link import BridgeLink, BridgeSettings
-from gnomon.devices.shell.bridge_scripts import FIND_PYTHON
-from gnomon.devices.shell.device import ShellDevice, take_lease
-from gnomon.devices.shell.link import ShellLink
-from gnomon.devices.shell.scripts import quoted
+from gnomon.devices.shell.device import ShellDevice, python_there, take_lease
+from gnomon.devices.shell.link import ShellLink, shared_settings
 from gnomon.errors import DeviceError
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
 
-_PYTHONS = ("python3.13", "python3.12", "python3.11", "python3.10", "python3")
-
-
 Settings = TypeVar("Settings", bound=BridgeSettings)
 
 
-class BridgeDevice(ShellDevice):
+class BridgeDevice(ShellDevice[BridgeSettings]):
     """A device that adb or sdb reaches; see `ShellDevice`.
 
     Entering waits for the device's lease, telling `on_wait` once who has it. A command's standard error comes at its
     end. `describe` tells its Python, if any.
     """
-
-    def __init__(self, config: BridgeSettings, *, on_wait: Callable[[str], None] | None = None) -> None:
-        super().__init__(on_wait=on_wait)
-        self._config = config
-
-    @property
-    def _settings(self) -> BridgeSettings:
-        return self._config
 
     @property
     def kind(self) -> str:
@@ -67,8 +53,7 @@ class BridgeDevice(ShellDevice):
     def _found_python(self, link: ShellLink) -> str:
         """The path of a Python of 3.10 or newer there; empty if there is none. DeviceError if the one named is none."""
         given = self._config.python
-        names = _PYTHONS if given is None else (given,)
-        found = link.do(f"set -- {' '.join(map(quoted, names))}\n{FIND_PYTHON}")[1]
+        found, _ = python_there(link, given)
         if given is not None and not found:
             raise DeviceError(
                 f"there is no Python of 3.10 or newer at {given} on {self._config.destination}",
@@ -81,15 +66,7 @@ def bridge_settings(kind: type[Settings], config: DeviceConfig) -> Settings:
     """What a configuration means to such a program: the host of its address is the serial number."""
     address = config.address
     host = f"[{address.host}]" if ":" in address.host else address.host
-    return kind(
-        name=config.name,
-        serial=f"{host}{f':{address.port}' if address.port else ''}",
-        python=config.python,
-        folder=config.folder,
-        keep=config.keep,
-        environment=config.environment,
-        connect_timeout_s=config.connect_timeout_s,
-    )
+    return kind(serial=f"{host}{f':{address.port}' if address.port else ''}", **shared_settings(config))
 
 
 if TYPE_CHECKING:

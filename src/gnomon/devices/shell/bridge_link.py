@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -40,7 +40,18 @@ from gnomon.devices.shell.bridge_scripts import (
     whole,
 )
 from gnomon.devices.shell.device import not_arrived, refusal
-from gnomon.devices.shell.link import LONG_S, SHORT_S, Marked, Running, ShellCall, ShellCommand, ShellLink, Take, last
+from gnomon.devices.shell.link import (
+    LONG_S,
+    SHORT_S,
+    Marked,
+    Running,
+    ShellCall,
+    ShellCommand,
+    ShellLink,
+    ShellSettings,
+    Take,
+    last,
+)
 from gnomon.devices.shell.scripts import marked, marks, quoted
 from gnomon.errors import DeviceError
 from gnomon.system.files import file_digest
@@ -70,24 +81,12 @@ class Bridge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BridgeSettings:
+class BridgeSettings(ShellSettings):
     """A device that such a program reaches. `serial` is as its ``devices`` lists it; empty for the only one."""
 
     bridge: ClassVar[Bridge]
 
-    name: str
     serial: str = ""
-    python: str | None = None
-    """Python there: a path or a name; None for the newest of python3.10 to python3.13, else python3."""
-    folder: str | None = None
-    """Where pushed files are kept there; None for gnomon in a folder that suits such devices."""
-    keep: bool = True
-    """Whether pushed files stay for the next time."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """For every command there."""
-    connect_timeout_s: float = 10.0
-    silence_s: float = 30.0
-    """After so long without a word of the other side, the device is lost, and cleans up by itself."""
     program: str = ""
     """The program's path; empty for the one on the PATH."""
     server: tuple[str, ...] = ()
@@ -312,11 +311,11 @@ class Call:
             part.add(chunk)
 
 
-class BridgeCall(ShellCall):
+class BridgeCall(Call, ShellCall):
     """A command: its first marks are around its standard output, the second around the end of its standard error."""
 
     def __init__(self, link: BridgeLink, command: ShellCommand, run: Running) -> None:
-        self._link, self._number = link, command.number
+        self._number = command.number
         self._tokens = (secrets.token_hex(16), secrets.token_hex(16))
         self._errors = bytearray()
         if command.stdin:
@@ -325,33 +324,20 @@ class BridgeCall(ShellCall):
         path = f"{link.base}/in/{command.number}.sh"
         link.send(script, path)
         listeners = ((self._tokens[0], run.add_stdout), (self._tokens[1], self._errors.extend))
-        self._call = Call(link, whole(path, len(script)), *listeners)
-
-    @property
-    def ended(self) -> bool:
-        """See `ShellCall.ended`."""
-        return self._call.ended
+        super().__init__(link, whole(path, len(script)), *listeners)
 
     @property
     def status(self) -> str | None:
         """See `ShellCall.status`."""
-        return self._call.parts[0].status
-
-    def pump(self, until_s: float) -> bool:
-        """See `ShellCall.pump`."""
-        return self._call.pump(until_s)
-
-    def close(self) -> None:
-        """See `ShellCall.close`."""
-        self._call.close()
+        return self.parts[0].status
 
     def lost(self) -> DeviceError:
         """See `ShellCall.lost`."""
-        return lost(self._link.settings, self._call.said)
+        return lost(self._link.settings, self.said)
 
     def fill(self, run: Running) -> None:
         """Add the standard error; another call fetches it where the session was killed with the command's group."""
-        if self._call.parts[1].status is None:
+        if self.parts[1].status is None:
             self._errors.clear()
             token = self._tokens[1]
             late = Call(self._link, errors_script(self._link.base, self._number, token), (token, self._errors.extend))
@@ -369,42 +355,6 @@ class BridgeCall(ShellCall):
 
 _AT_ONCE = 32
 _COPIED = re.compile(r"([0-9]+)(?: ([0-9a-f]{64}))?\b")
-
-
-def arrive(link: BridgeLink, files: Sequence[tuple[Part, str]]) -> None:
-    """Bring files to their paths there, each checked by its size and, where that can be had, its SHA-256.
-
-    They come under plain names first: the program shall see no path that it might take for something else.
-    """
-    for start in range(0, len(files), _AT_ONCE):
-        scripts = []
-        for number, (part, path) in enumerate(files[start : start + _AT_ONCE]):
-            came = f"{link.base}/in/f{number}"
-            link.pushed(part.source, came)
-            scripts.append(arrived_script(came, path, part.size_bytes, part.digest, program=part.kind == "x"))
-        status, told = link.do("\n".join(scripts), within_s=LONG_S)
-        if status == "3":
-            raise not_arrived(link.settings, told or "a file")
-        if status != "0":
-            raise refusal(link.settings, told, files[start][1])
-
-
-def fetch(link: BridgeLink, path: str, local: Path) -> None:
-    """Bring a file from there to a path here, which is written as it comes. OSError if it cannot be written."""
-    copy = f"{link.base}/in/fetched"
-    status, told = link.do(fetch_script(path, copy), within_s=LONG_S)
-    found = _COPIED.match(told)
-    if status != "0" or found is None:
-        raise refusal(link.settings, told, path)
-    local.write_bytes(b"")
-    said = link.pull(copy, local, int(found[1]))
-    link.do(f"rm -f {quoted(copy)}")
-    if local.stat().st_size != int(found[1]) or (found[2] and file_digest(local) != found[2]):
-        raise DeviceError(
-            f"{path} did not come from {link.settings.destination} as it is there: {last(said)}",
-            hint=f"See whether the device is up ({link.settings.listing}), and the space here; then start again.",
-            transient=True,
-        )
 
 
 _INLINE_BYTES = 900  # sdb's own buffers have held 1024 bytes at times, with more than the command in them
@@ -500,17 +450,12 @@ class BridgeLink(ShellLink):
         words = [*self.selected, "push", os.fsencode(local), os.fsencode(remote)]
         return finished(self.settings, words, within_s=SHORT_S + local.stat().st_size / _SLOWEST_BYTES_PER_S)
 
-    def pull(self, remote: str, local: Path, size_bytes: int) -> str:
-        """Have the program fetch a file of that size; what it said."""
-        words = [*self.selected, "pull", os.fsencode(remote), os.fsencode(local)]
-        return finished(self.settings, words, within_s=SHORT_S + size_bytes / _SLOWEST_BYTES_PER_S)
-
     def printed(self, script: str, most_bytes: int) -> bytes:
         """See `ShellLink.printed`: by a file, as a terminal may be in the way."""
         path = f"{self.base}/in/printed"
         self.do(f"{{ {script}; }} 2>/dev/null | head -c {most_bytes} >{quoted(path)}")
         local = self._scratch / "printed"
-        fetch(self, path, local)
+        self.fetch(path, local)
         return local.read_bytes()
 
     def ask(self) -> str:
@@ -523,12 +468,39 @@ class BridgeLink(ShellLink):
         return BridgeCall(self, command, run)
 
     def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
-        """See `ShellLink.arrive`."""
-        arrive(self, files)
+        """See `ShellLink.arrive`.
+
+        Files come under plain names first: the program shall see no path that it might take for something else.
+        """
+        for start in range(0, len(files), _AT_ONCE):
+            scripts = []
+            for number, (part, path) in enumerate(files[start : start + _AT_ONCE]):
+                came = f"{self.base}/in/f{number}"
+                self.pushed(part.source, came)
+                scripts.append(arrived_script(came, path, part.size_bytes, part.digest, program=part.kind == "x"))
+            status, told = self.do("\n".join(scripts), within_s=LONG_S)
+            if status == "3":
+                raise not_arrived(self.settings, told or "a file")
+            if status != "0":
+                raise refusal(self.settings, told, files[start][1])
 
     def fetch(self, path: str, local: Path) -> None:
-        """See `ShellLink.fetch`."""
-        fetch(self, path, local)
+        """See `ShellLink.fetch`: the file is written as it comes."""
+        copy = f"{self.base}/in/fetched"
+        status, told = self.do(fetch_script(path, copy), within_s=LONG_S)
+        found = _COPIED.match(told)
+        if status != "0" or found is None:
+            raise refusal(self.settings, told, path)
+        local.write_bytes(b"")
+        words = [*self.selected, "pull", os.fsencode(copy), os.fsencode(local)]
+        said = finished(self.settings, words, within_s=SHORT_S + int(found[1]) / _SLOWEST_BYTES_PER_S)
+        self.do(f"rm -f {quoted(copy)}")
+        if local.stat().st_size != int(found[1]) or (found[2] and file_digest(local) != found[2]):
+            raise DeviceError(
+                f"{path} did not come from {self.settings.destination} as it is there: {last(said)}",
+                hint=f"See whether the device is up ({self.settings.listing}), and the space here; then start again.",
+                transient=True,
+            )
 
     def close(self) -> None:
         """Have the watcher clean up and end, unless that takes too long."""

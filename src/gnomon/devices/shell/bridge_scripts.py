@@ -180,11 +180,3 @@ def fetch_script(path: str, copy: str) -> str:
         f"[ -f {quoted(path)} ] || {{ echo 'there is no such file'; exit 1; }}; cat {quoted(path)} >{to} || exit 1; "
         f"n=$(wc -c <{to}); echo $((n)) $(if command -v sha256sum >/dev/null; then sha256sum <{to}; fi)"
     )
-
-
-FIND_PYTHON = (
-    'for name in "$@"; do path=$(command -v "$name") || continue; '
-    '"$path" -E -S -c "import sys; sys.exit(sys.version_info < (3, 10))" </dev/null >/dev/null 2>&1 '
-    '&& echo "$path" && exit; done; true'
-)
-"""Prints the path of the first of its arguments that is a Python of 3.10 or newer."""

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Generic, NoReturn, Self, TypeVar
 
 from gnomon.devices import fingerprint as fingerprint_program
 from gnomon.devices.base import DeviceInfo, checked_name, facts_of
@@ -22,6 +22,7 @@ from gnomon.devices.shell.scripts import (
     commit_script,
     has_script,
     kill_script,
+    python_script,
     quoted,
     room_script,
     stage_script,
@@ -66,6 +67,17 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
                 busy=True,
             )
         pause(_ASK_AGAIN_S)
+
+
+def python_there(link: ShellLink, given: str | None) -> tuple[str, list[str]]:
+    """The path of a Python of 3.10 or newer there ("" for none), and what was found beside it as PATH=VERSION.
+
+    `given` is that of `gnomon.devices.shell.scripts.python_script`.
+    """
+    *seen, last_row = ["", *link.do(python_script(given))[1].splitlines()]
+    if last_row.startswith("found "):
+        return last_row.removeprefix("found "), seen
+    return "", [*seen, last_row]
 
 
 def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
@@ -122,6 +134,8 @@ def not_arrived(settings: ShellSettings, source: object) -> DeviceError:
     )
 
 
+Settings = TypeVar("Settings", bound=ShellSettings)
+
 _GRACE_S = 2.0
 _STUCK_S = 10.0
 _FACTS_S = 60.0
@@ -130,14 +144,15 @@ _KILLED = "137"
 _MOST_KIB = 4 << 20
 
 
-class ShellDevice(ABC):
+class ShellDevice(ABC, Generic[Settings]):
     """A device with a shell; see `Device` for what the methods promise. A kind of device says how it is reached.
 
     A command's status from 129 to 192 is reported as the signal that a shell means by it: the two cannot be told apart
     there. What is pushed is checked by its SHA-256 where the device has sha256sum, else by its size.
     """
 
-    def __init__(self, *, on_wait: Callable[[str], None] | None = None) -> None:
+    def __init__(self, config: Settings, *, on_wait: Callable[[str], None] | None = None) -> None:
+        self._config = config
         self._on_wait = on_wait
         self._digests = Digests()
         self._open: ShellLink | None = None
@@ -145,10 +160,6 @@ class ShellDevice(ABC):
         self._place = ""
         self._python: str | None = None
         self._held = True
-
-    @property
-    @abstractmethod
-    def _settings(self) -> ShellSettings: ...
 
     @abstractmethod
     def _reach(self) -> ShellLink:
@@ -170,7 +181,7 @@ class ShellDevice(ABC):
 
     def __exit__(self, *exception: object) -> None:
         try:
-            if self._open is not None and self._place and self._settings.keep and exception[:1] != (DeviceError,):
+            if self._open is not None and self._place and self._config.keep and exception[:1] != (DeviceError,):
                 self._open.do(tidy_script(self._place, days=_KEPT_DAYS, most_kib=_MOST_KIB))
         except DeviceError:
             pass  # the next visit tidies up
@@ -188,7 +199,7 @@ class ShellDevice(ABC):
     ) -> Completed:
         """Run a command in the private folder; see `Device.run`. A second session ends it at its time limit."""
         link = self._opened()
-        environment = {**self._settings.environment, **env}
+        environment = {**self._config.environment, **env}
         if not argv or any("\0" in word for word in (*argv, *environment, *environment.values())):
             self._no_start("an empty command, or a word with a zero byte")
         self._number += 1
@@ -218,11 +229,11 @@ class ShellDevice(ABC):
         call.fill(run)
         if status not in ("start", "gone") and not re.fullmatch("[0-9]{1,3}", status, re.ASCII):
             self._close()
-            raise senseless(self._settings, status.encode())
+            raise senseless(self._config, status.encode())
         if status == "gone":
             self._close()
             raise DeviceError(
-                f"the private folder on {self._settings.destination} was removed: {link.base}",
+                f"the private folder on {self._config.destination} was removed: {link.base}",
                 hint="See what clears its temporary folder, then start again: what was measured is kept.",
                 transient=True,
             )
@@ -238,7 +249,7 @@ class ShellDevice(ABC):
         if not self._held:
             raise DeviceError("nothing can be pushed to a device that is not held", hint="Open it with its lease.")
         checked_name(name)
-        self._place = self._place or pushed_place(self._settings, link)
+        self._place = self._place or pushed_place(self._config, link)
         manifest = self._digests.manifest(local.absolute())
         path = f"{self._place}/{manifest.digest}/{name}"
         size_bytes = None if manifest.parts[0].kind == "d" else manifest.size_bytes
@@ -248,7 +259,7 @@ class ShellDevice(ABC):
             return path
         status, said = link.do(room_script(self._place, manifest.size_bytes))
         if status != "0":
-            raise refusal(self._settings, said if status != "3" else _FULL[0], self._place)
+            raise refusal(self._config, said if status != "3" else _FULL[0], self._place)
         stage = f"{self._place}/.new-{secrets.token_hex(8)}"
 
         def at(part: Part) -> str:
@@ -299,11 +310,11 @@ class ShellDevice(ABC):
             done = self.run([self._python, "-I", "-"], env={}, stdin=program, timeout_s=_FACTS_S)
             told = facts_of(done.stdout) if done.ok else None
             if told is not None:
-                return DeviceInfo(name=self._settings.name, fingerprint=told, python=self._python)
+                return DeviceInfo(name=self._config.name, fingerprint=told, python=self._python)
         given = self.run(["env"], env={}, timeout_s=_FACTS_S).stdout
         with guarded_folder("gnomon-facts-") as folder:
             found = described(link.printed(FINGERPRINT, MOST_BYTES), folder, given)
-        return DeviceInfo(name=self._settings.name, fingerprint=found, python=self._python)
+        return DeviceInfo(name=self._config.name, fingerprint=found, python=self._python)
 
     def _stop(self, link: ShellLink, call: ShellCall, run: Running) -> str:
         """End a command: SIGTERM to its group, SIGKILL after a while. The status if its session cannot tell it."""
@@ -321,7 +332,7 @@ class ShellDevice(ABC):
             status = "137" if signal == "KILL" else "143"
         if not call.ended:
             raise DeviceError(
-                f"a command on {self._settings.destination} does not end though it was killed: it hangs in a driver",
+                f"a command on {self._config.destination} does not end though it was killed: it hangs in a driver",
                 hint="Restart the device, and leave out the backend that hung.",
             )
         return status
@@ -329,18 +340,18 @@ class ShellDevice(ABC):
     def _must(self, script: str, what: str) -> None:
         status, said = self._opened().do(script)
         if status != "0":
-            raise refusal(self._settings, said, what)
+            raise refusal(self._config, said, what)
 
     def _no_start(self, reason: str) -> NoReturn:
         raise DeviceError(
-            f"the program cannot be started on {self._settings.destination}: {reason}",
+            f"the program cannot be started on {self._config.destination}: {reason}",
             hint="Check that the program is installed on the device, executable, and on its PATH.",
         )
 
     def _opened(self) -> ShellLink:
         if self._open is None:
             raise DeviceError(
-                f"the connection to {self._settings.destination} was lost before, or the device is not open",
+                f"the connection to {self._config.destination} was lost before, or the device is not open",
                 hint="Use it in a with statement, and open it again once it is lost.",
                 transient=True,
             )

@@ -15,10 +15,11 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any
 
+from gnomon.devices.config import DeviceConfig
 from gnomon.devices.pushed import Part
 from gnomon.devices.shell.scripts import line, marks
 from gnomon.errors import DeviceError
@@ -37,33 +38,33 @@ def last(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in rows[-1][:_SHOWN]) if rows else ""
 
 
-class ShellSettings(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellSettings:
     """What every device that is served by its shell is told."""
 
-    @property
-    def name(self) -> str:
-        """What the device is called."""
-        ...
+    name: str
+    """What the device is called."""
+    python: str | None = None
+    """Python there: a path or a name; None for the newest of python3.10 to python3.13, else python3."""
+    folder: str | None = None
+    """Where pushed files are kept there; None for gnomon in a folder that suits such devices."""
+    keep: bool = True
+    """Whether pushed files stay for the next time."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """For every command there."""
+    connect_timeout_s: float = 10.0
+    silence_s: float = 30.0
+    """After so long without a word of the other side, the device is lost, and cleans up by itself."""
 
     @property
     def destination(self) -> str:
         """The device as people write it."""
-        ...
+        raise NotImplementedError
 
-    @property
-    def folder(self) -> str | None:
-        """Where pushed files are kept there; None for a folder that suits such devices."""
-        ...
 
-    @property
-    def keep(self) -> bool:
-        """Whether pushed files stay for the next time."""
-        ...
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """For every command there."""
-        ...
+def shared_settings(config: DeviceConfig) -> dict[str, Any]:
+    """The settings of a configuration that every device with a shell has, by their names."""
+    return {f.name: getattr(config, f.name) for f in fields(ShellSettings) if hasattr(config, f.name)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,11 +228,19 @@ class Marked:
             self._take(chunk)
 
 
-class Session:
+def no_client(argv: Sequence[str], error: OSError) -> DeviceError:
+    """The error where the SSH client cannot be started."""
+    return DeviceError(
+        f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
+        hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
+    )
+
+
+class Session(ShellCall):
     """A running script on the device; `close` it in any case.
 
-    `data` is its standard input behind the script. `returncode` is the client's, once it has ended without the last
-    marks: then the connection is gone.
+    `data` is its standard input behind the script. `returncode` is the client's, once it is closed; where it ended
+    without the last marks the connection is gone: `loss` says how, by that code and what the client said.
     """
 
     def __init__(
@@ -244,15 +253,14 @@ class Session:
         data: Iterator[bytes],
         stdout: Take,
         stderr: Take,
+        loss: Callable[[int | None, str], DeviceError],
     ) -> None:
         try:
             self._process = guard.start(argv)
         except OSError as error:
-            raise DeviceError(
-                f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
-                hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
-            ) from error
-        self._guard = guard
+            raise no_client(argv, error) from error
+        self._guard, self._loss = guard, loss
+        self.returncode: int | None = None
         self._data, self._to_send = data, memoryview(line(script))
         self.stdout, self.stderr = Marked(token, stdout), Marked(token, stderr)
         assert self._process.stdin and self._process.stdout and self._process.stderr  # noqa: S101
@@ -271,12 +279,12 @@ class Session:
 
     @property
     def status(self) -> str | None:
-        """The script's status once all that it printed was handed on."""
+        """See `ShellCall.status`: the script's, once all that it printed was handed on."""
         return self.stdout.status if self.stderr.status is not None else None
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """See `ShellCall.ended`."""
         return self.status is not None or not self._open_reads
 
     @property
@@ -285,7 +293,7 @@ class Session:
         return self.stderr.noise.decode(errors="replace")
 
     def pump(self, until_s: float) -> bool:
-        """Move bytes until the session has ended (True) or the time has come (False)."""
+        """See `ShellCall.pump`."""
         while not self.ended:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
@@ -298,10 +306,14 @@ class Session:
                     self._read(key)
         return True
 
-    def close(self) -> int | None:
-        """End the client, let it leave by itself where the script has ended; its return code."""
+    def lost(self) -> DeviceError:
+        """See `ShellCall.lost`."""
+        return self._loss(self.returncode, self.said)
+
+    def close(self) -> None:
+        """End the client, let it leave by itself where the script has ended."""
         try:
-            if self.status is not None or not self._open_reads:
+            if self.ended:
                 with contextlib.suppress(OSError):
                     self._pipes[0].close()
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -316,7 +328,7 @@ class Session:
                 with contextlib.suppress(OSError):
                     pipe.close()
             self._selector.close()
-        return self._process.returncode
+        self.returncode = self._process.returncode
 
     def _write(self) -> None:
         pipe = self._pipes[0]

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING
 from gnomon.devices.base import INHERITED
 from gnomon.devices.lease import LEASES, command_line
 from gnomon.devices.pushed import Part, contents
-from gnomon.devices.shell.device import ShellDevice, not_arrived, refusal, senseless, take_lease
-from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCall, ShellCommand, ShellLink, Take
+from gnomon.devices.shell.device import ShellDevice, not_arrived, python_there, refusal, senseless, take_lease
+from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCommand, ShellLink, Take, no_client
 from gnomon.devices.shell.scripts import (
     REMOTE,
     file_script,
     guard_script,
     line,
     marked,
-    python_script,
     quoted,
     run_script,
 )
@@ -52,41 +51,6 @@ _LEAVE_S = 15.0
 _TURNED_AWAY_S = 8.0
 _NOISE_BYTES = 1 << 16
 _SAID_BYTES = 1 << 20
-
-
-def nothing() -> Iterator[bytes]:
-    """No standard input."""
-    return iter(())
-
-
-class SshCall(ShellCall):
-    """A command over a session of its own."""
-
-    def __init__(self, link: SshLink, session: Session) -> None:
-        self._link, self._session = link, session
-        self._code: int | None = None
-
-    @property
-    def ended(self) -> bool:
-        """See `ShellCall.ended`."""
-        return self._session.ended
-
-    @property
-    def status(self) -> str | None:
-        """See `ShellCall.status`."""
-        return self._session.status
-
-    def pump(self, until_s: float) -> bool:
-        """See `ShellCall.pump`."""
-        return self._session.pump(until_s)
-
-    def close(self) -> None:
-        """See `ShellCall.close`."""
-        self._code = self._session.close()
-
-    def lost(self) -> DeviceError:
-        """See `ShellCall.lost`."""
-        return self._link.lost(self._code, self._session.said)
 
 
 class SshLink(ShellLink):
@@ -117,10 +81,7 @@ class SshLink(ShellLink):
             with self._errors.open("wb") as errors:
                 self._process = process = self._guard.start(argv, stderr=errors)
         except OSError as error:
-            raise DeviceError(
-                f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
-                hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
-            ) from error
+            raise no_client(argv, error) from error
         guard = guard_script(
             token=secrets.token_hex(8),
             silence_s=settings.silence_s,
@@ -149,7 +110,7 @@ class SshLink(ShellLink):
     def session(self, script: str, token: str, *, data: Iterator[bytes], stdout: Take, stderr: Take) -> Session:
         """Start a script that prints its marks by itself."""
         argv = [*self._argv(master=False), "--", self._settings.host, REMOTE]
-        return Session(argv, script, token, guard=self._guard, data=data, stdout=stdout, stderr=stderr)
+        return Session(argv, script, token, guard=self._guard, data=data, stdout=stdout, stderr=stderr, loss=self.lost)
 
     def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
         """See `ShellLink.do`."""
@@ -171,7 +132,7 @@ class SshLink(ShellLink):
         )
         return bytes(printed)
 
-    def command(self, command: ShellCommand, run: Running) -> SshCall:
+    def command(self, command: ShellCommand, run: Running) -> Session:
         """See `ShellLink.command`."""
         token = secrets.token_hex(16)
         note = f"{self.base}/run/{command.number}"
@@ -186,7 +147,7 @@ class SshLink(ShellLink):
             inherited=inherited,
         )
         data = iter((command.stdin,))
-        return SshCall(self, self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add))
+        return self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add)
 
     def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
         """See `ShellLink.arrive`: each file is a session's standard input."""
@@ -218,16 +179,16 @@ class SshLink(ShellLink):
         session = self.session(
             marked(script, token),
             token,
-            data=nothing() if data is None else data,
+            data=data or iter(()),
             stdout=take or (lambda _: None),
             stderr=errors.extend,
         )
         try:
             session.pump(time.monotonic() + within_s)
         finally:
-            code = session.close()
+            session.close()
         if session.status is None:
-            raise self.lost(code, session.said)
+            raise session.lost()
         return session.status, errors[-2000:].decode(errors="replace").strip()
 
     def lost(self, code: int | None, said: str = "") -> DeviceError:
@@ -344,20 +305,15 @@ def _scratch() -> tuple[Guard, Path]:
     return guarded("gnomon-ssh-", within=Path(short))
 
 
-class SshDevice(ShellDevice):
+class SshDevice(ShellDevice[SshSettings]):
     """A machine behind SSH; see `ShellDevice`. The `python` of its `describe` is empty where it has none.
 
     DeviceError for a Python that is too old, or is not there under the name that was given.
     """
 
     def __init__(self, config: SshSettings, *, on_wait: Callable[[str], None] | None = None) -> None:
-        super().__init__(on_wait=on_wait)
-        self._config = config
+        super().__init__(config, on_wait=on_wait)
         self._held = config.lease
-
-    @property
-    def _settings(self) -> SshSettings:
-        return self._config
 
     def _started(self) -> tuple[SshLink, str]:
         """A link, and the first word of its guard. A server that turns it away is asked again for some seconds."""
@@ -396,13 +352,11 @@ class SshDevice(ShellDevice):
 
     def _found_python(self, link: ShellLink) -> str:
         """See `ShellDevice._found_python`."""
-        *seen, last = ["", *link.do(python_script(self._config.python))[1].splitlines()]
-        if last.startswith("found "):
-            return last.removeprefix("found ")
-        error = no_python(self._config, [*seen, last])
-        if not isinstance(error, NoPythonError):
+        found, seen = python_there(link, self._config.python)
+        error = no_python(self._config, seen)
+        if not found and not isinstance(error, NoPythonError):
             raise error
-        return ""
+        return found
 
 
 if TYPE_CHECKING:

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from gnomon.devices.shell.link import last
+from gnomon.devices.shell.link import ShellSettings, last
 from gnomon.errors import DeviceError, UsageError
 
 OLDEST_PYTHON = "3.10"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SshSettings:
+class SshSettings(ShellSettings):
     """A device that is reached by SSH, and how.
 
     The user's own SSH configuration (keys, agents, aliases, jump hosts) holds for all that is None here.
     UsageError for a host, user, port or option that SSH could not take for what it is.
     """
 
-    name: str
-    """What the device is called."""
     host: str
     user: str | None = None
     port: int | None = None
-    python: str | None = None
-    """Python there: a path or a name; None for the newest of python3.10 to python3.13, else python3."""
-    folder: str | None = None
-    """Where pushed files are kept there; None for gnomon in the user's cache folder there."""
-    keep: bool = True
-    """Whether pushed files stay for the next time."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """For every command there."""
     ssh_options: tuple[str, ...] = ()
     """`Key=Value` as in ssh_config, stronger than that file."""
-    connect_timeout_s: float = 10.0
-    silence_s: float = 30.0
-    """After so long without a word of the other side, the device is lost, and cleans up by itself."""
     program: str = "ssh"
     lease: bool = True
     """Whether to hold the device's lease. Without it commands run and files are fetched, but nothing is pushed."""

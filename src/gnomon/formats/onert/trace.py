@@ -24,6 +24,7 @@ from gnomon.core.codec import OTHERS_TOO, decode, read_json, to_json, within
 from gnomon.core.sample import Origin, Spread, Trace, TraceOperator
 from gnomon.core.strict_json import Complaints, Strict, is_text, shown
 from gnomon.errors import ProblemError
+from gnomon.wire import KernelTimes
 
 MOST_BYTES = 256 << 20
 """The longest trace that is read: some million events."""
@@ -32,18 +33,8 @@ _PLACE = re.compile(r"\$[0-9]{1,9} sess, \$([0-9]{1,9}) subg, (\S{1,200})")
 _MOST_US = 10**17
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedOperator:
-    """An operator of the main graph on a backend: its index and type, and the microseconds of each call, in order."""
-
-    index: int
-    type: str
-    backend: str
-    calls_us: tuple[int, ...]
-
-
-def read_chrome_trace(text: bytes) -> tuple[TracedOperator, ...]:
-    """The operators of subgraph 0, by index and backend. ProblemError for what is not such a trace."""
+def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
+    """The operators of subgraph 0 by their types, indices and backends. ProblemError for what is not such a trace."""
     if len(text) > MOST_BYTES:
         _fail(f"{len(text)} bytes, and no more than {MOST_BYTES} are read")
     try:
@@ -68,10 +59,9 @@ def read_chrome_trace(text: bytes) -> tuple[TracedOperator, ...]:
             took_us = at_us - begun.pop(key)
             if took_us < 0:
                 _fail(f"operator {key[0]} ends before it begins")
-            times.setdefault(key, []).append(took_us)
+            times.setdefault(key, []).append(took_us * 1000)
     return tuple(
-        TracedOperator(index=key[0], type=types[key], backend=key[1], calls_us=tuple(times[key]))
-        for key in sorted(times)
+        {"name": types[key], "sources": [key[0]], "backend": key[1], "wall_ns": times[key]} for key in sorted(times)
     )
 
 

@@ -26,16 +26,13 @@ DEFAULT_BACKENDS = ("cpu", "acl_cl", "acl_neon")
 """The backend of each digit in pareto_profiler."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """What one such line sets: the backends to load, as there, and the backend of each slot of a code."""
+def read_config(
+    text: str, slots: Sequence[str], opmap: Sequence[int] | None, path: str, file: Strict
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The backends that a line of settings loads, as there, and the backend that it gives each slot of a code.
 
-    backends: tuple[str, ...]
-    chosen: tuple[str, ...]
-
-
-def read_config(text: str, slots: Sequence[str], opmap: Sequence[int] | None, path: str, file: Strict) -> Config:
-    """Reads a line of settings for slots by name (`opmap` is None) or by index. ProblemError tells the path."""
+    `opmap` is None where slots are by name. ProblemError tells the path.
+    """
     found: dict[str, str] = {}
     at, text = 0, text.strip()
     while at < len(text):
@@ -55,7 +52,7 @@ def read_config(text: str, slots: Sequence[str], opmap: Sequence[int] | None, pa
     for slot, backend in zip(slots, chosen, strict=True):
         if backend not in backends:
             file.fail(path, f"{shown(slot)} is on {shown(backend)}, which is not among its BACKENDS")
-    return Config(backends=backends, chosen=chosen)
+    return backends, chosen
 
 
 def check_backends(backends: Sequence[str], path: str, file: Strict) -> None:
@@ -187,19 +184,19 @@ def _from_configs(found: Found, given: tuple[str, ...] | None, file: Strict) -> 
     names: dict[int, str] = {}
     for code, text in found.configs.items():
         path = f"$.configs.{shown(code)}"
-        config = read_config(text, found.slots, found.opmap, path, file)
+        backends, chosen = read_config(text, found.slots, found.opmap, path, file)
         if first is None or space is None:
-            first = config.backends
+            first = backends
             base = tuple(map(str, range(len(first))))
             space = Space(tuple(Slot(slot, base) for slot in found.slots))
             if given is not None and set(given) != set(first):
                 file.fail(path, f"BACKENDS are {shown(';'.join(first))}, and {shown(';'.join(given))} are given")
             names = dict(enumerate(given or ()))
-        if set(config.backends) != set(first):
-            file.fail(path, f"BACKENDS are {shown(';'.join(config.backends))} here, {shown(';'.join(first))} before")
+        if set(backends) != set(first):
+            file.fail(path, f"BACKENDS are {shown(';'.join(backends))} here, {shown(';'.join(first))} before")
         if code >= space.size:
             file.fail(path, f"the code is out of range: {len(found.slots)} digits end at {shown(space.size - 1)}")
-        for slot, digit, backend in zip(found.slots, space.decode(code), config.chosen, strict=True):
+        for slot, digit, backend in zip(found.slots, space.decode(code), chosen, strict=True):
             if digit not in names and backend in names.values():
                 other = next(number for number, name in names.items() if name == backend)
                 file.fail(path, f"digits {other} and {digit} both mean {shown(backend)}")

@@ -77,13 +77,8 @@ def fitting(found: OpList) -> OpList:
 
 def write_oplist(found: OpList) -> str:
     """The JSON text of an oplist.json: what `read_oplist` reads back as an equal one."""
-    document: dict[str, Any] = {}
-    if found.opmap is not None:
-        document["opmap"] = list(found.opmap)
-    document["oplist"] = list(found.oplist)
-    if found.opname_by_indx is not None:
-        document["opname_by_indx"] = list(found.opname_by_indx)
-    return json.dumps(document) + "\n"
+    listed = {name: getattr(found, name) for name in ("opmap", "oplist", "opname_by_indx")}
+    return json.dumps({name: values for name, values in listed.items() if values is not None}) + "\n"
 
 
 def is_type(name: str) -> bool:

@@ -16,11 +16,10 @@ import csv
 import io
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ModelError
-from gnomon.formats.snpe.table import csv_text, line_of
+from gnomon.formats.snpe.table import csv_rows, line_of
 
 META_KEYS = (
     "ro.product.model",
@@ -41,43 +40,29 @@ _MOST_LETTERS = 16 << 20
 _SHAPE = re.compile(r"\[?\s*([0-9]{1,9}(?:\s*[x,]\s*[0-9]{1,9}){0,7})\s*\]?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnpeMeta:
-    """What a meta file says, in its order."""
+def read_snpe_meta(text: str | bytes) -> dict[str, str]:
+    """What a meta file says, in its order, also one whose quotes were lost.
 
-    values: Mapping[str, str]
-
-
-def read_snpe_meta(text: str | bytes) -> SnpeMeta:
-    """Reads a meta file, also one whose quotes were lost. ProblemError with all that is wrong, each with its line."""
+    ProblemError with all that is wrong, each with its line.
+    """
     complaints = Complaints(what="meta file of a latency table", hint=_HINT)
     values: dict[str, str] = {}
-    reader = csv.reader(io.StringIO(csv_text(text, complaints.what, _HINT), newline=""), delimiter=":", strict=True)
-    start = 1
-    try:
-        for row in reader:
-            if start > _MOST_LINES:
-                complaints.tell(line_of(start), f"more than {_MOST_LINES} lines")
-                break
-            if row:
-                key, value = _pair(row)
-                if value is None or not key:
-                    complaints.tell(line_of(start), f"key:value expected, {shown(':'.join(row))} found")
-                elif key in values:
-                    complaints.tell(line_of(start), f"the key {shown(key)} is there twice")
-                else:
-                    values[key] = value
-            start = reader.line_num + 1
-    except csv.Error as error:
-        complaints.tell(line_of(start), f"not csv: {error}")
+    for line, row in csv_rows(text, complaints, _MOST_LINES, ":"):
+        key, value = _pair(row)
+        if value is None or not key:
+            complaints.tell(line_of(line), f"key:value expected, {shown(':'.join(row))} found")
+        elif key in values:
+            complaints.tell(line_of(line), f"the key {shown(key)} is there twice")
+        else:
+            values[key] = value
     complaints.raise_any()
-    return SnpeMeta(values=values)
+    return values
 
 
-def write_snpe_meta(meta: SnpeMeta, *, line_end: str = "\r\n") -> str:
+def write_snpe_meta(meta: Mapping[str, str], *, line_end: str = "\r\n") -> str:
     """The meta file, letter for letter as the replaced tool writes it."""
     out = io.StringIO(newline="")
-    csv.writer(out, delimiter=":", lineterminator=line_end).writerows(meta.values.items())
+    csv.writer(out, delimiter=":", lineterminator=line_end).writerows(meta.items())
     return out.getvalue()
 
 

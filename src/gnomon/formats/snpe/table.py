@@ -20,7 +20,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 from gnomon.core.codec import Location, Must, checked, matching, steps
@@ -29,6 +28,7 @@ from gnomon.errors import ProblemError
 
 Number = int | float
 Entries = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Number]]]]
+"""A table in microseconds, in the order of its file. A unit may lack a runtime."""
 Key = Literal["Forward Propagate", "Total Inference Time", "Layers Time"]
 Statistic = Literal["Min_Time", "Avg_Time", "Max_Time"]
 
@@ -70,53 +70,35 @@ Times = Annotated[
     Mapping[Statistic, TimeOr0],
     Must(be="a time above 0 as Avg_Time and Max_Time (what failed has none, and never counts as 0)", fits=_are_above_0),
 ]
+_TABLE = Mapping[Unit, Mapping[Runtime, Mapping[Key, Times]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnpeTable:
-    """A table in microseconds, in the order of its file. A unit may lack a runtime: see `gaps`."""
-
-    entries: Entries
-
-    @property
-    def units(self) -> tuple[str, ...]:
-        """The units' names."""
-        return tuple(self.entries)
-
-    @property
-    def runtimes(self) -> tuple[str, ...]:
-        """The runtimes that any unit has, in the order of their first appearance."""
-        return tuple(dict.fromkeys(runtime for by_runtime in self.entries.values() for runtime in by_runtime))
+def runtimes_of(entries: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The runtimes that any unit has, in the order of their first appearance."""
+    return tuple(dict.fromkeys(runtime for by_runtime in entries.values() for runtime in by_runtime))
 
 
-def gaps(entries: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Pairs of a unit and a runtime that other units have and it lacks, in the table's order."""
-    named = dict.fromkeys(runtime for by_runtime in entries.values() for runtime in by_runtime)
-    runtimes = list(named)[:_MOST_RUNTIMES]  # a file where each unit has runtimes of its own has no end of gaps
-    return tuple((unit, runtime) for unit, has in entries.items() for runtime in runtimes if runtime not in has)
-
-
-def read_snpe_json(text: str | bytes) -> SnpeTable:
+def read_snpe_json(text: str | bytes) -> Entries:
     """Reads the json. Raises ProblemError with everything that is wrong, each with its path."""
     table, complaints = scan_snpe_json(text)
     complaints.raise_any()
     return table
 
 
-def scan_snpe_json(text: str | bytes) -> tuple[SnpeTable, Complaints]:
+def scan_snpe_json(text: str | bytes) -> tuple[Entries, Complaints]:
     """The good part of a json and the complaints about the rest. ProblemError only for what is not a JSON object."""
     complaints = Complaints(what="latency table", hint=HINT)
     entries = dict(_FILE.object(_FILE.parse(text), "$"))
-    for place, sentence in _take_out(Mapping[Unit, Mapping[Runtime, Mapping[Key, Times]]], entries):
+    for place, sentence in _take_out(_TABLE, entries):
         complaints.tell("$" + steps(place), sentence)
     if not entries and not complaints.told:
         complaints.tell("$", "no unit at all")
-    return SnpeTable(entries=entries), complaints
+    return entries, complaints
 
 
-def write_snpe_json(table: SnpeTable) -> str:
+def write_snpe_json(entries: Entries) -> str:
     """The json, letter for letter as the replaced tool writes it."""
-    return json.dumps(table.entries)
+    return json.dumps(entries)
 
 
 def _take_out(kind: Any, entries: dict[str, Any]) -> Iterator[tuple[Location, str]]:
@@ -129,8 +111,11 @@ def _take_out(kind: Any, entries: dict[str, Any]) -> Iterator[tuple[Location, st
             holder = holder.get(str(name), {})
         holder.pop(str(location[-1]), None)
     _drop_empty(entries)
-    for unit, runtime in gaps(entries):
-        yield (unit,), f"no times on {runtime}, which other units have"
+    runtimes = runtimes_of(entries)[:_MOST_RUNTIMES]  # where each unit has some of its own there is no end of gaps
+    for unit, has in entries.items():
+        for runtime in runtimes:
+            if runtime not in has:
+                yield (unit,), f"no times on {runtime}, which other units have"
 
 
 def _drop_empty(entries: dict[str, Any]) -> None:
@@ -141,33 +126,24 @@ def _drop_empty(entries: dict[str, Any]) -> None:
                 del entries[name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NnablaTable:
-    """The NNabla variant: ``{unit: {runtime: milliseconds}}``, with runtimes such as ``cpu:float``."""
-
-    entries: Mapping[str, Mapping[str, Number]]
-
-
-def read_snpe_csv(text: str | bytes) -> SnpeTable:
+def read_snpe_csv(text: str | bytes) -> Entries:
     """Reads the csv. Raises ProblemError with everything that is wrong, each with its line."""
     table, complaints = scan_snpe_csv(text)
     complaints.raise_any()
     return table
 
 
-def scan_snpe_csv(text: str | bytes) -> tuple[SnpeTable, Complaints]:
+def scan_snpe_csv(text: str | bytes) -> tuple[Entries, Complaints]:
     """The good part of a csv and the complaints about the rest. ProblemError only for what is not text, or too long."""
-    kind = Mapping[Unit, Mapping[Runtime, Mapping[Key, Times]]]
-    entries, complaints = _scan_csv(text, kind, 5, lambda width: ": this is NNabla's table" if width == 3 else "")
-    return SnpeTable(entries=entries), complaints
+    return _scan_csv(text, _TABLE, 5, lambda width: ": this is NNabla's table" if width == 3 else "")
 
 
-def write_snpe_csv(table: SnpeTable, *, line_end: str = "\r\n") -> str:
+def write_snpe_csv(entries: Entries, *, line_end: str = "\r\n") -> str:
     """The csv, letter for letter as the replaced tool writes it."""
     return _written(
         (
             (unit, runtime, key, statistic, value)
-            for unit, runtimes in table.entries.items()
+            for unit, runtimes in entries.items()
             for runtime, keys in runtimes.items()
             for key, statistics in keys.items()
             for statistic, value in statistics.items()
@@ -176,11 +152,13 @@ def write_snpe_csv(table: SnpeTable, *, line_end: str = "\r\n") -> str:
     )
 
 
-def scan_nnabla_csv(text: str | bytes) -> tuple[NnablaTable, Complaints]:
-    """The good part of the NNabla variant's csv and the complaints about the rest; see `scan_snpe_csv`."""
+def scan_nnabla_csv(text: str | bytes) -> tuple[Mapping[str, Mapping[str, Number]], Complaints]:
+    """The good part of the NNabla variant's csv and the complaints about the rest; see `scan_snpe_csv`.
+
+    It is ``{unit: {runtime: milliseconds}}``, with runtimes such as ``cpu:float``.
+    """
     kind = Mapping[Unit, Mapping[Runtime, Time]]
-    entries, complaints = _scan_csv(text, kind, 3, lambda width: ": this is SNPE's table" if width == 5 else "")
-    return NnablaTable(entries=entries), complaints
+    return _scan_csv(text, kind, 3, lambda width: ": this is SNPE's table" if width == 5 else "")
 
 
 def _scan_csv(
@@ -194,7 +172,7 @@ def _scan_csv(
     entries: dict[str, Any] = {}
     lines: dict[Location, int] = {}
     told: list[tuple[int, str]] = []
-    for line, row in _rows(text, complaints):
+    for line, row in csv_rows(text, complaints, MOST_ROWS):
         names, time = row[:-1], row[-1]
         if len(row) != width:
             told.append((line, f"{width} fields expected, {len(row)} found{guess(len(row))}"))
@@ -232,14 +210,17 @@ def line_of(line: int) -> str:
     return f"line {line}"
 
 
-def _rows(text: str | bytes, complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(
+    text: str | bytes, complaints: Complaints, most: int, between: str = ","
+) -> Iterator[tuple[int, list[str]]]:
     """Rows with the line in which each begins; empty lines are passed over, what is not csv ends them."""
-    reader = csv.reader(io.StringIO(csv_text(text, complaints.what, complaints.hint), newline=""), strict=True)
+    lines = io.StringIO(csv_text(text, complaints.what, complaints.hint), newline="")
+    reader = csv.reader(lines, delimiter=between, strict=True)
     start = 1
     try:
         for count, row in enumerate(reader):
-            if count >= MOST_ROWS:
-                complaints.tell(line_of(start), f"more than {MOST_ROWS} rows")
+            if count >= most:
+                complaints.tell(line_of(start), f"more than {most} rows")
                 return
             if row:
                 yield start, row

@@ -14,12 +14,13 @@ from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.nets_csv import read_nets
 from gnomon.formats.snpe.bench import write_accumulation
-from gnomon.formats.snpe.meta import SnpeMeta, read_snpe_meta, write_snpe_meta
+from gnomon.formats.snpe.meta import read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
     KEYS,
     LOOKUP,
+    Entries,
     Number,
-    SnpeTable,
+    runtimes_of,
     scan_nnabla_csv,
     scan_snpe_csv,
     scan_snpe_json,
@@ -53,7 +54,7 @@ def import_tables(
     if key not in KEYS:
         raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
     found, complaints = read_profiled(file)
-    if not (runtimes := tuple(found.runtimes)):
+    if not (runtimes := runtimes_of(found)):
         raise UsageError("the file has no unit with a runtime's times", hint="See what gnomon table export writes.")
     if runtime is not None:
         if runtime not in runtimes:
@@ -62,7 +63,7 @@ def import_tables(
             )
         runtimes = (runtime,)
     units: dict[str, Unit] = {}
-    for text in found.entries:
+    for text in found:
         try:
             units[text] = unit_of_uid(text)
         except ProblemError as error:
@@ -73,7 +74,7 @@ def import_tables(
     known = load_space(space)
     _tell_foreign(tuple(units.values()), known, complaints, file)
     meta = file.with_suffix(".meta")
-    notes = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
+    notes = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).items()) if meta.is_file() else ()
     tables = [
         Table(
             manifest=Manifest(
@@ -85,7 +86,7 @@ def import_tables(
                 created_at_s=time.time(),
                 gnomon_version=gnomon.__version__,
             ),
-            rows=tuple(_row(unit, name, found.entries[text].get(name), key) for text, unit in units.items()),
+            rows=tuple(_row(unit, name, found[text].get(name), key) for text, unit in units.items()),
         )
         for name in runtimes
     ]
@@ -150,11 +151,10 @@ def export_table(
     if not entries:
         which = ", ".join(map(str, paths))
         raise UsageError(f"no unit of {which} has a time", hint="See why with `gnomon table check`.")
-    found = SnpeTable(entries=entries)
-    text = write_snpe_csv(found) if out.suffix == ".csv" else write_snpe_json(found)
+    text = write_snpe_csv(entries) if out.suffix == ".csv" else write_snpe_json(entries)
     meta = out.with_suffix(".meta")
     save_text(text, out)
-    save_text(write_snpe_meta(SnpeMeta(values=_meta(list(tables.values())))), meta)
+    save_text(write_snpe_meta(_meta(list(tables.values()))), meta)
     return (out, meta), tuple(
         f"{row.unit.label}{f' ({runtime})' if len(tables) > 1 else ''}: {row.reason}"
         for runtime, table in tables.items()
@@ -242,7 +242,7 @@ def _beside(
     return found, loaded
 
 
-def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
+def read_profiled(file: Path) -> tuple[Entries, Complaints]:
     """The times of a csv or json of the profiler, and what of it cannot be used. UsageError, ProblemError."""
     data = read_file(file, hint="Give a csv or json.")
     if file.suffix == ".json":
@@ -256,9 +256,9 @@ def read_profiled(file: Path) -> tuple[SnpeTable, Complaints]:
         plain, complaints = scan_nnabla_csv(data)
         told = {
             unit: {runtime: {LOOKUP[0]: {LOOKUP[1]: ms * _MS / _US}} for runtime, ms in times.items()}
-            for unit, times in plain.entries.items()
+            for unit, times in plain.items()
         }
-        return SnpeTable(entries=told), complaints
+        return told, complaints
     return scan_snpe_csv(data)
 
 
@@ -309,7 +309,7 @@ def _meta(tables: Sequence[Table]) -> dict[str, str]:
         }
         if table.manifest.notes:
             # One of the keys ends in a colon itself.
-            own = read_snpe_meta("\n".join(table.manifest.notes)).values
+            own = read_snpe_meta("\n".join(table.manifest.notes))
         for key, value in own.items():
             told.setdefault(key, {})[value] = None
     return {key: ", ".join(values) for key, values in told.items()}

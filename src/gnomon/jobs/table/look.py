@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gnomon.errors import GnomonError, UsageError
-from gnomon.formats.block_table import Block, BlockTable, scan_block_table
+from gnomon.formats.block_table import Block, scan_block_table
 from gnomon.jobs.table.document import (
     BlockPart,
     BlocksDocument,
@@ -87,26 +87,26 @@ def blocks(file: Path, names: Sequence[str] = ()) -> BlocksDocument:
     `left_out` says what of the file is wrong. UsageError for a file that cannot be read, or a block that is not there;
     ProblemError for a file of which nothing can be used.
     """
-    table, complaints = scan_block_table(read_file(file, hint="Give a YAML file of blocks."))
-    if not table.blocks:
+    known, complaints = scan_block_table(read_file(file, hint="Give a YAML file of blocks."))
+    if not known:
         complaints.raise_any()
-    chosen = [_block(table, name) for name in names]
+    chosen = [_block(known, name) for name in names]
     total = BlockSum(blocks=len(chosen), mean_s=_MS * math.fsum(b.mean_ms for b in chosen)) if chosen else None
     return BlocksDocument(
         format="gnomon-table-blocks",
         version=1,
         file=str(file),
-        blocks=tuple(map(_part, table.blocks.values())),
+        blocks=tuple(map(_part, known.values())),
         left_out=tuple(complaints.told),
         sum=total,
     )
 
 
-def _block(table: BlockTable, name: str) -> Block:
-    block = table.blocks.get(name)
+def _block(known: Mapping[str, Block], name: str) -> Block:
+    block = known.get(name)
     if block is None:
-        near = difflib.get_close_matches(name[:200], list(table.blocks)[:1000], n=1)
-        hint = f"Nearest: {near[0]}" if near else f"The file has {len(table.blocks)} other blocks."
+        near = difflib.get_close_matches(name[:200], list(known)[:1000], n=1)
+        hint = f"Nearest: {near[0]}" if near else f"The file has {len(known)} other blocks."
         raise UsageError(f"the file has no block {name[:100]!r}", hint=hint)
     return block
 

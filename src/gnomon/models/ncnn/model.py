@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import UsageError
 from gnomon.formats.ncnn_param import ARRAY, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param
-from gnomon.models.model import Limits, Model, add_to_digest, read_text, unique_names, weights_of
+from gnomon.models.model import Limits, Model, Row, add_to_digest, named_operators, read_text, weights_of
 
 Shape = tuple[int, ...] | None
 Known = tuple[int, ...]
@@ -272,10 +272,6 @@ def _squeeze(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
     return kept if axes and kept and math.prod(kept) == math.prod(shape) else None
 
 
-def _flatten(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
-    return (math.prod(inputs[0]),)
-
-
 _RULES: dict[str, Callable[[Layer, tuple[Known, ...]], Shape]] = {
     "BinaryOp": _binary,
     "Concat": _concat,
@@ -283,7 +279,7 @@ _RULES: dict[str, Callable[[Layer, tuple[Known, ...]], Shape]] = {
     "ConvolutionDepthWise": _convolution,
     "Deconvolution": _deconvolution,
     "DeconvolutionDepthWise": _deconvolution,
-    "Flatten": _flatten,
+    "Flatten": lambda _, inputs: (math.prod(inputs[0]),),
     "Gemm": _gemm,
     "InnerProduct": _inner_product,
     "Interp": _interp,
@@ -322,9 +318,8 @@ def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
     places: dict[str, int] = {}
     shapes: list[Shape] = []
     tensors: list[Tensor] = []
-    operators: list[Operator] = []
-    names = unique_names([layer.name for layer in param.layers], [layer.type for layer in param.layers])
-    for index, (layer, own) in enumerate(zip(param.layers, names, strict=True)):
+    rows: list[Row] = []
+    for layer in param.layers:
         read = tuple(shapes[places[blob]] for blob in layer.inputs)
         made = output_shapes(layer, read)
         for blob, shape in zip(layer.outputs, made, strict=True):
@@ -332,16 +327,8 @@ def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
             shapes.append(shape)
             size = None if shape is None else 4 * math.prod(shape)
             tensors.append(Tensor(name=blob, shape=shape, dtype="float32", size_bytes=size))
-        operators.append(
-            Operator(
-                index=index,
-                name=own,
-                type=layer.type,
-                inputs=tuple(places[blob] for blob in layer.inputs),
-                outputs=tuple(places[blob] for blob in layer.outputs),
-                macs=layer_macs(layer, read, made),
-            )
-        )
+        reads, writes = (tuple(places[blob] for blob in blobs) for blobs in (layer.inputs, layer.outputs))
+        rows.append((layer.type, reads, writes, layer_macs(layer, read, made)))
     read_blobs = {blob for layer in param.layers for blob in layer.inputs}
     inputs = [blob for layer in param.layers if layer.type == "Input" for blob in layer.outputs]
     outputs = [blob for blob in places if blob not in read_blobs and blob not in inputs]
@@ -350,7 +337,7 @@ def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
         format="ncnn",
         digest=digest,
         tensors=tuple(tensors),
-        operators=tuple(operators),
+        operators=named_operators(rows, [layer.name for layer in param.layers]),
         inputs=tuple(places[blob] for blob in _numbered(inputs)),
         outputs=tuple(places[blob] for blob in _numbered(outputs)),
     )

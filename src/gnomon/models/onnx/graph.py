@@ -20,9 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import DeviceError, ModelError
-from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, unique_names
+from gnomon.models.model import Limits, Model, Row, dynamic_inputs, model_errors, named_operators
 from gnomon.models.onnx.file import check_rank, dimension_names, make_tensor, onnx_package, read_onnx, value_shape
 from gnomon.system.process import guarded_folder, own_guard, run_process
 
@@ -154,9 +154,7 @@ def skeleton(model: onnx.ModelProto) -> bytes:
     names = {tensor.name for tensor in source.initializer}
     copy.graph.input.extend(value for value in source.input if value.name not in names)
     for tensor in source.initializer:
-        elements = 1
-        for dim in tensor.dims:
-            elements *= max(dim, 0)
+        elements = math.prod(max(dim, 0) for dim in tensor.dims)
         if elements <= _SMALL_ELEMENTS and tensor.data_location != onnx.TensorProto.EXTERNAL:
             copy.graph.initializer.append(tensor)
         else:
@@ -222,20 +220,11 @@ def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str
             index.setdefault(result, len(index))
     named = {value.name: dimension_names(value) for value in source.input}
     tensors = tuple(_tensor(label, shapes, label in constants, named.get(label, ())) for label in index)
-    labels = unique_names([node.name for node in source.node], [node.op_type for node in source.node])
-    operators = []
-    for place, (node, (reads, results)) in enumerate(zip(source.node, rows, strict=True)):
+    made: list[Row] = []
+    for node, (reads, results) in zip(source.node, rows, strict=True):
         explicit = [tensors[index[label]] if label else None for label in node.input]
-        operators.append(
-            Operator(
-                index=place,
-                name=labels[place],
-                type=node.op_type,
-                inputs=tuple(index[label] for label in reads),
-                outputs=tuple(index[label] for label in results),
-                macs=macs(node.op_type, explicit, tensors[index[results[0]]] if results else None),
-            )
-        )
+        count = macs(node.op_type, explicit, tensors[index[results[0]]] if results else None)
+        made.append((node.op_type, tuple(index[r] for r in reads), tuple(index[r] for r in results), count))
     missing = [value.name for value in source.output if value.name not in index]
     if missing:
         _broken(f"its output {missing[0]!r} is not computed")
@@ -244,7 +233,7 @@ def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str
         format="onnx",
         digest=digest,
         tensors=tensors,
-        operators=tuple(operators),
+        operators=named_operators(made, [node.name for node in source.node]),
         inputs=tuple(index[label] for label in inputs),
         outputs=tuple(index[value.name] for value in source.output),
     )

@@ -77,7 +77,8 @@ def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
     proto.graph.node.extend(nodes)
     told = session_told(path.name, options, names, backend_of)
     line = ", ".join(f"{p['provider']}" for p in told["providers"])
-    genai = {"session_options": {**told["options"], "provider_options": _genai(told)}}
+    providers = [{p["provider"].removesuffix("ExecutionProvider"): p["options"]} for p in told["providers"]]
+    genai = {"session_options": {**told["options"], "provider_options": providers}}
     try:
         path.write_bytes(proto.SerializeToString())
         (folder / "session.json").write_text(indented(told), encoding="utf-8")
@@ -119,10 +120,6 @@ def session_told(
             "session.record_ep_graph_assignment_info": "1",
         },
     }
-
-
-def _genai(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{p["provider"].removesuffix("ExecutionProvider"): p["options"]} for p in told["providers"]]
 
 
 def _written_out(node: onnx.NodeProto) -> list[onnx.NodeProto]:

@@ -1,4 +1,4 @@
-"""What a quantised ONNX model really is: how much of its arithmetic is between 8-bit values, and on what scales.
+"""What a quantised ONNX model really is: how much of its arithmetic is between 8-bit values.
 
 A quantiser may leave operators in float without a word. Counted is what a runtime can compute in 8 bits: an integer
 operator (QLinearConv, ConvInteger, ..), or a float one between DequantizeLinear and QuantizeLinear (the QDQ form, ONNX
@@ -7,14 +7,13 @@ operators as of operator set 10; how runtimes take it: ONNX Runtime's documentat
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.models.model import Limits, model_errors
-from gnomon.models.onnx.file import onnx_package, read_external, read_onnx
+from gnomon.models.onnx.file import read_onnx
 from gnomon.models.onnx.graph import Shapes, onnx_graph, tensor_shapes
 
 if TYPE_CHECKING:
@@ -35,32 +34,20 @@ _FUSED = _MOVES | {
 }
 """Operators that may stand between a convolution and the QuantizeLinear that rounds its result."""
 
-_SCALES = {
-    "QuantizeLinear": (1,),
-    "DequantizeLinear": (1,),
-    "QLinearConv": (1, 4, 6),
-    "QLinearMatMul": (1, 4, 6),
-    "QGemm": (1, 4, 7),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantised:
     """How much of a model is in 8 bits.
 
-    `operators` are its convolutions and matrix products, `reading_8bit` those whose two factors are 8-bit values, and
-    `computing_8bit` those of them whose result is rounded to 8 bits too, or is the model's own. `macs` and `macs_8bit`
-    are multiply-accumulates of all and of the latter, None where shapes are not fixed. `scales` counts tensors of
-    scales, `power_of_two_scales` those that hold nothing but powers of two.
+    `operators` are its convolutions and matrix products, `computing_8bit` those whose two factors are 8-bit values and
+    whose result is rounded to 8 bits too, or is the model's own. `macs` and `macs_8bit` are multiply-accumulates of all
+    and of the latter, None where shapes are not fixed.
     """
 
     operators: int
-    reading_8bit: int
     computing_8bit: int
     macs: int | None
     macs_8bit: int | None
-    scales: int
-    power_of_two_scales: int
 
     @property
     def share_8bit(self) -> float:
@@ -79,17 +66,12 @@ def read_quantised(path: Path) -> Quantised:
         graph = onnx_graph(model, shapes, name=path.stem, digest=file.digest)
         flow = _Flow(model.graph, shapes)
         found = [(node, one) for node, one in zip(model.graph.node, graph.operators, strict=True) if _counts(node)]
-        reading = [(node, one) for node, one in found if flow.reads(node)]
-        computing = [one for node, one in reading if flow.gives(node)]
-        scales = _scales(model.graph, path)
+        computing = [one for node, one in found if flow.reads(node) and flow.gives(node)]
         return Quantised(
             operators=len(found),
-            reading_8bit=len(reading),
             computing_8bit=len(computing),
             macs=_sum(one.macs for _, one in found),
             macs_8bit=_sum(one.macs for one in computing),
-            scales=len(scales),
-            power_of_two_scales=sum(scales),
         )
 
 
@@ -146,31 +128,3 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     known = list(counts)
     whole = [count for count in known if count is not None]
     return sum(whole) if len(whole) == len(known) else None
-
-
-def _scales(graph: onnx.GraphProto, path: Path) -> list[bool]:
-    """Of each tensor of scales that the file holds, whether all of them are powers of two."""
-    onnx = onnx_package()
-    tensors = {tensor.name: tensor for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.output:
-            tensors.update((node.output[0], entry.t) for entry in node.attribute if entry.name == "value")
-    names = dict.fromkeys(
-        node.input[place]
-        for node in graph.node
-        for place in _SCALES.get(node.op_type, ())
-        if place < len(node.input) and node.input[place] in tensors
-    )
-    found = []
-    for name in names:
-        tensor = tensors[name]
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            read_external(tensor, path, Limits())
-        values = onnx.numpy_helper.to_array(tensor).reshape(-1).tolist()
-        found.append(all(is_power_of_two(float(value)) for value in values))
-    return found
-
-
-def is_power_of_two(value: float) -> bool:
-    """Whether a scale is a power of two: what an integer unit does by a shift."""
-    return value > 0 and math.isfinite(value) and math.frexp(value)[0] == 0.5

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gnomon.errors import ModelError, PackageError
 from gnomon.models.model import Limits, Model, all_known, changed, link_file, model_errors, unique_names
-from gnomon.models.onnx.file import ParsedOnnx, external_bytes, onnx_package, parse_onnx, read_external, read_onnx
+from gnomon.models.onnx.file import ParsedOnnx, external_bytes, onnx_package, read_external, read_onnx
 from gnomon.models.onnx.graph import onnx_graph, tensor_shapes
 
 if TYPE_CHECKING:
@@ -97,21 +97,6 @@ def _written(read: ParsedOnnx, proto: onnx.ModelProto, target: Path) -> Path:
     return target
 
 
-def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
-    """Copy an ONNX file, and the files beside it that hold its weights. PackageError where that fails."""
-    try:
-        shutil.copyfile(source, target)
-        read = parse_onnx(source, limits or Limits())
-        for name, file in read.external.items():
-            beside = target.parent / name
-            beside.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, beside)
-    except OSError as error:
-        raise PackageError(
-            f"{source} cannot be copied to {target}: {error.strerror}", hint="Check the folder, its rights and space."
-        ) from error
-
-
 def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Path, *, digest: str) -> int:
     """Copy an ONNX file with notes in the metadata of its nodes, by their names in its graph; returns how many match.
 
@@ -134,9 +119,12 @@ def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Pat
         for key, value in own.items():
             node.metadata_props.add(key=key, value=value)
     if count:
-        copy_onnx(source, target)
         try:
             target.write_bytes(read.model.SerializeToString())
+            for name, file in read.external.items():
+                beside = target.parent / name
+                beside.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, beside)
         except OSError as error:
             raise PackageError(f"{target} cannot be written: {error.strerror}", hint="Make room there.") from error
     return count

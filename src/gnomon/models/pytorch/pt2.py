@@ -15,10 +15,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.graph import Graph, Tensor
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ModelError, ProblemError
-from gnomon.models.model import unique_names
+from gnomon.models.model import Row, named_operators
 from gnomon.models.pytorch.types import TYPES, macs
 
 _SCHEMA = 8
@@ -34,10 +34,10 @@ def refuse_pickle() -> ModelError:
     return ModelError("the file is a pickle of PyTorch, which runs code of its author when it is read", hint=_EXPORT)
 
 
-def read_pt2(data: bytes, name: str) -> Graph:
-    """The graph of an exported program. Raises ModelError for whatever else it is, and where it is broken."""
+def read_pt2(data: bytes, name: str) -> tuple[Graph, int]:
+    """The one graph of an exported program, and 1. ModelError for whatever else it is, and where it is broken."""
     try:
-        return _graph(_json(data), name, hashlib.sha256(data).hexdigest())
+        return _graph(_json(data), name, hashlib.sha256(data).hexdigest()), 1
     except ProblemError as error:
         raise ModelError(error.message, hint=error.hint) from error
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
@@ -86,25 +86,18 @@ def _graph(program: Mapping[str, Any], name: str, digest: str) -> Graph:
     numbers = {value: number for number, value in enumerate(values)}
     tensors = tuple(_tensor(value, meta, value not in made and value not in inputs) for value, meta in values.items())
     rows = [_row(node, numbers, tensors) for node in graph["nodes"]]
-    labels = unique_names([str(node.get("name") or "") for node in graph["nodes"]], [kind for kind, *_ in rows])
-    operators = tuple(
-        Operator(index=index, name=label, type=kind, inputs=reads, outputs=writes, macs=count)
-        for index, (label, (kind, reads, writes, count)) in enumerate(zip(labels, rows, strict=True))
-    )
     return Graph(
         name=name,
         format="pt2",
         digest=digest,
         tensors=tensors,
-        operators=operators,
+        operators=named_operators(rows, [str(node.get("name") or "") for node in graph["nodes"]]),
         inputs=tuple(numbers[value] for value in inputs),
         outputs=tuple(numbers[value] for value in outputs),
     )
 
 
-def _row(
-    node: Mapping[str, Any], numbers: Mapping[str, int], tensors: tuple[Tensor, ...]
-) -> tuple[str, tuple[int, ...], tuple[int, ...], int | None]:
+def _row(node: Mapping[str, Any], numbers: Mapping[str, int], tensors: tuple[Tensor, ...]) -> Row:
     kind = str(node["target"]).removeprefix("torch.ops.")
     reads, writes = (
         tuple(dict.fromkeys(numbers[value] for arg in args for value in _tensors(arg)))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 
-from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError
-from gnomon.models.model import unique_names
+from gnomon.models.model import Row, named_operators
 from gnomon.models.pytorch.types import TYPES, macs
 from gnomon.models.tflite.file import Buffer, Table, broken
 
@@ -67,22 +67,17 @@ class _Reader:
         inputs, outputs = (tuple(self.numbers[i] for i in those) for those in (self.inputs, self.outputs))
         written = {*inputs, *(number for number, tensor in enumerate(self.tensors) if tensor.constant)}
         rows = [self.instruction(table, written) for table in chains[0].tables(2)]
-        labels = unique_names([""] * len(rows), [kind for kind, *_ in rows])
-        operators = tuple(
-            Operator(index=index, name=label, type=kind, inputs=reads, outputs=makes, macs=count)
-            for index, (label, (kind, reads, makes, count)) in enumerate(zip(labels, rows, strict=True))
-        )
         return Graph(
             name=name,
             format="pte",
             digest=digest,
             tensors=tuple(self.tensors),
-            operators=operators,
+            operators=named_operators(rows, [""] * len(rows)),
             inputs=inputs,
             outputs=outputs,
         )
 
-    def instruction(self, table: Table, written: set[int]) -> tuple[str, tuple[int, ...], tuple[int, ...], int | None]:
+    def instruction(self, table: Table, written: set[int]) -> Row:
         """Type, tensors read, tensors written for the first time (added to `written`), multiply-accumulates."""
         kind, call = table.integer(0, 1), table.table(1)
         if kind in _OTHERS:

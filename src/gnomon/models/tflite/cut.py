@@ -29,17 +29,10 @@ from gnomon.system.files import in_place_of
 
 #: Writes what an offset of the source at a position leads to; returns its place in the new file.
 Child = Callable[[Buffer, int], int]
+#: Writes a table; returns its place in the new file.
+Maker = Callable[[], int]
 
-_U16, _I32, _U32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")
-
-
-def slot(table: Table, field: int) -> int | None:
-    """The position of a field's inline value, None where the field is absent."""
-    entry = 4 + 2 * field
-    if entry + 2 > table.vtable_size:
-        return None
-    offset = int(_U16.unpack_from(table.buffer.data, table.vtable + entry)[0])
-    return table.position + offset if offset else None
+_I32, _U32 = struct.Struct("<i"), struct.Struct("<I")
 
 
 class FlatWriter:
@@ -49,9 +42,33 @@ class FlatWriter:
         self.data = bytearray(4) + identifier
         self._limit = limit_bytes
 
-    def root(self, position: int) -> None:
-        """Let the file's root be the table at a position."""
-        self.point(0, position)
+    def model(
+        self,
+        version: int,
+        *,
+        codes: Sequence[Maker],
+        tensors: Sequence[Maker],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        operators: Sequence[Maker],
+        name: str,
+        buffers: Sequence[Maker],
+    ) -> bytes:
+        """The file of a TFLite model with one subgraph, whose tables these makers write."""
+        model, at = self.table({0: (4, version), 1: (4, 0), 2: (4, 0), 4: (4, 0)})
+        self.point(0, model)
+        self._tables(at[1], codes)
+        graphs, slots = self._offsets(1)
+        self.point(at[2], graphs)
+        subgraph, own = self.table(dict.fromkeys((0, 1, 2, 3, 4), (4, 0)))
+        self.point(slots[0], subgraph)
+        self._tables(own[0], tensors)
+        self.point(own[1], self.integers(inputs))
+        self.point(own[2], self.integers(outputs))
+        self._tables(own[3], operators)
+        self.point(own[4], self.text(name))
+        self._tables(at[4], buffers)
+        return bytes(self.data)
 
     def point(self, at: int, target: int) -> None:
         """Let the offset at a position lead to what was written at another behind it."""
@@ -81,14 +98,14 @@ class FlatWriter:
         ModelError where it has a field beyond them, which may be an offset to anything.
         """
         fields = (table.vtable_size - 4) // 2
-        if any(slot(table, field) is not None for field in range(known, fields)):
+        if any(table.find(field) is not None for field in range(known, fields)):
             raise ModelError("the model has settings that gnomon does not know", hint="use a newer gnomon")
         data = table.buffer.data
         vtable = data[table.vtable : table.vtable + table.vtable_size]
         body = bytearray(data[table.position : table.position + table.size])
         position = self._with_vtable(vtable, body, table.position % 8)
         for field, child in children.items():
-            at = slot(table, field)
+            at = table.find(field)
             if at is not None:
                 target = child(table.buffer, table.buffer.offset(at))
                 self.point(position + at - table.position, target)
@@ -113,10 +130,17 @@ class FlatWriter:
         """A vector of signed 32-bit integers."""
         return self.vector(len(values), struct.pack(f"<{len(values)}i", *values), 4)
 
-    def offsets(self, count: int) -> tuple[int, list[int]]:
+    def _offsets(self, count: int) -> tuple[int, list[int]]:
         """A vector of offsets that are pointed later; returns its position and that of each."""
         position = self.vector(count, bytes(4 * count), 4)
         return position, [position + 4 + 4 * k for k in range(count)]
+
+    def _tables(self, at: int, makers: Sequence[Maker]) -> None:
+        """A vector of tables, led to by the offset at a position."""
+        position, slots = self._offsets(len(makers))
+        self.point(at, position)
+        for place, make in zip(slots, makers, strict=True):
+            self.point(place, make())
 
     def copy_vector(self, item_bytes: int, *, alignment: int = 0, terminated: bool = False) -> Child:
         """What copies a vector of scalars (of a string, with the zero behind it)."""
@@ -207,7 +231,7 @@ class FlatSource:
             _check(f"tensor {graph.tensors[number].name!r}", table, _TENSOR_REFUSED)
         for number, table in enumerate(self._operators):
             _check(f"operator {number}", table, _OPERATOR_REFUSED)
-            place = slot(table, _MUTATING)
+            place = table.find(_MUTATING)
             if place is not None:
                 start, count = table.buffer.vector(table.buffer.offset(place), 1)
                 if any(data[start : start + count]):
@@ -223,21 +247,17 @@ class FlatSource:
         sources = [self._tensors[t].unsigned(_BUFFER) for t in used]
         held = [0, *dict.fromkeys(b for t, b in zip(used, sources, strict=True) if self._graph.tensors[t].constant)]
         writer = FlatWriter(b"TFL3", min(2 * self._size_bytes + (1 << 20), (1 << 31) - 1))
-        model, at = writer.table({0: (4, self._version), 1: (4, 0), 2: (4, 0), 4: (4, 0)})
-        writer.root(model)
-        tables(writer, at[1], [partial(self._code, writer, c) for c in codes])
-        graphs, slots = writer.offsets(1)
-        writer.point(at[2], graphs)
-        subgraph, own = writer.table(dict.fromkeys((0, 1, 2, 3, 4), (4, 0)))
-        writer.point(slots[0], subgraph)
         places = {b: k for k, b in enumerate(held)}
-        tables(writer, own[0], [partial(self._tensor, writer, t, places) for t in used])
-        writer.point(own[1], writer.integers([number[t] for t in inputs]))
-        writer.point(own[2], writer.integers([number[t] for t in outputs]))
-        tables(writer, own[3], [partial(self._operator, writer, i, codes, number) for i in operators])
-        writer.point(own[4], writer.text(self._graph.name))
-        tables(writer, at[4], [partial(self._buffer, writer, b) for b in held])
-        return bytes(writer.data)
+        return writer.model(
+            self._version,
+            codes=[partial(self._code, writer, c) for c in codes],
+            tensors=[partial(self._tensor, writer, t, places) for t in used],
+            inputs=[number[t] for t in inputs],
+            outputs=[number[t] for t in outputs],
+            operators=[partial(self._operator, writer, i, codes, number) for i in operators],
+            name=self._graph.name,
+            buffers=[partial(self._buffer, writer, b) for b in held],
+        )
 
     def _code(self, writer: FlatWriter, index: int) -> int:
         return writer.copied_table(self._codes[index], 4, {1: writer.copy_vector(1, terminated=True)})
@@ -256,7 +276,7 @@ class FlatSource:
             _SIGNATURE: writer.copy_vector(4),
             _QUANTIZATION: lambda buffer, at: self._quantization(writer, buffer.table(at)),
         }
-        there = {field: place for field in children if (place := slot(source, field)) is not None}
+        there = {field: place for field in children if (place := source.find(field)) is not None}
         position, at = writer.table({**values, **dict.fromkeys(there, (4, 0))})
         writer.point(at[_NAME], writer.text(self._graph.tensors[index].name))
         for field, place in there.items():
@@ -268,7 +288,7 @@ class FlatSource:
         children: dict[int, Child] = {field: writer.copy_vector(4) for field in (0, 1, 2)}
         children[3] = writer.copy_vector(8)
         kind = table.integer(4, 1)
-        if kind > 1 or (kind == 0 and slot(table, 5) is not None):
+        if kind > 1 or (kind == 0 and table.find(5) is not None):
             _refuse("it is quantised in a way that gnomon does not know")
         raw = writer.copy_vector(1, alignment=16)
         children[5] = lambda buffer, at: writer.copied_table(buffer.table(at), 1, {0: raw})
@@ -279,7 +299,7 @@ class FlatSource:
         inputs, outputs, inner = self._wires[index]
         kind = source.integer(3, 1) & 0xFF
         values = {0: (4, codes.index(source.unsigned(0))), 1: (4, 0), 2: (4, 0), 6: (1, source.integer(6, 1))}
-        options, custom = slot(source, 4), slot(source, 5)
+        options, custom = source.find(4), source.find(5)
         if options is not None:
             values |= {3: (1, kind), 4: (4, 0)}
         if custom is not None:
@@ -298,7 +318,7 @@ class FlatSource:
 
     @staticmethod
     def _options(writer: FlatWriter, table: Table, kind: int) -> int:
-        if not 0 < kind <= len(OPTION_FIELDS) or any(slot(table, f) is not None for f in OPTION_REFUSED.get(kind, ())):
+        if not 0 < kind <= len(OPTION_FIELDS) or any(table.find(f) is not None for f in OPTION_REFUSED.get(kind, ())):
             _refuse(f"it has settings of operators that gnomon does not know (kind {kind})")
         vectors = dict.fromkeys(OPTION_VECTORS.get(kind, ()), writer.copy_vector(4))
         return writer.copied_table(table, OPTION_FIELDS[kind - 1], vectors)
@@ -314,7 +334,7 @@ class FlatSource:
                 broken("a buffer lies out of the file")
             payload = data[offset : offset + size]
         else:
-            place = slot(source, 0)
+            place = source.find(0)
             start, size = (0, 0) if place is None else source.buffer.vector(source.buffer.offset(place), 1)
             payload = data[start : start + size]
         position, at = writer.table({0: (4, 0)})
@@ -322,17 +342,9 @@ class FlatSource:
         return position
 
 
-def tables(writer: FlatWriter, at: int, makers: Sequence[Callable[[], int]]) -> None:
-    """A vector of tables, led to by the offset at a position."""
-    position, slots = writer.offsets(len(makers))
-    writer.point(at, position)
-    for place, make in zip(slots, makers, strict=True):
-        writer.point(place, make())
-
-
 def _check(label: str, table: Table, refused: Mapping[int, tuple[int, str]]) -> None:
     for field, (width, what) in refused.items():
-        if slot(table, field) is not None and (width == 0 or table.integer(field, width)):
+        if table.find(field) is not None and (width == 0 or table.integer(field, width)):
             _refuse(f"{label} stands for {what}")
 
 
@@ -351,7 +363,7 @@ class FlatCutter(Cutter):
         """Reads the model. Raises ModelError, also where it has variables, control flow or further subgraphs."""
         with model_errors(path):
             data = read_regular(Path(path), Limits().max_bytes)
-            graph = read_flat(data, Path(path).stem).graph
+            graph, _ = read_flat(data, Path(path).stem)
             if graph.format != "tflite":
                 raise ModelError(f"{graph.format} models cannot be cut", hint="ONNX and TFLite models can.")
             graph = _with_unique_names(graph)

@@ -90,22 +90,22 @@ class Table:
 
     def integer(self, field: int, item_bytes: int, default: int = 0) -> int:
         """A signed integer of one or four bytes, or an unsigned one of eight."""
-        at = self._find(field, item_bytes)
+        at = self.find(field, item_bytes)
         return default if at is None else int(_INTEGERS[item_bytes].unpack_from(self.buffer.data, at)[0])
 
     def unsigned(self, field: int) -> int:
         """An unsigned integer of four bytes, 0 where absent."""
-        at = self._find(field, 4)
+        at = self.find(field, 4)
         return 0 if at is None else int(_U32.unpack_from(self.buffer.data, at)[0])
 
     def table(self, field: int) -> Table | None:
         """Another table, or the value of a union; None where absent."""
-        at = self._find(field, 4)
+        at = self.find(field, 4)
         return None if at is None else self.buffer.table(self.buffer.offset(at))
 
     def text(self, field: int) -> str:
         """A string, empty where absent; bytes that are not UTF-8 become replacement characters."""
-        at = self._find(field, 4)
+        at = self.find(field, 4)
         if at is None:
             return ""
         start, count = self.buffer.vector(self.buffer.offset(at), 1)
@@ -114,7 +114,7 @@ class Table:
 
     def integers(self, field: int) -> tuple[int, ...] | None:
         """A vector of signed 32-bit integers, None where absent."""
-        at = self._find(field, 4)
+        at = self.find(field, 4)
         if at is None:
             return None
         start, count = self.buffer.vector(self.buffer.offset(at), 4)
@@ -126,12 +126,12 @@ class Table:
 
     def byte_count(self, field: int) -> int:
         """The length of a vector of bytes, which is not read; 0 where absent."""
-        at = self._find(field, 4)
+        at = self.find(field, 4)
         return 0 if at is None else self.buffer.vector(self.buffer.offset(at), 1)[1]
 
     def tables(self, field: int) -> list[Table]:
         """A vector of tables, empty where absent."""
-        at = self._find(field, 4)
+        at = self.find(field, 4)
         if at is None:
             return []
         start, count = self.buffer.vector(self.buffer.offset(at), 4)
@@ -140,7 +140,8 @@ class Table:
         self.buffer.spend(4 * count)
         return [self.buffer.table(self.buffer.offset(start + 4 * i)) for i in range(count)]
 
-    def _find(self, field: int, item_bytes: int) -> int | None:
+    def find(self, field: int, item_bytes: int = 1) -> int | None:
+        """The position of a field's inline value of at least so many bytes, None where the field is absent."""
         entry = 4 + 2 * field
         if entry + 2 > self.vtable_size:
             return None

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from gnomon.errors import ModelError
 from gnomon.models.model import Limits, Model, model_errors, read_regular
-from gnomon.models.tflite.cut import slot
 from gnomon.models.tflite.file import Buffer, Table, broken
 from gnomon.models.tflite.graph import read_flat
 
@@ -37,7 +36,7 @@ def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
         if usual:
             wanted = {i: tables[i].integers(_SHAPE) or () for i in range(len(tables))}
         _write(data, tables, wanted)
-        fixed = read_flat(bytes(data), model.path.stem).graph
+        fixed, _ = read_flat(bytes(data), model.path.stem)
     target = folder / model.path.name
     target.write_bytes(data)
     return replace(model, path=target, graph=replace(fixed, digest=model.graph.digest)), target
@@ -48,7 +47,7 @@ def _write(data: bytearray, tables: list[Table], wanted: Mapping[int, tuple[int,
     written: dict[int, tuple[int, ...]] = {}
     for index, table in enumerate(tables):
         for field in (_SHAPE, _SIGNATURE):
-            place = slot(table, field)
+            place = table.find(field)
             if place is None:
                 continue
             start, count = table.buffer.vector(table.buffer.offset(place), 4)

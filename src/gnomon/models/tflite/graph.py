@@ -11,11 +11,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.graph import Graph, Tensor
 from gnomon.formats.onert import operators as tflite_codes
-from gnomon.models.model import FLAT_MAGICS, unique_names
+from gnomon.models.model import FLAT_MAGICS, Row, named_operators
 from gnomon.models.tflite.file import Buffer, Table, broken
 
 Shape = tuple[int, ...]
@@ -60,18 +59,13 @@ def _depthwise(data: Shape, weights: Shape, result: Shape) -> int:
 
 
 def _transposed(data: Shape, weights: Shape, result: Shape) -> int:
-    """Weights [outputs, height, width, inputs]."""
+    """Weights [outputs, height, width, inputs], or [depth, height, width, outputs, inputs]."""
     return math.prod(data) * math.prod(weights[:-1])
 
 
 def _convolution_3d(data: Shape, weights: Shape, result: Shape) -> int:
     """Weights [depth, height, width, inputs, outputs]."""
     return math.prod(result) * math.prod(weights[:-1])
-
-
-def _transposed_3d(data: Shape, weights: Shape, result: Shape) -> int:
-    """Weights [depth, height, width, outputs, inputs]."""
-    return math.prod(data) * math.prod(weights[:-1])
 
 
 def _linear(data: Shape, weights: Shape, result: Shape) -> int:
@@ -106,7 +100,7 @@ _RULES = {
     "DEPTHWISE_CONV_2D": _depthwise,
     "TRANSPOSE_CONV": _transposed,
     "CONV_3D": _convolution_3d,
-    "CONV_3D_TRANSPOSE": _transposed_3d,
+    "CONV_3D_TRANSPOSE": _transposed,
     "FULLY_CONNECTED": _linear,
     "BATCH_MATMUL": _batch_matmul,
 }
@@ -116,16 +110,8 @@ _MAX_SIZE_BYTES = 1 << 62
 _MAX_RANK = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlatModel:
-    """What a TFLite or Circle file holds: its first subgraph, and how many subgraphs there are."""
-
-    graph: Graph
-    subgraphs: int
-
-
-def read_flat(data: bytes, name: str) -> FlatModel:
-    """Reads a TFLite or Circle model. Raises ModelError where it is broken.
+def read_flat(data: bytes, name: str) -> tuple[Graph, int]:
+    """The first subgraph of a TFLite or Circle model, and how many there are. Raises ModelError where it is broken.
 
     `name` is the graph's name where the file gives none.
     """
@@ -140,7 +126,7 @@ def read_flat(data: bytes, name: str) -> FlatModel:
     graph = _Reader(subgraphs[0], codes, constant_buffers).graph(
         name=name, kind=FLAT_MAGICS[data[4:8]], digest=hashlib.sha256(data).hexdigest()
     )
-    return FlatModel(graph=graph, subgraphs=len(subgraphs))
+    return graph, len(subgraphs)
 
 
 def _holds_data(buffer: Table, file_bytes: int) -> bool:
@@ -178,25 +164,16 @@ class _Reader:
         fixed = written | set(inputs)
         tensors = tuple(self.tensor(i, table, i in fixed) for i, table in enumerate(self.tables))
         self.check_order(rows)
-        types = [kind_of for kind_of, _, _ in rows]
-        labels = unique_names([tensors[out[0]].name if out else "" for _, _, out in rows], types)
-        operators = tuple(
-            Operator(
-                index=index,
-                name=label,
-                type=kind_of,
-                inputs=tuple(i for i in sources if i >= 0),
-                outputs=results,
-                macs=macs(kind_of, [tensors[i] if i >= 0 else None for i in sources], tensors, results),
-            )
-            for index, (label, (kind_of, sources, results)) in enumerate(zip(labels, rows, strict=True))
-        )
+        made: list[Row] = []
+        for kind_of, sources, results in rows:
+            count = macs(kind_of, [tensors[i] if i >= 0 else None for i in sources], tensors, results)
+            made.append((kind_of, tuple(i for i in sources if i >= 0), results, count))
         return Graph(
             name=self.subgraph.text(4) or name,
             format=kind,
             digest=digest,
             tensors=tensors,
-            operators=operators,
+            operators=named_operators(made, [tensors[out[0]].name if out else "" for _, _, out in rows]),
             inputs=inputs,
             outputs=outputs,
         )

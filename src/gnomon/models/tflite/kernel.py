@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gnomon.models.tflite.cut import FlatWriter, tables
+from gnomon.models.tflite.cut import FlatWriter
 
 _BATCH_MATMUL, _BATCH_MATMUL_OPTIONS = 126, 101
 _VERSION = 3  # of the schema, in every file
@@ -17,20 +17,16 @@ def product_kernel(size: int) -> bytes:
     It has no weights, so that it is some hundred bytes, and multiplies size**3 times.
     """
     writer = FlatWriter(b"TFL3", _MOST_BYTES)
-    model, at = writer.table({0: (4, _VERSION), 1: (4, 0), 2: (4, 0), 4: (4, 0)})
-    writer.root(model)
-    tables(writer, at[1], [lambda: writer.table({0: (1, _BATCH_MATMUL), 2: (4, 1), 3: (4, _BATCH_MATMUL)})[0]])
-    graphs, slots = writer.offsets(1)
-    writer.point(at[2], graphs)
-    graph, own = writer.table(dict.fromkeys((0, 1, 2, 3, 4), (4, 0)))
-    writer.point(slots[0], graph)
-    tables(writer, own[0], [partial(_tensor, writer, name, size) for name in "xy"])
-    writer.point(own[1], writer.integers([0]))
-    writer.point(own[2], writer.integers([1]))
-    tables(writer, own[3], [partial(_product, writer)])
-    writer.point(own[4], writer.text("product"))
-    tables(writer, at[4], [lambda: writer.table({})[0]])
-    return bytes(writer.data)
+    return writer.model(
+        _VERSION,
+        codes=[lambda: writer.table({0: (1, _BATCH_MATMUL), 2: (4, 1), 3: (4, _BATCH_MATMUL)})[0]],
+        tensors=[partial(_tensor, writer, name, size) for name in "xy"],
+        inputs=[0],
+        outputs=[1],
+        operators=[partial(_product, writer)],
+        name="product",
+        buffers=[lambda: writer.table({})[0]],
+    )
 
 
 def _tensor(writer: FlatWriter, name: str, size: int) -> int:

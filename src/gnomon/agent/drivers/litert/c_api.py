@@ -7,7 +7,6 @@ ones take their settings in another form.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -15,15 +14,18 @@ import mmap
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import Array
 from ...driver import Refused
+from ...said import lines_since, printed
+
+if TYPE_CHECKING:
+    from gnomon.wire import DeviceFound
 
 _OLDEST = (2, 1, 6)
 _STATUS = {
@@ -96,14 +98,6 @@ class _Metric(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("type", ctypes.c_int), ("value", ctypes.c_int64))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
-    """The device that LiteRT's GPU accelerator computes on, as it names it; `software`: a program on the CPU."""
-
-    name: str
-    software: bool
-
-
 GPU = "gpu"
 #: How a line of the log begins that does not go on with the one before.
 _NEXT = re.compile(r"[A-Z]+: |[IWEF]\d{4} |=== |error: ")
@@ -160,8 +154,8 @@ class CompiledModel:
         self._made: list[tuple[str, ctypes.c_void_p]] = []
         self._used: list[Array] = []  # whose memory LiteRT reads and writes
         self._sizes: dict[str, list[tuple[int, ...]]] = {}  # shapes of inputs and outputs that are not the file's
-        self.adapter: Adapter | None = None
-        begun, on_gpu = _log_size(), kernels == GPU
+        self.adapter: DeviceFound | None = None
+        begun, on_gpu = printed(), kernels == GPU
         try:
             environment = self._make("Environment", *_environment_options(on_gpu=on_gpu))
             self._model = self._make("ModelFromFile", environment, os.fsencode(path), destroy="Model")
@@ -184,7 +178,7 @@ class CompiledModel:
             raise
 
     def _call(self, name: str, *arguments: Any) -> None:
-        begun = _log_size()
+        begun = printed()
         status = getattr(self._library, name)(*arguments)
         if status:
             told = _last_error_since(begun)
@@ -237,19 +231,19 @@ class CompiledModel:
             self._call("LiteRtGetCompiledModelOutputTensorLayouts", self._compiled, signature, count, layouts, planned)
             self._sizes = {"Input": wanted, "Output": [_dims(layout) for layout in layouts]}
 
-    def _adapter(self, begun: int | None) -> Adapter:
+    def _adapter(self, begun: int | None) -> DeviceFound:
         """The device that LiteRT says it chose, which is the proof that it computes there.
 
         Its question whether a model is accelerated is none: it says yes of XNNPACK, too. It is asked all the same
         where LiteRT has it for other processors than the CPU (from 2.3.0 on).
         """
-        found = _SELECTED.search("\n".join(_log_since(begun)))
+        found = _SELECTED.search("\n".join(lines_since(begun)))
         if found is None:
             raise Refused("LiteRT does not say on which GPU it computes")
         name = "LiteRtCompiledModelIsNonCpuFullyAccelerated"
         if hasattr(self._library, name) and not self._out(name, self._compiled, kind=ctypes.c_bool).value:
             raise Refused("LiteRT: operators of the model were left to the CPU")
-        return Adapter(name=found["name"], software=found["type"].startswith("CPU"))
+        return {"backend": GPU, "name": found["name"], "software": found["type"].startswith("CPU")}
 
     def device_memory_bytes(self) -> int | None:
         """What the model holds of the GPU's memory, as LiteRT tells it: weights and what lies between operators.
@@ -403,26 +397,9 @@ def in_place_like(array: Array) -> Array:
     return raw[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
 
 
-def _log_size() -> int | None:
-    """How much this process has printed, if its standard error is a file (as a worker's is)."""
-    with contextlib.suppress(OSError):
-        return os.lseek(2, 0, os.SEEK_CUR)
-    return None
-
-
-def _log_since(begun: int | None) -> list[str]:
-    """The lines printed since then."""
-    if begun is None:
-        return []
-    try:
-        return os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []
-
-
 def _last_error_since(begun: int | None) -> str:
     """The last error printed since then: the C API only returns a status, and prints what it means."""
-    lines = _log_since(begun)
+    lines = lines_since(begun)
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     if not errors:
         return ""

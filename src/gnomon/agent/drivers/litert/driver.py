@@ -44,7 +44,7 @@ from .interpreter import (
 from .kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
 
 if TYPE_CHECKING:
-    from gnomon.wire import Answer, DeviceFound, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
+    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 _NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
 _TRIAL_S = 60.0
@@ -108,7 +108,7 @@ class LiteRtModel:
         """
         everything = list(range(len(self._codes)))
         if self._model.adapter is not None:
-            told: Place = {"operators": everything, "backend": GPU, "device": self._model.adapter.name}
+            told: Place = {"operators": everything, "backend": GPU, "device": self._model.adapter["name"]}
             with contextlib.suppress(Refused, AttributeError):  # what an older LiteRT lacks is not reported
                 told["device_memory_bytes"] = self._model.device_memory_bytes()
             return [told]
@@ -130,26 +130,10 @@ class LiteRtModel:
         One row of the whole graph where the profiler's events do not tell its operators apart.
         """
         calls = self._elapsed_us[skip:]
-        made = rows(self._events, self._codes) if self._events else None
-        if (
-            made is None
-            or len(self._elapsed_us) < len(self._wall_ns)
-            or {len(us) for us in calls} != {len(self._events)}
-        ):
-            told = whole_graph(self._mode, len(self._codes), self._wall_ns[skip:])
-        else:
-            times = np.asarray(calls).reshape(len(calls), len(self._events))
-            told = [
-                {
-                    "name": row.name,
-                    "sources": list(row.sources),
-                    "backend": row.backend,
-                    "wall_ns": [int(us) * 1000 for us in times[:, list(row.events)].sum(axis=1)],
-                }
-                for row in made
-            ]
+        alike = len(self._elapsed_us) == len(self._wall_ns) and {len(us) for us in calls} == {len(self._events)}
+        told = rows(self._events, self._codes, np.asarray(calls)) if self._events and alike else None
         self.close()
-        return told
+        return whole_graph(self._mode, len(self._codes), self._wall_ns[skip:]) if told is None else told
 
     def close(self) -> None:
         """Destroy the model before the arrays that it reads."""
@@ -173,9 +157,9 @@ def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads
         shapes=shapes,
     )
     wanted = options.get("adapter")
-    if model.adapter is not None and wanted not in (None, model.adapter.name):
+    if model.adapter is not None and wanted not in (None, model.adapter["name"]):
         model.close()
-        raise Refused(f"LiteRT computes on {model.adapter.name} here, and was to on {wanted}")
+        raise Refused(f"LiteRT computes on {model.adapter['name']} here, and was to on {wanted}")
     return model
 
 
@@ -252,7 +236,7 @@ def tell_adapter() -> None:
         file.flush()
         try:
             found = CompiledModel(file.name, kernels=GPU, threads=1, profiled=False).adapter
-            told = {"name": found.name, "software": found.software} if found else {"why": "LiteRT does not report it"}
+            told: Any = found or {"why": "LiteRT does not report it"}
         except Refused as error:
             told = {"why": str(error)}
     print(_TOLD + json.dumps(told), flush=True)
@@ -306,8 +290,7 @@ class LiteRtDriver:
         gpu = _adapter_here()
         if "why" in gpu:
             return {**found, "lacking": {GPU: gpu["why"]}}
-        device: DeviceFound = {"backend": GPU, "name": gpu["name"], "software": gpu["software"]}
-        return {**found, "backends": [*MODES, GPU], "devices": [device]}
+        return {**found, "backends": [*MODES, GPU], "devices": [gpu]}
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load a segment; options are threads, kernels (one of MODES, or "gpu") and interpreted (by the classic
@@ -321,7 +304,7 @@ class LiteRtDriver:
         """Whether the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
 
         For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if that is not reported);
-        one that it leaves everything to is refused. `interpreted` says that only the classic interpreter runs it.
+        one that it leaves everything to is refused. `options` say so where only the classic interpreter runs it.
         """
         mode = kernels_of(segment)
         if mode == GPU:
@@ -332,12 +315,12 @@ class LiteRtDriver:
                 model.close()
             return {"whole": True}
         if _interpreted(segment):
-            asked = bool(segment.get("options", {}).get("interpreted"))
-            return {**_by_interpreter(segment), **({"interpreted": True} if asked else {})}
+            needs = {"options": {"interpreted": True}} if segment.get("options", {}).get("interpreted") else {}
+            return {**_by_interpreter(segment), **needs}
         try:
             left, count = left_to_builtin(segment["model"], mode, _told_shapes(segment))
         except Refused as error:  # a compiled model has no place for outputs whose size it finds out as it computes
-            return {**_by_interpreter(segment), "interpreted": True, "compiled": str(error)}
+            return {**_by_interpreter(segment), "options": {"interpreted": True}, "compiled": str(error)}
         if mode == "builtin":
             return {"whole": True}
         if left is not None and len(left) == count:

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gnomon.wire import KernelTimes
+
+    from ...arrays import Array
 
 #: Event types of tflite/core/api/profiler.h.
 OPERATOR, DELEGATE_KERNEL = 2, 8
@@ -78,16 +84,6 @@ class Event:
     subgraph: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A row of times: the events that are added up, and the operators that they compute."""
-
-    name: str
-    sources: tuple[int, ...]
-    backend: str
-    events: tuple[int, ...]
-
-
 def on_builtin(events: Sequence[Event], count: int) -> frozenset[int] | None:
     """The operators (of `count`) that builtin kernels ran; None if the model has control flow of its own."""
     own = [e for e in events if e.type == OPERATOR]
@@ -96,11 +92,17 @@ def on_builtin(events: Sequence[Event], count: int) -> frozenset[int] | None:
     return frozenset(e.index for e in own if 0 <= e.index < count)
 
 
-def rows(events: Sequence[Event], codes: Sequence[int]) -> list[Row] | None:
+def rows(events: Sequence[Event], codes: Sequence[int], elapsed_us: Array) -> list[KernelTimes] | None:
     """A row for each kernel in order of execution; None where the events do not tell the operators apart.
 
-    Where XNNPACK's kernels cannot be matched to its operators, all of them make one row.
+    `elapsed_us` has a row a call, with the time of each event. Where XNNPACK's kernels cannot be matched to its
+    operators, all of them make one row.
     """
+
+    def row(name: str, sources: Sequence[int], backend: str, places: list[int]) -> KernelTimes:
+        wall_ns = [int(us) * 1000 for us in elapsed_us[:, places].sum(axis=1)]
+        return {"name": name, "sources": list(sources), "backend": backend, "wall_ns": wall_ns}
+
     builtin = on_builtin(events, len(codes))
     if builtin is None:
         return None
@@ -112,14 +114,12 @@ def rows(events: Sequence[Event], codes: Sequence[int]) -> list[Row] | None:
     made = []
     for number, event in enumerate(events):
         if event.type == OPERATOR and event.index in builtin:
-            made.append(
-                Row(name=f"{event.name} {event.index}", sources=(event.index,), backend="builtin", events=(number,))
-            )
+            made.append(row(f"{event.name} {event.index}", [event.index], "builtin", [number]))
         elif event.type == DELEGATE_KERNEL and found is not None:
             place = kernels.index(number)
-            made.append(Row(name=f"{event.name} #{place}", sources=found[place], backend="xnnpack", events=(number,)))
+            made.append(row(f"{event.name} #{place}", found[place], "xnnpack", [number]))
     if kernels and found is None:
-        made.append(Row(name="xnnpack", sources=tuple(delegated), backend="xnnpack", events=tuple(kernels)))
+        made.append(row("xnnpack", delegated, "xnnpack", kernels))
     return made
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import Buffers
 from ...driver import Refused, closed
 from .binding import bound_call, fed_call
-from .events import own_nodes
+from .events import events_of, own_nodes, profile_folder
 from .placed import PlacedSession, supports
 from .providers import ASSIGNED, CPU, built_in, plugins_here
 
@@ -68,10 +66,7 @@ class OnnxRuntimeSession:
         ort = _onnxruntime()
 
         made = _options(ort, segment.get("options", {}))
-        self._profile_folder = tempfile.mkdtemp(prefix="gnomon-ort-") if profiled else ""
-        if profiled:
-            made.enable_profiling = True
-            made.profile_file_prefix = os.path.join(self._profile_folder, "profile")
+        self._profile_folder = profile_folder(made, profiled=profiled)
         provider = segment.get("options", {}).get("provider", CPU)
         if provider not in ort.get_available_providers():
             # ONNX Runtime would fall back to its CPU provider without a word.
@@ -95,10 +90,8 @@ class OnnxRuntimeSession:
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """Kernel times from the session's profile (whole microseconds)."""
-        with open(self._session.end_profiling(), encoding="utf-8") as file:
-            events = json.load(file)
         kernels: dict[tuple[str, str], KernelTimes] = {}
-        for event in own_nodes(events):
+        for event in own_nodes(events_of(self._session)):
             if not event["name"].endswith("_kernel_time"):
                 continue
             name = event["name"][: -len("_kernel_time")]

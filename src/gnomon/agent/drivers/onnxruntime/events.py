@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
 from collections.abc import Iterable, Iterator
-from typing import TypedDict
+from typing import Any, TypedDict
 
 
 class TraceEvent(TypedDict, total=False):
@@ -14,6 +17,22 @@ class TraceEvent(TypedDict, total=False):
     ts: int
     dur: int
     args: dict[str, str]
+
+
+def profile_folder(settings: Any, *, profiled: bool) -> str:
+    """The new folder that a session of these settings writes its profile into, "" where it is not profiled."""
+    if not profiled:
+        return ""
+    folder = tempfile.mkdtemp(prefix="gnomon-ort-")
+    settings.enable_profiling = True
+    settings.profile_file_prefix = os.path.join(folder, "profile")
+    return folder
+
+
+def events_of(session: Any) -> list[TraceEvent]:
+    """The events of a session's profile, which ends with them."""
+    with open(session.end_profiling(), encoding="utf-8") as file:
+        return json.load(file)  # type: ignore[no-any-return]
 
 
 _EXECUTED, _CALLED = "SequentialExecutor::Execute", "model_run"

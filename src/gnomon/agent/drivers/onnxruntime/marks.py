@@ -61,7 +61,8 @@ def nodes_of(model: bytes) -> list[Node]:
     NotOnnx where there is no such thing.
     """
     found: dict[int, Node] = {}
-    for place, (start, end) in enumerate(_spans(model)):
+    spans = [(start, end) for number, _, start, end in _fields(model, *_graph(model)) if number == _NODE]
+    for place, (start, end) in enumerate(spans):
         node = _node(model, start, end, place)
         first = found.get(node.operator)
         if first is not None:
@@ -70,10 +71,6 @@ def nodes_of(model: bytes) -> list[Node]:
     if sorted(found) != list(range(len(found))):
         raise NotOnnx("its operators are numbered with gaps")
     return [found[operator] for operator in range(len(found))]
-
-
-def _spans(model: bytes) -> list[tuple[int, int]]:
-    return [(start, end) for number, _, start, end in _fields(model, *_graph(model)) if number == _NODE]
 
 
 def marked(model: bytes, backends: Mapping[int, str], expanded: frozenset[str] = frozenset()) -> bytes:

@@ -8,11 +8,9 @@ their time together. What the CPU computes has a step for each operator.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,7 @@ import numpy as np
 from ...arrays import Buffers
 from ...driver import Refused, closed
 from .binding import bound_call, values_call
-from .events import TraceEvent
+from .events import TraceEvent, events_of, profile_folder
 from .marks import Node, NotOnnx, marked, nodes_of, number_of
 from .providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
 
@@ -136,10 +134,7 @@ class PlacedSession:
     """A model loaded by several providers, each node where the options `places` (backend -> nodes) say."""
 
     def __init__(self, ort: Any, settings: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
-        self._folder = tempfile.mkdtemp(prefix="gnomon-ort-") if profiled else ""
-        if profiled:
-            settings.enable_profiling = True
-            settings.profile_file_prefix = os.path.join(self._folder, "profile")
+        self._folder = profile_folder(settings, profiled=profiled)
         options = segment["options"]
         try:
             self._placed = _Placed(ort, settings, segment["model"], options, _places(options))
@@ -181,13 +176,9 @@ class PlacedSession:
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """Steps from the session's profile: of the CPU's nodes one by one, of an accelerator's what is waited for."""
-        graph_inputs = frozenset(value.name for value in self._session.get_inputs())
-        graph_outputs = frozenset(value.name for value in self._session.get_outputs())
-        with open(self._session.end_profiling(), encoding="utf-8") as file:
-            events = json.load(file)
-        reader = _Steps(self._placed, graph_inputs, graph_outputs)
+        reader = _Steps(self._placed)
         rows: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for run, kernels in _runs(events)[skip:]:
+        for run, kernels in _runs(events_of(self._session))[skip:]:
             for step in reader.steps(run, kernels):
                 rows.setdefault((step.backend, tuple(step.nodes)), []).append(1000 * max(step.taken_us, 0))
         made: list[KernelTimes] = [
@@ -243,10 +234,12 @@ def _runs(events: list[TraceEvent]) -> list[tuple[TraceEvent, list[TraceEvent]]]
 class _Steps:
     """Reads steps out of the events of a run."""
 
-    def __init__(self, placed: _Placed, graph_inputs: frozenset[str], graph_outputs: frozenset[str]) -> None:
+    def __init__(self, placed: _Placed) -> None:
         self._placed, nodes = placed, placed.nodes
-        self._reads = {i for i, node in enumerate(nodes) if graph_inputs & set(node.inputs)}
-        self._writes = {i for i, node in enumerate(nodes) if graph_outputs & set(node.outputs)}
+        inputs = {value.name for value in placed.session.get_inputs()}
+        outputs = {value.name for value in placed.session.get_outputs()}
+        self._reads = {i for i, node in enumerate(nodes) if inputs & set(node.inputs)}
+        self._writes = {i for i, node in enumerate(nodes) if outputs & set(node.outputs)}
         self._tensors = {name: i for i, node in enumerate(nodes) for name in node.outputs}
 
     def name(self, nodes: tuple[int, ...]) -> str:
@@ -328,14 +321,11 @@ class _Steps:
             kinds = {kind for _, nodes in reported for _, kind in nodes}
             mine = [e for e in kernels if self._placed.backend(str(e["args"].get("provider"))) == backend]
             fused = [e for e in mine if str(e["args"].get("op_name")) not in {*kinds, _FETCH, _BRING}]
-            if self._index_any(fused) or len(fused) != len(reported):
+            if len(fused) != len(reported) or any(self._index(event) is not None for event in fused):
                 continue
             for event, (_, nodes) in zip(fused, reported, strict=True):
                 found[id(event)] = sorted({i for name, _ in nodes if (i := number_of(name)) is not None})
         return found
-
-    def _index_any(self, events: list[TraceEvent]) -> bool:
-        return any(self._index(event) is not None for event in events)
 
     def _index(self, event: TraceEvent) -> int | None:
         """The node that an event is of, by what ONNX Runtime made of its name or of what it writes."""

@@ -139,9 +139,8 @@ class OpenVinoModel:
             info = node.get_rt_info()
             if "layerType" in info and info["layerType"].astype(str) in {"Input", "Output", "Const"}:
                 continue
-            names = info["originalLayersNames"].astype(str) if "originalLayersNames" in info else ""
             precision = info["runtimePrecision"].astype(str) if "runtimePrecision" in info else ""
-            report.append({"operators": names.split(","), "backend": devices, "precision": precision})
+            report.append({"operators": _layers(info), "backend": devices, "precision": precision})
         return report
 
     def operators(self, skip: int) -> list[KernelTimes]:
@@ -275,12 +274,14 @@ class Placed:
 
 def _sources(compiled: Any) -> dict[str, list[str]]:
     """Kernel name -> names of the source model's layers that it computes."""
-    found: dict[str, list[str]] = {}
-    for node in compiled.get_runtime_model().get_ordered_ops():
-        info = node.get_rt_info()
-        names = info["originalLayersNames"].astype(str) if "originalLayersNames" in info else ""
-        found[node.get_friendly_name()] = [name for name in names.split(",") if name]
-    return found
+    nodes = compiled.get_runtime_model().get_ordered_ops()
+    return {node.get_friendly_name(): _layers(node.get_rt_info()) for node in nodes}
+
+
+def _layers(info: Any) -> list[str]:
+    """Names of the source model's layers that a kernel computes, by its run-time information."""
+    names = info["originalLayersNames"].astype(str) if "originalLayersNames" in info else ""
+    return [name for name in names.split(",") if name]
 
 
 def _named(compiled: Any, known: Mapping[str, int]) -> Iterator[tuple[int, set[int]]]:

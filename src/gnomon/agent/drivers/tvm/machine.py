@@ -110,7 +110,7 @@ class TvmModel:
         names = [name for name, _ in taken[0]]
         if any([name for name, _ in call] != names for call in taken):  # control flow: no call is like another
             return _whole(taken)
-        places = [k for k, name in enumerate(names) if _computes(name)]
+        places = [k for k, name in enumerate(names) if name == _RESHAPE or not name.startswith(_OWN)]
         planned = self._planned([names[k] for k in places])
         return [
             {"name": name, "sources": nodes, "backend": _BACKEND, "wall_ns": [call[k][1] for call in taken]}
@@ -129,10 +129,6 @@ class TvmModel:
         self.call = closed
         self._machine = self._instrument = None
         self._keep = ({}, [])
-
-
-def _computes(name: str) -> bool:
-    return not name.startswith(_OWN) or name == _RESHAPE
 
 
 def _whole(taken: list[list[tuple[str, int]]]) -> list[KernelTimes]:
