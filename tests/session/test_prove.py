@@ -23,7 +23,7 @@ from gnomon.session.prove import judge_contenders, prove
 
 
 def contender(key: str, kind: Kind = "single") -> Contender:
-    return Contender(key=key, label=key, kind=kind, parts=(), candidate=Candidate(key=key, job=NO_JOB))
+    return Contender(label=key, kind=kind, parts=(), candidate=Candidate(key=key, job=NO_JOB))
 
 
 def measured(

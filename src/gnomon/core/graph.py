@@ -176,27 +176,6 @@ def data_bytes(graph: Graph, operator: Operator) -> int | None:
     return total
 
 
-def coarse_of(fine: Grouping, coarse: Grouping) -> tuple[int, ...]:
-    """The coarse slot that each fine slot lies in.
-
-    ProblemError where a fine slot lies in two coarse ones, or the groupings are of different graphs.
-    """
-    if len(fine.slot_of) != len(coarse.slot_of):
-        raise ProblemError(
-            f"one grouping has {len(fine.slot_of)} operators, the other {len(coarse.slot_of)}",
-            hint="group the same graph twice",
-        )
-    found: dict[int, int] = {}
-    for small, large in zip(fine.slot_of, coarse.slot_of, strict=True):
-        if found.setdefault(small, large) != large:
-            raise ProblemError(
-                f"slot '{fine.groups[small].name}' lies in both '{coarse.groups[found[small]].name}' and "
-                f"'{coarse.groups[large].name}'",
-                hint="operators lie within groups, and groups within types",
-            )
-    return tuple(found[slot] for slot in range(len(fine.groups)))
-
-
 def _size_key(graph: Graph, operator: Operator) -> Hashable:
     size = data_bytes(graph, operator)
     if size is not None:

@@ -14,7 +14,7 @@ import functools
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -492,17 +492,19 @@ class Apart:
 
 
 def _student(alpha: float, freedom: float) -> float:
-    """The two-sided quantile of Student's t; of fractional degrees of freedom between those of whole ones."""
-    below = max(1, math.floor(freedom))
-    low, high = (student_quantile(1 - alpha / 2, df) for df in (below, below + 1))
-    share = min(max(1 / freedom - 1 / (below + 1), 0.0) / (1 / below - 1 / (below + 1)), 1.0)
-    return high + share * (low - high)
+    """The two-sided quantile of Student's t."""
+    return _between(lambda df: student_quantile(1 - alpha / 2, df), freedom)
 
 
 def _p_of(t: float, freedom: float) -> float:
     """How likely |T| is beyond t."""
+    return _between(lambda df: 1 - _student_central(abs(t), df), freedom)
+
+
+def _between(value_of: Callable[[int], float], freedom: float) -> float:
+    """A value of fractional degrees of freedom, between those of whole ones."""
     below = max(1, math.floor(freedom))
-    low, high = (1 - _student_central(abs(t), df) for df in (below, below + 1))
+    low, high = value_of(below), value_of(below + 1)
     share = min(max(1 / freedom - 1 / (below + 1), 0.0) / (1 / below - 1 / (below + 1)), 1.0)
     return high + share * (low - high)
 

@@ -51,7 +51,6 @@ class Part:
 class Contender:
     """A complete assignment: its parts in order, what it is, and the time predicted for it (None: nothing was)."""
 
-    key: str
     label: str
     kind: Kind
     parts: tuple[Part, ...]
@@ -59,6 +58,11 @@ class Contender:
     predicted_s: float | None = None
 
     __repr__ = brief
+
+    @property
+    def key(self) -> str:
+        """The name of its runs in the campaign."""
+        return self.candidate.key
 
     @property
     def graph(self) -> Graph:

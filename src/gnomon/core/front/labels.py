@@ -82,9 +82,7 @@ def _thinned(totals: Floats, states: Ints, width: float) -> NDArray[np.bool_]:
     """One label of each cell of a width: cells of the first objective on the steep side of each state's staircase,
     where the last label stands for its cell, and of the second on the flat side, where the first one does.
     """
-    begin = np.ones(len(states), dtype=bool)
-    begin[1:] = states[1:] != states[:-1]
-    starts = np.flatnonzero(begin)
+    starts = starts_of(states)
     lengths = np.diff(np.append(starts, len(states)))
     ends = starts + lengths - 1
     group = np.repeat(np.arange(len(starts)), lengths)
@@ -97,14 +95,19 @@ def _thinned(totals: Floats, states: Ints, width: float) -> NDArray[np.bool_]:
     turn = turns[np.searchsorted(group[turns], np.arange(len(starts)))][group]
     place = np.arange(len(states))
     steep, flat = np.floor(x / width), np.floor(y / width)
-    keep = begin.copy()
-    keep[ends] = True
-    keep |= place == turn
-    inner = (place[:-1] < turn[:-1]) & ~begin[1:]
-    keep[:-1] |= inner & (steep[1:] != steep[:-1])
-    outer = (place[1:] > turn[1:]) & ~begin[1:]
-    keep[1:] |= outer & (flat[1:] != flat[:-1])
+    keep = place == turn
+    keep[starts] = keep[ends] = True
+    same = group[1:] == group[:-1]
+    keep[:-1] |= (place[:-1] < turn[:-1]) & same & (steep[1:] != steep[:-1])
+    keep[1:] |= (place[1:] > turn[1:]) & same & (flat[1:] != flat[:-1])
     return keep
+
+
+def starts_of(groups: Ints) -> Ints:
+    """Where runs of equal numbers begin."""
+    begin = np.ones(len(groups), dtype=bool)
+    begin[1:] = groups[1:] != groups[:-1]
+    return np.flatnonzero(begin)
 
 
 _CHUNK = 1 << 20  # sums that are formed at once
@@ -189,7 +192,8 @@ class LabelPass:
             if self.count > self.room:
                 raise Stopped(room=True)
             self.held.append(found)
-        return self._assignments()
+        choices, links = [held.choice for held in self.held], [held.links for held in self.held]
+        return self.plan.assignments(choices, links, np.arange(len(choices[-1])))
 
     def _labels(self, number: int, bucket: Bucket) -> Labels:
         sizes = [len(self.held[c].choice) for c in bucket.children]
@@ -280,17 +284,6 @@ class LabelPass:
     def _stop(self, _: float) -> bool:
         return self.out_of_time()
 
-    def _assignments(self) -> Ints:
-        last = self.held[-1]
-        assignment = np.zeros((len(last.choice), len(self.plan.buckets)), dtype=np.int32)
-        at: dict[int, Ints] = {len(self.held) - 1: np.arange(len(last.choice))}
-        for number in range(len(self.held) - 1, -1, -1):
-            bucket, labels, index = self.plan.buckets[number], self.held[number], at.pop(number)
-            assignment[:, bucket.slot] = labels.choice[index]
-            for child, link in zip(bucket.children, labels.links, strict=True):
-                at[child] = link[index]
-        return assignment.astype(np.intp)
-
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
@@ -303,9 +296,7 @@ class _Blocks:
 
 
 def _blocks(groups: Ints, costs: Floats) -> _Blocks:
-    begin = np.ones(len(groups), dtype=bool)
-    begin[1:] = groups[1:] != groups[:-1]
-    firsts = np.flatnonzero(begin)
+    firsts = starts_of(groups)
     place = np.arange(len(groups)) - np.repeat(firsts, np.diff(np.append(firsts, len(groups))))
     starts = np.flatnonzero(place % _BLOCK == 0)
     lengths = np.diff(np.append(starts, len(groups)))

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import CostModel, Objective, PairCost
 from gnomon.core.graph import Graph
+from gnomon.core.pricing.price import Array, bounded_least_squares
 from gnomon.core.space import Slot, Space
 
 HOME, AWAY = 0, 1
-Array = NDArray[np.float64]
 Sides = tuple[int, ...]
 
 _BASE, _STEP_HOME, _COMMON = 0, 1, 2
@@ -32,7 +32,6 @@ a crossing takes that no step shows, such as the start of what is computed behin
 _RIDGE = 1e-4
 _WHOLE_ERROR, _STEP_ERROR, _STEP_FLOOR = 0.03, 0.08, 0.002
 _REWEIGHTINGS, _HUBER, _SPEED_ERROR = 8, 1.0, 0.3
-_PATIENCE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +282,8 @@ def _fitted(left: Array, right: Array, of: NDArray[np.intp]) -> tuple[Array, NDA
     x = np.zeros(left.shape[1])
     for _ in range(_REWEIGHTINGS):
         padded = np.concatenate([target * weight, np.zeros(len(ridge))])
-        x = nonnegative_least_squares(np.vstack([left / scale * weight[:, None], ridge]), padded) / scale
+        scaled = np.vstack([left / scale * weight[:, None], ridge])
+        x = bounded_least_squares(scaled, padded, np.zeros(len(scale))) / scale
         made = left @ x
         for number in range(of.max() + 1):
             rows = of == number
@@ -440,31 +440,3 @@ class _Rows:
         for column in columns:
             row[self.crossings(side) + column] += 1.0
             row[self.crossings(side) + column + 1] += size / self._unit
-
-
-def nonnegative_least_squares(left: Array, right: Array) -> Array:
-    """The x >= 0 of least squared difference of left @ x from right; `left` has full column rank.
-
-    Block principal pivoting: Portugal, Judice and Vicente, A comparison of block pivoting and interior-point
-    algorithms for linear least squares problems with nonnegative variables (1994); it falls back to Murty's single
-    pivots, which are finite, where exchanging blocks does not help.
-    """
-    gram, moment = left.T @ left, left.T @ right
-    tiny = 1e-12 * float(np.abs(moment).max(initial=1e-300))
-    free = np.ones(len(moment), dtype=bool)
-    best, patience = len(moment) + 1, _PATIENCE
-    for _ in range(100 + 10 * len(moment)):
-        x = np.zeros(len(moment))
-        x[free] = np.linalg.solve(gram[np.ix_(free, free)], moment[free])
-        gradient = moment - gram @ x
-        wrong = np.flatnonzero((free & (x < 0)) | (~free & (gradient > tiny)))
-        if not len(wrong):
-            return x
-        if len(wrong) < best:
-            best, patience = len(wrong), _PATIENCE
-        elif patience:
-            patience -= 1
-        else:
-            wrong = wrong[-1:]
-        free[wrong] = ~free[wrong]
-    return np.maximum(x, 0.0)

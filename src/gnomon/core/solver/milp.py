@@ -93,19 +93,13 @@ def is_potts(costs: Floats) -> bool:
     return bool((costs[~np.eye(size, dtype=bool)] == costs[0, 1]).all())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How HiGHS ended: "optimal", "infeasible" or "limit"; the values of the columns or None; the dual bound."""
-
-    status: str
-    values: Floats | None
-    bound: float
-
-
-def run_highs(programme: Programme, binaries: int, time_limit_s: float | None, *, started: bool) -> Outcome:
+def run_highs(
+    programme: Programme, binaries: int, time_limit_s: float | None, *, started: bool
+) -> tuple[str, Floats | None, float]:
     """Minimise; the first `binaries` columns are integers.
 
-    `started` says that the programme's `start` is a solution. Without integers the bound is the minimum itself.
+    Returns how HiGHS ended, "optimal", "infeasible" or "limit"; the values of the columns or None; and the dual bound,
+    which without integers is the minimum itself. `started` says that the programme's `start` is a solution.
     """
     import highspy
 
@@ -153,15 +147,15 @@ def run_highs(programme: Programme, binaries: int, time_limit_s: float | None, *
         # Else the first one's bound is right, and shows that the start is not known to be the best.
         solver = again if again.getModelStatus() == statuses.kOptimal else solver
     if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
-        return Outcome(status="infeasible", values=None, bound=np.inf)
+        return "infeasible", None, np.inf
     if status == statuses.kSolveError:  # what it says of itself then means nothing
-        return Outcome(status="limit", values=None, bound=-np.inf)
+        return "limit", None, -np.inf
     info = solver.getInfo()
     ended = "optimal" if status == statuses.kOptimal else "limit"
     dual = float(info.mip_dual_bound if binaries else info.objective_function_value)
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     values = np.array(solver.getSolution().col_value) if found else None
-    return Outcome(status=ended, values=values, bound=dual if np.isfinite(dual) else -np.inf)
+    return ended, values, dual if np.isfinite(dual) else -np.inf
 
 
 def _is_its_own(solver: Any, programme: Programme) -> bool:
@@ -218,10 +212,8 @@ def minimise_milp(
     the seconds that are left, None for any number.
     """
     floors = [float(costs.min()) for costs in energy.unary]
-    if not np.isfinite(floors).all():
-        return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     pair_floors = [float(table.min()) for table in energy.pairwise.values()]
-    if not np.isfinite(pair_floors).all():
+    if not np.isfinite([*floors, *pair_floors]).all():
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     floor = sum(floors) + sum(pair_floors)
 
@@ -251,8 +243,7 @@ def minimise_milp(
     if formulated is None or (left is not None and left <= _LEAST_S):  # HiGHS would only read it
         return MilpResult(assignment=best, bound=floor, optimal=False)
     programme, first = formulated
-    outcome = run_highs(programme, sum(energy.sizes), left, started=best is not None)
-    status, values, dual = outcome.status, outcome.values, outcome.bound
+    status, values, dual = run_highs(programme, sum(energy.sizes), left, started=best is not None)
     if status == "infeasible" and best is None:
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     if values is not None:

@@ -29,7 +29,7 @@ from gnomon.errors import MeasurementError
 from gnomon.jobs.place.inside import REFITS, WORTH, InsidePlacer, InsideResult, uninterrupted_s
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
-from gnomon.session.contender import Anchor, Contender, Kind, level, measure_beside, trace_of
+from gnomon.session.contender import Anchor, Contender, level, measure_beside, trace_of
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
 
@@ -89,22 +89,24 @@ class TransferPlacer(InsidePlacer):
         while True:
             prices = self._fit()
             solution = self._solved(prices)
-            known = solution.assignment in self._runs
-            if known or refits == REFITS or self._promise(prices, solution, alive) < WORTH:
+            gain = self._gain(prices.total_s, solution, alive)
+            if solution.assignment in self._runs or refits == REFITS or gain < WORTH:
                 break
             refits += 1
             if not self._measure([solution.assignment], anchor, traced=True):
                 break
-        return self._made(alive, prices, solution, refits, clock)
-
-    def _promise(self, prices: TransferPrices, solution: Solution, alive: Sequence[Contender]) -> float:
-        """How many times as fast as the best single backend the solution is, by the prices."""
-        best = min(prices.total_s(self.sides(c)) for c in alive)
-        return best / solution.value if solution.value > 0 else 1.0
-
-    def sides(self, contender: Contender) -> Sides:
-        """The side of each operator in a contender."""
-        return tuple(self.backends.index(contender.backends[k]) for k in range(self.wiring.count))
+        plan = solution.assignment, prices.total_s(solution.assignment)
+        greedy = self.along([int(row.argmin()) for row in prices.own_s])
+        contenders, why = self._contenders(prices.total_s, alive, gain, plan, greedy)
+        return TransferResult(
+            target=self.target,
+            backends=self.backends,
+            prices_s=prices.own_s[:, : len(self.backends)],
+            solution=solution,
+            contenders=contenders,
+            why=why,
+            transfers=prices,
+        )
 
     def drawn(self, number: int, seed: int) -> list[Sides]:
         """Placements that are drawn from a seed."""
@@ -193,42 +195,12 @@ class TransferPlacer(InsidePlacer):
         """Keep what a placement took, brought to the speed that the machine had while the anchor was profiled."""
         traced = self.lab.runner.known(trace_of(contender).key)
         steps = _steps_of(traced, self.wiring.count) if traced.ok else ()
-        sides = self.sides(contender)
+        sides = self.assignment(contender)
         self._runs[sides] = PlacedRun(
             sides=sides,
             total_s=level(whole, clock) * factor,
             steps=tuple(replace(step, time_s=step.time_s * factor) for step in steps),
             apart=not self.target.configuration.steps_within,
-        )
-
-    def _made(
-        self, alive: Sequence[Contender], prices: TransferPrices, solution: Solution, refits: int, clock: Clock
-    ) -> TransferResult:
-        name = self.target.configuration.name
-
-        def contender(kind: Kind, label: str, sides: Sides) -> Contender:
-            return self.contender(kind, label, sides, prices.total_s(sides))
-
-        made = [contender("single", c.label, self.sides(c)) for c in alive]
-        promise = self._promise(prices, solution, alive)
-        if promise >= WORTH:
-            greedy = self.along([int(row.argmin()) for row in prices.own_s])
-            for extra in (
-                contender("plan", f"{name}: plan", solution.assignment),
-                contender("greedy", f"{name}: greedy", greedy),
-            ):
-                made += [] if extra.key in {c.key for c in made} else [extra]
-        why = f"by its prices no mix gains more than {max(promise - 1, 0.0):.1%}, which no run could show"
-        return TransferResult(
-            target=self.target,
-            backends=self.backends,
-            prices_s=prices.own_s[:, : len(self.backends)],
-            solution=solution,
-            contenders=tuple(made),
-            refits=refits,
-            clock=clock,
-            why="" if promise >= WORTH else why,
-            transfers=prices,
         )
 
 
