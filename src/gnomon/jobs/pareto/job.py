@@ -156,7 +156,7 @@ def _measured(
             verified=verified,
             package=None if chosen is None else str(asked.out),
             dumpfile=None if asked.dumpfile is None else str(asked.dumpfile),
-            sensitivity=float(sensitivity),
+            sensitivity=sensitivity.relative,
             reference=sensitivity.reference or None,
             reference_checked_by="" if proves_nothing else checked_by(sensitivity, list(tried.values())),
             missing=tuple(dict.fromkeys(lab.missing)),

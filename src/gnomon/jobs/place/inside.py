@@ -41,8 +41,8 @@ class InsideResult:
     """What pricing and solving inside one configuration gave.
 
     `prices_s` has shape (operators, backends), infinite where a backend does not take an operator; `solution` is the
-    exact minimum over them. `why` says why the minimum is not among the contenders, where it is not. The plan among them
-    is the minimum, or where that promises nothing a plan that was run and gained.
+    exact minimum over them. `why` says why the minimum is not among the contenders, where it is not. The plan among
+    them is the minimum, or where that promises nothing a plan that was run and gained.
     """
 
     target: Target
