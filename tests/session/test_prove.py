@@ -67,7 +67,6 @@ def times(plan: float, greedy: float = 1.3, **more: Any) -> dict[str, Measured]:
     }
 
 
-@pytest.mark.parametrize("clock", ["wall", "cpu"])
 @pytest.mark.parametrize(
     ("plan", "greedy", "chosen", "said"),
     [
@@ -82,10 +81,8 @@ def times(plan: float, greedy: float = 1.3, **more: Any) -> dict[str, Measured]:
         (1.2, 1.3, "a", r"^Use a: 1\.4\d times as fast as b \[1\.3\d, 1\.4\d\]; a mix is slower\.$"),
     ],
 )
-def test_the_fastest_that_is_surely_faster_is_chosen(
-    clock: Any, plan: float, greedy: float, chosen: str, said: str
-) -> None:
-    verdict = judge_contenders(FIELD, times(plan, greedy), Clocks(serial=clock))
+def test_the_fastest_that_is_surely_faster_is_chosen(plan: float, greedy: float, chosen: str, said: str) -> None:
+    verdict = judge_contenders(FIELD, times(plan, greedy), CPU)
     assert verdict.best_single.contender.key == "a"
     assert verdict.chosen.contender.key == chosen
     assert re.search(said, verdict.reason), verdict.reason
@@ -100,14 +97,6 @@ def test_a_gain_inside_the_noise_is_no_gain() -> None:
     verdict = judge_contenders(FIELD, times(0.97, luck=0.08), WALL)
     assert verdict.chosen.contender.key in {"a", "b"}
     assert verdict.chosen.contender.kind == "single"
-
-
-def test_equal_contenders_are_hardly_ever_mixed() -> None:
-    mixed = 0
-    for seed in range(200):
-        verdict = judge_contenders(FIELD[:3], times(1.0, luck=0.03, seed=seed), WALL)
-        mixed += verdict.chosen.contender.kind != "single"
-    assert mixed <= 12  # 5 % two-sided, of which half is the wrong side
 
 
 def test_one_process_cannot_tell_a_gain_from_its_luck() -> None:

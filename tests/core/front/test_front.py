@@ -61,7 +61,7 @@ def factor_needed(model: CostModel, front: Front, exact: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("objectives", [1, 2, 3, 4])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(16))
 def test_small_problems_equal_exhaustive_search(seed: int, objectives: int) -> None:
     model = random_problem(seed, objectives=objectives, impossible=0.03)
     expected, found = oracle(model), found_by(model)
@@ -87,7 +87,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_chunks_change_nothing(seed: int, small_chunks: None) -> None:
     model = graph(seed, 12, 2)
     assert np.array_equal(found_by(model), oracle(model))
@@ -96,7 +96,7 @@ def test_chunks_change_nothing(seed: int, small_chunks: None) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.001, 0.02, 0.2])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_an_epsilon_is_kept_and_proved(seed: int, epsilon: float, small_chunks: None) -> None:
     model = graph(seed, 30, 2)
     exact = found_by(model)
@@ -105,17 +105,6 @@ def test_an_epsilon_is_kept_and_proved(seed: int, epsilon: float, small_chunks: 
     assert proved <= epsilon
     assert factor_needed(model, front, exact) <= 1 + proved + 1e-12
     assert np.array_equal(model.evaluate(front.assignments), front.costs)
-
-
-@pytest.mark.parametrize("calls", [0, 1, 3, 10, 40, 60])
-def test_an_early_end_claims_no_more_than_is_true(calls: int) -> None:
-    model = graph(5, 40, 2)
-    exact = found_by(model)
-    left = iter(range(calls))
-    front = exact_front(model, out_of_time=lambda: next(left, None) is None)
-    assert front.certificate.kind == "epsilon"
-    assert factor_needed(model, front, exact) <= 1 + (front.certificate.epsilon or 0.0) + 1e-12
-    assert nondominated(front.costs).tolist() == list(range(len(front)))
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, float("nan"), float("inf")])
@@ -165,7 +154,7 @@ MADE: dict[str, Callable[[int], CostModel]] = {
 
 @pytest.mark.parametrize("way", ["epsilon", "early", "wide", "whole"])
 @pytest.mark.parametrize("kind", MADE)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_no_front_on_the_way_or_at_the_end_claims_more_than_is_true(seed: int, kind: str, way: str) -> None:
     model, seen, left = MADE[kind](seed), list[Front](), iter(range(2 * seed))
     options: dict[str, dict[str, Any]] = {

@@ -258,18 +258,13 @@ class Minimum:
     bound: float | None = None
 
 
-def minimise(
-    energy: Energy, limits: Limits | None = None, *, order: Order | None = None, stop: Stop = never
-) -> Minimum | None:
+def minimise(energy: Energy, *, order: Order | None = None, stop: Stop = never) -> Minimum | None:
     """The exact minimum, or None if the tables would exceed the limits.
 
     `order` is that of an earlier minimum on the same graph. Of several minima it always finds the same one. Raises
     OutOfTime where `stop` says so.
     """
-    limits = limits or Limits()
-    width = sparse_width(energy)
-    if limits.width is not None and width > limits.width:
-        return None
+    limits, width = Limits(), sparse_width(energy)
     reduction = Reduction(energy)
     left = reduction.run(limits.table_entries, stop)
     assignment = np.zeros(len(energy.unary), dtype=np.intp)

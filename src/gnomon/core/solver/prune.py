@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import CostModel, Floats, Ints, weighted_sum
 from gnomon.core.solver.elimination import Energy, Minimum, minimise
-from gnomon.core.solver.ordering import Limits
 from gnomon.core.space import Space
 from gnomon.core.stop import OutOfTime, Stop, never
 from gnomon.errors import InfeasibleError
@@ -263,7 +262,6 @@ def minimise_charged(
     energy: Energy,
     charges: Sequence[ScalarCharge],
     price: Callable[[tuple[int, ...]], float],
-    limits: Limits,
     max_solves: int,
     stop: Stop = never,
 ) -> Minimum | None:
@@ -272,7 +270,7 @@ def minimise_charged(
     `price` gives the value of an assignment without its charges. After `max_solves` minima, or where `stop` says so,
     it is the best one found, with its bound; raises OutOfTime where there is none yet.
     """
-    root = minimise(energy, limits, stop=stop)
+    root = minimise(energy, stop=stop)
     if root is None or not charges:
         return root
     solves = 1
@@ -297,7 +295,7 @@ def minimise_charged(
         try:
             if solves > max_solves:
                 raise OutOfTime
-            found = minimise(without(energy, shut), limits, order=root.order, stop=stop)
+            found = minimise(without(energy, shut), order=root.order, stop=stop)
         except OutOfTime:
             least = min(_bound(one, charges) for one in (node, *stack))
             return Minimum(assignment=best, width=root.width, order=root.order, bound=min(least, best_value))

@@ -180,13 +180,15 @@ def _search(
     if asked.plan.strategy == EXACT:
         exact, certificate, prices = exact_search(evaluator, asked.objectives, time.monotonic)
         return (exact,), certificate, prices
-    before = 0
+    done = 0
     searches: list[Searched] = []
     partial = PartialDump(asked, evaluator)
 
-    def told(count: int, new: Told) -> None:
+    def told(new: Told) -> None:
+        nonlocal done
+        done += 1
         steps.step()
-        partial.save(before + count)
+        partial.save(done)
 
     def stop() -> bool:
         return evaluator.lab.runner.over("search")
@@ -198,7 +200,6 @@ def _search(
             space.space, plan, evaluator, coarse=space.coarse(), on_told=told, clock=time.monotonic, stop=stop
         )
         searches.append(replace(made, replayed=evaluator.replayed - known))
-        before += len(made.told)
     steps.end()
     found = joined(searches)
     if not found.results:
