@@ -40,7 +40,7 @@ def test_small_sets(objectives: int, count: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("objectives", "side"), [(2, 64), (3, 24), (4, 12)])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_larger_sets_count_cells(objectives: int, side: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     on_sphere = np.abs(rng.normal(size=(300, objectives)))

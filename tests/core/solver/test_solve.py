@@ -31,7 +31,7 @@ def check(model: CostModel, weights: dict[str, float], method: str) -> Solution 
     return found
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(3))
 def test_elimination_is_exhaustive_search(block: int) -> None:
     solved = 0
     for seed in range(block * 100, block * 100 + 100):
@@ -39,12 +39,12 @@ def test_elimination_is_exhaustive_search(block: int) -> None:
     assert 20 < solved < 100  # both outcomes are met
 
 
-@pytest.mark.parametrize("seed", range(0, 1500, 25))
+@pytest.mark.parametrize("seed", range(0, 1500, 50))
 def test_milp_is_exhaustive_search(seed: int) -> None:
-    check(random_problem(seed + seed // 25 % 2), {"o0": 2.0}, "milp")
+    check(random_problem(seed + seed // 50 % 2), {"o0": 2.0}, "milp")
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(24))
 def test_weighted_objectives(seed: int) -> None:
     weights = {"o0": 1.5, "o1": 0.25} if seed % 3 else {"o1": 1.0}
     check(random_problem(seed, objectives=2, impossible=0.04), weights, "auto")
@@ -68,7 +68,7 @@ def test_chain_is_viterbi(count: int, choices: int) -> None:
     assert found.value == pytest.approx(float(ahead.min())) and found.width == 1
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_methods_agree_beyond_exhaustive_search(seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = 60
@@ -121,7 +121,7 @@ def test_pruning_makes_wide_problems_narrow() -> None:
 
 @pytest.mark.parametrize("scale", [1e300, 1e-300, 1e-9])
 def test_extreme_units(scale: float) -> None:
-    for seed in range(60):
+    for seed in range(24):
         small = random_problem(seed, impossible=0.05)
         model = CostModel(
             small.space,
