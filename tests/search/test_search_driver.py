@@ -7,7 +7,7 @@ from tests.search.searchkit import Priced, space_of
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.search.base import Assignment, Cost, Told
-from gnomon.search.driver import known_strategies, make_strategy, run
+from gnomon.search.driver import Trail, known_strategies, make_strategy, run
 from gnomon.search.simple import Exhaustive
 
 PRICED = Priced(space_of(2, 3, 2, 2, 3), 4)
@@ -44,7 +44,7 @@ def test_an_interrupted_search_is_gone_on_with_and_finds_the_same(name: str, cut
     assert len(record) == cut
     second = Bench()
     resumed = run(strategy(name), second, budget=40, told=record)
-    assert resumed.told == whole.told
+    assert (resumed.told, resumed.front) == (whole.told, whole.front)
     assert len(set(first.evaluated) & set(second.evaluated)) <= 1
 
 
@@ -63,6 +63,13 @@ def test_a_space_that_is_done_is_told_to_be() -> None:
     assert len(trail.told) == PRICED.space.size
     failed = {a for a in map(PRICED.space.decode, range(PRICED.space.size)) if a[1] == a[4] == 2}
     assert {told.assignment for told in trail.told if told.cost is None} == failed
+    assert {told.assignment for told in trail.front} >= PRICED.front() - failed
+
+
+def test_the_front_keeps_the_first_of_equal_costs_and_no_failure() -> None:
+    costs: list[Cost | None] = [(2.0, 2.0), (1.0, 3.0), (2.0, 2.0), None, (2.0, 3.0)]
+    trail = Trail(told=tuple(Told(assignment=(k,), cost=cost) for k, cost in enumerate(costs)))
+    assert [told.assignment for told in trail.front] == [(1,), (0,)]
 
 
 def test_a_cost_that_cannot_be_is_not_recorded() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from gnomon.core.space import Space
 from gnomon.errors import UsageError
 from gnomon.plugins import loaded, named
-from gnomon.search.base import Assignment, Cost, Strategy, Told
+from gnomon.search.base import Archive, Assignment, Cost, Strategy, Told
 
 GROUP = "gnomon.strategies"
 
@@ -41,6 +41,15 @@ class Trail:
 
     told: tuple[Told, ...]
     exhausted: bool = False
+
+    @property
+    def front(self) -> tuple[Told, ...]:
+        """The results that no other dominates, ordered by cost; of equal costs the first that was told."""
+        archive = Archive()
+        for told in self.told:
+            if told.cost is not None:
+                archive.add(told.assignment, told.cost)
+        return tuple(Told(assignment=one, cost=archive.cost(one)) for one in sorted(archive, key=archive.cost))
 
 
 def run(

@@ -186,16 +186,14 @@ def alternating(graph: Graph, movable: Collection[int]) -> tuple[Sides, Sides]:
     return even, odd
 
 
-def random_sides(
-    count: int, movable: Collection[int] | Sequence[Collection[int]], number: int, seed: int, *, sides: int = 2
-) -> list[Sides]:
+def random_sides(count: int, movable: Sequence[Collection[int]], number: int, seed: int) -> list[Sides]:
     """Placements drawn from a seed: of two sides half of the operators away on average, in stretches short and long.
 
     Every other one decides for each operator alone; in the rest an operator stays where the one before it lies, in
     three of four cases. So some have many crossings and others few, which is what tells crossings from operators.
-    With more `sides`, `movable` has the operators that may lie on each one away.
+    `movable` has the operators that may lie on each side away.
     """
-    allowed: Sequence[Collection[int]] = [movable] if sides == 2 else movable  # type: ignore[list-item,assignment]
+    sides = len(movable) + 1
     rng = np.random.default_rng(seed)
     made = []
     for draw in range(number):
@@ -204,7 +202,7 @@ def random_sides(
         flips[:1] = rng.random(1) < 0.5
         turns = flips * rng.integers(1, sides, count) if sides > 2 else flips
         path = np.cumsum(turns) % sides
-        made.append(tuple(int(s) if s != HOME and k in allowed[s - 1] else HOME for k, s in enumerate(path)))
+        made.append(tuple(int(s) if s != HOME and k in movable[s - 1] else HOME for k, s in enumerate(path)))
     return made
 
 
@@ -301,8 +299,10 @@ def transfer_model(
     """The exact placement problem of the prices: a slot an operator, pair costs where tensors may cross.
 
     A tensor that several read crosses once to each side: such a one has a slot of its own behind those of the
-    operators, the sides where it then is. Without `shared` there is no such slot, and each reader pays.
+    operators, the sides where it then is. Without `shared` there is no such slot, and each reader pays. Beside a single
+    backend stands one that no operator can be given.
     """
+    backends = backends if len(backends) > 1 else (*backends, "none")
     sides = len(backends)
     costs = [row.copy() for row in prices.own_s]
     slots = [Slot(name=name, choices=tuple(backends)) for name in names]
@@ -310,15 +310,11 @@ def transfer_model(
         costs[0] += prices.base_s
     tables: dict[tuple[int, int], Array] = {}
 
-    def crossing(tensor: Carried) -> Array:
-        ways = [[prices.crossing_s(tensor.size, a, b) for b in range(sides)] for a in range(sides)]
-        return np.asarray(ways)
-
     for number, tensor in enumerate(prices.wiring.tensors):
         ends = len(tensor.readers) + tensor.returned
         if not ends:
             continue
-        ways = crossing(tensor)
+        ways = np.asarray([[prices.crossing_s(tensor.size, a, b) for b in range(sides)] for a in range(sides)])
         if ends > 1 and shared:
             hub, there = len(slots), _subsets(sides)
             choices = tuple(" ".join(backends[s] for s in sorted(own)) for own in there)

@@ -229,12 +229,13 @@ _REFITS = 3
 class AcrossResult:
     """What pricing and solving across runtimes gave.
 
-    `solution` is None where nothing could be mixed, and `why` says why not. `ideal_s` is what the best runtime of each
+    `prices` and `solution` are None where nothing could be mixed, and `why` says why not. `ideal_s` is what the best runtime of each
     block would take together if cuts were free, counting only kernels that are surely within a block (at least so
     much); None where the profilers tell nothing of blocks.
     """
 
     contenders: tuple[Contender, ...]
+    prices: SegmentPrices | None
     solution: Solution | None
     ideal_s: float | None
     why: str
@@ -245,13 +246,14 @@ class AcrossResult:
 class AcrossPlacer:
     """Prices and solves the targets of a lab that take the model whole.
 
-    `folder` takes the segment files and must outlive their use.
+    `folder` takes the segment files and must outlive their use; `priced` collects the chains that were run to price.
     """
 
     def __init__(self, lab: Lab, targets: Sequence[Target], folder: Path, *, most_blocks: int = 8) -> None:
         self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
         self.targets = tuple(targets)
         self._files: SegmentFiles | None = None
+        self.priced: set[Chain] = set()
 
     def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
         """The whole model in one configuration."""
@@ -311,7 +313,7 @@ class AcrossPlacer:
         totals = np.asarray([c.predicted_s or 0.0 for c in wholes])
 
         def unmixed(why: str, ideal_s: float | None = None) -> AcrossResult:
-            return AcrossResult(contenders=tuple(wholes), solution=None, ideal_s=ideal_s, why=why)
+            return AcrossResult(contenders=tuple(wholes), prices=None, solution=None, ideal_s=ideal_s, why=why)
 
         mixable = [i for i, (t, c) in enumerate(zip(self.targets, wholes, strict=True)) if self._mixable(t, c)]
         slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
@@ -351,7 +353,9 @@ class AcrossPlacer:
         ]
         prices, solution = self._settle(prior, times, anchor)
         extra = self._extra(prices, prior, solution)
-        return AcrossResult(contenders=(*wholes, *extra), solution=solution, ideal_s=ideal or None, why="")
+        return AcrossResult(
+            contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=""
+        )
 
     def _mixable(self, target: Target, whole: Contender) -> bool:
         """Whether a part of the model can be given to it: what takes the model converted takes no part."""
@@ -394,6 +398,7 @@ class AcrossPlacer:
         blocks = len(self.files.places) - 1
         rng = np.random.default_rng([self.lab.request.seed, 7])
         chains = random_chains(blocks, len(self.targets), 3 * blocks, rng)
+        self.priced.update(chains)
         contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
         return self._times("price chains", dict(zip(chains, contenders, strict=True)), anchor, self._once(1))
 
@@ -423,6 +428,7 @@ class AcrossPlacer:
             if len(chain) < 2 or chain in tried or len(tried) == _REFITS:
                 return prices, solution
             tried.add(chain)
+            self.priced.add(chain)
             contender = self.chain("plan", "plan", chain, None)
             again = self._times("refine", {chain: contender}, anchor, self._once(3))
             times += [replace(t, weight=2.0) for t in again]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -62,10 +62,7 @@ class InsidePlacer:
         self.lab, self.target, self.graph = lab, target, target.placed.graph
         support = target.support.operators
         self.backends = tuple(b for b in target.configuration.backends if support.get(b))
-        self._check_all_taken(support)
         self._observed: dict[tuple[int, ...], float] = {}
-
-    def _check_all_taken(self, support: Mapping[str, frozenset[int]]) -> None:
         for operator in self.graph.operators:
             if not any(operator.index in support[b] for b in self.backends):
                 raise MeasurementError(

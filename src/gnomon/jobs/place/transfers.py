@@ -61,12 +61,8 @@ class TransferPlacer(InsidePlacer):
         self.wiring = wiring_of(self.graph, _FREE, self.folded)
         home, *away = (support.operators[b] for b in self.backends)
         self.movable = tuple((side & home) - self.folded.keys() for side in away)
-        if away:
-            self._check_home(home)
         self._runs: dict[Sides, PlacedRun] = {}
-
-    def _check_home(self, home: frozenset[int]) -> None:
-        for operator in self.graph.operators:
+        for operator in self.graph.operators if away else ():
             if operator.index not in home:
                 raise MeasurementError(
                     f"operator {operator.index} ({operator.type}, {operator.name!r}) is not taken by "
@@ -110,11 +106,7 @@ class TransferPlacer(InsidePlacer):
 
     def drawn(self, number: int, seed: int) -> list[Sides]:
         """Placements that are drawn from a seed."""
-        if not self.movable:
-            return []
-        allowed = self.movable[0] if len(self.movable) == 1 else self.movable
-        drawn = random_sides(self.wiring.count, allowed, number, seed, sides=len(self.backends))
-        return [self.along(sides) for sides in drawn]
+        return [self.along(sides) for sides in random_sides(self.wiring.count, self.movable, number, seed)]
 
     def along(self, sides: Sequence[int]) -> Sides:
         """The sides, with operators that the runtime folds away where they go with."""
@@ -126,19 +118,18 @@ class TransferPlacer(InsidePlacer):
 
     def _solved(self, prices: TransferPrices) -> Solution:
         """The exact minimum, its assignment that of the operators alone."""
-        # A stand-in, which no operator can be given, where there is one backend only.
-        choices = self.backends if len(self.backends) > 1 else (*self.backends, "none")
-        found = solve(transfer_model([op.name for op in self.graph.operators], choices, prices))
+        found = solve(transfer_model([op.name for op in self.graph.operators], self.backends, prices))
         sides = self.along(found.assignment[: self.wiring.count])
-        return replace(found, assignment=sides, choices=tuple(choices[side] for side in sides))
+        return replace(found, assignment=sides, choices=tuple(self.backends[side] for side in sides))
 
     def _designed(self) -> list[Sides]:
-        made = []
-        for side, movable in enumerate(self.movable, start=AWAY):
-            for sides in alternating(self.graph, movable):
-                if AWAY in sides:
-                    made.append(self.along([side if there == AWAY else HOME for there in sides]))
-        return made
+        """Two for each side away in which nearly every tensor crosses."""
+        return [
+            self.along([side if there == AWAY else HOME for there in sides])
+            for side, movable in enumerate(self.movable, start=AWAY)
+            for sides in alternating(self.graph, movable)
+            if AWAY in sides
+        ]
 
     def _fit(self) -> TransferPrices:
         runs = list(self._runs.values())
