@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,19 +114,6 @@ _BLOCK = 16  # labels whose sums with others are judged together first
 _FEW_STATES = 1 << 15  # states whose numbers fit into sixteen bits, which are sorted in linear time
 
 
-class Screen(Protocol):
-    """Knows which labels cannot lead to anything new."""
-
-    def enter(self, number: int, left: Sequence[int]) -> None:
-        """Labels of this bucket follow; `left` are the places of its children that are not added yet.
-
-        With `left` or before the last child the states are rows of the bucket's terms, afterwards its states.
-        """
-
-    def hopeful(self, costs: Floats, rows: Ints) -> NDArray[np.bool_]:
-        """Whether labels (objectives, N) of the bucket's rows (N,) may lead to something new."""
-
-
 @dataclass(frozen=True, slots=True)
 class Labels:
     """Labels by state: state s has numbers starts[s] .. starts[s + 1] - 1; `costs` is (objectives, N).
@@ -167,7 +153,7 @@ class LabelPass:
     def __init__(
         self,
         plan: Plan,
-        screen: Screen,
+        screen: PlaneScreen | IdealScreen,
         *,
         room: int,
         out_of_time: Callable[[], bool],
@@ -377,7 +363,11 @@ class PlaneScreen:
         self.offsets: Floats = np.zeros((0, 0))
 
     def enter(self, number: int, left: Sequence[int]) -> None:
-        """What a label's completion costs, less the threshold, for each state and weighting."""
+        """What a label's completion costs, less the threshold, for each state and weighting: labels of a bucket follow.
+
+        `left` are the places of its children that are not added yet. With `left` or before the last child the states
+        are rows of the bucket's terms, afterwards its states.
+        """
         above = self.beyond[number]
         if left:
             above = later(self.plan.buckets[number], self.minima, above, left)
@@ -447,7 +437,7 @@ class IdealScreen:
         self.offsets: Floats = np.zeros((0, 0))
 
     def enter(self, number: int, left: Sequence[int]) -> None:
-        """The ideal completion of each state."""
+        """The ideal completion of each state; `left` as in `PlaneScreen.enter`."""
         above = self.beyond[number]
         self.offsets = later(self.plan.buckets[number], self.minima, above, left) if left else above
 

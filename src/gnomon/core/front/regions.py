@@ -27,7 +27,7 @@ Optimization", 2016). What is lost shows in the bounds themselves, so that no ac
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -411,7 +411,7 @@ class Proofs:
 
     weights: Floats
     bounds: Floats
-    regions: list[Region]
+    regions: list[Region] = field(default_factory=list)
 
     def factors(self, spots: Floats) -> tuple[Floats, Ints]:
         """The factor proved for each corner (N, 2), and the last region that it lies in, -1 for none."""

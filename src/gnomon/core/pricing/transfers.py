@@ -391,7 +391,8 @@ class _Rows:
         row = np.zeros(self._width)
         for k in operators:
             side = sides[k]
-            self._begin(row, k, side)
+            self._own(row, k, side)
+            self._step(row, side)
             if side != HOME:
                 for size in self._wiring.written[k]:
                     self._cross(row, side, (_FETCH,), size)
@@ -420,10 +421,6 @@ class _Rows:
             elif tensor.source(sides) != side and here and here[0] in own:
                 self._cross(row, side, (_BRING,), tensor.size)
         return row
-
-    def _begin(self, row: Array, k: int, side: int) -> None:
-        self._own(row, k, side)
-        self._step(row, side)
 
     def _step(self, row: Array, side: int) -> None:
         row[self._common + _STEP_HOME if side == HOME else self.crossings(side) + _STEP] = 1.0

@@ -62,8 +62,8 @@ def solve(
     "elimination" is exact where the problem's graph is narrow, as those of neural networks are; "milp" is HiGHS;
     "auto" eliminates where the tables fit into memory and otherwise takes HiGHS, which begins with the best that
     elimination found. What is found within `time_limit_s` has `optimal` False and the best bound that was proved. The
-    core has no clock: without `clock_s`, such as `time.perf_counter`, the limit holds for HiGHS alone. The result is the
-    same each time, unless a limit cut it short.
+    core has no clock: without `clock_s`, such as `time.perf_counter`, the limit holds for HiGHS alone. The result is
+    the same each time, unless a limit cut it short.
 
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
     InfeasibleError where no assignment is allowed, ProblemError where costs overflow or nothing was found in time.

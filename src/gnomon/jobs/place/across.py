@@ -229,9 +229,9 @@ _REFITS = 3
 class AcrossResult:
     """What pricing and solving across runtimes gave.
 
-    `prices` and `solution` are None where nothing could be mixed, and `why` says why not. `ideal_s` is what the best runtime of each
-    block would take together if cuts were free, counting only kernels that are surely within a block (at least so
-    much); None where the profilers tell nothing of blocks.
+    `prices` and `solution` are None where nothing could be mixed, and `why` says why not. `ideal_s` is what the best
+    runtime of each block would take together if cuts were free, counting only kernels that are surely within a block
+    (at least so much); None where the profilers tell nothing of blocks.
     """
 
     contenders: tuple[Contender, ...]
