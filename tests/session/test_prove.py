@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +12,11 @@ import pytest
 from tests.cli.placement_kit import NO_JOB
 
 from gnomon.core.sample import Failure, Run, Samples
-from gnomon.errors import MeasurementError, PackageError
+from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Accelerator, Configuration, Wish
 from gnomon.session.contender import Clocks, Contender, Kind, fastest_of, level
-from gnomon.session.package import check_destination
 from gnomon.session.prove import judge_contenders, prove
 
 
@@ -381,20 +379,6 @@ def test_a_default_in_lower_precision_is_shown_and_never_chosen() -> None:
     assert asked.reason.startswith("Use half, which is what it does with nothing set")
     assert asked.default is not None
     assert (asked.default.label, asked.default.gain) == ("half", None)
-
-
-def test_only_gnomons_own_packages_are_overwritten(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "plan.json").write_text("{}")
-    (folder / "gnomon-agent.pyz").write_bytes(b"")
-    with pytest.raises(PackageError):
-        check_destination(folder, overwrite=True)
-    (folder / "plan.json").write_text('{"format": "gnomon-plan"}')
-    check_destination(folder, overwrite=True)
-    with pytest.raises(PackageError):
-        check_destination(folder, overwrite=False)
-    check_destination(tmp_path / "new" / "deep", overwrite=False)
 
 
 def test_what_the_profile_showed_to_be_hopeless_is_not_run_again() -> None:

@@ -273,8 +273,7 @@ def judge_contenders(
     field[chosen.contender.label] = chosen.measured
     default = _best_default(able, chosen)
     hint = "Measure on an idle machine, or ask for one thread alone: -n 1."
-    open_ = Doubt(kind="threads-undecided", message=f"it is undecided {undecided}", hint=hint)
-    left_open = [open_] if undecided else []
+    doubt = Doubt(kind="threads-undecided", message=f"it is undecided {undecided}", hint=hint)
     return Verdict(
         proved=tuple(proved.values()),
         best_single=proved[best.key],
@@ -294,7 +293,10 @@ def judge_contenders(
         undecided=undecided,
         tied=tuple(p.contender.label for p in ties),
         chosen_for=for_what,
-        warnings=(*left_open, *clock_warnings(field, chosen.contender.label, clocks.of(best, chosen.contender))),
+        warnings=(
+            *([doubt] if undecided else ()),
+            *clock_warnings(field, chosen.contender.label, clocks.of(best, chosen.contender)),
+        ),
     )
 
 
