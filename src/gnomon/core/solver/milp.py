@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gnomon.core.cost import Floats
 from gnomon.core.solver.elimination import Energy
-from gnomon.core.solver.prune import ScalarCharge
+from gnomon.core.solver.prune import ScalarCharge, charged_value
 from gnomon.errors import GnomonError
 
 # HiGHS checks its own answer, and calls one that is off by a hair's breadth more than its tolerance an error of the
@@ -217,9 +218,7 @@ def minimise_milp(
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     floor = sum(floors) + sum(pair_floors)
 
-    def total(assignment: Sequence[int]) -> float:
-        return energy.value(assignment) + sum(c.cost for c in charges if c.used_by(assignment))
-
+    total = partial(charged_value, energy, charges)
     best: tuple[int, ...] | None = None
     best_value = np.inf
     first_left = left_s()
@@ -305,10 +304,7 @@ def _formulate(
 
 def _descend(energy: Energy, begin: Sequence[int]) -> tuple[int, ...]:
     """Improve one slot at a time until none can be improved, at most a few rounds."""
-    around: list[list[tuple[int, Floats]]] = [[] for _ in energy.unary]
-    for (i, j), table in energy.pairwise.items():
-        around[i].append((j, table))
-        around[j].append((i, table.T))
+    around = energy.around()
     current = list(begin)
     for _ in range(10):
         moved = False

@@ -75,10 +75,7 @@ def surviving(energy: Energy, charged: Sequence[Ints], stop: Stop = never) -> li
     allowed, empty = propagate(energy)
     if empty is not None:
         return None
-    around: list[list[tuple[int, Floats]]] = [[] for _ in allowed]
-    for (i, j), table in energy.pairwise.items():
-        around[i].append((j, table))
-        around[j].append((i, table.T))
+    around = energy.around()
     changed = set(range(len(allowed)))
     for _ in range(_ROUNDS):
         slots, changed = sorted(changed), set()
@@ -217,12 +214,7 @@ def weigh_charges(model: CostModel, weights: Floats, energy: Energy) -> tuple[En
     found: list[ScalarCharge] = []
     for charge in model.charges:
         cost = float(weighted_sum(np.asarray(charge.cost, dtype=np.float64)[None], weights)[0])
-        places = [
-            (i, slot.choices.index(charge.choice))
-            for i, slot in enumerate(model.space.slots)
-            if charge.choice in slot.choices
-        ]
-        allowed = [(i, c) for i, c in places if energy.unary[i][c] < np.inf]
+        allowed = [(i, c) for i, c in model.places(charge) if energy.unary[i][c] < np.inf]
         if not allowed or cost == 0:
             continue
         slots, choices = (np.array(part, dtype=np.intp) for part in zip(*allowed, strict=True))
@@ -232,6 +224,11 @@ def weigh_charges(model: CostModel, weights: Floats, energy: Energy) -> tuple[En
         else:
             found.append(scalar)
     return energy, tuple(found)
+
+
+def charged_value(energy: Energy, charges: Sequence[ScalarCharge], assignment: Sequence[int]) -> float:
+    """The cost of an assignment with the charges of what it uses, +inf where it is forbidden."""
+    return energy.value(assignment) + sum(c.cost for c in charges if c.used_by(assignment))
 
 
 def without(energy: Energy, charges: Sequence[ScalarCharge]) -> Energy:

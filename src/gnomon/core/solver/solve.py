@@ -13,7 +13,14 @@ from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Floats, Ints
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.ordering import degeneracy
-from gnomon.core.solver.prune import ScalarCharge, infeasible, minimise_charged, surviving, weigh_charges
+from gnomon.core.solver.prune import (
+    ScalarCharge,
+    charged_value,
+    infeasible,
+    minimise_charged,
+    surviving,
+    weigh_charges,
+)
 from gnomon.core.stop import OutOfTime, Stop
 from gnomon.errors import ProblemError, UsageError
 
@@ -215,30 +222,18 @@ def _with_highs(
         raise infeasible(model.space, energy, time.over)
     best = result.assignment
     # Pruning may have dropped a choice of what elimination found, for one that is as good.
-    if before is not None and (
-        best is None or _value(energy, charges, best) > _value(energy, charges, before.assignment)
-    ):
-        best = before.assignment
+    if before is not None:
+        both = [known for known in (best, before.assignment) if known is not None]
+        best = min(both, key=lambda known: charged_value(energy, charges, known))
     if best is None:
         raise ProblemError(
             "no allowed assignment was found within the time limit", hint="raise the time limit, or leave it out"
         )
-    found = _solution(model, vector, energy, Minimum(assignment=best, width=_least_width(energy)), time)
+    least_width = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
+    found = _solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
     bound = found.value if result.optimal else min(least, found.value)
     return replace(found, method="milp", optimal=result.optimal, bound=bound)
-
-
-def _value(energy: Energy, charges: Sequence[ScalarCharge], assignment: tuple[int, ...]) -> float:
-    return energy.value(assignment) + sum(c.cost for c in charges if c.used_by(assignment))
-
-
-def _least_width(energy: Energy) -> int:
-    around: dict[int, set[int]] = {slot: set() for slot in range(len(energy.unary))}
-    for i, j in energy.pairwise:
-        around[i].add(j)
-        around[j].add(i)
-    return degeneracy(around)
 
 
 def _starts(model: CostModel, energy: Energy) -> list[tuple[int, ...]]:
