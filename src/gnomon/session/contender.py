@@ -14,7 +14,17 @@ from typing import Literal
 from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
 from gnomon.core.sample import UNSTABLE
-from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, median, quantile, summarise
+from gnomon.core.stats import (
+    Block,
+    Comparison,
+    Summary,
+    blocks_of,
+    compare,
+    median,
+    quantile,
+    summarise,
+    values_by_process,
+)
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, RecordedRunner
 from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
@@ -149,9 +159,7 @@ def level(measured: Measured, clock: Clock) -> float:
     else interrupted: on a busy machine the median tells more of the neighbours than of the model. Then the median
     over processes, so that neither the luckiest one counts nor how many there were.
     """
-    by_process: dict[int, list[float]] = {}
-    for block in blocks(measured, clock):
-        by_process.setdefault(block.process, []).extend(block.values_s)
+    by_process = values_by_process(blocks(measured, clock))
     return median([quantile(values, QUANTILE[clock]) for values in by_process.values()])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from gnomon.core.stats import Block, compare, median, median_interval, quantile
+from gnomon.core.stats import Block, compare, median, median_interval, quantile, values_by_process
 from gnomon.errors import UsageError
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import QUANTILE, Clock
@@ -43,9 +43,7 @@ class Goal:
 
     def processes(self, measured: Measured, clock: Clock) -> tuple[Block, ...]:
         """One number a process: the median of its numbers."""
-        found: dict[int, list[float]] = {}
-        for block in self.numbers(measured, clock):
-            found.setdefault(block.process, []).extend(block.values_s)
+        found = values_by_process(self.numbers(measured, clock))
         return tuple(Block(process=p, block=0, values_s=(median(v),)) for p, v in sorted(found.items()))
 
     def value(self, measured: Measured, clock: Clock) -> float | None:
