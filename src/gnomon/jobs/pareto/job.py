@@ -224,12 +224,11 @@ def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[l
     samples = evaluator.samples(tuple(costs.values()))
     worth = worth_proving(samples, max(2, lab.request.effort.together), None if predicted else evaluator.again)
     contenders = {sample.assignment: space.contender(lab, sample.assignment) for sample in worth.chosen}
-    again = measure_points(lab, list(contenders.values()))
-    tried = {assignment: (c, again.measured[c.key]) for assignment, c in contenders.items()}
+    again, at_one_speed, sessions = measure_points(lab, list(contenders.values()))
+    tried = {assignment: (c, again[c.key]) for assignment, c in contenders.items()}
     for assignment, (_, measured) in tried.items():
         evaluator.measured.setdefault(assignment, measured)
     if any(measured.ok for _, measured in tried.values()):
-        at_one_speed = again.at_one_speed()
         points = [
             replace(
                 point_part(space, sample.assignment, costs[sample.assignment].cost),
@@ -240,7 +239,7 @@ def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[l
         ]
         clocks = [evaluator.clock_of(assignment, measured) for assignment, (_, measured) in tried.items()]
         decided = decide(evaluator.goals, points, [at_one_speed[c.key] for c, _ in tried.values()], clocks)
-        return decided, replace(worth, sessions=again.sessions), tried
+        return decided, replace(worth, sessions=sessions), tried
     if lab.link is not None and not lab.runner.stopped:
         reasons = "; ".join(f"{c.label}: {describe(measured.failure)}" for c, measured in tried.values())
         raise MeasurementError(f"no point of the front ran again ({reasons[:600]})", hint=AGAIN)
