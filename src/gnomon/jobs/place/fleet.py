@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -193,10 +194,6 @@ def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
     made: dict[str, Path] = {}
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "device"
-        number, taken = 1, set(made.values())
-        folder = out / plain
-        while folder in taken:
-            number += 1
-            folder = out / f"{plain}-{number}"
-        made[name] = folder
+        numbered = (out / f"{plain}-{number}" for number in count(2))
+        made[name] = next(folder for folder in chain([out / plain], numbered) if folder not in made.values())
     return made
