@@ -58,13 +58,13 @@ def run_lanes(
     answers: SimpleQueue[tuple[str, T | BaseException]] = SimpleQueue()
     ending = threading.Event()
     machines = _by_machine(devices)
-    count = lanes_for(len(machines))
+    lanes = lanes_for(len(machines))
     left: SimpleQueue[list[str]] = SimpleQueue()
     for names in machines:
         left.put(names)
-    for name in (name for names in machines[count:] for name in names):
+    for name in (name for names in machines[lanes:] for name in names):
         if tell is not None:
-            tell(name, f"waits for one of {count} lanes: {len(machines)} machines are more than run at once")
+            tell(name, f"waits for one of {lanes} lanes: {len(machines)} machines are more than run at once")
 
     def lane() -> None:
         stop_at(ending)
@@ -89,7 +89,7 @@ def run_lanes(
                 return False
         return True
 
-    threads = [threading.Thread(target=lane, name=f"gnomon-lane-{n}", daemon=True) for n in range(count)]
+    threads = [threading.Thread(target=lane, name=f"gnomon-lane-{n}", daemon=True) for n in range(lanes)]
     ended: dict[str, T | GnomonError] = {}
     try:
         for thread in threads:
