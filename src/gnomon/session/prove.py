@@ -399,11 +399,11 @@ def _reason(
     if chosen is not best and chosen.against_best is not None:
         gain = chosen.against_best.speedup
         faster = f"{gain.ratio:.2f} times as fast as {alone} alone {interval(gain.low, gain.high)}"
-        parts = (f"Mix: {chosen.contender.label} is {faster}", _beside(default))
+        parts = [f"Mix: {chosen.contender.label} is {faster}", _beside(default)]
         return f"{'; '.join(filter(None, parts))}."
     alike = [p for p in proved if p.contender.serial is best.contender.serial or not undecided]
     beside = None if undecided else default
-    parts = (_beside(beside), _standing(alike, for_what, beside=beside), _mixing(proved, priced=priced))
+    parts = [_beside(beside), _standing(alike, for_what, beside=beside), _mixing(proved, priced=priced)]
     told = "; ".join(filter(None, parts))
     use = f"Undecided {undecided}. With one thread use {alone}" if undecided else f"Use {alone}"
     if best.contender.usual:

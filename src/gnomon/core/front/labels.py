@@ -94,7 +94,7 @@ def _thinned(totals: Floats, states: Ints, width: float) -> NDArray[np.bool_]:
     turn = turns[np.searchsorted(group[turns], np.arange(len(starts)))][group]
     place = np.arange(len(states))
     steep, flat = np.floor(x / width), np.floor(y / width)
-    keep = place == turn
+    keep: NDArray[np.bool_] = place == turn
     keep[starts] = keep[ends] = True
     same = group[1:] == group[:-1]
     keep[:-1] |= (place[:-1] < turn[:-1]) & same & (steep[1:] != steep[:-1])

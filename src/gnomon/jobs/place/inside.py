@@ -130,11 +130,11 @@ class InsidePlacer:
                 break
             # The plan's own context counts more than those of the single backends.
             observations.append(self._observe(plan, again, clock, 4.0, factor))
-        plan, gain = (solution.assignment, solution.value), self._gain(partial(_sum_s, prices), solution, alive)
+        found, gain = (solution.assignment, solution.value), self._gain(partial(_sum_s, prices), solution, alive)
         if gain < WORTH:
-            plan, gain = self._fastest_run(alive, clock) or (plan, gain)
+            found, gain = self._fastest_run(alive, clock) or (found, gain)
         greedy = tuple(int(b) for b in self._traced_table(alive).argmin(axis=1))
-        contenders, why = self._contenders(partial(_sum_s, prices), alive, gain, plan, greedy)
+        contenders, why = self._contenders(partial(_sum_s, prices), alive, gain, found, greedy)
         return InsideResult(
             target=self.target,
             backends=self.backends,
