@@ -34,10 +34,12 @@ def figures(name: str, record: Path) -> dict[str, Any]:
         alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])
         clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
         result = placer.run(alive, clock, always=True)
-        if result.prices is None or result.blocks is None:
+        if result.prices is None:
             return {"model": name, "why_not": result.why}
         known = placer.priced
-        drawn = random_chains(result.blocks.count, len(placer.targets), 4 * CHAINS, np.random.default_rng(2024))
+        names = [target.configuration.name for target in placer.targets]
+        blocks = len(placer.files.places) - 1
+        drawn = random_chains(blocks, len(placer.targets), 4 * CHAINS, np.random.default_rng(2024))
         chains = [c for c in drawn if c not in known][:CHAINS]
         predicted = [sum(result.prices.segment_s(*part) for part in c) for c in chains]
         contenders = [placer.chain("plan", str(c), c, p) for c, p in zip(chains, predicted, strict=True)]
@@ -52,7 +54,7 @@ def figures(name: str, record: Path) -> dict[str, Any]:
             got = level(seen, clock) * factor[contender.candidate.key] if seen.ok else None
             rows.append(
                 {
-                    "chain": [[a, b, result.names[n]] for a, b, n in chain],
+                    "chain": [[a, b, names[n]] for a, b, n in chain],
                     "predicted_s": contender.predicted_s,
                     "measured_s": got,
                     "drift_factor": factor[contender.candidate.key],
@@ -63,8 +65,8 @@ def figures(name: str, record: Path) -> dict[str, Any]:
         errors = [abs(r["error"]) for r in rows if r["error"] is not None]
         return {
             "model": name,
-            "clock": result.clock,
-            "blocks": result.blocks.count,
+            "clock": clock,
+            "blocks": blocks,
             "chains_priced": len(known),
             "absolute_error": spread(errors),
             "chains": rows,

@@ -57,7 +57,7 @@ def figures(name: str, given: argparse.Namespace, record: Path) -> dict[str, Any
         alive = profile_singles(lab, placer.singles())
         clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
         result = placer.run(alive, clock)
-        wanted: dict[Sides, str] = {placer.sides(c): "single" for c in alive}
+        wanted: dict[Sides, str] = {placer.assignment(c): "single" for c in alive}
         wanted.setdefault(result.solution.assignment, "plan")
         for sides in placer.drawn(given.placements, SEED):
             wanted.setdefault(sides, "random")

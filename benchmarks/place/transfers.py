@@ -116,7 +116,7 @@ def compared(
     wanted: dict[Sides, str] = {}
     for result in results.values():
         for contender in result.contenders:
-            wanted.setdefault(placer.sides(contender), contender.kind)
+            wanted.setdefault(placer.assignment(contender), contender.kind)
         wanted.setdefault(result.solution.assignment, "plan")
     for sides in drawn(placer, number):
         wanted.setdefault(sides, "random")

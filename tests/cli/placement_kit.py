@@ -145,7 +145,6 @@ def contender(kind: Kind, label: str, assignment: tuple[str, ...], predicted_s: 
     backends = dict(enumerate(assignment))
     part = Part(target=TARGET, operators=tuple(backends), backends=backends)
     return Contender(
-        key=label,
         label=label,
         kind=kind,
         parts=(part,),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.cli.placement_kit import HOSTILE, placement, profiled
-from tests.jobs.solve.test_front_job import PROBLEM
+from tests.jobs.solve.test_solve_job import PROBLEM
 
 import gnomon
 from gnomon.errors import UsageError

@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import pytest
 
 from gnomon.core.space import Space
+from gnomon.search.base import Strategy
 from gnomon.search.driver import make_strategy
 from gnomon.search.hlps import Hlps, grouped
 from gnomon.testing.strategy import Make, StrategyContract
-
-
-def named(name: str, **options: Any) -> Make:
-    return lambda space, seed: make_strategy(name, space, seed=seed, **options)
-
-
-class TestExhaustive(StrategyContract):
-    @pytest.fixture
-    def make(self) -> Make:
-        return named("exhaustive")
-
-
-class TestRandom(StrategyContract):
-    @pytest.fixture
-    def make(self) -> Make:
-        return named("random")
-
-
-class TestHlps(StrategyContract):
-    @pytest.fixture
-    def make(self) -> Make:
-        return named("hlps")
 
 
 def in_two_phases(space: Space, seed: int) -> Hlps:
     return Hlps(space, seed=seed, coarse=grouped(space, ["a" if len(s.choices) > 1 else "b" for s in space.slots]))
 
 
-class TestHlpsInTwoPhases(StrategyContract):
-    @pytest.fixture
-    def make(self) -> Make:
-        return in_two_phases
+def named(name: str, space: Space, seed: int) -> Strategy:
+    return make_strategy(name, space, seed=seed)
 
 
-class TestNsga2(StrategyContract):
-    @pytest.fixture
-    def make(self) -> Make:
-        pytest.importorskip("pymoo", reason="pymoo is not installed")
-        return named("nsga2")
+class TestEachStrategy(StrategyContract):
+    @pytest.fixture(params=["exhaustive", "random", "hlps", "hlps in two phases", "nsga2"])
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        if request.param == "nsga2":
+            pytest.importorskip("pymoo", reason="pymoo is not installed")
+        return in_two_phases if request.param == "hlps in two phases" else partial(named, request.param)

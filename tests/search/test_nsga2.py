@@ -51,13 +51,6 @@ def test_instances_do_not_share_what_they_have_seen() -> None:
     assert asked == alone
 
 
-def test_slots_without_a_choice_are_left_alone() -> None:
-    priced = Priced(space_of(1, 3, 1, 3, 3), 0)
-    asked = drive(Nsga2(priced.space), priced, 10**6)
-    assert len(asked) == 27
-    assert {(a[0], a[2]) for a in asked} == {(0, 0)}
-
-
 def test_each_generation_is_full_of_what_was_not_met() -> None:
     priced = Priced(space_of(*[2] * 8), 1)
     strategy = Nsga2(priced.space, seed=5)

@@ -3,10 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.search.searchkit import Priced, space_of
 
+from gnomon.core.front.dominance import nondominated
 from gnomon.errors import ProblemError, UsageError
-from gnomon.search.base import Assignment, Cost, Told
+from gnomon.search.base import Archive, Assignment, Cost, Entry, Told
 from gnomon.search.driver import Trail, known_strategies, make_strategy, run
 from gnomon.search.simple import Exhaustive
 
@@ -67,24 +70,9 @@ def test_a_space_that_is_done_is_told_to_be() -> None:
 
 
 def test_the_front_keeps_the_first_of_equal_costs_and_no_failure() -> None:
-    rows: list[tuple[Assignment, Cost | None]] = [
-        ((0,), (2.0, 2.0)),
-        ((1,), (1.0, 3.0)),
-        ((2,), (2.0, 2.0)),
-        ((3,), None),
-        ((4,), (2.0, 3.0)),
-    ]
-    trail = Trail(told=tuple(Told(assignment=a, cost=c) for a, c in rows))
+    costs: list[Cost | None] = [(2.0, 2.0), (1.0, 3.0), (2.0, 2.0), None, (2.0, 3.0)]
+    trail = Trail(told=tuple(Told(assignment=(k,), cost=cost) for k, cost in enumerate(costs)))
     assert [told.assignment for told in trail.front] == [(1,), (0,)]
-    assert Trail(told=()).front == ()
-
-
-def test_errors_of_the_evaluation_pass_through() -> None:
-    def broken(assignment: Assignment) -> Cost | None:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        run(Exhaustive(PRICED.space), broken, budget=1)
 
 
 def test_a_cost_that_cannot_be_is_not_recorded() -> None:
@@ -111,3 +99,16 @@ class Stubborn:
 def test_a_strategy_that_breaks_its_contract_is_stopped(answers: list[list[Assignment]]) -> None:
     with pytest.raises(UsageError, match="the strategy asked"):
         run(Stubborn(answers), lambda _: (1.0,), budget=9)
+
+
+@given(st.integers(1, 4).flatmap(lambda k: st.lists(st.tuples(*[st.integers(0, 4)] * k), max_size=40)))
+def test_it_holds_the_front_of_what_was_added_and_the_first_of_equals(costs: list[tuple[int, ...]]) -> None:
+    archive = Archive()
+    for index, cost in enumerate(costs):
+        before = set(archive)
+        entry = archive.add((index,), tuple(map(float, cost)))
+        assert (entry is not Entry.NO) == ((index,) in archive)
+        assert (entry is Entry.REPLACED) == bool(before - set(archive))
+    expected = [(int(i),) for i in nondominated(costs)] if costs else []
+    assert sorted(archive, key=archive.cost) == expected
+    assert len(archive) == len(expected)

@@ -23,7 +23,6 @@ import gnomon
 from gnomon.api.estimator import fit_estimator
 from gnomon.jobs.table.document import table_document
 from gnomon.jobs.table.folder import read_table
-from gnomon.session.reference import Sensitivity
 
 MOST_LETTERS = 2000
 
@@ -45,12 +44,6 @@ def check(result: Any) -> None:
 def test_a_placement_and_a_profile() -> None:
     check(placement())
     check(profiled())
-
-
-def test_a_sensitivity_keeps_what_it_tells() -> None:
-    one = Sensitivity(0.25, finite_share=0.5, reference="onnxruntime")
-    for found in (copy.copy(one), copy.deepcopy(one), sent(one)):
-        assert (found, found.finite_share, found.reference) == (0.25, 0.5, "onnxruntime")
 
 
 @pytest.mark.usefixtures("short_visits", "few_runtimes")

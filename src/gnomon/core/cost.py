@@ -143,6 +143,11 @@ class CostModel:
         if not math.isfinite(total):
             raise ProblemError("the costs are too large to be added up in double precision", hint="use a larger unit")
 
+    def places(self, charge: Charge) -> list[tuple[int, int]]:
+        """The slots that have the choice of a charge, and its index in each."""
+        name = charge.choice
+        return [(i, slot.choices.index(name)) for i, slot in enumerate(self.space.slots) if name in slot.choices]
+
     def weight_vector(self, weights: Mapping[str, float] | None) -> Floats:
         """Weights in the order of the objectives, shape (objectives,).
 
@@ -193,9 +198,8 @@ class CostModel:
             total += group.tables[index].sum(axis=0)
         for charge in self.charges:
             used = np.zeros(len(rows), dtype=bool)
-            for i, slot in enumerate(self.space.slots):
-                if charge.choice in slot.choices:
-                    used |= rows[:, i] == slot.choices.index(charge.choice)
+            for slot, choice in self.places(charge):
+                used |= rows[:, slot] == choice
             total[used] += np.asarray(charge.cost, dtype=np.float64)
         return total
 

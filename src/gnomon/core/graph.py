@@ -92,12 +92,7 @@ class Graph:
     @property
     def macs(self) -> int | None:
         """Multiply-accumulates of one inference, or None where some operator's are unknown."""
-        total = 0
-        for op in self.operators:
-            if op.macs is None:
-                return None
-            total += op.macs
-        return total
+        return _sum([op.macs for op in self.operators])
 
 
 By = Literal["type", "group", "operator"]
@@ -167,34 +162,12 @@ def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Groupin
 
 def data_bytes(graph: Graph, operator: Operator) -> int | None:
     """What an operator reads and writes in one inference, constants included; None where a shape is not fixed."""
-    total = 0
-    for tensor in (*operator.inputs, *operator.outputs):
-        size = graph.tensors[tensor].size_bytes
-        if size is None:
-            return None
-        total += size
-    return total
+    return _sum([graph.tensors[tensor].size_bytes for tensor in (*operator.inputs, *operator.outputs)])
 
 
-def coarse_of(fine: Grouping, coarse: Grouping) -> tuple[int, ...]:
-    """The coarse slot that each fine slot lies in.
-
-    ProblemError where a fine slot lies in two coarse ones, or the groupings are of different graphs.
-    """
-    if len(fine.slot_of) != len(coarse.slot_of):
-        raise ProblemError(
-            f"one grouping has {len(fine.slot_of)} operators, the other {len(coarse.slot_of)}",
-            hint="group the same graph twice",
-        )
-    found: dict[int, int] = {}
-    for small, large in zip(fine.slot_of, coarse.slot_of, strict=True):
-        if found.setdefault(small, large) != large:
-            raise ProblemError(
-                f"slot '{fine.groups[small].name}' lies in both '{coarse.groups[found[small]].name}' and "
-                f"'{coarse.groups[large].name}'",
-                hint="operators lie within groups, and groups within types",
-            )
-    return tuple(found[slot] for slot in range(len(fine.groups)))
+def _sum(values: Sequence[int | None]) -> int | None:
+    """The sum of values that are all known, else None."""
+    return None if None in values else sum(value or 0 for value in values)
 
 
 def _size_key(graph: Graph, operator: Operator) -> Hashable:

@@ -14,7 +14,7 @@ import functools
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -151,15 +151,13 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def trimmed_mean(values: Sequence[float], *, proportion: float = 0.1) -> float:
-    """The mean without that proportion of the values at either end.
+    """The mean without that proportion of the values at either end; ValueError for no values.
 
     For times that a profiler rounded to whole microseconds: their median can only be a whole or half
     microsecond.
     """
     if len(values) == 0:
         raise ValueError("no values")
-    if not 0 <= proportion < 0.5:
-        raise ValueError("the proportion to trim at either end is in [0, 0.5)")
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     cut = int(proportion * len(ordered))
     return float(ordered[cut : len(ordered) - cut].mean())
@@ -270,33 +268,32 @@ def _trimmed_interval(logs: Array, confidence: float) -> tuple[float, float, flo
     return math.exp(centre), math.exp(min(centre - half, 700.0)), math.exp(min(centre + half, 700.0))
 
 
-def _by_process(blocks: Iterable[Block]) -> dict[int, list[Block]]:
-    groups: dict[int, list[Block]] = {}
-    for block in sorted(blocks, key=lambda b: (b.process, b.block)):
+def values_by_process(blocks: Iterable[Block]) -> dict[int, list[float]]:
+    """The values of each process that has any, block after block."""
+    groups: dict[int, list[float]] = {}
+    for block in blocks:
         if block.values_s:
-            groups.setdefault(block.process, []).append(block)
+            groups.setdefault(block.process, []).extend(block.values_s)
     return groups
 
 
-def median_interval(blocks: Sequence[Block], *, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of the median time: what fresh processes of the same candidate would show.
+def median_interval(blocks: Sequence[Block]) -> tuple[float, float]:
+    """Interval of the median time, with 95 % confidence: what fresh processes of the same candidate would show.
 
     Several processes: Student's interval over the logarithms of the processes' medians, so three
     processes give a wide one, as they should. One process: order statistics of its blocks' medians, or of
     its samples if the blocks are too few. Always contains the median of all samples.
     """
-    groups = _by_process(blocks)
-    pooled = [v for group in groups.values() for b in group for v in b.values_s]
+    groups = values_by_process(blocks)
+    pooled = [v for values in groups.values() for v in values]
     if not pooled or min(pooled) <= 0:
         return UNKNOWN
     if len(groups) > 1:
-        logs = np.log([median([v for b in group for v in b.values_s]) for group in groups.values()])
-        low, high = _student_interval(logs, confidence)
+        low, high = _student_interval(np.log([median(values) for values in groups.values()]), 0.95)
     else:
-        (only,) = groups.values()
-        low, high = order_statistic_interval([median(b.values_s) for b in only], confidence=confidence)
+        low, high = order_statistic_interval([median(b.values_s) for b in blocks if b.values_s])
         if math.isinf(high):
-            low, high = order_statistic_interval(pooled, confidence=confidence)
+            low, high = order_statistic_interval(pooled)
     centre = median(pooled)
     return min(low, centre), max(high, centre)
 
@@ -333,20 +330,20 @@ def has_trend(series: Sequence[Sequence[float]], *, alpha: float = 0.01, relevan
     return math.erfc(z / math.sqrt(2)) < alpha
 
 
-def summarise(blocks: Sequence[Block], *, confidence: float = 0.95) -> Summary:
+def summarise(blocks: Sequence[Block]) -> Summary:
     """The summary of one candidate's samples. Raises ValueError if there is none."""
-    groups = _by_process(blocks)
-    pooled = [v for group in groups.values() for b in group for v in b.values_s]
+    blocks = sorted(blocks, key=lambda b: (b.process, b.block))
+    groups = values_by_process(blocks)
+    pooled = [v for values in groups.values() for v in values]
     if not pooled:
         raise ValueError("no samples to summarise")
-    low_s, high_s = _bounded(*median_interval(blocks, confidence=confidence))
-    flagged = sum(sum(outliers([v for b in group for v in b.values_s])) for group in groups.values())
+    low_s, high_s = _bounded(*median_interval(blocks))
     # Blocks of one process lie apart in time, with other candidates between them: a trend shows there. One
     # long block shows it in its own samples.
-    series = [
-        [median(b.values_s) for b in group] if len(group) >= 4 else [v for b in group for v in b.values_s]
-        for group in groups.values()
-    ]
+    medians = {
+        process: [median(b.values_s) for b in blocks if b.process == process and b.values_s] for process in groups
+    }
+    series = [medians[process] if len(medians[process]) >= 4 else values for process, values in groups.items()]
     series.append([median(s) for s in series])
     return Summary(
         n=len(pooled),
@@ -358,7 +355,7 @@ def summarise(blocks: Sequence[Block], *, confidence: float = 0.95) -> Summary:
         p90_s=quantile(pooled, 0.9),
         p99_s=quantile(pooled, 0.99),
         min_s=min(pooled),
-        outliers=flagged,
+        outliers=sum(sum(outliers(values)) for values in groups.values()),
         trend=has_trend(series),
     )
 
@@ -387,7 +384,7 @@ def compare(
     logs = np.asarray([median(p) for p in paired.values()] if unit == "process" else next(iter(paired.values())))
     ratio = math.exp(float(logs.mean()))
     low, high = _student_interval(logs, confidence)
-    trimmed = unit == "process" and logs.size >= _TRIMMED_FROM and any(outliers(logs.tolist()))
+    trimmed = unit == "process" and _disturbed(logs)
     if trimmed:
         ratio, low, high = _trimmed_interval(logs, confidence)
     threshold = relevant if relevant is not None else (0.01 if unit == "process" else 0.05)
@@ -492,17 +489,19 @@ class Apart:
 
 
 def _student(alpha: float, freedom: float) -> float:
-    """The two-sided quantile of Student's t; of fractional degrees of freedom between those of whole ones."""
-    below = max(1, math.floor(freedom))
-    low, high = (student_quantile(1 - alpha / 2, df) for df in (below, below + 1))
-    share = min(max(1 / freedom - 1 / (below + 1), 0.0) / (1 / below - 1 / (below + 1)), 1.0)
-    return high + share * (low - high)
+    """The two-sided quantile of Student's t."""
+    return _between(lambda df: student_quantile(1 - alpha / 2, df), freedom)
 
 
 def _p_of(t: float, freedom: float) -> float:
     """How likely |T| is beyond t."""
+    return _between(lambda df: 1 - _student_central(abs(t), df), freedom)
+
+
+def _between(value_of: Callable[[int], float], freedom: float) -> float:
+    """A value of fractional degrees of freedom, between those of whole ones."""
     below = max(1, math.floor(freedom))
-    low, high = (1 - _student_central(abs(t), df) for df in (below, below + 1))
+    low, high = value_of(below), value_of(below + 1)
     share = min(max(1 / freedom - 1 / (below + 1), 0.0) / (1 / below - 1 / (below + 1)), 1.0)
     return high + share * (low - high)
 

@@ -6,7 +6,7 @@ Strategies are found by the entry-point group ``gnomon.strategies``, the built-i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gnomon.core.space import Space
@@ -41,17 +41,15 @@ class Trail:
 
     told: tuple[Told, ...]
     exhausted: bool = False
-    front: tuple[Told, ...] = field(init=False)
-    """The results that no other dominates, ordered by cost; of equal costs the first that was told."""
 
-    def __post_init__(self) -> None:
+    @property
+    def front(self) -> tuple[Told, ...]:
+        """The results that no other dominates, ordered by cost; of equal costs the first that was told."""
         archive = Archive()
         for told in self.told:
             if told.cost is not None:
                 archive.add(told.assignment, told.cost)
-        assignments = sorted(archive, key=archive.cost)
-        front = tuple(Told(assignment=assignment, cost=archive.cost(assignment)) for assignment in assignments)
-        object.__setattr__(self, "front", front)
+        return tuple(Told(assignment=one, cost=archive.cost(one)) for one in sorted(archive, key=archive.cost))
 
 
 def run(

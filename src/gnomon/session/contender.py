@@ -14,7 +14,17 @@ from typing import Literal
 from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
 from gnomon.core.sample import UNSTABLE
-from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, median, quantile, summarise
+from gnomon.core.stats import (
+    Block,
+    Comparison,
+    Summary,
+    blocks_of,
+    compare,
+    median,
+    quantile,
+    summarise,
+    values_by_process,
+)
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, RecordedRunner
 from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
@@ -51,7 +61,6 @@ class Part:
 class Contender:
     """A complete assignment: its parts in order, what it is, and the time predicted for it (None: nothing was)."""
 
-    key: str
     label: str
     kind: Kind
     parts: tuple[Part, ...]
@@ -59,6 +68,11 @@ class Contender:
     predicted_s: float | None = None
 
     __repr__ = brief
+
+    @property
+    def key(self) -> str:
+        """The name of its runs in the campaign."""
+        return self.candidate.key
 
     @property
     def graph(self) -> Graph:
@@ -145,9 +159,7 @@ def level(measured: Measured, clock: Clock) -> float:
     else interrupted: on a busy machine the median tells more of the neighbours than of the model. Then the median
     over processes, so that neither the luckiest one counts nor how many there were.
     """
-    by_process: dict[int, list[float]] = {}
-    for block in blocks(measured, clock):
-        by_process.setdefault(block.process, []).extend(block.values_s)
+    by_process = values_by_process(blocks(measured, clock))
     return median([quantile(values, QUANTILE[clock]) for values in by_process.values()])
 
 

@@ -167,10 +167,8 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
     """How an input of the job is fed."""
     floating = tensor.dtype.startswith(("float", "bfloat", "complex"))
     if (path := request.feeds.get(tensor.name)) is not None:
-        return FedInput(
-            name=tensor.name, shape=tensor.shape or (), dtype=tensor.dtype, fed=path.name, sha256=file_digest(path)
-        )
-    if "values" in feed:
+        fed = path.name
+    elif "values" in feed:
         fed = ", ".join(f"{value:g}" for value in feed["values"][:8]) + (", .." if len(feed["values"]) > 8 else "")
     elif feed.get("least", 0) == feed.get("most", 1):
         fed = f"all {feed['least']:g}"
@@ -184,7 +182,8 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
             else "0 or 1"
         )
         fed = f"{ends}, seed {request.seed}"
-    return FedInput(name=tensor.name, shape=tensor.shape or (), dtype=tensor.dtype, fed=fed, sha256=None)
+    sha256 = None if path is None else file_digest(path)
+    return FedInput(name=tensor.name, shape=tensor.shape or (), dtype=tensor.dtype, fed=fed, sha256=sha256)
 
 
 def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:

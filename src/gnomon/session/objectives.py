@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from gnomon.core.stats import Block, compare, median, median_interval, quantile
+from gnomon.core.stats import Block, compare, median, median_interval, quantile, values_by_process
 from gnomon.errors import UsageError
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import QUANTILE, Clock
@@ -43,9 +43,7 @@ class Goal:
 
     def processes(self, measured: Measured, clock: Clock) -> tuple[Block, ...]:
         """One number a process: the median of its numbers."""
-        found: dict[int, list[float]] = {}
-        for block in self.numbers(measured, clock):
-            found.setdefault(block.process, []).extend(block.values_s)
+        found = values_by_process(self.numbers(measured, clock))
         return tuple(Block(process=p, block=0, values_s=(median(v),)) for p, v in sorted(found.items()))
 
     def value(self, measured: Measured, clock: Clock) -> float | None:
@@ -91,16 +89,12 @@ class Against:
         return self.high <= 1 + RELEVANT and not self.surely_worse
 
 
-def _latencies(measured: Measured, clock: Clock) -> Sequence[Block]:
-    return _quantiles(measured, clock)
-
-
 def _cpus(measured: Measured, clock: Clock) -> Sequence[Block]:
-    found = _quantiles(measured, "cpu")
+    found = _latencies(measured, "cpu")
     return found if any(any(b.values_s) for b in found) else ()
 
 
-def _quantiles(measured: Measured, clock: Clock) -> Sequence[Block]:
+def _latencies(measured: Measured, clock: Clock) -> Sequence[Block]:
     return [
         Block(process=b.process, block=b.block, values_s=(quantile(b.values_s, QUANTILE[clock]),))
         for b in blocks(measured, clock)
@@ -125,10 +119,10 @@ def energy_source(counters: Mapping[str, Any] | None) -> str:
     )
 
 
-def _fact(name: str, part: str = "") -> Callable[[Measured], dict[int, float]]:
+def _fact(name: str, part: str = "") -> Callable[[Measured, Clock], Sequence[Block]]:
     """The largest value that each process told of a fact."""
 
-    def read(measured: Measured) -> dict[int, float]:
+    def numbers(measured: Measured, clock: Clock) -> Sequence[Block]:
         found: dict[int, float] = {}
         for run in measured.runs:
             value = run.facts.get(name)
@@ -136,16 +130,7 @@ def _fact(name: str, part: str = "") -> Callable[[Measured], dict[int, float]]:
                 value = (value or {}).get(part)
             if isinstance(value, int | float) and math.isfinite(value):
                 found[run.process] = max(found.get(run.process, 0.0), float(value))
-        return found
-
-    return read
-
-
-def _by_process(read: Callable[[Measured], dict[int, float]]) -> Callable[[Measured, Clock], Sequence[Block]]:
-    """One number a process."""
-
-    def numbers(measured: Measured, clock: Clock) -> Sequence[Block]:
-        return [Block(process=p, block=0, values_s=(v,)) for p, v in sorted(read(measured).items())]
+        return [Block(process=p, block=0, values_s=(v,)) for p, v in sorted(found.items())]
 
     return numbers
 
@@ -163,7 +148,7 @@ GOALS: dict[str, Goal] = {
             name=MEMORY,
             unit="B",
             source="the most resident memory of a fresh process, with the program around the runtime",
-            numbers=_by_process(_fact("peak_rss_bytes")),
+            numbers=_fact("peak_rss_bytes"),
         ),
         Goal(
             name="cpu-time",
@@ -176,7 +161,7 @@ GOALS: dict[str, Goal] = {
             name="output-error",
             unit="",
             source="the largest difference of outputs from the reference, relative to its largest magnitude",
-            numbers=_by_process(_fact("difference", "relative")),
+            numbers=_fact("difference", "relative"),
         ),
     )
 }

@@ -272,6 +272,8 @@ def judge_contenders(
     field = {p.contender.label: p.measured for p in alike if p.contender.key not in other}
     field[chosen.contender.label] = chosen.measured
     default = _best_default(able, chosen)
+    hint = "Measure on an idle machine, or ask for one thread alone: -n 1."
+    doubt = Doubt(kind="threads-undecided", message=f"it is undecided {undecided}", hint=hint)
     return Verdict(
         proved=tuple(proved.values()),
         best_single=proved[best.key],
@@ -292,16 +294,10 @@ def judge_contenders(
         tied=tuple(p.contender.label for p in ties),
         chosen_for=for_what,
         warnings=(
-            *_undecided(undecided),
+            *([doubt] if undecided else ()),
             *clock_warnings(field, chosen.contender.label, clocks.of(best, chosen.contender)),
         ),
     )
-
-
-def _undecided(what: str) -> list[Doubt]:
-    """The doubt about an answer that the proof leaves open, if it does."""
-    hint = "Measure on an idle machine, or ask for one thread alone: -n 1."
-    return [Doubt(kind="threads-undecided", message=f"it is undecided {what}", hint=hint)] if what else []
 
 
 def _asked(contender: Contender, precisions: Collection[str]) -> bool:
@@ -315,9 +311,8 @@ def _best_default(proved: Sequence[Proved], chosen: Proved) -> Default | None:
     if not usual:
         return None
     best = min(usual, key=lambda p: level(p.measured, "wall"))
-    if best is chosen:
-        return Default(label=best.contender.label, gain=None)
-    return Default(label=best.contender.label, gain=versus(best.measured, chosen.measured, "wall"))
+    gain = None if best is chosen else versus(best.measured, chosen.measured, "wall")
+    return Default(label=best.contender.label, gain=gain)
 
 
 def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Proved]:
@@ -403,11 +398,8 @@ def _reason(
         return f"{how}{chosen.contender.label}; no ratio is reported, {why}."
     if chosen is not best and chosen.against_best is not None:
         gain = chosen.against_best.speedup
-        bounds = interval(gain.low, gain.high)
-        parts = [
-            f"Mix: {chosen.contender.label} is {gain.ratio:.2f} times as fast as {alone} alone {bounds}",
-            _beside(default),
-        ]
+        faster = f"{gain.ratio:.2f} times as fast as {alone} alone {interval(gain.low, gain.high)}"
+        parts = [f"Mix: {chosen.contender.label} is {faster}", _beside(default)]
         return f"{'; '.join(filter(None, parts))}."
     alike = [p for p in proved if p.contender.serial is best.contender.serial or not undecided]
     beside = None if undecided else default
@@ -424,9 +416,8 @@ def _beside(default: Default | None) -> str:
     if default is None or default.gain is None:
         return ""
     gain = default.gain
-    if gain.verdict == "tie":
-        return f"as fast as the best default, {default.label} {interval(gain.low, gain.high)}"
-    return f"{gain.ratio:.2f} times as fast as the best default, {default.label} {interval(gain.low, gain.high)}"
+    times = "" if gain.verdict == "tie" else f"{gain.ratio:.2f} times "
+    return f"{times}as fast as the best default, {default.label} {interval(gain.low, gain.high)}"
 
 
 def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Default | None) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from typing import Self, cast
+from dataclasses import dataclass
+from typing import cast
 
 from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
@@ -18,7 +19,7 @@ from gnomon.measure.campaign import CampaignRunner, Measured, RecordedRunner
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
-from gnomon.runtimes.base import PlacedModel, Wish
+from gnomon.runtimes.base import Wish
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.accelerators import software_devices
@@ -101,8 +102,9 @@ _MOST_HANGS = 4
 _INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input's file
 
 
-class Sensitivity(float):
-    """How far the reference outputs move when the inputs do, relative to their largest magnitude.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitivity:
+    """How far the reference outputs move when the inputs do, relative to their largest magnitude (`relative`).
 
     `finite_share` is the smallest share of finite values in any reference output, from 0 to 1. `reference` names what
     computed them, "" where an older record does not tell, and `runtime` the runtime that this was. `checked_by` names
@@ -110,21 +112,12 @@ class Sensitivity(float):
     off.
     """
 
+    relative: float
     finite_share: float
     reference: str = ""
     runtime: str = ""
     checked_by: str = ""
     agreement: float | None = None
-
-    def __new__(cls, relative: float, *, finite_share: float, **more: str | float | None) -> Self:
-        """`relative` with what share of the outputs is finite, and `more` of the fields above."""
-        made = super().__new__(cls, relative)
-        vars(made).update(more, finite_share=finite_share)
-        return made
-
-    def __getnewargs_ex__(self) -> tuple[tuple[float], dict[str, object]]:
-        """How it is made again: for `copy`, and for a caller who sends results to other processes."""
-        return (float(self),), dict(vars(self))
 
 
 def reference(lab: Lab) -> Sensitivity:
@@ -142,7 +135,8 @@ def reference(lab: Lab) -> Sensitivity:
     clean = [t for t in lab.targets if not t.configuration.environment]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
     reasons: list[str] = []
-    own, hung, refused = unmodified(lab), 0, dict[str, str]()
+    # The user's own file on the device, whose inputs are fixed only by what they are fed with.
+    own, hung, refused = lab.placed, 0, dict[str, str]()
     for lab.open_outputs in (False, True):
         if lab.open_outputs and not (refused and any(t.shape is not None for t in lab.outputs)):
             break
@@ -184,11 +178,6 @@ def reference(lab: Lab) -> Sensitivity:
     )
 
 
-def unmodified(lab: Lab) -> PlacedModel:
-    """The user's own file on the device, whose inputs are fixed only by what they are fed with."""
-    return lab.placed
-
-
 def _noted(lab: Lab, runner: CampaignRunner, found: JudgedReference) -> Sensitivity:
     kept = {key: value for key, value in found.items() if key in _NOTED and value}
     runner.note("reference", {"relative": float(found["relative"]), "finite": float(found["finite"]), **kept})
@@ -225,7 +214,7 @@ def _heard(lab: Lab, data: JudgedReference) -> Sensitivity:
         hint = "If it is not meant to draw random numbers or to keep a state, look which operator does."
         lab.doubts.append(Doubt(kind="unrepeatable", message=message, hint=hint))
     return Sensitivity(
-        float(data["relative"]),
+        relative=float(data["relative"]),
         finite_share=float(data["finite"]),
         reference=str(data.get("by", "")),
         runtime=str(data.get("runtime", "")),
@@ -256,7 +245,7 @@ def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     found = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
     if lab.model_changed:
         found.insert(0, _CHANGED)
-    if sensitivity < 1e-5:
+    if sensitivity.relative < 1e-5:
         found.append(
             Doubt(
                 kind="insensitive",

@@ -384,8 +384,16 @@ def equip(
     if not lacking or (config.address.kind == LOCAL and config.python is None):
         return probes, missing
     failed: dict[str, GnomonError] = {}
-    wanted = _Wanted(link=link, config=config, tell=tell)
-    folder = _provided(wanted, lacking, failed)
+
+    def provide(runtimes: tuple[Runtime, ...]) -> Path:
+        """One folder with these runtimes."""
+        from gnomon.devices.packages import provide as packages
+
+        wanted = ["numpy", *(requirement for runtime in runtimes for requirement in runtime.wheels)]
+        say = tell or (lambda _: None)
+        return packages.provide(wanted, link.info.fingerprint, home=user_folder(), fetch=config.fetch, tell=say)
+
+    folder = _provided(provide, lacking, failed)
     if folder is not None:
         # What the device's own PYTHONPATH names stays in effect behind it.
         own = [path for path in config.environment.get("PYTHONPATH", "").split(":") if path]
@@ -408,27 +416,12 @@ def _apart(name: str, lost: list[str]) -> GnomonError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """Where runtimes are brought to, and by which settings."""
-
-    link: AgentLink
-    config: DeviceConfig
-    tell: Callable[[str], None] | None
-
-    def provide(self, runtimes: tuple[Runtime, ...]) -> Path:
-        """One folder with these runtimes."""
-        from gnomon.devices.packages.provide import provide
-
-        wanted = ["numpy", *(requirement for runtime in runtimes for requirement in runtime.wheels)]
-        found = self.link.info.fingerprint
-        return provide(wanted, found, home=user_folder(), fetch=self.config.fetch, tell=self.tell or (lambda _: None))
-
-
-def _provided(wanted: _Wanted, lacking: tuple[Runtime, ...], failed: dict[str, GnomonError]) -> Path | None:
+def _provided(
+    provide: Callable[[tuple[Runtime, ...]], Path], lacking: tuple[Runtime, ...], failed: dict[str, GnomonError]
+) -> Path | None:
     """One folder with all that can be had; what cannot goes into `failed`."""
     try:
-        return wanted.provide(lacking)
+        return provide(lacking)
     except GnomonError as error:
         if len(lacking) == 1:
             failed[lacking[0].name] = error
@@ -436,13 +429,13 @@ def _provided(wanted: _Wanted, lacking: tuple[Runtime, ...], failed: dict[str, G
     had: list[Runtime] = []
     for runtime in lacking:
         try:
-            wanted.provide((runtime,))
+            provide((runtime,))
             had.append(runtime)
         except GnomonError as error:
             failed[runtime.name] = error
     while had:  # each can be had alone, but what they need may contradict each other
         try:
-            return wanted.provide(tuple(had))
+            return provide(tuple(had))
         except GnomonError as error:
             failed[had.pop().name] = error
     return None

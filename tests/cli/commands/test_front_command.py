@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.jobs.solve.test_front_job import PROBLEM
+from tests.jobs.solve.test_solve_job import PROBLEM
 
 import gnomon
 from gnomon.cli.main import cli

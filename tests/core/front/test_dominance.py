@@ -1,14 +1,16 @@
-"""Dominance against its definition, pair by pair."""
+"""Dominance against its definition, pair by pair; the hypervolume against inclusion-exclusion and cells of a grid."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.front.dominance import covered, dominates, nondominated
-from gnomon.errors import ProblemError
+from gnomon.core.front.dominance import covered, dominates, hypervolume, nondominated
+from gnomon.errors import ProblemError, UsageError
 
 
 @st.composite
@@ -59,3 +61,54 @@ def test_what_is_no_table(costs: object) -> None:
 def test_tables_of_unlike_width() -> None:
     with pytest.raises(ProblemError, match="cannot be compared"):
         covered([[1.0, 2.0]], np.zeros((1, 3)))
+
+
+def inclusion_exclusion(costs: np.ndarray, reference: np.ndarray) -> float:
+    rows = [row for row in costs if (row < reference).all()]
+    total = 0.0
+    for size in range(1, len(rows) + 1):
+        for part in itertools.combinations(rows, size):
+            total -= (-1) ** size * float((reference - np.max(part, axis=0)).prod())
+    return total
+
+
+def cells(costs: np.ndarray, side: int) -> int:
+    axes = np.indices((side,) * costs.shape[1])
+    taken = np.zeros(axes.shape[1:], dtype=bool)
+    for row in costs:
+        taken |= np.all([axis >= c for axis, c in zip(axes, row, strict=True)], axis=0)
+    return int(taken.sum())
+
+
+@given(st.integers(1, 4), st.integers(0, 9), st.integers(0, 2**32 - 1))
+def test_small_sets(objectives: int, count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    costs = rng.integers(0, 5, (count, objectives)) if seed % 2 else rng.normal(size=(count, objectives))
+    reference = np.full(objectives, 4.0 if seed % 2 else 1.0)
+    expected = inclusion_exclusion(costs.astype(float), reference)
+    assert hypervolume(costs, reference.tolist()) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("objectives", "side"), [(2, 64), (3, 24), (4, 12)])
+@pytest.mark.parametrize("seed", range(2))
+def test_larger_sets_count_cells(objectives: int, side: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    on_sphere = np.abs(rng.normal(size=(300, objectives)))
+    costs = np.floor(side * on_sphere / np.linalg.norm(on_sphere, axis=1, keepdims=True))
+    assert hypervolume(costs, [side] * objectives) == cells(costs, side)
+
+
+def test_known_values() -> None:
+    assert hypervolume([[1, 3], [2, 2], [3, 1]], [4, 4]) == 6.0
+    assert hypervolume([[1, 1, 1]], [2, 3, 4]) == 6.0
+    assert hypervolume([], [1, 1]) == 0.0
+    assert hypervolume([[np.inf, 0], [5, 5]], [1, 1]) == 0.0
+    assert hypervolume([[3.0], [2.0]], [10.0]) == 8.0
+
+
+def test_what_cannot_be_meant() -> None:
+    with pytest.raises(UsageError, match="5 objectives"):
+        hypervolume(np.zeros((1, 5)), [1.0] * 5)
+    for row, reference in (([1, 2], [1]), ([np.nan, 0], [1, 1]), ([0, 0], [np.inf, 1])):
+        with pytest.raises(ProblemError):
+            hypervolume([row], reference)

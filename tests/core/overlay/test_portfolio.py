@@ -35,9 +35,9 @@ def by_highs(costs: Floats, size: int) -> float:
         programme.row(range(first, first + count), [1.0] * count, 1.0, 1.0)
         for row in range(count):
             programme.row([row, first + row], [1.0, -1.0], 0.0, np.inf)
-    outcome = run_highs(programme, count, None, started=False)
-    assert outcome.status == "optimal" and outcome.values is not None
-    chosen = np.flatnonzero(outcome.values[:count] > 0.5)
+    status, values, _ = run_highs(programme, count, None, started=False)
+    assert status == "optimal" and values is not None
+    chosen = np.flatnonzero(values[:count] > 0.5)
     return float(costs[chosen].min(axis=0).sum())
 
 

@@ -12,7 +12,7 @@ from scipy.optimize import lsq_linear, nnls
 from gnomon.core.pricing.price import (
     Observation,
     SegmentTime,
-    _bounded_least_squares,
+    bounded_least_squares,
     operator_prices,
     segment_prices,
 )
@@ -164,7 +164,7 @@ def problem(data: st.DataObject) -> tuple[Array, Array, Array]:
 @given(st.data())
 def test_bounded_least_squares_equals_scipy(data: st.DataObject) -> None:
     left, right, low = problem(data)
-    found = _bounded_least_squares(left, right, low)
+    found = bounded_least_squares(left, right, low)
     oracle = lsq_linear(left, right, bounds=(low, np.inf), method="bvls", tol=1e-14, max_iter=2000)
     scale = max(1e-12, float(np.abs(right).max()))
     assert (found >= low - 1e-12 * scale).all()

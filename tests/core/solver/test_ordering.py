@@ -34,7 +34,7 @@ def replay(graph: Graph, order: Order) -> int:
     return width
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(30))
 def test_steps_are_an_elimination(seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 25))
@@ -71,6 +71,5 @@ def test_chordal_graphs_get_their_exact_width() -> None:
 def test_limits() -> None:
     complete = graph_of(10, [(a, b) for a in range(10) for b in range(a)])
     assert best_order(complete, [4] * 10, Limits(table_entries=4.0**9)) is None
-    assert best_order(complete, [4] * 10, Limits(width=8)) is None
-    assert best_order(complete, [4] * 10, Limits(table_entries=4.0**10, width=9)) is not None
+    assert best_order(complete, [4] * 10, Limits(table_entries=4.0**10)) is not None
     assert best_order(complete, [4] * 10, Limits(total_entries=1e5)) is None

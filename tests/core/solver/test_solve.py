@@ -31,7 +31,7 @@ def check(model: CostModel, weights: dict[str, float], method: str) -> Solution 
     return found
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(3))
 def test_elimination_is_exhaustive_search(block: int) -> None:
     solved = 0
     for seed in range(block * 100, block * 100 + 100):
@@ -39,12 +39,12 @@ def test_elimination_is_exhaustive_search(block: int) -> None:
     assert 20 < solved < 100  # both outcomes are met
 
 
-@pytest.mark.parametrize("seed", range(0, 1500, 25))
+@pytest.mark.parametrize("seed", range(0, 1500, 50))
 def test_milp_is_exhaustive_search(seed: int) -> None:
-    check(random_problem(seed + seed // 25 % 2), {"o0": 2.0}, "milp")
+    check(random_problem(seed + seed // 50 % 2), {"o0": 2.0}, "milp")
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(24))
 def test_weighted_objectives(seed: int) -> None:
     weights = {"o0": 1.5, "o1": 0.25} if seed % 3 else {"o1": 1.0}
     check(random_problem(seed, objectives=2, impossible=0.04), weights, "auto")
@@ -68,7 +68,7 @@ def test_chain_is_viterbi(count: int, choices: int) -> None:
     assert found.value == pytest.approx(float(ahead.min())) and found.width == 1
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_methods_agree_beyond_exhaustive_search(seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = 60
@@ -95,8 +95,8 @@ def test_many_charges_go_to_the_programme_and_agree() -> None:
 
 def test_wide_problem_goes_to_the_programme() -> None:
     model = graph_problem([(a, b) for a in range(9) for b in range(a)], [2] * 9, 1)
-    found = solve(model, width_limit=3)
-    assert found.method == "milp" and found.width == 8
+    found = solve(model, method="milp")
+    assert found.width == 8
     assert found.value == pytest.approx(exhaustive(model, {"latency": 1.0}))
     with pytest.raises(UsageError, match="too wide"):
         solve(graph_problem([(a, b) for a in range(40) for b in range(a)], [4] * 40, 1), method="elimination")
@@ -121,7 +121,7 @@ def test_pruning_makes_wide_problems_narrow() -> None:
 
 @pytest.mark.parametrize("scale", [1e300, 1e-300, 1e-9])
 def test_extreme_units(scale: float) -> None:
-    for seed in range(60):
+    for seed in range(24):
         small = random_problem(seed, impossible=0.05)
         model = CostModel(
             small.space,
@@ -171,9 +171,7 @@ def test_infeasible_names_the_slot() -> None:
             solve(CostModel(Space(slots), LATENCY, tuple(free), triangle), method=method)
 
 
-@pytest.mark.parametrize(
-    "options", [{"method": "magic"}, {"width_limit": -1}, {"time_limit_s": 0.0}, {"time_limit_s": float("nan")}]
-)
+@pytest.mark.parametrize("options", [{"method": "magic"}, {"time_limit_s": 0.0}, {"time_limit_s": float("nan")}])
 def test_options_that_cannot_be_meant(options: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         solve(CostModel(Space(()), LATENCY, ()), **options)  # type: ignore[arg-type]

@@ -10,7 +10,6 @@ import pytest
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
 from gnomon.core.front.dominance import nondominated
-from gnomon.core.front.front import exact_front
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, best_order
 from gnomon.core.solver.solve import solve
@@ -140,21 +139,6 @@ def test_no_assignment_in_no_time_is_told() -> None:
     model = CostModel(Space(slots), (Objective("o"),), tuple(rng.uniform(0, 1, (4, 1)) for _ in slots), tuple(pairs))
     with pytest.raises(ProblemError):
         solve(model, time_limit_s=1.0, clock_s=looks(0.5))
-
-
-@pytest.mark.parametrize("count", [1, 3, 10, 40, 150])
-@pytest.mark.parametrize(("width", "objectives"), [(2, 2), (3, 3), (2, 4)])
-def test_a_front_that_ends_early_says_what_is_true_of_it(count: int, width: int, objectives: int) -> None:
-    model = tree(7, width, 3, objectives=objectives, seed=4)
-    every = np.array(list(itertools.product(range(3), repeat=7)))
-    costs = model.evaluate(every)
-    left = iter(range(count))
-    front = exact_front(model, left_s=lambda: 1.0 if next(left, None) is not None else -1.0)
-    if front.certificate.kind == "exact":
-        assert len(front) == len(nondominated(costs))
-    elif front.certificate.epsilon is not None:
-        most = (1 + front.certificate.epsilon) * costs[:, None] * (1 + 1e-9)
-        assert np.all(np.any(np.all(front.costs[None] <= most, axis=2), axis=1))
 
 
 def test_filters_of_many_vectors_look_at_the_clock() -> None:

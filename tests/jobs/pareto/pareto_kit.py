@@ -155,7 +155,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
 
     monkeypatch.setattr(job, "open_lab", open_lab)
     monkeypatch.setattr(job, "decision_space", lambda lab, by, options, all_cores: space)
-    monkeypatch.setattr(job, "reference", lambda lab: Sensitivity(1.0, finite_share=1.0))
+    monkeypatch.setattr(job, "reference", lambda lab: Sensitivity(relative=1.0, finite_share=1.0))
     monkeypatch.setattr(job, "doubts", lambda lab, sensitivity: ())
 
 

@@ -52,9 +52,8 @@ def true_front(path: Path) -> dict[int, tuple[float, float]]:
     return {code: cost for code, cost in rows if not any(dominates(other, cost) for _, other in rows)}
 
 
-@pytest.mark.parametrize("backends", [2, 3])
-@pytest.mark.parametrize("name", ["brute", "exhaustive", "random"])
-def test_a_search_that_went_through_all_finds_the_true_front(tmp_path: Path, backends: int, name: str) -> None:
+@pytest.mark.parametrize(("name", "backends"), [("exhaustive", 3), ("random", 2)])
+def test_a_search_that_went_through_all_finds_the_true_front(tmp_path: Path, name: str, backends: int) -> None:
     path = write_dump(tmp_path / "d.json", backends=backends)
     plan = Plan(name=name, iterations=backends**4 if name == "random" else None)
     found = pareto(ParetoRequest(source=path, plan=plan))

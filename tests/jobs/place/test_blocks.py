@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from gnomon.core.graph import Tensor
 from gnomon.core.sample import Run, Samples
 from gnomon.jobs.place.across import (
-    Blocks,
     SegmentFiles,
     choose_blocks,
     kernel_spans,
@@ -104,7 +103,7 @@ def cutter(zoo_model: Callable[[str], Path]) -> OnnxCutter:
 @pytest.mark.parametrize("most", [2, 4, 8])
 def test_blocks_are_balanced_and_cut_where_little_is_alive(cutter: OnnxCutter, most: int) -> None:
     weight = [1.0] * len(cutter.order)
-    places = choose_blocks(cutter, weight, most).places
+    places = choose_blocks(cutter, weight, most)
     assert (places[0], places[-1]) == (0, len(cutter.order))
     assert len(places) - 1 == most
     assert all(len(cutter.live(place)) == 1 for place in places[1:-1])
@@ -114,9 +113,8 @@ def test_blocks_are_balanced_and_cut_where_little_is_alive(cutter: OnnxCutter, m
 
 
 def test_a_graph_without_weight_is_one_block_or_more_but_never_an_error(cutter: OnnxCutter) -> None:
-    assert choose_blocks(cutter, [0.0] * len(cutter.order), 8).count >= 1
-    assert choose_blocks(cutter, [1.0] * len(cutter.order), 1).places == (0, len(cutter.order))
-    assert Blocks(places=(0, 3, 5)).count == 2
+    assert len(choose_blocks(cutter, [0.0] * len(cutter.order), 8)) >= 2
+    assert choose_blocks(cutter, [1.0] * len(cutter.order), 1) == (0, len(cutter.order))
 
 
 @pytest.mark.parametrize("heavy", [0.9, 0.999, 1.0])
@@ -126,7 +124,7 @@ def test_a_graph_whose_time_is_one_node_s_is_cut_all_the_same(cutter: OnnxCutter
     weight = [1.0 - heavy] * len(cutter.order)
     weight[end] = heavy * len(weight)
     for most in (2, 3):
-        assert choose_blocks(cutter, weight, most).count >= 2
+        assert len(choose_blocks(cutter, weight, most)) >= 3
 
 
 @given(st.data())
@@ -178,11 +176,11 @@ def test_what_the_runtime_did_not_name_has_no_time_unless_it_computes(cutter: On
 
 def test_kernels_are_not_cut_where_there_is_another_place(cutter: OnnxCutter) -> None:
     weight = [1.0] * len(cutter.order)
-    usual = choose_blocks(cutter, weight, 4).places
-    others = choose_blocks(cutter, weight, 4, usual).places
+    usual = choose_blocks(cutter, weight, 4)
+    others = choose_blocks(cutter, weight, 4, usual)
     assert len(others) == len(usual)
     assert not set(others[1:-1]) & set(usual)
-    assert choose_blocks(cutter, weight, 4, range(len(weight))).places == usual
+    assert choose_blocks(cutter, weight, 4, range(len(weight))) == usual
 
 
 def measured(wall: int, cpu: int, *, waits: int = 0) -> Measured:

@@ -69,7 +69,7 @@ def test_every_node_is_priced_where_it_may_lie(
     assert result.solution.optimal and len(result.solution.assignment) == len(NAMES)
     assert result.solution.value == pytest.approx(result.transfers.total_s(result.solution.assignment))
     for contender in result.contenders:
-        assert contender.predicted_s == pytest.approx(result.transfers.total_s(placer.sides(contender)))
+        assert contender.predicted_s == pytest.approx(result.transfers.total_s(placer.assignment(contender)))
         # What is folded away lies where the node does that it goes into.
         assert contender.backends[NAMES.index("same")] == contender.backends[NAMES.index("erf")]
 

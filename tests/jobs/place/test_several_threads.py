@@ -82,9 +82,7 @@ def test_only_configurations_of_as_many_threads_as_the_fastest_are_mixed(tmp_pat
             Target(runtime=OnnxRuntime(), configuration=made, support=Support(operators={}), placed=placed, model=model)
         )
         candidate = Candidate(key=name, job=NO_JOB)
-        wholes.append(
-            Contender(key=name, label=name, kind="single", parts=(), candidate=candidate, predicted_s=predicted_s)
-        )
+        wholes.append(Contender(label=name, kind="single", parts=(), candidate=candidate, predicted_s=predicted_s))
     lab: Any = None
     placer = AcrossPlacer(lab, targets, tmp_path)
     assert placer._of_equal_threads(range(5), wholes) == [2, 3]

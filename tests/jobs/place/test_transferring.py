@@ -94,11 +94,11 @@ def check(placer: TransferPlacer, result: TransferResult) -> None:
     assert result.solution.optimal
     assert result.solution.value == pytest.approx(result.transfers.total_s(result.solution.assignment))
     for contender in result.contenders:
-        assert contender.predicted_s == pytest.approx(result.transfers.total_s(placer.sides(contender)))
+        assert contender.predicted_s == pytest.approx(result.transfers.total_s(placer.assignment(contender)))
     kinds = [c.kind for c in result.contenders]
     assert kinds[:2] == ["single", "single"]
     assert bool(result.why) == (len(kinds) == 2) or result.solution.assignment in {
-        placer.sides(c) for c in result.contenders[:2]
+        placer.assignment(c) for c in result.contenders[:2]
     }
 
 

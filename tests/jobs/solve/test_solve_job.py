@@ -55,7 +55,7 @@ def test_weights_that_cannot_be_meant(weights: dict[str, float] | None) -> None:
         assert "latency, memory" in caught.value.message
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(8))
 def test_one_objective_needs_no_weight(seed: int) -> None:
     model = random_problem(seed)
     best = exhaustive(model, {"o0": 1.0})

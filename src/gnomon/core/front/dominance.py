@@ -193,13 +193,10 @@ def _sweep(gaps: Floats) -> float:
         stop = end + 1 if end < len(rights) and rights[end] == right else end
         left = rights[start - 1] if start else 0.0
         added = 0.0
-        for old_right, old_top in zip([*rights[start:end], right], [*tops[start:end], _top(tops, end)], strict=True):
+        below = tops[start : end + 1] if end < len(tops) else [*tops[start:], 0.0]
+        for old_right, old_top in zip([*rights[start:end], right], below, strict=True):
             added += (old_right - left) * (top - old_top)
             left = old_right
         rights[start:stop], tops[start:stop] = [right], [top]
         total += added * height
     return total
-
-
-def _top(tops: list[float], place: int) -> float:
-    return tops[place] if place < len(tops) else 0.0

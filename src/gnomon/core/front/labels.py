@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,9 +81,7 @@ def _thinned(totals: Floats, states: Ints, width: float) -> NDArray[np.bool_]:
     """One label of each cell of a width: cells of the first objective on the steep side of each state's staircase,
     where the last label stands for its cell, and of the second on the flat side, where the first one does.
     """
-    begin = np.ones(len(states), dtype=bool)
-    begin[1:] = states[1:] != states[:-1]
-    starts = np.flatnonzero(begin)
+    starts = starts_of(states)
     lengths = np.diff(np.append(starts, len(states)))
     ends = starts + lengths - 1
     group = np.repeat(np.arange(len(starts)), lengths)
@@ -97,32 +94,24 @@ def _thinned(totals: Floats, states: Ints, width: float) -> NDArray[np.bool_]:
     turn = turns[np.searchsorted(group[turns], np.arange(len(starts)))][group]
     place = np.arange(len(states))
     steep, flat = np.floor(x / width), np.floor(y / width)
-    keep = begin.copy()
-    keep[ends] = True
-    keep |= place == turn
-    inner = (place[:-1] < turn[:-1]) & ~begin[1:]
-    keep[:-1] |= inner & (steep[1:] != steep[:-1])
-    outer = (place[1:] > turn[1:]) & ~begin[1:]
-    keep[1:] |= outer & (flat[1:] != flat[:-1])
+    keep: NDArray[np.bool_] = place == turn
+    keep[starts] = keep[ends] = True
+    same = group[1:] == group[:-1]
+    keep[:-1] |= (place[:-1] < turn[:-1]) & same & (steep[1:] != steep[:-1])
+    keep[1:] |= (place[1:] > turn[1:]) & same & (flat[1:] != flat[:-1])
     return keep
+
+
+def starts_of(groups: Ints) -> Ints:
+    """Where runs of equal numbers begin."""
+    begin = np.ones(len(groups), dtype=bool)
+    begin[1:] = groups[1:] != groups[:-1]
+    return np.flatnonzero(begin)
 
 
 _CHUNK = 1 << 20  # sums that are formed at once
 _BLOCK = 16  # labels whose sums with others are judged together first
 _FEW_STATES = 1 << 15  # states whose numbers fit into sixteen bits, which are sorted in linear time
-
-
-class Screen(Protocol):
-    """Knows which labels cannot lead to anything new."""
-
-    def enter(self, number: int, left: Sequence[int]) -> None:
-        """Labels of this bucket follow; `left` are the places of its children that are not added yet.
-
-        With `left` or before the last child the states are rows of the bucket's terms, afterwards its states.
-        """
-
-    def hopeful(self, costs: Floats, rows: Ints) -> NDArray[np.bool_]:
-        """Whether labels (objectives, N) of the bucket's rows (N,) may lead to something new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +153,7 @@ class LabelPass:
     def __init__(
         self,
         plan: Plan,
-        screen: Screen,
+        screen: PlaneScreen | IdealScreen,
         *,
         room: int,
         out_of_time: Callable[[], bool],
@@ -189,7 +178,8 @@ class LabelPass:
             if self.count > self.room:
                 raise Stopped(room=True)
             self.held.append(found)
-        return self._assignments()
+        choices, links = [held.choice for held in self.held], [held.links for held in self.held]
+        return self.plan.assignments(choices, links, np.arange(len(choices[-1])))
 
     def _labels(self, number: int, bucket: Bucket) -> Labels:
         sizes = [len(self.held[c].choice) for c in bucket.children]
@@ -280,17 +270,6 @@ class LabelPass:
     def _stop(self, _: float) -> bool:
         return self.out_of_time()
 
-    def _assignments(self) -> Ints:
-        last = self.held[-1]
-        assignment = np.zeros((len(last.choice), len(self.plan.buckets)), dtype=np.int32)
-        at: dict[int, Ints] = {len(self.held) - 1: np.arange(len(last.choice))}
-        for number in range(len(self.held) - 1, -1, -1):
-            bucket, labels, index = self.plan.buckets[number], self.held[number], at.pop(number)
-            assignment[:, bucket.slot] = labels.choice[index]
-            for child, link in zip(bucket.children, labels.links, strict=True):
-                at[child] = link[index]
-        return assignment.astype(np.intp)
-
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
@@ -303,9 +282,7 @@ class _Blocks:
 
 
 def _blocks(groups: Ints, costs: Floats) -> _Blocks:
-    begin = np.ones(len(groups), dtype=bool)
-    begin[1:] = groups[1:] != groups[:-1]
-    firsts = np.flatnonzero(begin)
+    firsts = starts_of(groups)
     place = np.arange(len(groups)) - np.repeat(firsts, np.diff(np.append(firsts, len(groups))))
     starts = np.flatnonzero(place % _BLOCK == 0)
     lengths = np.diff(np.append(starts, len(groups)))
@@ -386,7 +363,11 @@ class PlaneScreen:
         self.offsets: Floats = np.zeros((0, 0))
 
     def enter(self, number: int, left: Sequence[int]) -> None:
-        """What a label's completion costs, less the threshold, for each state and weighting."""
+        """What a label's completion costs, less the threshold, for each state and weighting: labels of a bucket follow.
+
+        `left` are the places of its children that are not added yet. With `left` or before the last child the states
+        are rows of the bucket's terms, afterwards its states.
+        """
         above = self.beyond[number]
         if left:
             above = later(self.plan.buckets[number], self.minima, above, left)
@@ -456,7 +437,7 @@ class IdealScreen:
         self.offsets: Floats = np.zeros((0, 0))
 
     def enter(self, number: int, left: Sequence[int]) -> None:
-        """The ideal completion of each state."""
+        """The ideal completion of each state; `left` as in `PlaneScreen.enter`."""
         above = self.beyond[number]
         self.offsets = later(self.plan.buckets[number], self.minima, above, left) if left else above
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -49,10 +49,9 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All buckets in order of elimination; the last one has no ring. `width` is the size of the largest ring."""
+    """All buckets in order of elimination; the last one has no ring. `entries` are the rows of all."""
 
     buckets: tuple[Bucket, ...]
-    width: int
     entries: int
 
     def forbidding(self, choices: Sequence[tuple[int, int]]) -> Plan:
@@ -62,27 +61,29 @@ class Plan:
             places.setdefault(slot, []).append(choice)
         buckets = []
         for b in self.buckets:
-            terms = b.terms
             if b.slot in places:
-                terms = terms.copy()
+                terms = b.terms.copy()
                 terms.reshape(b.states, b.size, -1)[:, places[b.slot]] = np.inf
-            buckets.append(
-                Bucket(
-                    slot=b.slot,
-                    ring=b.ring,
-                    states=b.states,
-                    size=b.size,
-                    terms=terms,
-                    children=b.children,
-                    states_of=b.states_of,
-                )
-            )
-        return Plan(buckets=tuple(buckets), width=self.width, entries=self.entries)
+                b = replace(b, terms=terms)
+            buckets.append(b)
+        return replace(self, buckets=tuple(buckets))
+
+    def assignments(self, choices: Sequence[Ints], links: Sequence[tuple[Ints, ...]], chosen: Ints) -> Ints:
+        """The assignments (N, slots) that labels of the last bucket stand for, by number.
+
+        Of each bucket and label there, `choices` are the slot's own and `links` the numbers of the children's labels.
+        """
+        found = np.zeros((len(chosen), len(self.buckets)), dtype=np.intp)
+        at = {len(self.buckets) - 1: chosen}
+        for number in range(len(self.buckets) - 1, -1, -1):
+            bucket, index = self.buckets[number], at.pop(number)
+            found[:, bucket.slot] = choices[number][index]
+            at |= {child: link[index] for child, link in zip(bucket.children, links[number], strict=True)}
+        return found
 
 
-def make_plan(model: CostModel, limits: Limits | None = None) -> Plan | None:
+def make_plan(model: CostModel, limits: Limits) -> Plan | None:
     """The plan of a model, charges left out, or None where its tables would exceed the limits."""
-    limits = limits or Limits()
     sizes = [len(slot.choices) for slot in model.space.slots]
     pairs = _joint_pairs(model)
     around: dict[int, set[int]] = {v: set() for v in range(len(sizes))}
@@ -217,8 +218,7 @@ def _buckets(
                 states_of=tuple(states_of),
             )
         )
-    entries = sum(b.states * b.size for b in buckets)
-    return Plan(buckets=tuple(buckets), width=max((len(r) for r in rings), default=0), entries=entries)
+    return Plan(buckets=tuple(buckets), entries=sum(b.states * b.size for b in buckets))
 
 
 def _terms(

@@ -59,10 +59,6 @@ class _Open:
     proofs: Proofs
     proved: float = float("inf")
 
-    @classmethod
-    def planes(cls, case: Case, weights: Floats, bounds: Floats) -> _Open:
-        return cls(case, Proofs(weights, bounds, []))
-
 
 class PlaneSearch:
     """Finds the front of a search of two objectives, case by case."""
@@ -83,7 +79,7 @@ class PlaneSearch:
         hull = self._supported(base, first=True)
         if hull is None:
             return 1.0
-        self.open = [_Open.planes(base, hull.weights, hull.bounds)]
+        self.open = [_Open(base, Proofs(hull.weights, hull.bounds))]
         if len(cases) == 1:
             self.search.show(self._factor())
         else:
@@ -244,14 +240,14 @@ class PlaneSearch:
         bounds = np.maximum(bounds, hull.bounds)  # those of all cases together hold, too
         spots = corners(self.search.costs) / self.search.factor
         if not np.isfinite(self._thresholds(hull.weights, bounds, spots)).any():
-            return _Open.planes(case, hull.weights, bounds)
+            return _Open(case, Proofs(hull.weights, bounds))
         own = self._supported(case)
         if own is None:
             return None
         if self.search.out_of_time():
-            own_weights, own_bounds = [own.weights, hull.weights], [own.bounds, bounds]
-            return _Open.planes(case, np.concatenate(own_weights), np.concatenate(own_bounds))
-        return _Open.planes(case, own.weights, own.bounds)
+            weights = np.concatenate([own.weights, hull.weights])
+            return _Open(case, Proofs(weights, np.concatenate([own.bounds, bounds])))
+        return _Open(case, Proofs(own.weights, own.bounds))
 
     def _thresholds(self, weights: Floats, bounds: Floats, spots: Floats) -> Floats:
         """For each weighting the largest weighted spot that it sees to, -inf where it sees to none."""

@@ -27,7 +27,7 @@ Optimization", 2016). What is lost shows in the bounds themselves, so that no ac
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import nondominated
-from gnomon.core.front.labels import Stopped
+from gnomon.core.front.labels import Stopped, starts_of
 from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, minimise_weighted, weighed
 
 Ask = Callable[[Floats], tuple[Floats, Floats, Ints]]
@@ -188,7 +188,7 @@ def thin(bounds: Floats, groups: Ints, width: Floats, most: int) -> tuple[Ints, 
         if len(place) <= most:
             break
         inner = groups[place]
-        starts = _starts(inner)
+        starts = starts_of(inner)
         counts = np.diff(np.append(starts, len(inner)))
         share = max(2.0, _level(counts, most))
         apart = found[2] - found[1]
@@ -203,7 +203,7 @@ def _merged(bounds: Floats, groups: Ints, width: Floats) -> tuple[Ints, Floats]:
     """Labels by cells of a width, counted from each group's least difference, so that a common drift merges nothing."""
     order = np.argsort(groups, kind="stable")
     inner = groups[order]
-    starts = _starts(inner)
+    starts = starts_of(inner)
     counts = np.diff(np.append(starts, len(inner)))
     apart = (bounds[2] - bounds[1])[order]
     apart -= np.repeat(np.minimum.reduceat(apart, starts), counts)
@@ -211,7 +211,7 @@ def _merged(bounds: Floats, groups: Ints, width: Floats) -> tuple[Ints, Floats]:
     keys = np.repeat(np.arange(len(starts)), counts) * (int(cells.max(initial=0)) + 1) + cells
     first = np.argsort(bounds[0][order], kind="stable")
     first = first[np.argsort(keys[first], kind="stable")]
-    order, starts = order[first], _starts(keys[first])
+    order, starts = order[first], starts_of(keys[first])
     if len(starts) == len(order):
         return order, bounds[:, order]
     return order[starts], np.minimum.reduceat(bounds[:, order], starts, axis=1)
@@ -230,12 +230,6 @@ def _undominated(bounds: Floats, groups: Ints) -> NDArray[np.bool_]:
         drop[step:] |= after
         drop[:-step] |= (high <= low).all(axis=0) & same & ~after
     return ~drop
-
-
-def _starts(groups: Ints) -> Ints:
-    begin = np.ones(len(groups), dtype=bool)
-    begin[1:] = groups[1:] != groups[:-1]
-    return np.flatnonzero(begin)
 
 
 def _level(counts: Ints, most: int) -> float:
@@ -323,14 +317,7 @@ class RelaxedPass:
 
     def assignments(self, chosen: Ints) -> Ints:
         """The assignments (N, slots) of some of the labels that are left, by number."""
-        found = np.zeros((len(chosen), len(self.plan.buckets)), dtype=np.intp)
-        at = {len(self.held) - 1: chosen}
-        for number in range(len(self.held) - 1, -1, -1):
-            bucket, labels, index = self.plan.buckets[number], self.held[number], at.pop(number)
-            found[:, bucket.slot] = labels.choice[index]
-            for child, link in zip(bucket.children, labels.links, strict=True):
-                at[child] = link[index]
-        return found
+        return self.plan.assignments([held.choice for held in self.held], [held.links for held in self.held], chosen)
 
     def _labels(self, bucket: Bucket, minima: Minima, rest: Floats) -> _Labels:
         rows = bucket.states * bucket.size
@@ -424,7 +411,7 @@ class Proofs:
 
     weights: Floats
     bounds: Floats
-    regions: list[Region]
+    regions: list[Region] = field(default_factory=list)
 
     def factors(self, spots: Floats) -> tuple[Floats, Ints]:
         """The factor proved for each corner (N, 2), and the last region that it lies in, -1 for none."""

@@ -40,11 +40,7 @@ def charged_choices(model: CostModel) -> tuple[list[tuple[Floats, list[tuple[int
     forbidden: list[tuple[int, int]] = []
     for charge in model.charges:
         cost = np.asarray(charge.cost, dtype=np.float64)
-        places = [
-            (i, slot.choices.index(charge.choice))
-            for i, slot in enumerate(model.space.slots)
-            if charge.choice in slot.choices
-        ]
+        places = model.places(charge)
         if np.isinf(cost).any():
             forbidden += places
         elif places and cost.any():

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+_PATIENCE = 10
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
@@ -142,34 +144,33 @@ def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Arra
     left = np.vstack([*rows, ridge])
     target = np.concatenate([np.asarray(right), np.zeros(len(reach))])
     low = np.concatenate([-prior, np.zeros(2 * (blocks - 1))])
-    found = _bounded_least_squares(left, target, low)
+    found = bounded_least_squares(left, target, low)
     return prior + found[:blocks], found[blocks : 2 * blocks - 1], found[2 * blocks - 1 :]
 
 
-def _bounded_least_squares(left: Array, right: Array, low: Array) -> Array:
-    """Least squares with lower bounds: active sets, after Lawson and Hanson, Solving Least Squares Problems (1974).
+def bounded_least_squares(left: Array, right: Array, low: Array) -> Array:
+    """The x >= low of least squared difference of left @ x from right; `left` has full column rank.
 
-    `left` has full column rank. The unknown is x >= low; at the solution the gradient is non-negative where x is
-    at its bound.
+    Block principal pivoting: Portugal, Judice and Vicente, A comparison of block pivoting and interior-point
+    algorithms for linear least squares problems with nonnegative variables (1994); it falls back to Murty's single
+    pivots, which are finite, where exchanging blocks does not help.
     """
     gram, moment = left.T @ left, left.T @ (right - left @ low)
-    free = np.zeros(len(low), dtype=bool)
-    x = np.zeros(len(low))
-    for _ in range(10 * len(low)):
+    tiny = 1e-12 * float(np.abs(moment).max(initial=1e-300))
+    free = np.ones(len(moment), dtype=bool)
+    best, patience = len(moment) + 1, _PATIENCE
+    for _ in range(100 + 10 * len(moment)):
+        x = np.zeros(len(moment))
+        x[free] = np.linalg.solve(gram[np.ix_(free, free)], moment[free])
         gradient = moment - gram @ x
-        candidates = np.flatnonzero(~free & (gradient > 1e-12 * np.abs(moment).max(initial=1e-300)))
-        if not len(candidates):
+        wrong = np.flatnonzero((free & (x < 0)) | (~free & (gradient > tiny)))
+        if not len(wrong):
             break
-        free[candidates[gradient[candidates].argmax()]] = True
-        while True:
-            step = np.zeros(len(low))
-            step[free] = np.linalg.solve(gram[np.ix_(free, free)], moment[free])
-            blocking = free & (step <= 0)
-            if not blocking.any():
-                x = step
-                break
-            share = float(np.min(x[blocking] / np.maximum(x[blocking] - step[blocking], 1e-300)))
-            x = x + share * (step - x)
-            free &= x > 1e-15 * max(float(np.abs(x).max()), 1e-300)
-            x[~free] = 0.0
-    return np.asarray(low + x, dtype=np.float64)
+        if len(wrong) < best:
+            best, patience = len(wrong), _PATIENCE
+        elif patience:
+            patience -= 1
+        else:
+            wrong = wrong[-1:]
+        free[wrong] = ~free[wrong]
+    return np.asarray(low + np.maximum(x, 0.0))

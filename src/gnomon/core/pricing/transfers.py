@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import CostModel, Objective, PairCost
 from gnomon.core.graph import Graph
+from gnomon.core.pricing.price import Array, bounded_least_squares
 from gnomon.core.space import Slot, Space
 
 HOME, AWAY = 0, 1
-Array = NDArray[np.float64]
 Sides = tuple[int, ...]
 
 _BASE, _STEP_HOME, _COMMON = 0, 1, 2
@@ -32,7 +32,6 @@ a crossing takes that no step shows, such as the start of what is computed behin
 _RIDGE = 1e-4
 _WHOLE_ERROR, _STEP_ERROR, _STEP_FLOOR = 0.03, 0.08, 0.002
 _REWEIGHTINGS, _HUBER, _SPEED_ERROR = 8, 1.0, 0.3
-_PATIENCE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,16 +186,14 @@ def alternating(graph: Graph, movable: Collection[int]) -> tuple[Sides, Sides]:
     return even, odd
 
 
-def random_sides(
-    count: int, movable: Collection[int] | Sequence[Collection[int]], number: int, seed: int, *, sides: int = 2
-) -> list[Sides]:
+def random_sides(count: int, movable: Sequence[Collection[int]], number: int, seed: int) -> list[Sides]:
     """Placements drawn from a seed: of two sides half of the operators away on average, in stretches short and long.
 
     Every other one decides for each operator alone; in the rest an operator stays where the one before it lies, in
     three of four cases. So some have many crossings and others few, which is what tells crossings from operators.
-    With more `sides`, `movable` has the operators that may lie on each one away.
+    `movable` has the operators that may lie on each side away.
     """
-    allowed: Sequence[Collection[int]] = [movable] if sides == 2 else movable  # type: ignore[list-item,assignment]
+    sides = len(movable) + 1
     rng = np.random.default_rng(seed)
     made = []
     for draw in range(number):
@@ -205,7 +202,7 @@ def random_sides(
         flips[:1] = rng.random(1) < 0.5
         turns = flips * rng.integers(1, sides, count) if sides > 2 else flips
         path = np.cumsum(turns) % sides
-        made.append(tuple(int(s) if s != HOME and k in allowed[s - 1] else HOME for k, s in enumerate(path)))
+        made.append(tuple(int(s) if s != HOME and k in movable[s - 1] else HOME for k, s in enumerate(path)))
     return made
 
 
@@ -283,7 +280,8 @@ def _fitted(left: Array, right: Array, of: NDArray[np.intp]) -> tuple[Array, NDA
     x = np.zeros(left.shape[1])
     for _ in range(_REWEIGHTINGS):
         padded = np.concatenate([target * weight, np.zeros(len(ridge))])
-        x = nonnegative_least_squares(np.vstack([left / scale * weight[:, None], ridge]), padded) / scale
+        scaled = np.vstack([left / scale * weight[:, None], ridge])
+        x = bounded_least_squares(scaled, padded, np.zeros(len(scale))) / scale
         made = left @ x
         for number in range(of.max() + 1):
             rows = of == number
@@ -301,8 +299,10 @@ def transfer_model(
     """The exact placement problem of the prices: a slot an operator, pair costs where tensors may cross.
 
     A tensor that several read crosses once to each side: such a one has a slot of its own behind those of the
-    operators, the sides where it then is. Without `shared` there is no such slot, and each reader pays.
+    operators, the sides where it then is. Without `shared` there is no such slot, and each reader pays. Beside a single
+    backend stands one that no operator can be given.
     """
+    backends = backends if len(backends) > 1 else (*backends, "none")
     sides = len(backends)
     costs = [row.copy() for row in prices.own_s]
     slots = [Slot(name=name, choices=tuple(backends)) for name in names]
@@ -310,15 +310,11 @@ def transfer_model(
         costs[0] += prices.base_s
     tables: dict[tuple[int, int], Array] = {}
 
-    def crossing(tensor: Carried) -> Array:
-        ways = [[prices.crossing_s(tensor.size, a, b) for b in range(sides)] for a in range(sides)]
-        return np.asarray(ways)
-
     for number, tensor in enumerate(prices.wiring.tensors):
         ends = len(tensor.readers) + tensor.returned
         if not ends:
             continue
-        ways = crossing(tensor)
+        ways = np.asarray([[prices.crossing_s(tensor.size, a, b) for b in range(sides)] for a in range(sides)])
         if ends > 1 and shared:
             hub, there = len(slots), _subsets(sides)
             choices = tuple(" ".join(backends[s] for s in sorted(own)) for own in there)
@@ -395,7 +391,8 @@ class _Rows:
         row = np.zeros(self._width)
         for k in operators:
             side = sides[k]
-            self._begin(row, k, side)
+            self._own(row, k, side)
+            self._step(row, side)
             if side != HOME:
                 for size in self._wiring.written[k]:
                     self._cross(row, side, (_FETCH,), size)
@@ -425,10 +422,6 @@ class _Rows:
                 self._cross(row, side, (_BRING,), tensor.size)
         return row
 
-    def _begin(self, row: Array, k: int, side: int) -> None:
-        self._own(row, k, side)
-        self._step(row, side)
-
     def _step(self, row: Array, side: int) -> None:
         row[self._common + _STEP_HOME if side == HOME else self.crossings(side) + _STEP] = 1.0
 
@@ -440,31 +433,3 @@ class _Rows:
         for column in columns:
             row[self.crossings(side) + column] += 1.0
             row[self.crossings(side) + column + 1] += size / self._unit
-
-
-def nonnegative_least_squares(left: Array, right: Array) -> Array:
-    """The x >= 0 of least squared difference of left @ x from right; `left` has full column rank.
-
-    Block principal pivoting: Portugal, Judice and Vicente, A comparison of block pivoting and interior-point
-    algorithms for linear least squares problems with nonnegative variables (1994); it falls back to Murty's single
-    pivots, which are finite, where exchanging blocks does not help.
-    """
-    gram, moment = left.T @ left, left.T @ right
-    tiny = 1e-12 * float(np.abs(moment).max(initial=1e-300))
-    free = np.ones(len(moment), dtype=bool)
-    best, patience = len(moment) + 1, _PATIENCE
-    for _ in range(100 + 10 * len(moment)):
-        x = np.zeros(len(moment))
-        x[free] = np.linalg.solve(gram[np.ix_(free, free)], moment[free])
-        gradient = moment - gram @ x
-        wrong = np.flatnonzero((free & (x < 0)) | (~free & (gradient > tiny)))
-        if not len(wrong):
-            return x
-        if len(wrong) < best:
-            best, patience = len(wrong), _PATIENCE
-        elif patience:
-            patience -= 1
-        else:
-            wrong = wrong[-1:]
-        free[wrong] = ~free[wrong]
-    return np.maximum(x, 0.0)

@@ -49,6 +49,14 @@ class Energy:
         total = sum(float(costs[a]) for costs, a in zip(self.unary, assignment, strict=True))
         return total + sum(float(t[assignment[i], assignment[j]]) for (i, j), t in self.pairwise.items())
 
+    def around(self) -> list[list[tuple[int, Floats]]]:
+        """For each slot its neighbours, with the table of the pair, the axis of the slot first."""
+        found: list[list[tuple[int, Floats]]] = [[] for _ in self.unary]
+        for (i, j), table in self.pairwise.items():
+            found[i].append((j, table))
+            found[j].append((i, table.T))
+        return found
+
     def restrict(self, kept: Sequence[Ints]) -> Energy:
         """The energy over the kept choices of each slot alone; pairs with a slot of one choice become unary."""
         unary = [u[k] for u, k in zip(self.unary, kept, strict=True)]
@@ -118,10 +126,7 @@ class Reduction:
 
     def __init__(self, energy: Energy) -> None:
         self.unary: list[Floats] = list(energy.unary)
-        self.around: list[dict[int, Floats]] = [{} for _ in energy.unary]
-        for (i, j), table in energy.pairwise.items():
-            self.around[i][j] = table
-            self.around[j][i] = table.T
+        self.around: list[dict[int, Floats]] = [dict(pairs) for pairs in energy.around()]
         self.alive = [True] * len(self.unary)
         self._batches: list[_Batch] = []
         self._table_entries = 0.0
@@ -258,18 +263,13 @@ class Minimum:
     bound: float | None = None
 
 
-def minimise(
-    energy: Energy, limits: Limits | None = None, *, order: Order | None = None, stop: Stop = never
-) -> Minimum | None:
+def minimise(energy: Energy, *, order: Order | None = None, stop: Stop = never) -> Minimum | None:
     """The exact minimum, or None if the tables would exceed the limits.
 
     `order` is that of an earlier minimum on the same graph. Of several minima it always finds the same one. Raises
     OutOfTime where `stop` says so.
     """
-    limits = limits or Limits()
-    width = sparse_width(energy)
-    if limits.width is not None and width > limits.width:
-        return None
+    limits, width = Limits(), sparse_width(energy)
     reduction = Reduction(energy)
     left = reduction.run(limits.table_entries, stop)
     assignment = np.zeros(len(energy.unary), dtype=np.intp)

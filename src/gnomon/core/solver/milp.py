@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gnomon.core.cost import Floats
 from gnomon.core.solver.elimination import Energy
-from gnomon.core.solver.prune import ScalarCharge
+from gnomon.core.solver.prune import ScalarCharge, charged_value
 from gnomon.errors import GnomonError
 
 # HiGHS checks its own answer, and calls one that is off by a hair's breadth more than its tolerance an error of the
@@ -93,19 +94,13 @@ def is_potts(costs: Floats) -> bool:
     return bool((costs[~np.eye(size, dtype=bool)] == costs[0, 1]).all())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How HiGHS ended: "optimal", "infeasible" or "limit"; the values of the columns or None; the dual bound."""
-
-    status: str
-    values: Floats | None
-    bound: float
-
-
-def run_highs(programme: Programme, binaries: int, time_limit_s: float | None, *, started: bool) -> Outcome:
+def run_highs(
+    programme: Programme, binaries: int, time_limit_s: float | None, *, started: bool
+) -> tuple[str, Floats | None, float]:
     """Minimise; the first `binaries` columns are integers.
 
-    `started` says that the programme's `start` is a solution. Without integers the bound is the minimum itself.
+    Returns how HiGHS ended, "optimal", "infeasible" or "limit"; the values of the columns or None; and the dual bound,
+    which without integers is the minimum itself. `started` says that the programme's `start` is a solution.
     """
     import highspy
 
@@ -153,15 +148,15 @@ def run_highs(programme: Programme, binaries: int, time_limit_s: float | None, *
         # Else the first one's bound is right, and shows that the start is not known to be the best.
         solver = again if again.getModelStatus() == statuses.kOptimal else solver
     if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
-        return Outcome(status="infeasible", values=None, bound=np.inf)
+        return "infeasible", None, np.inf
     if status == statuses.kSolveError:  # what it says of itself then means nothing
-        return Outcome(status="limit", values=None, bound=-np.inf)
+        return "limit", None, -np.inf
     info = solver.getInfo()
     ended = "optimal" if status == statuses.kOptimal else "limit"
     dual = float(info.mip_dual_bound if binaries else info.objective_function_value)
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     values = np.array(solver.getSolution().col_value) if found else None
-    return Outcome(status=ended, values=values, bound=dual if np.isfinite(dual) else -np.inf)
+    return ended, values, dual if np.isfinite(dual) else -np.inf
 
 
 def _is_its_own(solver: Any, programme: Programme) -> bool:
@@ -218,16 +213,12 @@ def minimise_milp(
     the seconds that are left, None for any number.
     """
     floors = [float(costs.min()) for costs in energy.unary]
-    if not np.isfinite(floors).all():
-        return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     pair_floors = [float(table.min()) for table in energy.pairwise.values()]
-    if not np.isfinite(pair_floors).all():
+    if not np.isfinite([*floors, *pair_floors]).all():
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     floor = sum(floors) + sum(pair_floors)
 
-    def total(assignment: Sequence[int]) -> float:
-        return energy.value(assignment) + sum(c.cost for c in charges if c.used_by(assignment))
-
+    total = partial(charged_value, energy, charges)
     best: tuple[int, ...] | None = None
     best_value = np.inf
     first_left = left_s()
@@ -251,8 +242,7 @@ def minimise_milp(
     if formulated is None or (left is not None and left <= _LEAST_S):  # HiGHS would only read it
         return MilpResult(assignment=best, bound=floor, optimal=False)
     programme, first = formulated
-    outcome = run_highs(programme, sum(energy.sizes), left, started=best is not None)
-    status, values, dual = outcome.status, outcome.values, outcome.bound
+    status, values, dual = run_highs(programme, sum(energy.sizes), left, started=best is not None)
     if status == "infeasible" and best is None:
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     if values is not None:
@@ -314,10 +304,7 @@ def _formulate(
 
 def _descend(energy: Energy, begin: Sequence[int]) -> tuple[int, ...]:
     """Improve one slot at a time until none can be improved, at most a few rounds."""
-    around: list[list[tuple[int, Floats]]] = [[] for _ in energy.unary]
-    for (i, j), table in energy.pairwise.items():
-        around[i].append((j, table))
-        around[j].append((i, table.T))
+    around = energy.around()
     current = list(begin)
     for _ in range(10):
         moved = False

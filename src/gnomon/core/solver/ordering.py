@@ -20,7 +20,7 @@ _COSTLY_ENTRIES = 200_000.0  # total table entries above which a second order is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How large elimination may grow: entries (8 bytes each) of one table, of those that are held, and the width.
+    """How large elimination may grow: entries (8 bytes each) of one table, and of those that are held.
 
     `total_entries` are the sums that are formed in all. A slot's table is held without the slot itself, which is
     minimised out, so that what is held is less than the sums by a factor of the choices.
@@ -29,7 +29,6 @@ class Limits:
     table_entries: float = float(1 << 24)
     held_entries: float = float(1 << 27)
     total_entries: float = float(1 << 32)
-    width: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +86,8 @@ def degeneracy(neighbours: Mapping[int, AbstractSet[int]]) -> int:
 
 def _exceeds(neighbours: Mapping[int, AbstractSet[int]], sizes: Sequence[int], limits: Limits) -> bool:
     """Whether it is plain that no order is within the limits."""
-    width = degeneracy(neighbours)
-    if limits.width is not None and width > limits.width:
-        return True
     smallest = min((sizes[v] for v in neighbours), default=1)
-    return (width + 1) * math.log(smallest) > math.log(limits.table_entries) + 1e-9
+    return (degeneracy(neighbours) + 1) * math.log(smallest) > math.log(limits.table_entries) + 1e-9
 
 
 class _Fill:
@@ -158,7 +154,7 @@ def _greedy(
             raise OutOfTime
         entries = graph.log_entries(v)
         width = max(width, len(graph.around[v]))
-        if entries > ceiling or (limits.width is not None and width > limits.width):
+        if entries > ceiling:
             return None
         total += math.exp(entries)
         held += math.exp(entries - graph.logs[v])

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import CostModel, Floats, Ints, weighted_sum
 from gnomon.core.solver.elimination import Energy, Minimum, minimise
-from gnomon.core.solver.ordering import Limits
 from gnomon.core.space import Space
 from gnomon.core.stop import OutOfTime, Stop, never
 from gnomon.errors import InfeasibleError
@@ -76,10 +75,7 @@ def surviving(energy: Energy, charged: Sequence[Ints], stop: Stop = never) -> li
     allowed, empty = propagate(energy)
     if empty is not None:
         return None
-    around: list[list[tuple[int, Floats]]] = [[] for _ in allowed]
-    for (i, j), table in energy.pairwise.items():
-        around[i].append((j, table))
-        around[j].append((i, table.T))
+    around = energy.around()
     changed = set(range(len(allowed)))
     for _ in range(_ROUNDS):
         slots, changed = sorted(changed), set()
@@ -218,12 +214,7 @@ def weigh_charges(model: CostModel, weights: Floats, energy: Energy) -> tuple[En
     found: list[ScalarCharge] = []
     for charge in model.charges:
         cost = float(weighted_sum(np.asarray(charge.cost, dtype=np.float64)[None], weights)[0])
-        places = [
-            (i, slot.choices.index(charge.choice))
-            for i, slot in enumerate(model.space.slots)
-            if charge.choice in slot.choices
-        ]
-        allowed = [(i, c) for i, c in places if energy.unary[i][c] < np.inf]
+        allowed = [(i, c) for i, c in model.places(charge) if energy.unary[i][c] < np.inf]
         if not allowed or cost == 0:
             continue
         slots, choices = (np.array(part, dtype=np.intp) for part in zip(*allowed, strict=True))
@@ -233,6 +224,11 @@ def weigh_charges(model: CostModel, weights: Floats, energy: Energy) -> tuple[En
         else:
             found.append(scalar)
     return energy, tuple(found)
+
+
+def charged_value(energy: Energy, charges: Sequence[ScalarCharge], assignment: Sequence[int]) -> float:
+    """The cost of an assignment with the charges of what it uses, +inf where it is forbidden."""
+    return energy.value(assignment) + sum(c.cost for c in charges if c.used_by(assignment))
 
 
 def without(energy: Energy, charges: Sequence[ScalarCharge]) -> Energy:
@@ -263,7 +259,6 @@ def minimise_charged(
     energy: Energy,
     charges: Sequence[ScalarCharge],
     price: Callable[[tuple[int, ...]], float],
-    limits: Limits,
     max_solves: int,
     stop: Stop = never,
 ) -> Minimum | None:
@@ -272,7 +267,7 @@ def minimise_charged(
     `price` gives the value of an assignment without its charges. After `max_solves` minima, or where `stop` says so,
     it is the best one found, with its bound; raises OutOfTime where there is none yet.
     """
-    root = minimise(energy, limits, stop=stop)
+    root = minimise(energy, stop=stop)
     if root is None or not charges:
         return root
     solves = 1
@@ -297,7 +292,7 @@ def minimise_charged(
         try:
             if solves > max_solves:
                 raise OutOfTime
-            found = minimise(without(energy, shut), limits, order=root.order, stop=stop)
+            found = minimise(without(energy, shut), order=root.order, stop=stop)
         except OutOfTime:
             least = min(_bound(one, charges) for one in (node, *stack))
             return Minimum(assignment=best, width=root.width, order=root.order, bound=min(least, best_value))

@@ -12,8 +12,15 @@ import numpy as np
 from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Floats, Ints
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
-from gnomon.core.solver.ordering import Limits, degeneracy
-from gnomon.core.solver.prune import ScalarCharge, infeasible, minimise_charged, surviving, weigh_charges
+from gnomon.core.solver.ordering import degeneracy
+from gnomon.core.solver.prune import (
+    ScalarCharge,
+    charged_value,
+    infeasible,
+    minimise_charged,
+    surviving,
+    weigh_charges,
+)
 from gnomon.core.stop import OutOfTime, Stop
 from gnomon.errors import ProblemError, UsageError
 
@@ -54,28 +61,27 @@ def solve(
     weights: Mapping[str, float] | None = None,
     *,
     method: str = "auto",
-    width_limit: int | None = None,
     time_limit_s: float | None = None,
     clock_s: Callable[[], float] | None = None,
 ) -> Solution:
     """An assignment of least weighted cost, with its certificate.
 
     "elimination" is exact where the problem's graph is narrow, as those of neural networks are; "milp" is HiGHS;
-    "auto" eliminates where the tables fit into memory (and the width is at most `width_limit`, if given) and
-    otherwise takes HiGHS, which begins with the best that elimination found. What is found within `time_limit_s` has
-    `optimal` False and the best bound that was proved. The core has no clock: without `clock_s`, such as
-    `time.perf_counter`, the limit holds for HiGHS alone. The result is the same each time, unless a limit cut it short.
+    "auto" eliminates where the tables fit into memory and otherwise takes HiGHS, which begins with the best that
+    elimination found. What is found within `time_limit_s` has `optimal` False and the best bound that was proved. The
+    core has no clock: without `clock_s`, such as `time.perf_counter`, the limit holds for HiGHS alone. The result is
+    the same each time, unless a limit cut it short.
 
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
     InfeasibleError where no assignment is allowed, ProblemError where costs overflow or nothing was found in time.
     """
-    _check_options(method, width_limit, time_limit_s)
+    _check_options(method, time_limit_s)
     time = _Time(time_limit_s, clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))
     found: Minimum | None = None
     if method != "milp":
-        found = _eliminate(energy, charges, Limits(width=width_limit), time, every_subset=method == "elimination")
+        found = _eliminate(energy, charges, time, every_subset=method == "elimination")
         if found is not None and (found.bound is None or method == "elimination"):
             return _solution(model, vector, energy, found, time)
         if method == "elimination" and time.over(0.0):
@@ -125,18 +131,14 @@ class _Time:
         return self.used() >= _FOR_CHARGES
 
 
-def _check_options(method: str, width_limit: int | None, time_limit_s: float | None) -> None:
+def _check_options(method: str, time_limit_s: float | None) -> None:
     if method not in METHODS:
         raise UsageError(f"no method is named '{method}'", hint=f"use one of: {', '.join(METHODS)}")
-    if width_limit is not None and width_limit < 0:
-        raise UsageError(f"the width limit is {width_limit}", hint="use a whole number from 0")
     if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
         raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")
 
 
-def _eliminate(
-    energy: Energy, charges: Sequence[ScalarCharge], limits: Limits, time: _Time, *, every_subset: bool
-) -> Minimum | None:
+def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: _Time, *, every_subset: bool) -> Minimum | None:
     """The minimum by elimination: of the energy as it is, or else of what pruning leaves of it.
 
     With a bound where it is not proved; None where there is none within the limits or the time.
@@ -146,7 +148,7 @@ def _eliminate(
     solves = 1 << len(charges) if every_subset else _AUTO_SOLVES
     stop = time.over if every_subset else time.for_charges if charges else time.hopeless
     try:
-        found = minimise_charged(energy, charges, energy.value, limits, solves, stop)
+        found = minimise_charged(energy, charges, energy.value, solves, stop)
         if found is not None:
             return found
         kept = surviving(energy, _charged(energy, charges), stop)
@@ -156,7 +158,7 @@ def _eliminate(
         if small.sizes == energy.sizes:
             return None
         fewer = tuple(part for part in (charge.restricted(kept) for charge in charges) if part is not None)
-        found = minimise_charged(small, fewer, small.value, limits, solves, stop)
+        found = minimise_charged(small, fewer, small.value, solves, stop)
     except OutOfTime:
         return None
     if found is None:
@@ -220,30 +222,18 @@ def _with_highs(
         raise infeasible(model.space, energy, time.over)
     best = result.assignment
     # Pruning may have dropped a choice of what elimination found, for one that is as good.
-    if before is not None and (
-        best is None or _value(energy, charges, best) > _value(energy, charges, before.assignment)
-    ):
-        best = before.assignment
+    if before is not None:
+        both = [known for known in (best, before.assignment) if known is not None]
+        best = min(both, key=lambda known: charged_value(energy, charges, known))
     if best is None:
         raise ProblemError(
             "no allowed assignment was found within the time limit", hint="raise the time limit, or leave it out"
         )
-    found = _solution(model, vector, energy, Minimum(assignment=best, width=_least_width(energy)), time)
+    least_width = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
+    found = _solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
     bound = found.value if result.optimal else min(least, found.value)
     return replace(found, method="milp", optimal=result.optimal, bound=bound)
-
-
-def _value(energy: Energy, charges: Sequence[ScalarCharge], assignment: tuple[int, ...]) -> float:
-    return energy.value(assignment) + sum(c.cost for c in charges if c.used_by(assignment))
-
-
-def _least_width(energy: Energy) -> int:
-    around: dict[int, set[int]] = {slot: set() for slot in range(len(energy.unary))}
-    for i, j in energy.pairwise:
-        around[i].add(j)
-        around[j].add(i)
-    return degeneracy(around)
 
 
 def _starts(model: CostModel, energy: Energy) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gnomon.core.sample import Failure
-from gnomon.core.space import Space, decimal
+from gnomon.core.space import Slot, Space, decimal
 from gnomon.errors import MeasurementError, exit_code_of
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
@@ -39,14 +39,6 @@ class ObjectivePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlotPart:
-    """What takes one choice, and the choices."""
-
-    name: str
-    choices: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SpacePart:
     """The choices that were searched: so many assignments (`size`), and codes of them, which are texts as both are
     large. Slots from `operator_slots` on are options.
@@ -56,7 +48,7 @@ class SpacePart:
     size: str
     codes: str
     operator_slots: int
-    slots: tuple[SlotPart, ...]
+    slots: tuple[Slot, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +207,7 @@ def space_part(space: Space, codes: Space, operator_slots: int, by: str | None) 
         size=decimal(space.size),
         codes=decimal(codes.size),
         operator_slots=operator_slots,
-        slots=tuple(SlotPart(name=slot.name, choices=slot.choices) for slot in space.slots),
+        slots=space.slots,
     )
 
 

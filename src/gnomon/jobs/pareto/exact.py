@@ -110,12 +110,10 @@ def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: s
 
 def latency_model(priced: InsideResult) -> CostModel:
     """The additive latency of each operator of the graph on each backend, with crossings where they are paid."""
-    names = [op.name for op in priced.target.placed.graph.operators]
+    names = [f"{k} {op.name}" for k, op in enumerate(priced.target.placed.graph.operators)]
     if isinstance(priced, TransferResult):
-        choices = priced.backends if len(priced.backends) > 1 else (*priced.backends, "none")
-        numbered = [f"{k} {name}" for k, name in enumerate(names)]
-        return transfer_model(numbered, choices, priced.transfers, shared=False)
-    slots = tuple(Slot(f"{k} {name}", priced.backends) for k, name in enumerate(names))
+        return transfer_model(names, priced.backends, priced.transfers, shared=False)
+    slots = tuple(Slot(name, priced.backends) for name in names)
     return CostModel(
         space=Space(slots),
         objectives=(Objective(LATENCY, "s"),),

@@ -156,7 +156,7 @@ def _measured(
             verified=verified,
             package=None if chosen is None else str(asked.out),
             dumpfile=None if asked.dumpfile is None else str(asked.dumpfile),
-            sensitivity=float(sensitivity),
+            sensitivity=sensitivity.relative,
             reference=sensitivity.reference or None,
             reference_checked_by="" if proves_nothing else checked_by(sensitivity, list(tried.values())),
             missing=tuple(dict.fromkeys(lab.missing)),
@@ -180,13 +180,15 @@ def _search(
     if asked.plan.strategy == EXACT:
         exact, certificate, prices = exact_search(evaluator, asked.objectives, time.monotonic)
         return (exact,), certificate, prices
-    before = 0
+    done = 0
     searches: list[Searched] = []
     partial = PartialDump(asked, evaluator)
 
-    def told(count: int, new: Told) -> None:
+    def told(new: Told) -> None:
+        nonlocal done
+        done += 1
         steps.step()
-        partial.save(before + count)
+        partial.save(done)
 
     def stop() -> bool:
         return evaluator.lab.runner.over("search")
@@ -198,7 +200,6 @@ def _search(
             space.space, plan, evaluator, coarse=space.coarse(), on_told=told, clock=time.monotonic, stop=stop
         )
         searches.append(replace(made, replayed=evaluator.replayed - known))
-        before += len(made.told)
     steps.end()
     found = joined(searches)
     if not found.results:
@@ -223,12 +224,11 @@ def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[l
     samples = evaluator.samples(tuple(costs.values()))
     worth = worth_proving(samples, max(2, lab.request.effort.together), None if predicted else evaluator.again)
     contenders = {sample.assignment: space.contender(lab, sample.assignment) for sample in worth.chosen}
-    again = measure_points(lab, list(contenders.values()))
-    tried = {assignment: (c, again.measured[c.key]) for assignment, c in contenders.items()}
+    again, at_one_speed, sessions = measure_points(lab, list(contenders.values()))
+    tried = {assignment: (c, again[c.key]) for assignment, c in contenders.items()}
     for assignment, (_, measured) in tried.items():
         evaluator.measured.setdefault(assignment, measured)
     if any(measured.ok for _, measured in tried.values()):
-        at_one_speed = again.at_one_speed()
         points = [
             replace(
                 point_part(space, sample.assignment, costs[sample.assignment].cost),
@@ -239,7 +239,7 @@ def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[l
         ]
         clocks = [evaluator.clock_of(assignment, measured) for assignment, (_, measured) in tried.items()]
         decided = decide(evaluator.goals, points, [at_one_speed[c.key] for c, _ in tried.values()], clocks)
-        return decided, replace(worth, sessions=again.sessions), tried
+        return decided, replace(worth, sessions=sessions), tried
     if lab.link is not None and not lab.runner.stopped:
         reasons = "; ".join(f"{c.label}: {describe(measured.failure)}" for c, measured in tried.values())
         raise MeasurementError(f"no point of the front ran again ({reasons[:600]})", hint=AGAIN)

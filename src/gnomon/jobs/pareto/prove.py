@@ -168,25 +168,11 @@ def _chosen(
     return list(dict.fromkeys([*first, *singles, *ends, *near]))[:most]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
-    """What was measured again, by contender's key, and in how many sessions.
-
-    `speeds` bring the times of each process in a later session to the speed that the first session saw, by clock: the
-    first contender ran in all of them.
-    """
-
-    measured: Mapping[str, Measured]
-    sessions: int
-    speeds: Mapping[str, Mapping[tuple[int, Clock], float]]
-
-    def at_one_speed(self) -> dict[str, Measured]:
-        """The same with all times at the speed of the first session."""
-        return {key: _scaled(found, self.speeds.get(key, {})) for key, found in self.measured.items()}
-
-
-def measure_points(lab: Lab, contenders: Sequence[Contender]) -> Again:
+def measure_points(lab: Lab, contenders: Sequence[Contender]) -> tuple[dict[str, Measured], dict[str, Measured], int]:
     """Measure them interleaved in fresh processes; in several sessions where not all fit on the device at once.
+
+    Returns by contender's key what was measured, the same with all times at the speed that the first session saw, as
+    the first contender ran in all of them, and in how many sessions.
 
     A front's slow points count as much as its fast ones. What was proved as another set is not reused, as its runs did
     not stand side by side with these.
@@ -199,7 +185,7 @@ def measure_points(lab: Lab, contenders: Sequence[Contender]) -> Again:
     sessions = -(-len(others) // (together - 1)) or 1
     lab.runner.note("labels", {f"proof {mark}/{c.key}": c.label for c in contenders})
     measured: dict[str, Measured] = {}
-    speeds: dict[str, Mapping[tuple[int, Clock], float]] = {}
+    at_one_speed: dict[str, Measured] = {}
     for session in range(sessions):
         named = {c.key: f"proof {mark}/{c.key}" for c in (anchor, *others[session::sessions])}
         if session:
@@ -209,8 +195,8 @@ def measure_points(lab: Lab, contenders: Sequence[Contender]) -> Again:
         now = found[named[anchor.key]]
         ratio = _ratio(measured[anchor.key], now) if session else {}
         for key in (key for key in named if key != anchor.key or not session):
-            measured[key], speeds[key] = found[named[key]], ratio
-    return Again(measured=measured, sessions=sessions, speeds=speeds)
+            measured[key], at_one_speed[key] = found[named[key]], _scaled(found[named[key]], ratio)
+    return measured, at_one_speed, sessions
 
 
 def _ratio(then: Measured, now: Measured) -> dict[tuple[int, Clock], float]:

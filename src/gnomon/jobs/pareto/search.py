@@ -82,9 +82,9 @@ def check_installed(plans: Sequence[Plan]) -> None:
 class Searched:
     """What a search did: every result in order, and the share of the volume that was dominated after each.
 
-    `reference` is the corner of that volume, a tenth beyond the worst result in each objective, and `ideal` the best
-    of each: 1 would be a point that is the best in all. Empty with more objectives than are computed. `replayed` says
-    how many evaluations were in the record already. `exhausted` says that the strategy has nothing more to ask.
+    `reference` is the corner of that volume, a tenth beyond the worst result in each objective: 1 would be a point that
+    is the best in all. Both are empty with more objectives than are computed. `replayed` says how many evaluations were
+    in the record already. `exhausted` says that the strategy has nothing more to ask.
     `beside` are results that the proof measures beside the front, wherever they lie.
     """
 
@@ -92,7 +92,6 @@ class Searched:
     told: tuple[Told, ...]
     volume: tuple[float, ...]
     reference: tuple[float, ...]
-    ideal: tuple[float, ...]
     exhausted: bool
     seconds: float
     replayed: int = 0
@@ -121,7 +120,7 @@ def search(
     evaluate: Evaluate,
     *,
     coarse: Coarse | None = None,
-    on_told: Callable[[int, Told], None] | None = None,
+    on_told: Callable[[Told], None] | None = None,
     clock: Callable[[], float],
     stop: Callable[[], bool] | None = None,
 ) -> Searched:
@@ -138,19 +137,11 @@ def search(
     elif plan.strategy == "hlps":
         options = {"samples": max(1, budget)}
     strategy = make_strategy(plan.strategy, space, seed=plan.seed, **options)
-    count = 0
-
-    def told(new: Told) -> None:
-        nonlocal count
-        count += 1
-        if on_told is not None:
-            on_told(count, new)
-
-    trail = run(strategy, evaluate, budget=budget, on_told=told, stop=stop)
+    trail = run(strategy, evaluate, budget=budget, on_told=on_told, stop=stop)
     if trail.exhausted and "coarse" in options and len(trail.told) < budget:
         # Each phase had its own limit: what both have left is searched from what they found.
         more = make_strategy(plan.strategy, space, seed=plan.seed, samples=budget)
-        trail = run(more, evaluate, budget=budget, told=trail.told, on_told=told, stop=stop)
+        trail = run(more, evaluate, budget=budget, told=trail.told, on_told=on_told, stop=stop)
     return searched(space, trail, seconds=clock() - start)
 
 
@@ -162,7 +153,6 @@ def searched(space: Space, trail: Trail, *, seconds: float) -> Searched:
         told=trail.told,
         volume=tuple(_volumes(trail.told, ideal, reference)) if ideal else (),
         reference=reference,
-        ideal=ideal,
         exhausted=trail.exhausted,
         seconds=seconds,
     )
@@ -176,7 +166,6 @@ def in_one_box(searches: Sequence[Searched]) -> tuple[Searched, ...]:
             found,
             volume=tuple(_volumes(found.told, ideal, reference)) if ideal and found.volume else (),
             reference=reference,
-            ideal=ideal,
         )
         for found in searches
     )
@@ -233,13 +222,10 @@ def spread(costs: Sequence[Cost], count: int) -> tuple[int, ...]:
     low = [min(c[j] for c in costs) for j in range(objectives)]
     span = [max(c[j] for c in costs) - low[j] or 1.0 for j in range(objectives)]
     scaled = [tuple((v - a) / s for v, a, s in zip(c, low, span, strict=True)) for c in costs]
-    chosen = list(dict.fromkeys(_least([c[j] for c in scaled]) for j in range(objectives)))[:count]
+    ends = (min(range(len(scaled)), key=lambda i: scaled[i][j]) for j in range(objectives))
+    chosen = list(dict.fromkeys(ends))[:count]
     corner = (1.1,) * objectives
     while len(chosen) < count:
         rest = (i for i in range(len(costs)) if i not in chosen)
         chosen.append(max(rest, key=lambda i: hypervolume([scaled[k] for k in (*chosen, i)], corner)))
     return tuple(chosen)
-
-
-def _least(values: Sequence[float]) -> int:
-    return min(range(len(values)), key=lambda i: values[i])

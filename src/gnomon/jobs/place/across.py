@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +30,7 @@ from gnomon.core.stats import quantile
 from gnomon.errors import ModelError
 from gnomon.measure.campaign import Candidate
 from gnomon.measure.effort import QUANTILE, Clock, Effort
-from gnomon.runtimes.base import Configuration, PlacedModel, Runtime, chained_options
+from gnomon.runtimes.base import PlacedModel, chained_options
 from gnomon.session.contender import Anchor, Contender, Kind, Part, level, measure_beside, trace_of
 from gnomon.session.kernels import Kernel, kernels
 from gnomon.session.model_session import Lab
@@ -40,21 +40,10 @@ if TYPE_CHECKING:
     from gnomon.models.cut import Cutter, Segment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocks:
-    """Places in the cutter's order where the model is cut: block k is [places[k], places[k + 1])."""
-
-    places: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        """How many blocks there are."""
-        return len(self.places) - 1
-
-
-def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Container[int] = ()) -> Blocks:
+def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Container[int] = ()) -> tuple[int, ...]:
     """Up to `most` blocks of about equal weight, cut where few and small tensors are alive.
 
+    They are the places in the cutter's order where the model is cut: block k is [places[k], places[k + 1]).
     `weight` is the time of each node in the cutter's order. Candidates are the narrowest cuts there are: with one
     live tensor, or with as few as give two blocks for each one wanted, up to four. Places in `split` would cut
     through a kernel, and are taken only where there is no other. Where one node has nearly all of the time, the cut
@@ -79,7 +68,7 @@ def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Con
             places.append(min(near, key=lambda p: (abs(before[p] - wanted) * most + 0.5 * size[p] / largest, p)))
     if not places and most > 1 and candidates:
         places = [min(candidates, key=lambda p: (abs(before[p] - 0.5), p))]
-    return Blocks(places=(0, *sorted(places), len(cutter.order)))
+    return (0, *sorted(places), len(cutter.order))
 
 
 def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
@@ -140,16 +129,11 @@ def least_times(spans: Sequence[tuple[int, int, float]], places: Sequence[int]) 
 
 
 class SegmentFiles:
-    """Segment models on disk and on the device, cut when first asked for.
+    """Segment models on disk and on the device, cut when first asked for; `places` are those of the blocks."""
 
-    `made` collects the host's path of each by its file name.
-    """
-
-    def __init__(
-        self, cutter: Cutter, blocks: Blocks, folder: Path, push: Callable[[Path, str], str], made: dict[str, Path]
-    ) -> None:
-        self.cutter, self.blocks = cutter, blocks
-        self._folder, self._push, self._files = folder, push, made
+    def __init__(self, cutter: Cutter, places: tuple[int, ...], folder: Path, lab: Lab) -> None:
+        self.cutter, self.places = cutter, places
+        self._folder, self._lab = folder, lab
         self._made: dict[tuple[int, int], tuple[Segment, str]] = {}
 
     def segment(self, first: int, last: int) -> tuple[Segment, str]:
@@ -157,15 +141,13 @@ class SegmentFiles:
         key = (first, last)
         if key not in self._made:
             path = self._folder / f"segment-{first}-{last}.{self.cutter.graph.format}"
-            made = self.cutter.segment(self.blocks.places[first], self.blocks.places[last], path)
-            self._files[path.name] = path
-            self._made[key] = (made, self._push(path, path.name))
+            made = self.cutter.segment(self.places[first], self.places[last], path)
+            self._lab.cut_files[path.name] = path
+            self._made[key] = (made, self._lab.push(path, path.name))
         return self._made[key]
 
-    def agent_segment(
-        self, first: int, last: int, runtime: Runtime, configuration: Configuration, *, chained: bool
-    ) -> wire.Segment:
-        """What the agent loads for a segment in a configuration, by itself or in a chain."""
+    def agent_segment(self, first: int, last: int, target: Target) -> wire.Segment:
+        """What the agent loads for a segment in the configuration of a target, in a chain."""
         segment, path = self.segment(first, last)
         placed = PlacedModel(
             graph=self.cutter.graph,
@@ -173,10 +155,8 @@ class SegmentFiles:
             inputs=tuple(t.name for t in segment.inputs),
             outputs=tuple(t.name for t in segment.outputs),
         )
-        made = runtime.segment(placed, configuration, {})
-        if chained:
-            made["options"] = {**made["options"], **chained_options(runtime)}
-        return made
+        made = target.runtime.segment(placed, target.configuration, {})
+        return {**made, "options": {**made["options"], **chained_options(target.runtime)}}
 
     def boundary(self, chain: Sequence[tuple[int, int]], whole: PlacedModel) -> dict[str, wire.Tensor]:
         """Buffers between the segments of a chain; tensors that are never alive together share a slab."""
@@ -197,25 +177,29 @@ class SegmentFiles:
                 slabs = max(slabs, slab + 1)
                 busy[tensor.name] = slab
                 tensors[tensor.name] = {"shape": list(tensor.shape or ()), "dtype": tensor.dtype, "slab": slab}
-            for name in [n for n, _ in busy.items() if last_use.get(n, k) <= k]:
+            for name in [n for n in busy if last_use.get(n, k) <= k]:
                 free.append(busy.pop(name))
         return tensors
 
 
-def random_chains(
-    blocks: int, backends: int, count: int, rng: np.random.Generator, *, most_segments: int = 4
-) -> list[tuple[tuple[int, int, int], ...]]:
+_MOST_SEGMENTS = 4
+"""Segments of a random chain at most."""
+
+Chain = tuple[tuple[int, int, int], ...]
+
+
+def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generator) -> list[Chain]:
     """Different random chains of at least two segments (first, last, backend), neighbours on unlike backends.
 
     Drawn so that every cut is used about equally often in both directions.
     """
-    chains: dict[tuple[tuple[int, int, int], ...], None] = {}
+    chains: dict[Chain, None] = {}
     used = np.zeros(blocks + 1)
     ceiling = min(count, _possible(blocks, backends))
     for _ in range(50 * count):
         if len(chains) >= ceiling:
             break
-        cuts_wanted = int(rng.integers(1, min(most_segments, blocks)))
+        cuts_wanted = int(rng.integers(1, min(_MOST_SEGMENTS, blocks)))
         inner = np.arange(1, blocks)
         weight = 1.0 / (1.0 + used[1:blocks]) ** 2
         cuts = np.sort(rng.choice(inner, size=cuts_wanted, replace=False, p=weight / weight.sum()))
@@ -233,28 +217,24 @@ def random_chains(
 
 def _possible(blocks: int, backends: int) -> int:
     return sum(
-        math.comb(blocks - 1, cuts) * backends * max(backends - 1, 1) ** cuts for cuts in range(1, min(4, blocks))
+        math.comb(blocks - 1, cuts) * backends * max(backends - 1, 1) ** cuts
+        for cuts in range(1, min(_MOST_SEGMENTS, blocks))
     )
 
 
 _REFITS = 3
-
-Chain = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcrossResult:
     """What pricing and solving across runtimes gave.
 
-    `names` are the configurations; `blocks`, `prices` and `solution` are None where nothing could be mixed, and
-    `why` says why not. `ideal_s` is what the best runtime of each block would take together if cuts were free, counting
-    only kernels that are surely within a block (at least so much); None where the profilers tell nothing of blocks.
+    `prices` and `solution` are None where nothing could be mixed, and `why` says why not. `ideal_s` is what the best
+    runtime of each block would take together if cuts were free, counting only kernels that are surely within a block
+    (at least so much); None where the profilers tell nothing of blocks.
     """
 
-    names: tuple[str, ...]
     contenders: tuple[Contender, ...]
-    clock: Clock
-    blocks: Blocks | None
     prices: SegmentPrices | None
     solution: Solution | None
     ideal_s: float | None
@@ -288,7 +268,6 @@ class AcrossPlacer:
         )
         part = Part(target=target, operators=tuple(backends), backends=backends)
         return Contender(
-            key=candidate.key,
             label=configuration.name,
             kind="single",
             parts=(part,),
@@ -304,23 +283,16 @@ class AcrossPlacer:
             made = self.files.segment(first, last)[0]
             backends = dict.fromkeys(made.operators, target.configuration.name)
             parts.append(Part(target=target, operators=made.operators, backends=backends))
-            segments.append(self.files.agent_segment(first, last, target.runtime, target.configuration, chained=True))
+            segments.append(self.files.agent_segment(first, last, target))
         spans = [(first, last) for first, last, _ in chain]
-        identity = json.dumps([self.files.blocks.places, chain, [t.configuration.name for t in self.targets]])
+        identity = json.dumps([self.files.places, chain, [t.configuration.name for t in self.targets]])
         candidate = Candidate(
             key="chain/" + hashlib.sha256(identity.encode()).hexdigest()[:12],
             job=self.lab.job(segments, self.files.boundary(spans, self.lab.placed)),
-            environment=_merged(parts),
+            environment={name: value for part in parts for name, value in part.configuration.environment.items()},
             tolerance=max(self.lab.tolerance(part.configuration) for part in parts),
         )
-        return Contender(
-            key=candidate.key,
-            label=label,
-            kind=kind,
-            parts=tuple(parts),
-            candidate=candidate,
-            predicted_s=predicted_s,
-        )
+        return Contender(label=label, kind=kind, parts=tuple(parts), candidate=candidate, predicted_s=predicted_s)
 
     @property
     def files(self) -> SegmentFiles:
@@ -338,29 +310,19 @@ class AcrossPlacer:
         """
         self.targets = tuple(c.parts[0].target for c in alive)
         wholes = [self.whole(c.parts[0].target, level(self.lab.runner.known(c.key), clock)) for c in alive]
-        names = tuple(t.configuration.name for t in self.targets)
         totals = np.asarray([c.predicted_s or 0.0 for c in wholes])
 
         def unmixed(why: str, ideal_s: float | None = None) -> AcrossResult:
-            return AcrossResult(
-                names=names,
-                contenders=tuple(wholes),
-                clock=clock,
-                blocks=None,
-                prices=None,
-                solution=None,
-                ideal_s=ideal_s,
-                why=why,
-            )
+            return AcrossResult(contenders=tuple(wholes), prices=None, solution=None, ideal_s=ideal_s, why=why)
 
         mixable = [i for i, (t, c) in enumerate(zip(self.targets, wholes, strict=True)) if self._mixable(t, c)]
         slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
         mixable = [i for i in mixable if always or totals[i] <= slow_s or self._reports_parts(wholes[i])]
         if len(mixable) < 2:
             return unmixed("there are no two configurations that give right results and report their times")
-        if len(self._of_equal_threads(mixable, wholes)) < 2:
-            return unmixed("no two configurations have as many threads as the fastest")
         mixable = self._of_equal_threads(mixable, wholes)
+        if len(mixable) < 2:
+            return unmixed("no two configurations have as many threads as the fastest")
         wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
         self.targets = tuple(self.targets[i] for i in mixable)
         totals = totals[mixable]
@@ -392,14 +354,7 @@ class AcrossPlacer:
         prices, solution = self._settle(prior, times, anchor)
         extra = self._extra(prices, prior, solution)
         return AcrossResult(
-            names=tuple(t.configuration.name for t in self.targets),
-            contenders=(*wholes, *extra),
-            clock=clock,
-            blocks=self.files.blocks,
-            prices=prices,
-            solution=solution,
-            ideal_s=ideal or None,
-            why="",
+            contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=""
         )
 
     def _mixable(self, target: Target, whole: Contender) -> bool:
@@ -430,20 +385,19 @@ class AcrossPlacer:
         scale = totals / np.maximum(per_node.sum(axis=1), 1e-12)
         per_node *= scale[:, None]
         split = {place for k in found for place in split_places(cutter, k)}
-        blocks = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks, split)
-        if blocks.count < 2:
+        places = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks, split)
+        if len(places) < 3:
             return None
-        self._files = SegmentFiles(cutter, blocks, self.folder, self.lab.push, self.lab.cut_files)
-        sums = [per_node[:, a:b].sum(axis=1) for a, b in zip(blocks.places, blocks.places[1:], strict=False)]
-        least = np.asarray([least_times(kernel_spans(cutter, k), blocks.places) for k in found]) * scale[:, None]
+        self._files = SegmentFiles(cutter, places, self.folder, self.lab)
+        sums = [per_node[:, a:b].sum(axis=1) for a, b in pairwise(places)]
+        least = np.asarray([least_times(kernel_spans(cutter, k), places) for k in found]) * scale[:, None]
         return np.asarray(sums), least.T
 
-    def price_chains(self, anchor: Anchor, count: int | None = None) -> list[SegmentTime]:
+    def price_chains(self, anchor: Anchor) -> list[SegmentTime]:
         """Times of segments inside random real chains, each in a process of its own."""
-        blocks = self.files.blocks.count
-        count = count or 3 * (blocks - 1) + 3
+        blocks = len(self.files.places) - 1
         rng = np.random.default_rng([self.lab.request.seed, 7])
-        chains = random_chains(blocks, len(self.targets), count, rng)
+        chains = random_chains(blocks, len(self.targets), 3 * blocks, rng)
         self.priced.update(chains)
         contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
         return self._times("price chains", dict(zip(chains, contenders, strict=True)), anchor, self._once(1))
@@ -452,7 +406,7 @@ class AcrossPlacer:
         self, stage: str, chains: Mapping[Chain, Contender], anchor: Anchor, effort: Effort
     ) -> list[SegmentTime]:
         """Times of the segments of chains, at the speed that the machine had while the anchor was profiled."""
-        wanted = [timed(c) for c in chains.values()]
+        wanted = [trace_of(c) for c in chains.values()]
         measured, factor = measure_beside(self.lab.runner, stage, wanted, anchor, effort)
         return [
             replace(time, time_s=time.time_s * factor[candidate.key])
@@ -500,7 +454,6 @@ class AcrossPlacer:
             objectives=(Objective(name="latency", unit="s"),),
             slot_costs=tuple(row[:, None] for row in prices.block_s),
             pairs=tuple(pairs),
-            charges=(),
         )
 
     def _extra(self, prices: SegmentPrices, prior: Array, solution: Solution) -> list[Contender]:
@@ -530,11 +483,6 @@ def merge(assignment: Sequence[int]) -> Chain:
     return tuple(chain)
 
 
-def timed(contender: Contender) -> Candidate:
-    """The same chain, each segment timed within it."""
-    return trace_of(contender)
-
-
 def _segment_times(chain: Chain, run: Run, clock: Clock) -> list[SegmentTime]:
     """Times of a chain's segments: its total by the deciding clock, shared out as the segments' wall times are.
 
@@ -548,10 +496,3 @@ def _segment_times(chain: Chain, run: Run, clock: Clock) -> list[SegmentTime]:
         SegmentTime(first=first, last=last, backend=number, time_s=total * share / sum(wall))
         for (first, last, number), share in zip(chain, wall, strict=True)
     ]
-
-
-def _merged(parts: Sequence[Part]) -> Mapping[str, str]:
-    made: dict[str, str] = {}
-    for part in parts:
-        made.update(part.configuration.environment)
-    return made

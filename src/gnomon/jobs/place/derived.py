@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from gnomon.core.stats import median, student_quantile
+from gnomon.core.stats import median, student_quantile, values_by_process
 from gnomon.errors import MeasurementError, ModelError
 from gnomon.jobs.place.document import InsidePart, InsideStep, Seconds
 from gnomon.measure.campaign import Candidate, Measured
@@ -49,11 +49,7 @@ def contrast(found: Mapping[Span, Measured], weights: Mapping[Span, int], clock:
     In each process of the medians of its blocks, as these see the same machine; then the mean over the processes, with
     Student's interval. MeasurementError where no process measured all of them.
     """
-    by_span: dict[Span, dict[int, list[float]]] = {}
-    for span in weights:
-        own = by_span.setdefault(span, {})
-        for block in levels(found[span].runs, clock):
-            own.setdefault(block.process, []).extend(block.values_s)
+    by_span = {span: values_by_process(levels(found[span].runs, clock)) for span in weights}
     shared = sorted(set.intersection(*(set(own) for own in by_span.values())))
     if not shared:
         raise MeasurementError("no process measured all parts", hint="Start the same command again: it goes on.")

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import GnomonError, PackageError, UsageError
@@ -39,22 +39,14 @@ LANE_FILES = 32
 _SPARE_FILES = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended(Generic[T]):
-    """How a device's part ended: with what it found, or with the error that ended it."""
-
-    found: T | None
-    error: GnomonError | None
-
-
 def run_lanes(
     devices: Mapping[str, DeviceConfig],
     job: Callable[[str], T],
     *,
     patience_s: float = _PATIENCE_S,
     tell: TellOf | None = None,
-) -> dict[str, Ended[T]]:
-    """Do the job for each device by its name, on different machines at the same time.
+) -> dict[str, T | GnomonError]:
+    """Do the job for each device by its name, on different machines at the same time; what it gave, or its error.
 
     Devices of one machine come one after the other: they would wait for each other's lease. There are as many lanes as
     `lanes_for` finds room for; what is beyond them is told that it waits, and begins as a lane ends. The job runs in a
@@ -63,16 +55,16 @@ def run_lanes(
     device (`gnomon.system.stopping`), and up to `patience_s` to clean up there. What is left then ends with the
     process, and the devices clean up by themselves.
     """
-    answers: SimpleQueue[tuple[str, Ended[T] | BaseException]] = SimpleQueue()
+    answers: SimpleQueue[tuple[str, T | BaseException]] = SimpleQueue()
     ending = threading.Event()
     machines = _by_machine(devices)
-    count = lanes_for(len(machines))
+    lanes = lanes_for(len(machines))
     left: SimpleQueue[list[str]] = SimpleQueue()
     for names in machines:
         left.put(names)
-    for name in (name for names in machines[count:] for name in names):
+    for name in (name for names in machines[lanes:] for name in names):
         if tell is not None:
-            tell(name, f"waits for one of {count} lanes: {len(machines)} machines are more than run at once")
+            tell(name, f"waits for one of {lanes} lanes: {len(machines)} machines are more than run at once")
 
     def lane() -> None:
         stop_at(ending)
@@ -87,9 +79,9 @@ def run_lanes(
             if ending.is_set():
                 return False
             try:
-                answers.put((name, Ended(found=job(name), error=None)))
+                answers.put((name, job(name)))
             except GnomonError as error:
-                answers.put((name, Ended(found=None, error=error)))
+                answers.put((name, error))
             except Stopped:
                 return False
             except BaseException as error:  # told by the thread that waits, which ends the others
@@ -97,8 +89,8 @@ def run_lanes(
                 return False
         return True
 
-    threads = [threading.Thread(target=lane, name=f"gnomon-lane-{n}", daemon=True) for n in range(count)]
-    ended: dict[str, Ended[T]] = {}
+    threads = [threading.Thread(target=lane, name=f"gnomon-lane-{n}", daemon=True) for n in range(lanes)]
+    ended: dict[str, T | GnomonError] = {}
     try:
         for thread in threads:
             thread.start()
@@ -107,7 +99,7 @@ def run_lanes(
                 name, answer = answers.get(timeout=1.0)
             except Empty:  # wakes up now and then, so that a signal is seen whatever the platform
                 continue
-            if isinstance(answer, BaseException):
+            if isinstance(answer, BaseException) and not isinstance(answer, GnomonError):
                 raise answer
             ended[name] = answer
     finally:
@@ -170,7 +162,7 @@ def place_on(
         return place(requests[name], folders[name], own_watch, own_tell)
 
     ended = run_lanes({name: r.device for name, r in requests.items()}, lane, tell=tell)
-    errors = [end.error for end in ended.values() if end.error is not None]
+    errors = [end for end in ended.values() if isinstance(end, GnomonError)]
     if len(errors) == len(ended):
         with suppress(OSError):  # it holds something
             out.rmdir()
@@ -181,7 +173,9 @@ def place_on(
         version=3,
         model=str(first.model),
         devices=tuple(
-            DevicePart(name=name, placement=end.found, error=None if end.error is None else error_part(end.error))
+            DevicePart(name=name, placement=None, error=error_part(end))
+            if isinstance(end, GnomonError)
+            else DevicePart(name=name, placement=end, error=None)
             for name, end in ended.items()
         ),
         record=str(first.database),
@@ -200,10 +194,6 @@ def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
     made: dict[str, Path] = {}
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "device"
-        number, taken = 1, set(made.values())
-        folder = out / plain
-        while folder in taken:
-            number += 1
-            folder = out / f"{plain}-{number}"
-        made[name] = folder
+        numbered = (out / f"{plain}-{number}" for number in count(2))
+        made[name] = next(folder for folder in chain([out / plain], numbered) if folder not in made.values())
     return made

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from gnomon.session.targets import Missing, Target, describe
 
 REFITS = 3
 """So often at most a plan is run and the prices fitted again."""
+TotalOf = Callable[[Sequence[int]], float]
+"""The predicted seconds of an assignment."""
+
 WORTH = 1.01
 """The least predicted gain over the best single backend for which a plan is run: below, no run could show it."""
 
@@ -37,9 +41,8 @@ class InsideResult:
     """What pricing and solving inside one configuration gave.
 
     `prices_s` has shape (operators, backends), infinite where a backend does not take an operator; `solution` is the
-    exact minimum over them. `refits` counts how often the plan was run and the prices fitted again. `why` says why the
-    minimum is not among the contenders, where it is not. The plan among them is the minimum, or where that promises
-    nothing a plan that was run and gained.
+    exact minimum over them. `why` says why the minimum is not among the contenders, where it is not. The plan among
+    them is the minimum, or where that promises nothing a plan that was run and gained.
     """
 
     target: Target
@@ -47,9 +50,7 @@ class InsideResult:
     prices_s: Array
     solution: Solution
     contenders: tuple[Contender, ...]
-    refits: int
-    clock: Clock
-    why: str = ""
+    why: str
 
     __repr__ = brief
 
@@ -61,10 +62,7 @@ class InsidePlacer:
         self.lab, self.target, self.graph = lab, target, target.placed.graph
         support = target.support.operators
         self.backends = tuple(b for b in target.configuration.backends if support.get(b))
-        self._check_all_taken(support)
         self._observed: dict[tuple[int, ...], float] = {}
-
-    def _check_all_taken(self, support: Mapping[str, frozenset[int]]) -> None:
         for operator in self.graph.operators:
             if not any(operator.index in support[b] for b in self.backends):
                 raise MeasurementError(
@@ -88,15 +86,14 @@ class InsidePlacer:
         segment = self.target.runtime.segment(self.target.placed, configuration, named)
         # By name: numbers of backends mean others where other backends are there.
         identity = hashlib.sha256("\0".join(named.values()).encode()).hexdigest()[:12]
-        key = f"{configuration.name}/{identity}"
         part = Part(target=self.target, operators=tuple(named), backends=named)
         candidate = Candidate(
-            key=key,
+            key=f"{configuration.name}/{identity}",
             job=self.lab.job([segment]),
             environment=configuration.environment,
             tolerance=self.lab.tolerance(configuration),
         )
-        return Contender(key=key, label=label, kind=kind, parts=(part,), candidate=candidate, predicted_s=predicted_s)
+        return Contender(label=label, kind=kind, parts=(part,), candidate=candidate, predicted_s=predicted_s)
 
     def run(self, alive: Sequence[Contender], clock: Clock) -> InsideResult:
         """Price from the singles that were profiled, solve, and refit on the plan until it stays."""
@@ -116,13 +113,13 @@ class InsidePlacer:
         while True:
             prices = self._allowed(operator_prices(observations, len(self.backends)))
             solution = tried = solve(self._model(prices))
-            gain = self._gain(prices, solution, alive)
+            gain = self._gain(partial(_sum_s, prices), solution, alive)
             if gain < WORTH and not refits:
                 # Where a neighbour slowed the runs without a trace, the constants that make up for it hide a gain among
                 # small operators. What the traces alone promise is run once, so that it is seen and not priced.
                 traced = self._allowed(self._traced_table(alive))
                 tried = solve(self._model(traced))
-                gain = self._gain(traced, tried, alive)
+                gain = self._gain(partial(_sum_s, traced), tried, alive)
             if tried.assignment in self._observed or refits == REFITS or gain < WORTH:
                 break
             plan = self.contender("plan", "plan", tried.assignment, tried.value)
@@ -133,13 +130,51 @@ class InsidePlacer:
                 break
             # The plan's own context counts more than those of the single backends.
             observations.append(self._observe(plan, again, clock, 4.0, factor))
-        return self._result(alive, prices, solution, refits, clock)
+        found, gain = (solution.assignment, solution.value), self._gain(partial(_sum_s, prices), solution, alive)
+        if gain < WORTH:
+            found, gain = self._fastest_run(alive, clock) or (found, gain)
+        greedy = tuple(int(b) for b in self._traced_table(alive).argmin(axis=1))
+        contenders, why = self._contenders(partial(_sum_s, prices), alive, gain, found, greedy)
+        return InsideResult(
+            target=self.target,
+            backends=self.backends,
+            prices_s=prices,
+            solution=solution,
+            contenders=contenders,
+            why=why,
+        )
 
-    def _gain(self, prices: Array, solution: Solution, alive: Sequence[Contender]) -> float:
+    def assignment(self, contender: Contender) -> tuple[int, ...]:
+        """The index of each operator's backend in a contender."""
+        return tuple(self.backends.index(contender.backends[op.index]) for op in self.graph.operators)
+
+    def _gain(self, total_s: TotalOf, solution: Solution, alive: Sequence[Contender]) -> float:
         """How many times as fast as the best single backend the solution is, by the prices."""
-        singles = ([self.backends.index(c.backends[i]) for i in range(len(prices))] for c in alive)
-        best = min(float(sum(prices[i, b] for i, b in enumerate(assignment))) for assignment in singles)
+        best = min(total_s(self.assignment(c)) for c in alive)
         return best / solution.value if solution.value > 0 else 1.0
+
+    def _contenders(
+        self,
+        total_s: TotalOf,
+        alive: Sequence[Contender],
+        gain: float,
+        plan: tuple[Sequence[int], float],
+        greedy: Sequence[int],
+    ) -> tuple[tuple[Contender, ...], str]:
+        """The single backends with their predicted seconds, the plan and the greedy choice; or why these are left out.
+
+        `plan` is an assignment and its seconds, `gain` what it promises.
+        """
+        name = self.target.configuration.name
+        wanted = [self.contender("single", c.label, self.assignment(c), total_s(self.assignment(c))) for c in alive]
+        if gain >= WORTH:
+            wanted.append(self.contender("plan", f"{name}: plan", *plan))
+            wanted.append(self.contender("greedy", f"{name}: greedy", greedy, total_s(greedy)))
+        different: dict[str, Contender] = {}
+        for contender in wanted:
+            different.setdefault(contender.key, contender)
+        why = f"by its prices no mix gains more than {max(gain - 1, 0.0):.1%}, which no run could show"
+        return tuple(different.values()), "" if gain >= WORTH else why
 
     def singles(self) -> list[Contender]:
         """A contender for each backend that takes anything, each assignment once."""
@@ -170,7 +205,7 @@ class InsidePlacer:
     ) -> Observation:
         total = level(whole, clock) * factor
         times = traced_times(self.lab.runner.known(trace_of(contender).key), len(self.graph.operators))
-        assignment = tuple(self.backends.index(contender.backends[i]) for i in range(len(times)))
+        assignment = self.assignment(contender)
         self._observed[assignment] = total
         return Observation(assignment=assignment, operator_s=times, total_s=total, weight=weight)
 
@@ -190,64 +225,23 @@ class InsidePlacer:
             space=Space(slots=slots),
             objectives=(Objective(name="latency", unit="s"),),
             slot_costs=tuple(row[:, None] for row in prices),
-            pairs=(),
-            charges=(),
         )
 
-    def _result(
-        self,
-        alive: Sequence[Contender],
-        prices: Array,
-        solution: Solution,
-        refits: int,
-        clock: Clock,
-    ) -> InsideResult:
-        def predicted(assignment: Sequence[int]) -> float:
-            return float(sum(prices[i, b] for i, b in enumerate(assignment)))
-
-        singles = []
-        for contender in alive:
-            assignment = [self.backends.index(contender.backends[i]) for i in range(len(prices))]
-            singles.append(self.contender("single", contender.label, assignment, predicted(assignment)))
-        name = self.target.configuration.name
-        known = {c.key for c in singles}
-        extra = []
-        best, value, gain = solution.assignment, solution.value, self._gain(prices, solution, alive)
-        if gain < WORTH:
-            best, value, gain = self._fastest_run(alive, clock) or (best, value, gain)
-        plan = self.contender("plan", f"{name}: plan", best, value)
-        if plan.key not in known and gain >= WORTH:
-            extra.append(plan)
-        traced = self._traced_table(alive)
-        greedy = self.contender("greedy", f"{name}: greedy", tuple(int(b) for b in traced.argmin(axis=1)), None)
-        if greedy.key not in known | {plan.key} and gain >= WORTH:
-            assignment = [self.backends.index(greedy.backends[i]) for i in range(len(prices))]
-            extra.append(self.contender("greedy", greedy.label, assignment, predicted(assignment)))
-        return InsideResult(
-            target=self.target,
-            backends=self.backends,
-            prices_s=prices,
-            solution=solution,
-            contenders=(*singles, *extra),
-            refits=refits,
-            clock=clock,
-            why=""
-            if gain >= WORTH
-            else f"by its prices no mix gains more than {max(gain - 1, 0.0):.1%}, which no run could show",
-        )
-
-    def _fastest_run(self, alive: Sequence[Contender], clock: Clock) -> tuple[tuple[int, ...], float, float] | None:
-        """The plan that was run as a whole and took least: its assignment, seconds, and gain over the best single.
+    def _fastest_run(
+        self, alive: Sequence[Contender], clock: Clock
+    ) -> tuple[tuple[tuple[int, ...], float], float] | None:
+        """The plan that was run as a whole and took least: its assignment and seconds, and the gain over the best
+        single.
 
         None where no plan was run, or none gained. What was run needs no price to be worth a proof.
         """
-        singles = {tuple(self.backends.index(b) for _, b in sorted(c.backends.items())) for c in alive}
+        singles = {self.assignment(c) for c in alive}
         plans = {taken_s: a for a, taken_s in self._observed.items() if a not in singles}
         if not plans:
             return None
         taken_s = min(plans)
         gain = min(level(self.lab.runner.known(c.key), clock) for c in alive) / taken_s
-        return (plans[taken_s], taken_s, gain) if gain >= WORTH else None
+        return ((plans[taken_s], taken_s), gain) if gain >= WORTH else None
 
     def _traced_table(self, singles: Sequence[Contender]) -> Array:
         """Traced times of the single backends alone: what a greedy choice per operator looks at."""
@@ -258,6 +252,11 @@ class InsidePlacer:
                 column = self.backends.index(contender.backends[index])
                 table[index, column] = min(table[index, column], time_s)
         return table
+
+
+def _sum_s(prices: Array, assignment: Sequence[int]) -> float:
+    """The predicted seconds of an assignment."""
+    return float(sum(prices[i, b] for i, b in enumerate(assignment)))
 
 
 def uninterrupted_s(wall_ns: Sequence[int]) -> float:

@@ -87,34 +87,28 @@ def profile(
     With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. What is `asked` to be
     called for long is so afterwards. Raises GnomonError; what was measured until then is in the record.
     """
-    return patiently(lambda again: _profile(again, inside, asked, watch, tell), timed(request), tell)
-
-
-def _profile(
-    request: ModelRequest,
-    inside: bool,
-    asked: Sustain | None,
-    watch: Watch | None,
-    tell: Callable[[str], None] | None,
-) -> ProfileDocument:
     question: dict[str, Any] = {"inside": True} if inside else {}
     question |= {} if asked is None else {"sustained": asdict(asked)}
-    with (
-        open_lab(request, kind="profile", question=question, watch=watch, tell=tell) as lab,
-        guarded_folder("gnomon-segments-") as folder,
-    ):
-        if asked is not None:
-            from gnomon.jobs.place.sustained import check_sustainable, sustain
 
-            check_sustainable(lab)
-        sensitivity = reference(lab)
-        contenders = _contenders(lab, folder)
-        alive = profile_singles(lab, contenders, settle=True)
-        clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
-        nearly_right(lab, contenders, alive, clock)
-        apart = _taken_apart(lab, folder, alive, clock) if inside else {}
-        sustained = () if asked is None else sustain(lab, asked, alive, tell)
-        return _profiled(lab, sensitivity, alive, clock, apart, sustained)
+    def once(again: ModelRequest) -> ProfileDocument:
+        with (
+            open_lab(again, kind="profile", question=question, watch=watch, tell=tell) as lab,
+            guarded_folder("gnomon-segments-") as folder,
+        ):
+            if asked is not None:
+                from gnomon.jobs.place.sustained import check_sustainable, sustain
+
+                check_sustainable(lab)
+            sensitivity = reference(lab)
+            contenders = _contenders(lab, folder)
+            alive = profile_singles(lab, contenders, settle=True)
+            clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+            nearly_right(lab, contenders, alive, clock)
+            apart = _taken_apart(lab, folder, alive, clock) if inside else {}
+            sustained = () if asked is None else sustain(lab, asked, alive, tell)
+            return _profiled(lab, sensitivity, alive, clock, apart, sustained)
+
+    return patiently(once, timed(request), tell)
 
 
 _TRACES = 6
@@ -189,11 +183,17 @@ def _profiled(
     field = {c.label: lab.runner.known(c.key) for c in alive}
     fastest = fastest_of(field, clock)
     traces = {c.label: lab.runner.known(trace_of(c).key) for c in alive}
-    times = {c.label: breakdown_of(c, field[c.label], traces[c.label], clock) for c in alive}
+    times = {
+        c.label: breakdown(
+            c.graph,
+            by_clock(kernels(c.graph, traces[c.label]), traces[c.label], clock),
+            level(field[c.label], clock),
+        )
+        for c in alive
+    }
     columns = tuple(
-        replace(
-            column_part(c, field[c.label], traces[c.label], times[c.label], field[fastest], clock),
-            inside=(apart or {}).get(c.label, ()),
+        column_part(
+            c, field[c.label], traces[c.label], times[c.label], field[fastest], clock, (apart or {}).get(c.label, ())
         )
         for c in alive
     )
@@ -267,12 +267,6 @@ def _inside_placer(lab: Lab, target: Target) -> InsidePlacer:
     return inside_placer(lab, target)
 
 
-def breakdown_of(contender: Contender, measured: Measured, traced: Measured, clock: Clock) -> Breakdown:
-    """Where the time of a call without profiler goes, by the clock that decides."""
-    timed = by_clock(kernels(contender.graph, traced), traced, clock)
-    return breakdown(contender.graph, timed, level(measured, clock))
-
-
 def column_part(
     contender: Contender,
     measured: Measured,
@@ -280,6 +274,7 @@ def column_part(
     times: Breakdown,
     best: Measured,
     clock: Clock,
+    inside: tuple[InsidePart, ...] = (),
 ) -> ColumnPart:
     """A configuration by its runs without profiler and those with it, compared with the best."""
     return ColumnPart(
@@ -298,6 +293,7 @@ def column_part(
         profiler_overhead_s=times.overhead_s,
         kernels=tuple(map(kernel_part, kernels(contender.graph, traced))),
         runs=runs_part(measured, contender.graph, traced),
+        inside=inside,
         settings=contender.settings,
     )
 
@@ -533,32 +529,20 @@ def place(
     GnomonError; what was measured until then is in the record, and the next call with the same request goes on from
     there.
     """
-    began_without = not out.exists()
-
-    request = timed(request)
-
-    def once(again: ModelRequest) -> PlaceDocument:
-        # What lies there then was written before the device vanished.
-        return _place(again, out, overwrite=overwrite or began_without, watch=watch, tell=tell)
-
-    return patiently(once, request, tell)
+    overwrite = overwrite or not out.exists()  # what lies there later was written before the device vanished
+    return patiently(lambda again: _place(again, out, overwrite, watch, tell), timed(request), tell)
 
 
 def _place(
-    request: ModelRequest, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
+    request: ModelRequest, out: Path, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
 ) -> PlaceDocument:
-    with ExitStack() as stack:
-        lab = stack.enter_context(
-            open_lab(
-                request,
-                kind="place",
-                question={},
-                watch=watch,
-                tell=tell,
-                check=lambda: check_destination(out, overwrite=overwrite),
-            )
-        )
-        folder = stack.enter_context(guarded_folder("gnomon-segments-"))
+    def check() -> None:
+        check_destination(out, overwrite=overwrite)
+
+    with (
+        open_lab(request, kind="place", question={}, watch=watch, tell=tell, check=check) as lab,
+        guarded_folder("gnomon-segments-") as folder,
+    ):
         sensitivity = reference(lab)
         inside, across, others, refused = _price(lab, folder)
         contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
@@ -593,7 +577,7 @@ def _place(
             unattributed_s={label: split.unattributed_s for label, split in times.items()},
             ideal_s=across.ideal_s if across else None,
             why_not_mixed=(across.why if across else next((r.why for r in inside if r.why), "")) or None,
-            sensitivity=float(sensitivity),
+            sensitivity=sensitivity.relative,
             reference=sensitivity.reference or None,
             reference_checked_by="" if proves_nothing else checked_by(sensitivity, field),
             reference_agreement=sensitivity.agreement,

@@ -121,7 +121,7 @@ def sustain(
     parts = []
     for contender in contenders:
         candidate = replace(contender.candidate, key=f"{contender.key}/sustained", check=False)
-        effort = asked.effort(_call_s(lab, contender), lab.request.effort)
+        effort = asked.effort(level(lab.runner.known(contender.key), "wall"), lab.request.effort)
         done = sum(run.samples is not None for run in lab.runner.known(candidate.key).runs)
         if done < effort.rounds and not lab.runner.over("sustained"):
             _cool(lab, candidate, asked, tell)
@@ -129,10 +129,6 @@ def sustain(
         known = lab.runner.known(candidate.key)
         parts.append(sustained(contender.label, asked, known.runs, _cooling(lab, candidate), known.failure))
     return tuple(parts)
-
-
-def _call_s(lab: Lab, contender: Contender) -> float:
-    return level(lab.runner.known(contender.key), "wall")
 
 
 def _cool(lab: Lab, candidate: Candidate, asked: Sustain, tell: Callable[[str], None] | None) -> None:

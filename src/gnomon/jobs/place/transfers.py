@@ -29,7 +29,7 @@ from gnomon.errors import MeasurementError
 from gnomon.jobs.place.inside import REFITS, WORTH, InsidePlacer, InsideResult, uninterrupted_s
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
-from gnomon.session.contender import Anchor, Contender, Kind, level, measure_beside, trace_of
+from gnomon.session.contender import Anchor, Contender, level, measure_beside, trace_of
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
 
@@ -61,12 +61,8 @@ class TransferPlacer(InsidePlacer):
         self.wiring = wiring_of(self.graph, _FREE, self.folded)
         home, *away = (support.operators[b] for b in self.backends)
         self.movable = tuple((side & home) - self.folded.keys() for side in away)
-        if away:
-            self._check_home(home)
         self._runs: dict[Sides, PlacedRun] = {}
-
-    def _check_home(self, home: frozenset[int]) -> None:
-        for operator in self.graph.operators:
+        for operator in self.graph.operators if away else ():
             if operator.index not in home:
                 raise MeasurementError(
                     f"operator {operator.index} ({operator.type}, {operator.name!r}) is not taken by "
@@ -89,30 +85,28 @@ class TransferPlacer(InsidePlacer):
         while True:
             prices = self._fit()
             solution = self._solved(prices)
-            known = solution.assignment in self._runs
-            if known or refits == REFITS or self._promise(prices, solution, alive) < WORTH:
+            gain = self._gain(prices.total_s, solution, alive)
+            if solution.assignment in self._runs or refits == REFITS or gain < WORTH:
                 break
             refits += 1
             if not self._measure([solution.assignment], anchor, traced=True):
                 break
-        return self._made(alive, prices, solution, refits, clock)
-
-    def _promise(self, prices: TransferPrices, solution: Solution, alive: Sequence[Contender]) -> float:
-        """How many times as fast as the best single backend the solution is, by the prices."""
-        best = min(prices.total_s(self.sides(c)) for c in alive)
-        return best / solution.value if solution.value > 0 else 1.0
-
-    def sides(self, contender: Contender) -> Sides:
-        """The side of each operator in a contender."""
-        return tuple(self.backends.index(contender.backends[k]) for k in range(self.wiring.count))
+        plan = solution.assignment, prices.total_s(solution.assignment)
+        greedy = self.along([int(row.argmin()) for row in prices.own_s])
+        contenders, why = self._contenders(prices.total_s, alive, gain, plan, greedy)
+        return TransferResult(
+            target=self.target,
+            backends=self.backends,
+            prices_s=prices.own_s[:, : len(self.backends)],
+            solution=solution,
+            contenders=contenders,
+            why=why,
+            transfers=prices,
+        )
 
     def drawn(self, number: int, seed: int) -> list[Sides]:
         """Placements that are drawn from a seed."""
-        if not self.movable:
-            return []
-        allowed = self.movable[0] if len(self.movable) == 1 else self.movable
-        drawn = random_sides(self.wiring.count, allowed, number, seed, sides=len(self.backends))
-        return [self.along(sides) for sides in drawn]
+        return [self.along(sides) for sides in random_sides(self.wiring.count, self.movable, number, seed)]
 
     def along(self, sides: Sequence[int]) -> Sides:
         """The sides, with operators that the runtime folds away where they go with."""
@@ -124,19 +118,18 @@ class TransferPlacer(InsidePlacer):
 
     def _solved(self, prices: TransferPrices) -> Solution:
         """The exact minimum, its assignment that of the operators alone."""
-        # A stand-in, which no operator can be given, where there is one backend only.
-        choices = self.backends if len(self.backends) > 1 else (*self.backends, "none")
-        found = solve(transfer_model([op.name for op in self.graph.operators], choices, prices))
+        found = solve(transfer_model([op.name for op in self.graph.operators], self.backends, prices))
         sides = self.along(found.assignment[: self.wiring.count])
-        return replace(found, assignment=sides, choices=tuple(choices[side] for side in sides))
+        return replace(found, assignment=sides, choices=tuple(self.backends[side] for side in sides))
 
     def _designed(self) -> list[Sides]:
-        made = []
-        for side, movable in enumerate(self.movable, start=AWAY):
-            for sides in alternating(self.graph, movable):
-                if AWAY in sides:
-                    made.append(self.along([side if there == AWAY else HOME for there in sides]))
-        return made
+        """Two for each side away in which nearly every tensor crosses."""
+        return [
+            self.along([side if there == AWAY else HOME for there in sides])
+            for side, movable in enumerate(self.movable, start=AWAY)
+            for sides in alternating(self.graph, movable)
+            if AWAY in sides
+        ]
 
     def _fit(self) -> TransferPrices:
         runs = list(self._runs.values())
@@ -193,42 +186,12 @@ class TransferPlacer(InsidePlacer):
         """Keep what a placement took, brought to the speed that the machine had while the anchor was profiled."""
         traced = self.lab.runner.known(trace_of(contender).key)
         steps = _steps_of(traced, self.wiring.count) if traced.ok else ()
-        sides = self.sides(contender)
+        sides = self.assignment(contender)
         self._runs[sides] = PlacedRun(
             sides=sides,
             total_s=level(whole, clock) * factor,
             steps=tuple(replace(step, time_s=step.time_s * factor) for step in steps),
             apart=not self.target.configuration.steps_within,
-        )
-
-    def _made(
-        self, alive: Sequence[Contender], prices: TransferPrices, solution: Solution, refits: int, clock: Clock
-    ) -> TransferResult:
-        name = self.target.configuration.name
-
-        def contender(kind: Kind, label: str, sides: Sides) -> Contender:
-            return self.contender(kind, label, sides, prices.total_s(sides))
-
-        made = [contender("single", c.label, self.sides(c)) for c in alive]
-        promise = self._promise(prices, solution, alive)
-        if promise >= WORTH:
-            greedy = self.along([int(row.argmin()) for row in prices.own_s])
-            for extra in (
-                contender("plan", f"{name}: plan", solution.assignment),
-                contender("greedy", f"{name}: greedy", greedy),
-            ):
-                made += [] if extra.key in {c.key for c in made} else [extra]
-        why = f"by its prices no mix gains more than {max(promise - 1, 0.0):.1%}, which no run could show"
-        return TransferResult(
-            target=self.target,
-            backends=self.backends,
-            prices_s=prices.own_s[:, : len(self.backends)],
-            solution=solution,
-            contenders=tuple(made),
-            refits=refits,
-            clock=clock,
-            why="" if promise >= WORTH else why,
-            transfers=prices,
         )
 
 

@@ -285,8 +285,8 @@ class _Run:
         while not self.over() and (names := self.waiting.wanted()):
             ended = run_lanes({name: resolve(name) for name in names}, lane, tell=self._tell)
             for lane_ended in ended.values():
-                if lane_ended.error is not None:
-                    raise lane_ended.error
+                if lane_ended is not None:
+                    raise lane_ended
 
     def on(self, client: Any, store: Store) -> None:
         """On the workers of a cluster: one cell at a time for each device, where a worker has it as a resource."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gnomon.core.stats import Block, drift, median, quantile, summarise
+from gnomon.core.stats import Block, drift, median, quantile, summarise, values_by_process
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
@@ -60,9 +60,7 @@ class Timed:
 
 def levels_of(measured: Measured, clock: Clock) -> dict[int, float]:
     """By process, the lower decile of its calls in seconds."""
-    by_process: dict[int, list[float]] = {}
-    for block in blocks(measured, clock):
-        by_process.setdefault(block.process, []).extend(block.values_s)
+    by_process = values_by_process(blocks(measured, clock))
     return {process: quantile(values, QUIET) for process, values in by_process.items()}
 
 

@@ -56,12 +56,8 @@ class Probed:
     slowed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """Why a device is not as it was."""
-
-    kind: Literal["board", "speed"]
-    reason: str
+Fault = tuple[Literal["board", "speed"], str]
+"""What of a device is not as it was, and why that is said."""
 
 
 def probe(
@@ -117,16 +113,16 @@ def judged(found: Probed, known: Baseline | None) -> Fault | None:
         if not other and _apart(known.fingerprint, found.baseline.fingerprint):
             other = ["its memory has another size"]
         if other:
-            return Fault(kind="board", reason=f"it is another board: {'; '.join(other)}")
+            return "board", f"it is another board: {'; '.join(other)}"
     if found.slowed:
-        return Fault(kind="speed", reason=f"it is slowed down: {'; '.join(found.slowed)}")
+        return "speed", f"it is slowed down: {'; '.join(found.slowed)}"
     if known is None or known.runtime != found.baseline.runtime:
         return None
     times = 1 / drift(known.calls_s, found.baseline.calls_s)
     if 1 / SLOWER < times < SLOWER:
         return None
     day = time.strftime("%Y-%m-%d", time.localtime(known.at_s))
-    return Fault(kind="speed", reason=f"the probe takes {times:.2f} times what it took on {day}")
+    return "speed", f"the probe takes {times:.2f} times what it took on {day}"
 
 
 def _apart(known: Mapping[str, object], found: Mapping[str, object]) -> bool:
@@ -150,11 +146,11 @@ def probe_now(
     for _ in range(2):
         found = probe(config, record, runtimes, tell=tell)
         fault = judged(found, known)
-        if fault is None or fault.kind == "board":
+        if fault is None or fault[0] == "board":
             break
     assert found is not None  # noqa: S101 - the loop ran
     if fault is not None:
-        health = put_into_quarantine(config.name, fault.kind, fault.reason)
+        health = put_into_quarantine(config.name, *fault)
         assert health.quarantine is not None  # noqa: S101 - just put there
         raise refusal(config.name, health.quarantine)
     renewed = known is None or known.runtime != found.baseline.runtime
