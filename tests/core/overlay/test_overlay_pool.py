@@ -88,7 +88,7 @@ def test_times_that_cannot_be_are_failures(times_s: tuple[float, ...]) -> None:
     assert failed.failure.kind == "lie"
     assert times_of(pooled) == {("b", "x86"): 1.0, ("b", "arm"): 1.0}
     assert pooled.layers[0].configurations == ("a", "b")
-    assert choose(pooled.layers[0]).incomplete == 1
+    assert choose(pooled.layers[0]).complete == 1
 
 
 def test_failures_are_listed_and_other_trials_count_where_they_may_pass() -> None:

@@ -53,11 +53,10 @@ class LayerChoice:
     """The choice for one layer, and what it was made from.
 
     `theta_s` (devices,) are the least times, NaN on a device without any. `metric` (configurations,) is M, NaN for
-    incomplete ones, of which there are `incomplete`, beside `complete` ones. `chosen` is an index, None where no
-    configuration is complete; then `configuration` is empty, `value`, `mean` and `worst` are NaN, as are `regrets` and
-    `estimates`. `value` is M of the choice, `mean` M/N, `worst` its largest regret, `regrets` (devices,) its terms.
-    `estimates` (devices,) place its time between the best (1) and the worst (0) that the hosts' own best
-    configurations have there. `lies` counts times that cannot be: infinite, or not above 0.
+    incomplete ones; `complete` counts the others. `chosen` is an index, None where no configuration is complete; then
+    `configuration` is empty, `value`, `mean` and `worst` are NaN, as are `regrets` and `estimates`. `value` is M of the
+    choice, `mean` M/N, `worst` its largest regret, `regrets` (devices,) its terms. `estimates` (devices,) place its
+    time between the best (1) and the worst (0) that the hosts' own best configurations have there.
     """
 
     name: str
@@ -75,17 +74,16 @@ class LayerChoice:
     regrets: Floats
     estimates: Floats
     complete: int
-    incomplete: int
-    lies: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkChoice:
     """The choices of a network's layers, weighted by their share of its time.
 
-    `shares` sum to 1 over the layers that have a choice, and are 0 for the others, whose names are in `left_out`.
-    `value` is the sum of share times M, `mean` that over the number of devices; NaN where no layer has a choice.
-    `regrets` (devices,) are by how much the chosen configurations' times together exceed the least times together.
+    The share of a layer is the mean over devices of weight times theta over the sum of that over layers. `shares` sum
+    to 1 over the layers that have a choice, and are 0 for the others. `value` is the sum of share times M, `mean` that
+    over the number of devices; NaN where no layer has a choice. `regrets` (devices,) are by how much the chosen
+    configurations' times together exceed the least times together.
     """
 
     layers: tuple[LayerChoice, ...]
@@ -93,7 +91,6 @@ class NetworkChoice:
     value: float
     mean: float
     regrets: Floats
-    left_out: tuple[str, ...]
 
 
 def choose(times: LayerTimes) -> LayerChoice:
@@ -101,11 +98,11 @@ def choose(times: LayerTimes) -> LayerChoice:
 
     Values that differ by less than rounding are equal, so that the order of devices decides nothing.
     """
-    cleaned, lies = _cleaned(np.asarray(times.times_s, dtype=np.float64))
+    cleaned = _cleaned(np.asarray(times.times_s, dtype=np.float64))
     theta = np.fmin.reduce(cleaned, axis=0, initial=np.nan)
     metric = _metric(cleaned, theta)
     chosen = None if np.isnan(metric).all() else _chosen(cleaned, theta, metric)
-    return _choice(times, cleaned, theta, metric, chosen, lies)
+    return _choice(times, cleaned, theta, metric, chosen)
 
 
 def least_worst(times: LayerTimes, choice: LayerChoice) -> LayerChoice:
@@ -117,21 +114,18 @@ def least_worst(times: LayerTimes, choice: LayerChoice) -> LayerChoice:
     # What is better on the worst device has an M of at most as many times what the choice loses there.
     most = len(times.devices) * choice.worst
     rows: NDArray[np.intp] = np.flatnonzero(choice.metric <= most + _ROUNDING * (most + len(times.devices)))
-    cleaned, _ = _cleaned(np.asarray(times.times_s, dtype=np.float64))
+    cleaned = _cleaned(np.asarray(times.times_s, dtype=np.float64))
     worst = regrets_of(cleaned[rows], choice.theta_s).max(axis=1)
     least = float(worst.min())
     if least >= choice.worst * (1 - _ROUNDING) - _ROUNDING:
         return choice
     tied = rows[worst <= least + _ROUNDING * (least + 1)]
     found = int(tied[np.argmin(choice.metric[tied])])
-    return _choice(times, cleaned, choice.theta_s, choice.metric, found, choice.lies)
+    return _choice(times, cleaned, choice.theta_s, choice.metric, found)
 
 
-def _choice(
-    times: LayerTimes, cleaned: Floats, theta: Floats, metric: Floats, chosen: int | None, lies: int
-) -> LayerChoice:
-    complete, count = int(np.count_nonzero(~np.isnan(metric))), len(times.devices)
-    nothing = np.full(count, np.nan)
+def _choice(times: LayerTimes, cleaned: Floats, theta: Floats, metric: Floats, chosen: int | None) -> LayerChoice:
+    nothing = np.full(len(times.devices), np.nan)
     regrets = nothing if chosen is None else regrets_of(cleaned[chosen], theta)
     value = np.nan if chosen is None else float(metric[chosen])
     return LayerChoice(
@@ -145,13 +139,11 @@ def _choice(
         configuration="" if chosen is None else times.configurations[chosen],
         hosts=() if chosen is None else times.hosts[chosen],
         value=value,
-        mean=value / count,
+        mean=value / len(times.devices),
         worst=float(regrets.max()),
         regrets=regrets,
         estimates=nothing if chosen is None else _estimates(cleaned, _own_best(times, cleaned), chosen),
-        complete=complete,
-        incomplete=len(metric) - complete,
-        lies=lies,
+        complete=int(np.count_nonzero(~np.isnan(metric))),
     )
 
 
@@ -162,17 +154,8 @@ def regrets_of(times_s: Floats, theta_s: Floats) -> Floats:
     return result
 
 
-def choose_network(layers: Sequence[LayerTimes]) -> NetworkChoice:
-    """The choice of each layer, and their total weighted by share of the network's time.
-
-    The share of a layer is the mean over devices of weight times theta over the sum of that over layers. Raises
-    UsageError where layers have other devices, or a weight is not above 0.
-    """
-    return weigh_layers([choose(layer) for layer in layers])
-
-
 def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
-    """The network of these choices (see `choose_network`)."""
+    """The network of these choices. UsageError where layers have other devices, or a weight is not above 0."""
     if not choices:
         raise UsageError("there is no layer to choose for", hint="Give at least one.")
     devices = choices[0].devices
@@ -199,18 +182,16 @@ def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
         value=value,
         mean=value / len(devices),
         regrets=regrets,
-        left_out=tuple(choice.name for choice in choices if choice.chosen is None),
     )
 
 
-def _cleaned(times_s: Floats) -> tuple[Floats, int]:
-    """The times with NaN in place of lies, and how many there were. No copy is made where there is none."""
+def _cleaned(times_s: Floats) -> Floats:
+    """The times with NaN in place of what cannot be a time. No copy is made where there is none of that."""
     least = np.fmin.reduce(times_s, axis=None, initial=np.inf)
     most = np.fmax.reduce(times_s, axis=None, initial=0.0)
     if least > 0 and most < np.inf:
-        return times_s, 0
-    lies = (times_s <= 0) | np.isinf(times_s)
-    return np.where(lies, np.nan, times_s), int(np.count_nonzero(lies))
+        return times_s
+    return np.where((times_s <= 0) | np.isinf(times_s), np.nan, times_s)
 
 
 def _metric(times_s: Floats, theta_s: Floats) -> Floats:

@@ -32,27 +32,20 @@ _CLOSE = 0.05  # in so many another one must, to be close to a choice that is no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceConfidence:
-    """How sure a choice is, from `resamples` resamplings.
+    """How sure a choice is, from resamplings.
 
-    `share` is the part of them in which `configuration` has the least M. `low` and `high` hold 95 % of its M: theta is
-    the least of many times and so comes out low, the chosen one was picked for being lucky too, and neither is
-    corrected for. `runner_up` is the other configuration that most often has the least M (of equal ones the one of
-    less M as measured), in `runner_up_share` of the resamplings; empty where no other is complete. Where the choice is
-    not sure, with a share below 0.9, `close` are it, the runner-up, and what else has 0.05. `contenders` counts
-    the configurations that could win at all. Of the times drawn by blocks, `one_block` had a single block, and their
-    samples were drawn one by one.
+    `share` is the part of them in which it has the least M. `low` and `high` hold 95 % of its M: theta is the least of
+    many times and so comes out low, the chosen one was picked for being lucky too, and neither is corrected for.
+    `runner_up` is the other configuration that most often has the least M (of equal ones the one of less M as
+    measured); empty where no other is complete. Where the choice is not sure, with a share below 0.9, `close` are it,
+    the runner-up, and what else has 0.05.
     """
 
-    configuration: str
     share: float
     low: float
     high: float
     runner_up: str
-    runner_up_share: float
     close: tuple[str, ...]
-    contenders: int
-    resamples: int
-    one_block: int
 
 
 def choice_confidence(
@@ -74,15 +67,14 @@ def choice_confidence(
         return None
     low, high = _ranges(times, samples)
     contenders = _contenders(low, high, choice.chosen)
-    metric, one_block = np.zeros((len(contenders), resamples)), 0
+    metric = np.zeros((len(contenders), resamples))
     draw = _Draw(samples=samples, resamples=resamples, seed=seed)
     for device in range(len(times.devices)):
         drawn = draw.medians({*contenders, *_may_be_theta(low, high, device)}, device)
-        one_block += sum(1 for row in drawn if len(samples[row, device]) == 1)
         theta = np.min(list(drawn.values()), axis=0)
         for place, row in enumerate(contenders):
             metric[place] += regrets_of(drawn[row], theta)
-    return _summary(times, choice, choice.chosen, contenders, metric, one_block)
+    return _summary(times, choice, choice.chosen, contenders, metric)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +173,7 @@ def _medians_by_block(blocks: Blocks, resamples: int, generator: np.random.Gener
 
 
 def _summary(
-    times: LayerTimes, choice: LayerChoice, chosen: int, contenders: Sequence[int], metric: Floats, one_block: int
+    times: LayerTimes, choice: LayerChoice, chosen: int, contenders: Sequence[int], metric: Floats
 ) -> ChoiceConfidence:
     """Count who has the least M (contenders, resamples)."""
     least = metric.min(axis=0)
@@ -195,14 +187,9 @@ def _summary(
     sure = wins[place] >= _SURE or second is None
     close = [] if sure else [k for k in contenders if k in (chosen, second) or share_of[k] >= _CLOSE]
     return ChoiceConfidence(
-        configuration=choice.configuration,
         share=float(wins[place]),
         low=ends[0],
         high=ends[1],
         runner_up="" if second is None else times.configurations[second],
-        runner_up_share=0.0 if second is None else float(share_of.get(second, 0.0)),
         close=tuple(times.configurations[k] for k in close),
-        contenders=len(contenders),
-        resamples=metric.shape[1],
-        one_block=one_block,
     )
