@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from gnomon.jobs.tune.document import RatioPart, TimesPart, TunedNetworkPart, fa
 from gnomon.jobs.tune.folder import companions, write_description
 from gnomon.jobs.tune.request import Care
 from gnomon.measure.progress import Meter, Watch
-from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, Timed
+from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, Timed, visits
 from gnomon.tuning.networks import CompiledNetwork, Network
 
 Choice = Sequence[tuple[TuningLayer, Any]]
@@ -64,24 +63,19 @@ def measure_calls(
     """
     times = {name: CallTimes() for name in calls}
     meter = Meter(stage, len(calls) * care.processes, watch)
-    rng = random.Random(care.seed)  # noqa: S311 - an order, no secret
     with bench.watched():
-        for process in range(care.processes):
-            bench.fresh()
-            names = list(calls)
-            rng.shuffle(names)
-            for name in names:
-                one = times[name]
-                if one.failure is None:
-                    said = record.known(name, process)
-                    if said is None:
-                        said = bench.call(calls[name], care.loop(dtype))
-                        record.add_call(name, process, said)
-                    if isinstance(said, Failure):
-                        one.failure = said
-                    else:
-                        one.blocks.append(Block(process=process, block=0, values_s=said.times_s))
-                        one.error = _larger(one.error, said.error)
+        for name in visits(bench, calls, care.processes, care.seed, lambda name: times[name].failure is None):
+            one, process = times[name], len(times[name].blocks)
+            said = record.known(name, process)
+            if said is None:
+                said = bench.call(calls[name], care.loop(dtype))
+                record.add_call(name, process, said)
+            if isinstance(said, Failure):
+                one.failure = said
+                meter.step(care.processes - process)
+            else:
+                one.blocks.append(Block(process=process, block=0, values_s=said.times_s))
+                one.error = max((x for x in (one.error, said.error) if x is not None), default=None)
                 meter.step()
     return times
 
@@ -91,11 +85,6 @@ def ratio_of(a: CallTimes, b: CallTimes) -> RatioPart | None:
     if a.failure is not None or b.failure is not None or not a.blocks or not b.blocks:
         return None
     return ratio_part(compare(a.blocks, b.blocks))
-
-
-def _larger(a: float | None, b: float | None) -> float | None:
-    known = [x for x in (a, b) if x is not None]
-    return max(known, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

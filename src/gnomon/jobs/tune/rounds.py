@@ -21,7 +21,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, MeasurementError
 from gnomon.jobs.tune.records import RecordFile, best_trial, measured_trial, pooled_trials
 from gnomon.measure.progress import Meter
-from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Loop, Order, Timed, discard, once
+from gnomon.tuning.bench import Bench, Builders, Loop, Timed, discard, once
 from gnomon.tuning.networks import Searches
 
 _RELEVANT = 0.01
@@ -77,22 +77,20 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limit
     if limits.over:
         return
     crashed = 0
-    orders = [Order(layer=layer, trace=None, library=tools.folder / f"untuned-{layer.layer}.so") for layer in layers]
-    for layer, built in zip(layers, tools.builders.build(orders), strict=True):
+    for layer, call in zip(layers, tools.builders.build([(layer, None) for layer in layers]), strict=True):
         if limits.over:
-            discard([built])
+            discard(call)
             continue
         before = pooled_trials(tools.file.trials(layer.layer)).get(UNTUNED)
         known = before is not None and before.time_s is not None
         said: Timed | Failure
-        if isinstance(built, Failure):
-            said = built
+        if isinstance(call, Failure):
+            said = call
         else:
             keep = tools.folder / f"outputs-{layer.layer}.npz"
-            call = LayerCall(library=built.library, arguments=layer.arguments, outputs=built.outputs, keep=keep)
             # For its outputs first: a layer that is too slow to be timed is the one that needs tuning most.
             try:
-                said = tools.bench.call(call, once(tools.loop))
+                said = tools.bench.call(replace(call, keep=keep), once(tools.loop))
             except DeviceError as error:
                 if crashed and not tools.references:
                     raise _all_crash(tools, crashed) from error
@@ -101,10 +99,10 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limit
                 tools.failures.append(said)
             else:
                 tools.references[layer.layer] = keep
-                said = said if known else tools.bench.call(replace(call, keep=None), tools.loop)
+                said = said if known else tools.bench.call(call, tools.loop)
         if before is None or (not known and isinstance(said, Timed)):
             tools.file.add([measured_trial(layer, None, said)])
-        discard([built])
+        discard(call)
         crashed += isinstance(said, Failure) and said.kind == "crash"
         if not tools.references and crashed >= min(_CRASHES, len(layers)):
             raise _all_crash(tools, crashed)
@@ -202,27 +200,20 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], limits: Li
     for trace in traces:
         if (name := configuration_id(layer.layer, trace)) not in known:
             fresh.setdefault(name, trace)
-    orders = [Order(layer=layer, trace=trace, library=tools.folder / f"{name}.so") for name, trace in fresh.items()]
-    count = 0
-    for order, built in zip(orders, tools.builders.build(orders), strict=True):
+    count, reference = 0, tools.references.get(layer.layer)
+    built = tools.builders.build([(layer, trace) for trace in fresh.values()])
+    for trace, call in zip(fresh.values(), built, strict=True):
         if not limits.over:
-            tools.file.add([measured_trial(layer, order.trace, _measured(tools, layer, built))])
+            said: Timed | Failure
+            if isinstance(call, Failure):
+                said = call
+            else:
+                said = tools.bench.call(replace(call, reference=reference), tools.loop)
+            tools.file.add([measured_trial(layer, trace, said)])
             count += 1
             step()
-        discard([built])
+        discard(call)
     return count
-
-
-def _measured(tools: Tools, layer: TuningLayer, built: Built | Failure) -> Timed | Failure:
-    if isinstance(built, Failure):
-        return built
-    call = LayerCall(
-        library=built.library,
-        arguments=layer.arguments,
-        outputs=built.outputs,
-        reference=tools.references.get(layer.layer),
-    )
-    return tools.bench.call(call, tools.loop)
 
 
 def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
