@@ -81,15 +81,10 @@ def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledNetwork:
-    """A compiled network: how many functions it has, and how many of them were scheduled by records.
+    """A compiled network: how many functions it has, and how many of them were scheduled by records."""
 
-    `layers` is a library of the same functions, each to be called by its name (None: not made).
-    """
-
-    library: Path
     functions: int
     scheduled: int
-    layers: Path | None = None
 
 
 class Network:
@@ -132,7 +127,10 @@ class Network:
         inputs: Path | None = None,
         seed: int = 0,
     ) -> CompiledNetwork | Failure:
-        """Compile for a device with a configuration for some of the layers; the others are left untuned."""
+        """Compile for a device with a configuration for some of the layers; the others are left untuned.
+
+        `layers` is for a library of the same functions, each to be called by its name, `inputs` for random inputs.
+        """
         job = {
             "do": "network",
             "records": [[layer.layer, layer.workload, trace] for layer, trace in traces if trace is not None],
@@ -146,9 +144,7 @@ class Network:
         said = self.door.ask("compile", job, timeout_s=_READ_S)
         if isinstance(said, Failure):
             return said
-        return CompiledNetwork(
-            library=library, functions=int(said["functions"]), scheduled=int(said["scheduled"]), layers=layers
-        )
+        return CompiledNetwork(functions=int(said["functions"]), scheduled=int(said["scheduled"]))
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
         """Write the outputs for a file of inputs as who made the network computes them; returns who that is."""

@@ -25,13 +25,11 @@ _MOST_TOLD = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrial:
-    """A trial that gave no time: its configuration (maybe `UNTUNED`), the device, who found it, and how it failed."""
+    """A trial that gave no time: its layer and configuration (maybe `UNTUNED`), the device, and how it failed."""
 
     layer: str
-    name: str
     configuration: str
     device: str
-    host: str
     failure: Failure
 
 
@@ -203,10 +201,8 @@ class _Bins:
         self.failures.append(
             FailedTrial(
                 layer=layer,
-                name=self.layers[place[0]].name,
                 configuration=configuration,
                 device=records.device.key,
-                host=records.host,
                 failure=failure,
             )
         )

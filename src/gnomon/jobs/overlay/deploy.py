@@ -126,12 +126,12 @@ def _write(analysis: Analysis, folder: TuneFolder) -> WrittenPart:
 
 
 def _database(folder: Path, records: TuningRecords) -> Path:
-    files = write_metaschedule_database(records)
+    texts = write_metaschedule_database(records)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(f"{folder}: {error.strerror or error}", hint="Give another --out.") from error
-    for name, text in zip(FOLDER_FILES, (files.workloads, files.records), strict=True):
+    for name, text in zip(FOLDER_FILES, texts, strict=True):
         save_text(text, folder / name)
     return folder
 

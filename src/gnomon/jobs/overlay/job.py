@@ -47,7 +47,6 @@ from gnomon.jobs.overlay.document import (
     UndecidedLayer,
     WrittenPart,
 )
-from gnomon.jobs.tune.document import known
 from gnomon.jobs.tune.folder import chosen_layers, read_logs
 from gnomon.jobs.tune.request import DeviceWish
 from gnomon.measure.progress import Meter, Watch
@@ -215,9 +214,9 @@ def _row(
         theta=_by_device(times.devices, choice.theta_s),
         estimate=_by_device(times.devices, choice.estimates),
         confidence=spread.share if spread else None,
-        M_low=known(spread.low) if spread else None,
-        M_high=known(spread.high) if spread else None,
-        runner_up=RunnerUp(configuration=second, M=known(choice.metric[times.configurations.index(second)]))
+        M_low=_finite(spread.low) if spread else None,
+        M_high=_finite(spread.high) if spread else None,
+        runner_up=RunnerUp(configuration=second, M=_finite(choice.metric[times.configurations.index(second)]))
         if second
         else None,
         close=tuple(sure.close) if sure else (),
@@ -234,20 +233,20 @@ def _losses(choice: LayerChoice) -> dict[str, Any]:
     return {
         "configuration": choice.configuration,
         "host": ", ".join(choice.hosts),
-        "M": known(choice.value),
-        "mean_regret": known(choice.mean),
+        "M": _finite(choice.value),
+        "mean_regret": _finite(choice.mean),
         "regret": _by_device(choice.devices, choice.regrets),
-        "worst_regret": known(choice.worst),
+        "worst_regret": _finite(choice.worst),
         "worst_device": choice.devices[int(np.argmax(choice.regrets))],
     }
 
 
 def _network_losses(network: NetworkChoice) -> dict[str, Any]:
     """The fields of a `LossPart`: by M, the largest regret of a layer, and that of each device's sum."""
-    worst = [known(choice.worst) for choice in network.layers if choice.chosen is not None]
+    worst = [_finite(choice.worst) for choice in network.layers if choice.chosen is not None]
     return {
-        "M": known(network.value),
-        "mean_regret": known(network.mean),
+        "M": _finite(network.value),
+        "mean_regret": _finite(network.mean),
         "worst_regret": max((value for value in worst if value is not None), default=None),
         "regret": _by_device(network.layers[0].devices, network.regrets),
     }
@@ -262,7 +261,7 @@ def _options(times: LayerTimes, choice: LayerChoice) -> tuple[LayerOption, ...]:
         LayerOption(
             configuration=times.configurations[row],
             host=", ".join(times.hosts[row]),
-            M=known(choice.metric[row]),
+            M=_finite(choice.metric[row]),
             regret=_by_device(times.devices, regrets[row]),
         )
         for row in (best if choice.chosen in best else [*best[:-1], choice.chosen])
@@ -356,12 +355,12 @@ def _portfolio(
             PortfolioLayer(
                 name=times.name,
                 configurations=tuple(names[row] for row in best.chosen),
-                M=known(best.value),
+                M=_finite(best.value),
                 proven=best.proven,
                 serves={device: names[row] for device, row in zip(times.devices, best.serves, strict=True)},
             )
         )
-    return PortfolioPart(size=size, layers=tuple(rows), M=known(total))
+    return PortfolioPart(size=size, layers=tuple(rows), M=_finite(total))
 
 
 def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
@@ -400,5 +399,10 @@ def _gone(records: Sequence[TuningRecords]) -> bool:
     return all(replay_problem(one) is not None for one in records)
 
 
+def _finite(value: float) -> float | None:
+    """A value of a document: None where it is not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
 def _by_device(devices: Sequence[str], values: Floats) -> dict[str, float | None]:
-    return {device: known(value) for device, value in zip(devices, values, strict=True)}
+    return {device: _finite(value) for device, value in zip(devices, values, strict=True)}
