@@ -51,8 +51,7 @@ def noisy(seed: int, count: int, devices: int, spread: float, holes: float = 0.0
 def confidence(
     samples: Samples, count: int, devices: int, *, resamples: int = 400, seed: int = 0
 ) -> ChoiceConfidence | None:
-    times = layer(samples, count, devices)
-    return choice_confidence(times, choose(times), samples, resamples=resamples, seed=seed)
+    return choice_confidence(choose(layer(samples, count, devices)), samples, resamples=resamples, seed=seed)
 
 
 @given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 4), st.sampled_from([0.01, 0.1, 0.5]))
@@ -157,13 +156,13 @@ def test_nothing_chosen_and_a_single_configuration() -> None:
 
 @pytest.mark.parametrize("blocks", [(), ((),), ((1.0, math.nan),), ((0.0,),), ((math.inf,),)])
 def test_times_without_sound_samples(blocks: Blocks) -> None:
-    times = layer({(0, 0): ((1.0,),)}, 1, 1)
+    choice = choose(layer({(0, 0): ((1.0,),)}, 1, 1))
     with pytest.raises(UsageError, match="no samples"):
-        choice_confidence(times, choose(times), {(0, 0): blocks})
+        choice_confidence(choice, {(0, 0): blocks})
 
 
 def test_what_cannot_be_meant() -> None:
-    times = layer({(0, 0): ((1.0,),)}, 1, 1)
+    choice = choose(layer({(0, 0): ((1.0,),)}, 1, 1))
     for resamples, seed in ((0, 0), (10, -1)):
         with pytest.raises(UsageError):
-            choice_confidence(times, choose(times), {(0, 0): ((1.0,),)}, resamples=resamples, seed=seed)
+            choice_confidence(choice, {(0, 0): ((1.0,),)}, resamples=resamples, seed=seed)

@@ -251,7 +251,7 @@ def test_only_the_best_of_some_layers_are_carried_over(flow: Flow, tmp_path: Pat
 def test_what_is_close_is_measured_again_by_itself(flow: Flow, tmp_path: Path) -> None:
     """From all logs at once, as many times as is asked for, and never more."""
     analysis = analyze(list(map(Path, flow.logs)), resamples=10)
-    layer = next(times for times in analysis.times if len(times.configurations) > 2)
+    layer = next(choice.times for choice in analysis.network.layers if len(choice.times.configurations) > 2)
     one, other = [name for name in layer.configurations if name != UNTUNED][:2]
     asked = {"device": "narrow", "out": tmp_path, "close": {layer.layer: [one, other]}, **QUICK, "processes": 2}
     found = api.overlay_collect(flow.logs, **asked).collected

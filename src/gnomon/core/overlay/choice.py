@@ -50,7 +50,7 @@ class LayerTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerChoice:
-    """The choice for one layer, and what it was made from.
+    """The choice for one layer, and the `times` that it was made from.
 
     `theta_s` (devices,) are the least times, NaN on a device without any. `metric` (configurations,) is M, NaN for
     incomplete ones; `complete` counts the others. `chosen` is an index, None where no configuration is complete; then
@@ -59,10 +59,7 @@ class LayerChoice:
     time between the best (1) and the worst (0) that the hosts' own best configurations have there.
     """
 
-    name: str
-    layer: str
-    weight: int
-    devices: tuple[str, ...]
+    times: LayerTimes
     theta_s: Floats
     metric: Floats
     chosen: int | None
@@ -105,15 +102,16 @@ def choose(times: LayerTimes) -> LayerChoice:
     return _choice(times, cleaned, theta, metric, chosen)
 
 
-def least_worst(times: LayerTimes, choice: LayerChoice) -> LayerChoice:
+def least_worst(choice: LayerChoice) -> LayerChoice:
     """The configuration of least worst regret (minimax), of equal ones the first of least M; `choice` itself where that
     is none better.
     """
     if choice.chosen is None or choice.worst <= 0:
         return choice
     # What is better on the worst device has an M of at most as many times what the choice loses there.
-    most = len(times.devices) * choice.worst
-    rows: NDArray[np.intp] = np.flatnonzero(choice.metric <= most + _ROUNDING * (most + len(times.devices)))
+    times, count = choice.times, len(choice.times.devices)
+    most = count * choice.worst
+    rows: NDArray[np.intp] = np.flatnonzero(choice.metric <= most + _ROUNDING * (most + count))
     cleaned = _cleaned(np.asarray(times.times_s, dtype=np.float64))
     worst = regrets_of(cleaned[rows], choice.theta_s).max(axis=1)
     least = float(worst.min())
@@ -129,10 +127,7 @@ def _choice(times: LayerTimes, cleaned: Floats, theta: Floats, metric: Floats, c
     regrets = nothing if chosen is None else regrets_of(cleaned[chosen], theta)
     value = np.nan if chosen is None else float(metric[chosen])
     return LayerChoice(
-        name=times.name,
-        layer=times.layer,
-        weight=times.weight,
-        devices=times.devices,
+        times=times,
         theta_s=theta,
         metric=metric,
         chosen=chosen,
@@ -158,11 +153,11 @@ def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
     """The network of these choices. UsageError where layers have other devices, or a weight is not above 0."""
     if not choices:
         raise UsageError("there is no layer to choose for", hint="Give at least one.")
-    devices = choices[0].devices
-    for choice in choices:
-        if choice.devices != devices or not choice.weight > 0:
+    devices = choices[0].times.devices
+    for times in (choice.times for choice in choices):
+        if times.devices != devices or not times.weight > 0:
             raise UsageError(
-                f"layer {choice.name!r} has weight {choice.weight} and devices {', '.join(choice.devices)}; the first"
+                f"layer {times.name!r} has weight {times.weight} and devices {', '.join(times.devices)}; the first"
                 f" layer has devices {', '.join(devices)}",
                 hint="Give all layers the same devices in the same order, and weights above 0.",
             )
@@ -170,7 +165,7 @@ def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
     shares, regrets = np.zeros(len(choices)), np.full(len(devices), np.nan)
     if ranked:
         theta = np.array([choices[k].theta_s for k in ranked])
-        times = (theta / theta.max(axis=0)) * np.array([[float(choices[k].weight)] for k in ranked])
+        times = (theta / theta.max(axis=0)) * np.array([[float(choices[k].times.weight)] for k in ranked])
         parts = times / times.sum(axis=0)
         shares[ranked] = parts.mean(axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # regrets are infinite where floats end

@@ -49,22 +49,18 @@ class ChoiceConfidence:
 
 
 def choice_confidence(
-    times: LayerTimes,
-    choice: LayerChoice,
-    samples: Samples,
-    *,
-    resamples: int = 1000,
-    seed: int = 0,
+    choice: LayerChoice, samples: Samples, *, resamples: int = 1000, seed: int = 0
 ) -> ChoiceConfidence | None:
     """Resample what `choice` was made from; None where nothing was chosen.
 
-    `samples` are, for each time that `times` has, its samples in blocks (sessions), which are drawn whole.
+    `samples` are, for each time that it was made from, its samples in blocks (sessions), which are drawn whole.
     Deterministic by `seed`. Raises UsageError where a time has no samples or they are not finite and above 0.
     """
     if resamples < 1 or seed < 0:
         raise UsageError(f"{resamples} resamples with seed {seed}", hint="Ask for at least one; seeds are at least 0.")
     if choice.chosen is None:
         return None
+    times = choice.times
     low, high = _ranges(times, samples)
     contenders = _contenders(low, high, choice.chosen)
     metric = np.zeros((len(contenders), resamples))
@@ -74,7 +70,7 @@ def choice_confidence(
         theta = np.min(list(drawn.values()), axis=0)
         for place, row in enumerate(contenders):
             metric[place] += regrets_of(drawn[row], theta)
-    return _summary(times, choice, choice.chosen, contenders, metric)
+    return _summary(choice, choice.chosen, contenders, metric)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +168,9 @@ def _medians_by_block(blocks: Blocks, resamples: int, generator: np.random.Gener
     return np.asarray(ordered[lower] + (ordered[upper] - ordered[lower]) / 2)
 
 
-def _summary(
-    times: LayerTimes, choice: LayerChoice, chosen: int, contenders: Sequence[int], metric: Floats
-) -> ChoiceConfidence:
+def _summary(choice: LayerChoice, chosen: int, contenders: Sequence[int], metric: Floats) -> ChoiceConfidence:
     """Count who has the least M (contenders, resamples)."""
+    times = choice.times
     least = metric.min(axis=0)
     wins = (metric <= least + _ROUNDING * (least + len(times.devices))).mean(axis=1)
     place = contenders.index(chosen)

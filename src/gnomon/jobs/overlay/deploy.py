@@ -72,12 +72,12 @@ def deploy(
     notes, path = list(document.notes), None
     if request.compile or request.prove:
         try:
-            path = model_file(folder, analysis.model, request.model)
+            path = model_file(folder, analysis.document.model, request.model)
         except UsageError as error:
             if request.prove:
                 raise
             notes.append(f"No network was compiled: {error.message}. {error.hint}")
-    source = None if path is None else Source(path=path, dtype=analysis.model.dtype, shapes=request.shapes)
+    source = None if path is None else Source(path=path, dtype=analysis.document.model.dtype, shapes=request.shapes)
     if source is not None:
         source.check()
     for key, wish in wishes.items():
@@ -118,7 +118,7 @@ def _write(analysis: Analysis, folder: TuneFolder) -> WrittenPart:
                 trials.append(trial)
         first = analysis.records[0]
         records = replace(first, device=device, found_on=_OVERLAY, layers=analysis.described, trials=tuple(trials))
-        path = folder.overlay(device, analysis.model)
+        path = folder.overlay(device, analysis.document.model)
         write_records(path, records)
         paths[device.key] = str(path)
         databases[device.key] = str(_database(path.with_suffix(".metaschedule"), records))
@@ -139,9 +139,14 @@ def _database(folder: Path, records: TuningRecords) -> Path:
 def _compiled(
     network: Network, analysis: Analysis, device: TunedDevice, folder: TuneFolder, request: DeployRequest
 ) -> Path | Failure:
-    library = folder.library(device, analysis.model, choice=_OVERLAY)
+    library = folder.library(device, analysis.document.model, choice=_OVERLAY)
     made = compile_network(
-        network, device, _choice(analysis, analysis.chosen()), library, model=analysis.model, seed=request.care.seed
+        network,
+        device,
+        _choice(analysis, analysis.chosen()),
+        library,
+        model=analysis.document.model,
+        seed=request.care.seed,
     )
     return made if isinstance(made, Failure) else made.library
 
@@ -175,7 +180,7 @@ def _proved(
     """The whole network on a device under each choice, interleaved: a row each."""
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
     choices |= {f"own:{host}": own for host in analysis.document.hosts if (own := analysis.own(host))}
-    care, model = request.care, analysis.model
+    care, model = request.care, analysis.document.model
     network.layers(known.target)
     inputs, outputs = shop.folder / "in.npz", shop.folder / "out.npz"
     calls, rows = {}, {}

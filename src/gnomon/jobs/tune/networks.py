@@ -89,7 +89,7 @@ def ratio_of(a: CallTimes, b: CallTimes) -> RatioPart | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A network compiled for a device: the tuned library, the same untuned for comparison, and its inputs.
+    """A network compiled for a device: the tuned library, and the same untuned for comparison.
 
     `reference_by` says who computed the reference outputs ("" where there are none but the untuned network's own).
     """
@@ -97,8 +97,6 @@ class Compiled:
     library: Path
     untuned: Path
     network: CompiledNetwork
-    inputs: Path
-    outputs: Path
     reference_by: str
 
 
@@ -147,8 +145,6 @@ def compile_network(
         library=library,
         untuned=untuned,
         network=made,
-        inputs=beside["inputs"],
-        outputs=beside["outputs"],
         reference_by="" if isinstance(by, Failure) else by,
     )
 
@@ -165,14 +161,16 @@ def prove_network(
     """The compiled network beside the untuned one on the device, interleaved."""
     if isinstance(compiled, Failure):
         return TunedNetworkPart(failure=failure_part(compiled))
-    if not compiled.outputs.exists():
+    beside = companions(compiled.library)
+    inputs, outputs = beside["inputs"], beside["outputs"]
+    if not outputs.exists():
         # Without other software the untuned network's outputs are the reference.
-        call = NetworkCall(library=compiled.untuned, inputs=compiled.inputs, keep=compiled.outputs)
+        call = NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs)
         said = bench.call(call, care.loop(model.dtype))
         if isinstance(said, Failure):
             return TunedNetworkPart(failure=failure_part(said))
     calls = {
-        name: NetworkCall(library=library, inputs=compiled.inputs, reference=compiled.outputs)
+        name: NetworkCall(library=library, inputs=inputs, reference=outputs)
         for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
     }
     times = measure_calls(bench, calls, care, dtype=model.dtype, stage="whole networks", watch=watch, record=record)
