@@ -33,7 +33,6 @@ from gnomon.core.overlay.records import TunedDevice
 from gnomon.core.sample import Failure
 from gnomon.errors import ModelError, UsageError
 from gnomon.tuning.networks import Network, Source
-from gnomon.tuning.tvm import DoorSettings
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 needs_ort = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="no ONNX Runtime here")
@@ -269,7 +268,7 @@ def test_a_tflite_file_of_real_weights(kit: Kit, zoo_model: Callable[[str], Path
 
 def test_without_its_package_a_tflite_file_is_refused_with_what_to_install(kit: Kit, tmp_path: Path) -> None:
     (tmp_path / "tflite.py").write_text("raise ImportError('not here')\n", encoding="utf-8")
-    door = kit.shop.door(DoorSettings(environment={"PYTHONPATH": str(tmp_path)}))
+    door = kit.shop.door(environment={"PYTHONPATH": str(tmp_path)})
     said = door.ask("load", {"do": "open", "path": str(saved(kit, b"garbage", ".tflite"))})
     door.close()
     assert isinstance(said, Failure) and "-m pip install 'tflite>=2.10'" in said.message

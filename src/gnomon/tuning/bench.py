@@ -24,7 +24,7 @@ from gnomon.core.overlay.records import TunedDevice, TuningLayer, configuration_
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError
 from gnomon.tuning.tracker import FreeServer
-from gnomon.tuning.tvm import Door, DoorSettings, Workshop
+from gnomon.tuning.tvm import Door, Workshop
 from gnomon.wire import Environment
 
 T = TypeVar("T")
@@ -137,8 +137,10 @@ class Bench:
         pin: Sequence[int] = (),
     ) -> None:
         self.device, self._servers, self._wait_s = device, servers, wait_s
-        here = DoorSettings(threads=device.threads, environment=environment or {}, pin=tuple(pin))
-        self._door = shop.door(here if servers is None else DoorSettings(threads=1))
+        here = servers is None
+        self._door = (
+            shop.door(threads=device.threads, environment=environment, pin=pin) if here else shop.door(threads=1)
+        )
         self.server = ""
         self.threads = 0
         self.environments: list[Environment] = []
@@ -285,7 +287,7 @@ class Builders:
         self._doors: queue.SimpleQueue[Door] = queue.SimpleQueue()
         self.count = max(1, min(_MOST_BUILDERS, len(os.sched_getaffinity(0))))
         for _ in range(self.count):
-            self._doors.put(shop.door(DoorSettings(job_timeout_s=timeout_s)))
+            self._doors.put(shop.door(job_timeout_s=timeout_s))
 
     def build(self, wanted: Sequence[tuple[TuningLayer, Any]]) -> tuple[LayerCall | Failure, ...]:
         """The call of each layer as compiled with a configuration (None: untuned), or the failure, in their order."""

@@ -13,7 +13,7 @@ from gnomon.core.overlay.records import TunedDevice, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.errors import ModelError, UsageError
 from gnomon.models.load import load
-from gnomon.tuning.tvm import Door, DoorSettings, Workshop
+from gnomon.tuning.tvm import Door, Workshop
 
 _READ_S = 600.0
 _KINDS = (".onnx", ".pt2", ".tflite")
@@ -92,7 +92,7 @@ class Network:
 
     def __init__(self, shop: Workshop, source: Source) -> None:
         self.source = source
-        self.door = shop.door(DoorSettings(job_timeout_s=_READ_S), renew=self._read)
+        self.door = shop.door(job_timeout_s=_READ_S, renew=self._read)
         self.inputs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     def layers(self, target: Mapping[str, Any]) -> tuple[TuningLayer, ...]:
@@ -198,7 +198,7 @@ class Searches:
 
     def __init__(self, shop: Workshop, settings: SearchSettings) -> None:
         self._settings = settings
-        self._door = shop.door(DoorSettings(job_timeout_s=_ASK_S), renew=self._taught)
+        self._door = shop.door(job_timeout_s=_ASK_S, renew=self._taught)
         self._layers: dict[str, TuningLayer] = {}
         self._told: dict[str, list[Told]] = {}
         self.learns = True  # whether it has a cost model that learns
