@@ -147,7 +147,8 @@ def _measure(place: _Place, job: Job) -> Facts:
             keep_outputs(job["keep"], outputs, positive=np.array(positive))
         if error is not None and not error <= job["tolerance"]:
             return {"times_s": [], "error": error}
-        return {"times_s": _times(place.library(job["library"]), job["function"], device, job, given), "error": error}
+        timed = place.library(job["library"]).time_evaluator(job["function"], device, **_loop(job))(*given)
+        return {"times_s": [float(t) for t in timed.results], "error": error}
     except Refused:
         raise
     except Exception as error_:
@@ -185,10 +186,6 @@ def _function(library: Any, name: str) -> Any:
         return library.get_function(name, True) if name != "main" else library["main"]
     except Exception as error:
         raise Refused(f"the library has no function {name!r}") from error
-
-
-def _times(library: Any, name: str, device: Any, job: Job, given: list[Any]) -> list[float]:
-    return [float(t) for t in library.time_evaluator(name, device, **_loop(job))(*given).results]
 
 
 def _loop(job: Job) -> Facts:

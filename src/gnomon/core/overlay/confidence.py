@@ -14,7 +14,7 @@ changes no other draw.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,35 +64,17 @@ def choice_confidence(
     low, high = _ranges(times, samples)
     contenders = _contenders(low, high, choice.chosen)
     metric = np.zeros((len(contenders), resamples))
-    draw = _Draw(samples=samples, resamples=resamples, seed=seed)
     for device in range(len(times.devices)):
-        drawn = draw.medians({*contenders, *_may_be_theta(low, high, device)}, device)
+        fastest = np.flatnonzero(low[:, device] <= np.fmin.reduce(high[:, device])).tolist()  # in some resampling
+        drawn = {}
+        for row in sorted({*contenders, *fastest}):
+            blocks = samples[row, device]
+            draw = _medians_by_block if len(blocks) > 1 else _medians
+            drawn[row] = draw(blocks, resamples, np.random.default_rng([seed, row, device]))
         theta = np.min(list(drawn.values()), axis=0)
         for place, row in enumerate(contenders):
             metric[place] += regrets_of(drawn[row], theta)
     return _summary(choice, choice.chosen, contenders, metric)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draw:
-    """How medians are drawn: each time's draws have a seed of their own."""
-
-    samples: Samples
-    resamples: int
-    seed: int
-
-    def medians(self, rows: Collection[int], device: int) -> dict[int, Floats]:
-        made = {}
-        for row in sorted(rows):
-            blocks = self.samples[row, device]
-            draw = _medians_by_block if len(blocks) > 1 else _medians
-            made[row] = draw(blocks, self.resamples, np.random.default_rng([self.seed, row, device]))
-        return made
-
-
-def _may_be_theta(low: Floats, high: Floats, device: int) -> list[int]:
-    """The configurations that can be the fastest on a device in some resampling."""
-    return np.flatnonzero(low[:, device] <= np.fmin.reduce(high[:, device])).tolist()
 
 
 def _ends(values: Floats) -> Floats:

@@ -86,7 +86,7 @@ def pool(record_sets: Sequence[TuningRecords], names: Sequence[str] = ()) -> Poo
         layers=layers,
         samples=samples,
         untuned=untuned,
-        untuned_s={place: _median_of(blocks) for place, blocks in untuned.items()},
+        untuned_s={place: median([t for block in blocks for t in block]) for place, blocks in untuned.items()},
         missing=missing,
         failures=tuple(bins.failures),
     )
@@ -206,10 +206,6 @@ class _Bins:
                 failure=failure,
             )
         )
-
-
-def _median_of(trials: Sequence[tuple[float, ...]]) -> float:
-    return median([t for times_s in trials for t in times_s])
 
 
 def _label(records: TuningRecords) -> str:

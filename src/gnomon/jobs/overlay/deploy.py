@@ -72,12 +72,12 @@ def deploy(
     notes, path = list(document.notes), None
     if request.compile or request.prove:
         try:
-            path = model_file(folder, analysis.document.model, request.model)
+            path = model_file(folder, document.model, request.model)
         except UsageError as error:
             if request.prove:
                 raise
             notes.append(f"No network was compiled: {error.message}. {error.hint}")
-    source = None if path is None else Source(path=path, dtype=analysis.document.model.dtype, shapes=request.shapes)
+    source = None if path is None else Source(path=path, dtype=document.model.dtype, shapes=request.shapes)
     if source is not None:
         source.check()
     for key, wish in wishes.items():
@@ -95,9 +95,11 @@ def deploy(
                 with open_device(shop, wishes[device.key], device, tell) as (_, bench):
                     rows += _proved(shop, bench, network, analysis, device, request, watch)
                     doubts += worst(bench.environments)
-            library = _compiled(network, analysis, device, folder, request)
-            if isinstance(library, Failure):
-                notes.append(f"The network could not be compiled for {device.key}: {library.message}")
+            library = folder.library(device, document.model, choice=_OVERLAY)
+            choice = _choice(analysis, analysis.chosen())
+            made = compile_network(network, device, choice, library, model=document.model, seed=request.care.seed)
+            if isinstance(made, Failure):
+                notes.append(f"The network could not be compiled for {device.key}: {made.message}")
             else:
                 libraries[device.key] = str(library)
     written = replace(written, libraries=libraries)
@@ -134,21 +136,6 @@ def _database(folder: Path, records: TuningRecords) -> Path:
     for name, text in zip(FOLDER_FILES, texts, strict=True):
         save_text(text, folder / name)
     return folder
-
-
-def _compiled(
-    network: Network, analysis: Analysis, device: TunedDevice, folder: TuneFolder, request: DeployRequest
-) -> Path | Failure:
-    library = folder.library(device, analysis.document.model, choice=_OVERLAY)
-    made = compile_network(
-        network,
-        device,
-        _choice(analysis, analysis.chosen()),
-        library,
-        model=analysis.document.model,
-        seed=request.care.seed,
-    )
-    return made if isinstance(made, Failure) else made.library
 
 
 def _wishes(analysis: Analysis, request: DeployRequest) -> dict[str, DeviceWish]:

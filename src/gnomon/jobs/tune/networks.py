@@ -140,7 +140,18 @@ def compile_network(
     by = network.reference(beside["inputs"], beside["outputs"])
     if isinstance(by, Failure):
         beside["outputs"].unlink(missing_ok=True)
-    write_description(library, _description(device, model, made, network.layers(device.target), by))
+    rows: list[dict[str, Any]] = codec.to_json(network.layers(device.target))
+    described = {
+        "gnomon": "compiled network",
+        "version": 1,
+        "device": codec.to_json(device),
+        "model": codec.to_json(model),
+        "functions": made.functions,
+        "scheduled": made.scheduled,
+        "reference_by": None if isinstance(by, Failure) else by,
+        "layers": [{name: row[name] for name in ("name", "layer", "weight", "arguments")} for row in rows],
+    }
+    write_description(library, described)
     return Compiled(
         library=library,
         untuned=untuned,
@@ -186,23 +197,3 @@ def prove_network(
         failure=failure_part(tuned.failure),
         untuned_failure=failure_part(untuned.failure),
     )
-
-
-def _description(
-    device: TunedDevice,
-    model: TunedModel,
-    made: CompiledNetwork,
-    layers: Sequence[TuningLayer],
-    by: str | Failure,
-) -> Mapping[str, Any]:
-    rows: list[dict[str, Any]] = codec.to_json(layers)
-    return {
-        "gnomon": "compiled network",
-        "version": 1,
-        "device": codec.to_json(device),
-        "model": codec.to_json(model),
-        "functions": made.functions,
-        "scheduled": made.scheduled,
-        "reference_by": None if isinstance(by, Failure) else by,
-        "layers": [{name: row[name] for name in ("name", "layer", "weight", "arguments")} for row in rows],
-    }
