@@ -18,7 +18,7 @@ from gnomon.core.overlay.samples import Blocks, Places, SampleTable, gathered
 from gnomon.core.overlay.trials import Name, TrialColumns, columns_of
 from gnomon.core.sample import Failure
 from gnomon.core.stats import median
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 
 _MOST_TOLD = 20
 
@@ -53,19 +53,17 @@ class Pooled:
     failures: tuple[FailedTrial, ...]
 
 
-def pool(record_sets: Sequence[TuningRecords], names: Sequence[str] = ()) -> Pooled:
-    """Join record sets by layer and configuration; a time is the median of all samples of all trials.
+def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
+    """Join record sets, of which there is one at least, by layer and configuration; a time is the median of all samples
+    of all trials.
 
-    `names` say in messages where each set is from; those of its devices and model unless given. Sets of the same
-    device are pooled. A trial that two sets hold alike, to the last sample, is counted once. Samples that are not
-    finite or not above 0 make their trial a failure of kind "lie".
+    `labels` say in messages where each set is from. Sets of the same device are pooled. A trial that two sets hold
+    alike, to the last sample, is counted once. Samples that are not finite or not above 0 make their trial a failure of
+    kind "lie".
 
-    Raises UsageError without any set, and ProblemError with all contradictions: data types, tuners or models that
-    differ, a device of two targets, a layer of two weights, trials of a layer that no set describes.
+    Raises ProblemError with all contradictions: data types, tuners or models that differ, a device of two targets, a
+    layer of two weights, trials of a layer that no set describes.
     """
-    if not record_sets:
-        raise UsageError("there are no tuning records to join", hint="Give at least one record set.")
-    labels = [name or _label(r) for name, r in zip([*names, *[""] * len(record_sets)], record_sets, strict=False)]
     described = _described(record_sets)
     told = [*_contradictions(record_sets, labels), *_foreign(record_sets, labels, described)]
     if told:
@@ -206,11 +204,6 @@ class _Bins:
                 failure=failure,
             )
         )
-
-
-def _label(records: TuningRecords) -> str:
-    device, model = records.device.key, records.model
-    return f"{device if records.host == device else f'{device}_{records.host}'}.{model.name}.{model.dtype}"
 
 
 def _lie(times_s: Sequence[float]) -> Failure:
