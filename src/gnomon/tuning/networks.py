@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.codec import from_json
+from gnomon.core.codec import from_json, to_json
 from gnomon.core.overlay.records import TunedDevice, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.errors import ModelError, UsageError
@@ -241,11 +241,7 @@ class Searches:
             "do": "search",
             "layer": layer.layer,
             "workload": layer.workload,
-            "target": dict(asked.target),
-            "strategy": asked.strategy,
-            "start": asked.start,
-            "trials": asked.trials,
-            "per_round": asked.per_round,
+            **to_json(asked),
             "seed": asked.seed + len(told),
             "told": [[trace, list(times)] for trace, times in told],
         }

@@ -189,9 +189,10 @@ class _File:
     _begun: tuple[str, Collection[str]] | None = None
 
     def known(self, line: str) -> bool:
-        """Take a trial of which all before its times was read before; see `gnomon.formats.json_lines.Quick`.
+        """Take a trial whose layer and trace stand in a line before, letter by letter; see `json_lines.Quick`.
 
-        What begins with the times is read here. So of a whole line that is JSON, the part before is members, too.
+        From its times on a line is read here, as an object of its own. So where the whole line is JSON too, the letters
+        before are whole fields, which mean the same in any line.
         """
         self._begun = None
         end = line.find(_BEHIND) if line.startswith(_BEGIN) else -1
