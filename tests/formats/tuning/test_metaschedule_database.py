@@ -35,9 +35,11 @@ FUNCTION = base64.b64encode(len(GRAPH).to_bytes(8, "little") + GRAPH).decode()
 HAS_TVM = importlib.util.find_spec("tvm") is not None
 
 # What TVM makes of a database: for each record in the order of time, its workload's hash, trace, seconds and arguments;
-# and whether the best one can be applied to its workload. The stub keeps TVM from parsing its tensor intrinsics.
+# and whether the best one can be applied to its workload. The stubs keep TVM from importing PyTorch, and from parsing
+# its tensor intrinsics.
 JUDGE = """
 import json, sys, types
+sys.modules["torch"] = None
 sys.modules["tvm.s_tir.tensor_intrin"] = types.ModuleType("tvm.s_tir.tensor_intrin")
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms

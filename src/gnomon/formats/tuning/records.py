@@ -209,8 +209,14 @@ class _File:
         name, trace = found
         wrong = Complaints(what="line", hint="")
         read = decode(_Trial, {"layer": name[0], "trial": name[1], **rest}, wrong)
-        lacking = name[0] not in self.layers or (trace == "null" and name not in self.trials.indices)
-        if lacking or wrong.told or (read.failure and read.times_s) or len(self.trials) >= MOST_TRIALS:
+        unknown = trace == "null" and name[1] != UNTUNED and name not in self.trials.indices
+        if (
+            unknown
+            or name[0] not in self.layers
+            or wrong.told
+            or (read.failure and read.times_s)
+            or len(self.trials) >= MOST_TRIALS
+        ):
             return False
         self._add(read, trace)
         return True
