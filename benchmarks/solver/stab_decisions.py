@@ -38,7 +38,7 @@ def compared(traces: dict[str, Trace]) -> dict[str, Any]:
     document: dict[str, Any] = {
         "operators": len(exact.types),
         "singles_us": {b: p.predicted_us for b, p in exact.singles.items()},
-        "whole_runs_us": dict(exact.graph_us),
+        "whole_runs_us": {b: t.graph.avg_us if t.graph else None for b, t in traces.items()},
         "best_single": exact.best_single,
         "exact_us": exact.chosen.predicted_us,
         "exact_is_optimal": exact.solution.optimal,

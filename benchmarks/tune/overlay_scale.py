@@ -32,7 +32,7 @@ import numpy as np
 
 from benchmarks.common import parser, publish, spread
 from gnomon.core.cost import Floats
-from gnomon.core.overlay.choice import LayerTimes, choose_network
+from gnomon.core.overlay.choice import LayerTimes, choose, weigh_layers
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer, TuningRecords
 from gnomon.core.sample import Failure
@@ -76,11 +76,11 @@ def analysis(seeds: int, missing: float) -> dict[str, Any]:
         made = layers(np.random.default_rng(seed), missing)
         for _ in range(3):
             begin = time.perf_counter()
-            found = choose_network(made)
+            found = weigh_layers([choose(layer) for layer in made])
             seconds.append(time.perf_counter() - begin)
-        assert not found.left_out
+        assert all(choice.chosen is not None for choice in found.layers)
         tracemalloc.start()
-        choose_network(made)
+        weigh_layers([choose(layer) for layer in made])
         peaks.append(float(tracemalloc.get_traced_memory()[1]))
         tracemalloc.stop()
     size = {"layers": LAYERS, "configurations": CONFIGURATIONS, "devices": DEVICES}

@@ -13,7 +13,7 @@ from tests.tuning.tvmkit import MISSING
 from gnomon.core.overlay.records import TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.tuning.networks import Network, Source
-from gnomon.tuning.tvm import DoorSettings, Workshop
+from gnomon.tuning.tvm import Workshop
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 
@@ -23,7 +23,7 @@ class Kit:
 
     def __init__(self, shop: Workshop, folder: Path) -> None:
         self.shop, self.folder = shop, folder
-        self.door = shop.door(DoorSettings(threads=2, job_timeout_s=120.0))
+        self.door = shop.door(threads=2, job_timeout_s=120.0)
         self.model = folder / "small.onnx"
         self.model.write_bytes(small_net())
         self._layers: tuple[TuningLayer, ...] = ()

@@ -18,7 +18,7 @@ from tests.tuning.tvmkit import living
 
 from gnomon.core.overlay.records import TunedDevice, TuningLayer
 from gnomon.core.sample import Failure
-from gnomon.tuning.bench import Builders, Built, Order, discard
+from gnomon.tuning.bench import Builders, LayerCall, discard
 
 AARCH64 = 183
 
@@ -52,13 +52,9 @@ MALFORMED: tuple[Any, ...] = (
 def builders(kit: Kit, **device: Any) -> Builders:
     """Builders whose one child is the shared one."""
     made = Builders(kit.shop, TunedDevice(**{"key": "local", "target": TARGET, **device}), timeout_s=60.0)
-    made._doors, made.count = queue.SimpleQueue(), 1
+    made._doors, made.count, made._folder = queue.SimpleQueue(), 1, kit.folder
     made._doors.put(kit.door)
     return made
-
-
-def order(kit: Kit, layer: TuningLayer, trace: Any = None) -> Order:
-    return Order(layer=layer, trace=trace, library=kit.path(".so"))
 
 
 def machine(library: Path) -> int:
@@ -74,22 +70,23 @@ def script(path: Path, text: str) -> str:
 
 
 def test_all_layers_of_a_network_are_built_in_their_order(kit: Kit) -> None:
-    orders = [order(kit, layer) for layer in kit.layers]
-    made = builders(kit).build(orders)
-    for one, wanted in zip(made, orders, strict=True):
-        assert isinstance(one, Built) and one.library == wanted.library and one.library.stat().st_size > 1000
-        assert one.outputs == (len(wanted.layer.arguments) - 1,), "a layer's output is its last argument"
-    discard([*made, Failure(stage="build", kind="hang", transient=False, message="")])
-    assert not any(one.library.exists() for one in orders)
+    made = builders(kit).build([(layer, None) for layer in kit.layers])
+    libraries = {one.library for one in made if isinstance(one, LayerCall) and one.library.stat().st_size > 1000}
+    assert len(libraries) == len(kit.layers)
+    for one, layer in zip(made, kit.layers, strict=True):
+        assert isinstance(one, LayerCall) and one.arguments == layer.arguments
+        assert one.outputs == (len(layer.arguments) - 1,), "a layer's output is its last argument"
+    discard(*made, Failure(stage="build", kind="hang", transient=False, message=""))
+    assert not any(library.exists() for library in libraries)
 
 
 def test_a_linker_is_given_its_options_as_they_are(kit: Kit, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     linker = script(tmp_path / "my linker", f'printf "%s\\n" "$@" > "{seen}"; exec g++ "$@"')
     (made,) = builders(kit, linker=f"'{linker}' -O1 '-DTEXT=a b;c $(touch {tmp_path}/x)'").build(
-        [order(kit, kit.named("softmax"))]
+        [(kit.named("softmax"), None)]
     )
-    assert isinstance(made, Built), made
+    assert isinstance(made, LayerCall), made
     words = seen.read_text().splitlines()
     assert "-O1" in words and f"-DTEXT=a b;c $(touch {tmp_path}/x)" in words
     assert not (tmp_path / "x").exists()
@@ -101,8 +98,8 @@ def test_a_linker_is_given_its_options_as_they_are(kit: Kit, tmp_path: Path) -> 
 )
 def test_for_another_processor(kit: Kit) -> None:
     target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4}
-    (made,) = builders(kit, target=target, linker="aarch64-linux-gnu-g++").build([order(kit, kit.heavy)])
-    assert isinstance(made, Built) and machine(made.library) == AARCH64
+    (made,) = builders(kit, target=target, linker="aarch64-linux-gnu-g++").build([(kit.heavy, None)])
+    assert isinstance(made, LayerCall) and machine(made.library) == AARCH64
 
 
 @pytest.mark.parametrize(
@@ -118,11 +115,11 @@ def test_for_another_processor(kit: Kit) -> None:
     ],
 )
 def test_what_cannot_be_compiled_for_is_told(kit: Kit, device: dict[str, Any], told: str) -> None:
-    wanted, starts = order(kit, kit.named("softmax")), kit.door.starts
-    (made,) = builders(kit, **device).build([wanted])
+    starts, before = kit.door.starts, {*kit.folder.glob("*.so*")}
+    (made,) = builders(kit, **device).build([(kit.named("softmax"), None)])
     assert isinstance(made, Failure) and (made.stage, made.kind) == ("build", "refused"), made
     assert re.search(told, made.message), made.message
-    assert not wanted.library.exists() and not list(wanted.library.parent.glob(f"{wanted.library.name}*"))
+    assert {*kit.folder.glob("*.so*")} == before, "nothing is left of it"
     assert kit.door.starts == starts
 
 
@@ -149,19 +146,19 @@ def malformed(layer: TuningLayer) -> list[tuple[TuningLayer, Any]]:
 def test_malformed_workloads_and_traces_are_refused_and_the_child_goes_on(kit: Kit) -> None:
     layer = kit.named("softmax")
     starts = kit.door.starts
-    orders = [order(kit, one, trace) for one, trace in malformed(layer)]
-    for wanted, made in zip(orders, builders(kit).build(orders), strict=True):
-        case = (wanted.layer.layer, wanted.layer.workload[:40], wanted.trace)
+    wanted = malformed(layer)
+    for (one, trace), made in zip(wanted, builders(kit).build(wanted), strict=True):
+        case = (one.layer, one.workload[:40], trace)
         assert isinstance(made, Failure) and made.kind == "refused" and made.message, (case, made)
         assert len(made.message) <= 2000
     assert kit.door.starts == starts, "none of them ended the child"
-    good = builders(kit).build([order(kit, layer), order(kit, layer, [[BLOCK, LOOPS, TILE], [[2, [1, 5]]]])])
-    assert all(isinstance(one, Built) for one in good), good
+    good = builders(kit).build([(layer, None), (layer, [[BLOCK, LOOPS, TILE], [[2, [1, 5]]]])])
+    assert all(isinstance(one, LayerCall) for one in good), good
 
 
 def test_a_trace_of_another_layer_is_refused(kit: Kit) -> None:
     trace = [[["GetSBlock", [], ["conv2d_nchw", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1"]]], []]
-    (made,) = builders(kit).build([order(kit, kit.named("softmax"), trace)])
+    (made,) = builders(kit).build([(kit.named("softmax"), trace)])
     assert isinstance(made, Failure) and made.kind == "refused"
 
 
@@ -172,24 +169,24 @@ def test_a_build_that_hangs_or_crashes_costs_its_order_only(
     linker = script(
         tmp_path / "ld",
         f'echo $PPID >> "{groups}"\n'
-        'case "$*" in */hang.so*) sleep 600;; */crash.so*) kill -SEGV $PPID; sleep 600;; *) exec g++ "$@";; esac',
+        f'case $(wc -l < "{groups}") in 2) kill -SEGV $PPID; sleep 600;; 3) sleep 600;; *) exec g++ "$@";; esac',
     )
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     device = TunedDevice(key="local", target=TARGET, linker=linker)
     own = Builders(kit.shop, device, timeout_s=10.0)
+    own._folder = tmp_path
     assert own.count == 1
     own._doors.get()
     own._doors.put(kit.door)  # it is there already; a build that crashes needs no clock
     layer = kit.named("softmax")
-    first, crashed = own.build(
-        [Order(layer=layer, trace=None, library=tmp_path / f"{name}.so") for name in ("a", "crash")]
-    )
-    assert isinstance(first, Built), first
+    first, crashed = own.build([(layer, None)] * 2)
+    assert isinstance(first, LayerCall), first
     assert isinstance(crashed, Failure) and (crashed.stage, crashed.kind) == ("build", "crash")
     assert "SIGSEGV" in crashed.message
     own = Builders(kit.shop, device, timeout_s=10.0)
-    hung, last = own.build([Order(layer=layer, trace=None, library=tmp_path / f"{name}.so") for name in ("hang", "b")])
-    assert isinstance(last, Built), last
+    own._folder = tmp_path
+    hung, last = own.build([(layer, None)] * 2)
+    assert isinstance(last, LayerCall), last
     assert isinstance(hung, Failure) and (hung.stage, hung.kind) == ("build", "hang")
     pids = [int(line) for line in groups.read_text().split()]
     assert not living(pids[1]) and not living(pids[2])

@@ -17,7 +17,7 @@ from tests.tuning.tvmkit import living
 from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError
 from gnomon.system.children import Program
-from gnomon.tuning.tvm import _VERSIONS, Door, DoorSettings, Workshop
+from gnomon.tuning.tvm import _VERSIONS, Door, Workshop
 
 SEGFAULT = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
 
@@ -27,14 +27,14 @@ def pid_of(door: Door) -> int:
 
 
 @pytest.fixture
-def standin(tmp_path: Path) -> Callable[[str], DoorSettings]:
-    """Settings under which the package `tvm` is a text of one's own."""
+def standin(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """An environment in which the package `tvm` is a text of one's own."""
 
-    def made(text: str) -> DoorSettings:
+    def made(text: str) -> dict[str, str]:
         package = tmp_path / "packages" / "tvm"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(text)
-        return DoorSettings(environment={"PYTHONPATH": str(package.parent)})
+        return {"PYTHONPATH": str(package.parent)}
 
     return made
 
@@ -51,10 +51,10 @@ def standin(tmp_path: Path) -> Callable[[str], DoorSettings]:
     ],
 )
 def test_a_tvm_that_cannot_be_used_is_an_error_with_the_command_that_mends_it(
-    standin: Callable[[str], DoorSettings], text: str, told: str, hint: str
+    standin: Callable[[str], dict[str, str]], text: str, told: str, hint: str
 ) -> None:
     with Workshop() as shop:
-        door = shop.door(standin(text))
+        door = shop.door(environment=standin(text))
         for _ in range(2):  # it is the same each time that it is asked
             with pytest.raises(RuntimeMissingError, match=told) as missing:
                 door.ask("x", {"do": "here"})
@@ -64,11 +64,11 @@ def test_a_tvm_that_cannot_be_used_is_an_error_with_the_command_that_mends_it(
 
 
 def test_a_start_that_does_not_end_is_ended(
-    standin: Callable[[str], DoorSettings], monkeypatch: pytest.MonkeyPatch
+    standin: Callable[[str], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gnomon.tuning.tvm._START_S", 1.0)
     with Workshop() as shop:
-        door = shop.door(standin("import time\ntime.sleep(600)\n"))
+        door = shop.door(environment=standin("import time\ntime.sleep(600)\n"))
         with pytest.raises(RuntimeMissingError, match="longer than 1 s"):
             door.ask("x", {"do": "here"})
 
@@ -121,7 +121,7 @@ def test_a_child_that_was_killed_between_questions_costs_none(shop: Workshop) ->
         assert not isinstance(door.ask("renewing", {"n": 0}), Failure)
         return refusal[0] if refusal else None
 
-    door = shop.door(DoorSettings(), renew=renew)
+    door = shop.door(renew=renew)
     assert door.ask("x", {"n": 1}) == {"asked": 1} == door.ask("x", {"n": 1})
     first = pid_of(door)
     os.kill(first, signal.SIGKILL)
@@ -140,7 +140,7 @@ def test_a_child_that_was_killed_between_questions_costs_none(shop: Workshop) ->
 @pytest.mark.parametrize("size", [1, 1 << 20])
 def test_a_child_that_does_not_answer_is_ended_in_its_time(shop: Workshop, size: int) -> None:
     """Also where it does not even read: a pipe holds less than a message."""
-    door = shop.door(DoorSettings(job_timeout_s=0.5))
+    door = shop.door(job_timeout_s=0.5)
     stopped = pid_of(door)
     os.kill(stopped, signal.SIGSTOP)
     said = door.ask("x", {"more": "x" * size})
@@ -163,6 +163,6 @@ def shop() -> Iterator[Workshop]:
 @pytest.mark.usefixtures("quick")
 def test_nothing_is_left_of_a_workshop() -> None:
     with Workshop() as shop:
-        groups = [pid_of(shop.door(DoorSettings())) for _ in range(3)]
+        groups = [pid_of(shop.door()) for _ in range(3)]
         assert all(living(group) for group in groups)
     assert not any(living(group) for group in groups) and not shop.folder.exists()

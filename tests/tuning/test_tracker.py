@@ -90,8 +90,8 @@ def test_a_summary_is_read_whole(servers: list[tuple[str, int, bool]], queues: d
     infos = [{"key": f"server:{key}", "addr": ["h", str(port) if cpp else port]} for key, port, cpp in servers]
     counts = {key: {"free": free, "pending": pending, "new": 1} for key, (free, pending) in queues.items()}
     found = read_summary([0, {"queue_info": counts, "server_info": infos}], "t:1")
-    assert sorted((s.key, s.port) for s in found.servers) == sorted((key, port) for key, port, _ in servers)
-    assert dict(found.queues) == {key: Queue(free=free, pending=p) for key, (free, p) in queues.items()}
+    assert sorted((s.key, s.addr[1]) for s in found.server_info) == sorted((key, port) for key, port, _ in servers)
+    assert dict(found.queue_info) == {key: Queue(free=free, pending=p) for key, (free, p) in queues.items()}
     assert set(found.keys) == {key for key, _, _ in servers}
 
 
@@ -116,24 +116,24 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 
 def test_an_unknown_key_lists_the_known_and_the_near_one() -> None:
-    found = TrackerSummary(servers=(TrackedServer(key="phone", host="h", port=1),), queues={})
+    found = TrackerSummary(server_info=(TrackedServer(key="phone", addr=("h", 1)),))
     with pytest.raises(DeviceError, match="'phne'; its keys: 'phone'") as refused:
         found.require("phne", "t:1")
     assert refused.value.hint == "Did you mean 'phone'?"
     with pytest.raises(DeviceError, match="no server at all"):
-        TrackerSummary(servers=(), queues={}).require("x\x1b[2J", "t:1")
+        TrackerSummary().require("x\x1b[2J", "t:1")
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_server_that_was_there_before_is_waited_for(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock goes on a second at each look; the server is back after eight of them."""
     seconds = iter(range(100))
-    back = TrackerSummary(servers=(TrackedServer(key="phone", host="h", port=1),), queues={})
+    back = TrackerSummary(server_info=(TrackedServer(key="phone", addr=("h", 1)),))
     looks: list[int] = []
 
     def summary(tracker: Tracker) -> TrackerSummary:
         looks.append(next(seconds))
-        return back if len(looks) > 8 else TrackerSummary(servers=(), queues={})
+        return back if len(looks) > 8 else TrackerSummary()
 
     monkeypatch.setattr(Tracker, "summary", summary)
     monkeypatch.setattr("gnomon.tuning.tracker.time.monotonic", lambda: float(len(looks)))
@@ -304,7 +304,7 @@ def offer(wire: TrackerWire, key: str, matchkey: str) -> None:
 def test_the_servers_of_a_real_tracker(rpc_devices: Tracked) -> None:  # noqa: F811
     found = rpc_devices.tracker.summary()
     assert {"wide", "narrow"} <= set(found.keys)
-    assert [s.address for s in found.of("narrow")] == [rpc_devices.of("narrow").address]
+    assert [s.addr[1] for s in found.of("narrow")] == [rpc_devices.of("narrow").port]
     assert found.queue("wide") == Queue(free=1, pending=0)
 
 
@@ -324,7 +324,7 @@ def test_the_file_of_devices_may_name_one(rpc_devices: Tracked) -> None:  # noqa
 def test_an_unknown_key_leaves_no_trace(rpc_devices: Tracked) -> None:  # noqa: F811
     with pytest.raises(DeviceError, match="'widest'; its keys: 'narrow', 'wide'"):
         rpc_devices.tracker.request("widest", 5)
-    assert "widest" not in rpc_devices.tracker.summary().queues
+    assert "widest" not in rpc_devices.tracker.summary().queue_info
 
 
 @needs_tvm

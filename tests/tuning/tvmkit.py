@@ -94,7 +94,7 @@ class Tracked:
         until_s = time.monotonic() + _START_S
         while True:
             found = self.tracker.summary()
-            if server.key in found.queues and server.port in {one.port for one in found.of(server.key)}:
+            if server.key in found.queue_info and server.port in {one.addr[1] for one in found.of(server.key)}:
                 return
             assert time.monotonic() < until_s, f"{server.key} is not listed"
             time.sleep(0.05)
@@ -103,7 +103,7 @@ class Tracked:
         """Until all servers are listed; those that were lost are started again."""
         for server in self.servers:
             until_s = time.monotonic() + 2.0
-            while server.port not in {one.port for one in self.tracker.summary().of(server.key)}:
+            while server.port not in {one.addr[1] for one in self.tracker.summary().of(server.key)}:
                 if not living(server.group) or time.monotonic() > until_s:
                     self.kill(server.group)
                     self.start(server)

@@ -8,23 +8,26 @@ more, and a second loss is the failure of the call.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue
+import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gnomon.agent.snapshot import snapshot
-from gnomon.core.overlay.records import TunedDevice, TuningLayer, sound_times
+from gnomon.core.overlay.records import TunedDevice, TuningLayer, configuration_id, sound_times
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError
 from gnomon.tuning.tracker import FreeServer
-from gnomon.tuning.tvm import Door, DoorSettings, Workshop
+from gnomon.tuning.tvm import Door, Workshop
 from gnomon.wire import Environment
 
+T = TypeVar("T")
 _CONNECT_S = 30.0
 _LEAVE_S = 10.0
 _CALL_S = 60.0
@@ -134,8 +137,10 @@ class Bench:
         pin: Sequence[int] = (),
     ) -> None:
         self.device, self._servers, self._wait_s = device, servers, wait_s
-        here = DoorSettings(threads=device.threads, environment=environment or {}, pin=tuple(pin))
-        self._door = shop.door(here if servers is None else DoorSettings(threads=1))
+        here = servers is None
+        self._door = (
+            shop.door(threads=device.threads, environment=environment, pin=pin) if here else shop.door(threads=1)
+        )
         self.server = ""
         self.threads = 0
         self.environments: list[Environment] = []
@@ -274,64 +279,56 @@ class Bench:
         return Timed(times_s=times, error=error, server=self.server)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A layer, the trace of a configuration (None: untuned), and where the library goes."""
-
-    layer: TuningLayer
-    trace: Any
-    library: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """A library, and the indices of the arguments that its function writes."""
-
-    library: Path
-    outputs: tuple[int, ...]
-
-
 class Builders:
     """Child programs that compile for a device; as many as this machine has processors, four at most."""
 
     def __init__(self, shop: Workshop, device: TunedDevice, *, timeout_s: float) -> None:
-        self._device = device
+        self._device, self._folder, self._numbers = device, shop.folder, itertools.count()
         self._doors: queue.SimpleQueue[Door] = queue.SimpleQueue()
         self.count = max(1, min(_MOST_BUILDERS, len(os.sched_getaffinity(0))))
         for _ in range(self.count):
-            self._doors.put(shop.door(DoorSettings(job_timeout_s=timeout_s)))
+            self._doors.put(shop.door(job_timeout_s=timeout_s))
 
-    def build(self, orders: Sequence[Order]) -> tuple[Built | Failure, ...]:
-        """The library or the failure of each order, in their order."""
+    def build(self, wanted: Sequence[tuple[TuningLayer, Any]]) -> tuple[LayerCall | Failure, ...]:
+        """The call of each layer as compiled with a configuration (None: untuned), or the failure, in their order."""
         with ThreadPoolExecutor(self.count, thread_name_prefix="build") as pool:
-            return tuple(pool.map(self._one, orders))
+            return tuple(pool.map(self._built, wanted))
 
-    def _one(self, order: Order) -> Built | Failure:
+    def _built(self, wanted: tuple[TuningLayer, Any]) -> LayerCall | Failure:
+        layer, trace = wanted
+        library = self._folder / f"{configuration_id(layer.layer, trace)}-{next(self._numbers)}.so"
+        job = {
+            "do": "build",
+            "layer": layer.layer,
+            "workload": layer.workload,
+            "trace": trace,
+            "target": dict(self._device.target),
+            "linker": self._device.linker,
+            "library": _path(library),
+        }
         door = self._doors.get()
         try:
-            said = door.ask("build", build_job(order, self._device))
+            said = door.ask("build", job)
         finally:
             self._doors.put(door)
         if isinstance(said, Failure):
             return said
-        return Built(library=order.library, outputs=tuple(int(i) for i in said["outputs"]))
+        return LayerCall(library=library, arguments=layer.arguments, outputs=tuple(int(i) for i in said["outputs"]))
 
 
-def build_job(order: Order, device: TunedDevice) -> Mapping[str, Any]:
-    """An order as the child takes it."""
-    return {
-        "do": "build",
-        "layer": order.layer.layer,
-        "workload": order.layer.workload,
-        "trace": order.trace,
-        "target": dict(device.target),
-        "linker": device.linker,
-        "library": str(order.library.absolute()),
-    }
-
-
-def discard(built: Iterable[Built | Failure]) -> None:
+def discard(*built: LayerCall | Failure) -> None:
     """Remove libraries that were measured."""
     for one in built:
-        if isinstance(one, Built):
+        if isinstance(one, LayerCall):
             one.library.unlink(missing_ok=True)
+
+
+def visits(bench: Bench, keys: Iterable[T], processes: int, seed: int, wanted: Callable[[T], object]) -> Iterator[T]:
+    """What is still wanted, once in each of so many fresh processes of the device, in another order each time."""
+    rng, every = random.Random(seed), list(keys)  # noqa: S311 - an order, no secret
+    for _ in range(processes):
+        left = [key for key in every if wanted(key)]
+        rng.shuffle(left)
+        if left:
+            bench.fresh()
+        yield from left

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.codec import from_json
+from gnomon.core.codec import from_json, to_json
 from gnomon.core.overlay.records import TunedDevice, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.errors import ModelError, UsageError
 from gnomon.models.load import load
-from gnomon.tuning.tvm import Door, DoorSettings, Workshop
+from gnomon.tuning.tvm import Door, Workshop
 
 _READ_S = 600.0
 _KINDS = (".onnx", ".pt2", ".tflite")
@@ -81,15 +81,10 @@ def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledNetwork:
-    """A compiled network: how many functions it has, and how many of them were scheduled by records.
+    """A compiled network: how many functions it has, and how many of them were scheduled by records."""
 
-    `layers` is a library of the same functions, each to be called by its name (None: not made).
-    """
-
-    library: Path
     functions: int
     scheduled: int
-    layers: Path | None = None
 
 
 class Network:
@@ -97,7 +92,7 @@ class Network:
 
     def __init__(self, shop: Workshop, source: Source) -> None:
         self.source = source
-        self.door = shop.door(DoorSettings(job_timeout_s=_READ_S), renew=self._read)
+        self.door = shop.door(job_timeout_s=_READ_S, renew=self._read)
         self.inputs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     def layers(self, target: Mapping[str, Any]) -> tuple[TuningLayer, ...]:
@@ -132,7 +127,10 @@ class Network:
         inputs: Path | None = None,
         seed: int = 0,
     ) -> CompiledNetwork | Failure:
-        """Compile for a device with a configuration for some of the layers; the others are left untuned."""
+        """Compile for a device with a configuration for some of the layers; the others are left untuned.
+
+        `layers` is for a library of the same functions, each to be called by its name, `inputs` for random inputs.
+        """
         job = {
             "do": "network",
             "records": [[layer.layer, layer.workload, trace] for layer, trace in traces if trace is not None],
@@ -146,9 +144,7 @@ class Network:
         said = self.door.ask("compile", job, timeout_s=_READ_S)
         if isinstance(said, Failure):
             return said
-        return CompiledNetwork(
-            library=library, functions=int(said["functions"]), scheduled=int(said["scheduled"]), layers=layers
-        )
+        return CompiledNetwork(functions=int(said["functions"]), scheduled=int(said["scheduled"]))
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
         """Write the outputs for a file of inputs as who made the network computes them; returns who that is."""
@@ -202,7 +198,7 @@ class Searches:
 
     def __init__(self, shop: Workshop, settings: SearchSettings) -> None:
         self._settings = settings
-        self._door = shop.door(DoorSettings(job_timeout_s=_ASK_S), renew=self._taught)
+        self._door = shop.door(job_timeout_s=_ASK_S, renew=self._taught)
         self._layers: dict[str, TuningLayer] = {}
         self._told: dict[str, list[Told]] = {}
         self.learns = True  # whether it has a cost model that learns
@@ -245,11 +241,7 @@ class Searches:
             "do": "search",
             "layer": layer.layer,
             "workload": layer.workload,
-            "target": dict(asked.target),
-            "strategy": asked.strategy,
-            "start": asked.start,
-            "trials": asked.trials,
-            "per_round": asked.per_round,
+            **to_json(asked),
             "seed": asked.seed + len(told),
             "told": [[trace, list(times)] for trace, times in told],
         }

@@ -49,20 +49,6 @@ _BLINK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrackedServer:
-    """A server that is registered, whether it is free, busy, or was lost without a word."""
-
-    key: str
-    host: str
-    port: int
-
-    @property
-    def address(self) -> str:
-        """HOST:PORT."""
-        return address_of(self.host, self.port)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
     """How many servers of a key are free, and how many requests wait (also of clients that went away meanwhile)."""
 
@@ -90,25 +76,63 @@ class FreeServer:
         return self.name or f"{self.host}:{self.port}"
 
 
+def address_of(host: str, port: int) -> str:
+    """HOST:PORT, with brackets around a host of IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reply_port(value: Any) -> int:
+    if isinstance(value, str) and _PORT.fullmatch(value):
+        value = int(value)
+    if type(value) is int and 0 < value < 1 << 16:
+        return value
+    raise ProblemError(f"a port from 1 to 65535 expected, {shown(value)} found")
+
+
+def _is_text(text: str) -> bool:
+    return 0 < len(text) <= _MOST_LETTERS and is_text(text)
+
+
+def _server_key(value: Any) -> str:
+    key = value.removeprefix(_PREFIX) if isinstance(value, str) and _is_text(value) else ""
+    if not key:
+        raise ProblemError(f"the name of a server, of 1 to {_MOST_LETTERS} letters, expected, {shown(value)} found")
+    return key
+
+
+Text = Annotated[str, Must(be=f"a text of 1 to {_MOST_LETTERS} letters", fits=_is_text)]
+Port = Annotated[int, ReadBy(read=_reply_port)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedServer:
+    """A server that is registered by key, host and port, whether it is free, busy, or was lost without a word."""
+
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    key: Annotated[str, ReadBy(read=_server_key)]
+    addr: tuple[Text, Port]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerSummary:
-    """All servers of a tracker by key, and the queue of each key that was ever asked for or offered."""
+    """All servers of a tracker, and by key the queues of what was ever asked for or offered."""
 
-    servers: tuple[TrackedServer, ...]
-    queues: Mapping[str, Queue]
+    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
+    server_info: tuple[TrackedServer, ...] = ()
+    queue_info: Mapping[str, Queue] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys that a server has, in alphabetical order."""
-        return tuple(sorted({server.key for server in self.servers}))
+        return tuple(sorted({server.key for server in self.server_info}))
 
     def of(self, key: str) -> tuple[TrackedServer, ...]:
         """The servers of a key."""
-        return tuple(server for server in self.servers if server.key == key)
+        return tuple(server for server in self.server_info if server.key == key)
 
     def queue(self, key: str) -> Queue:
         """The queue of a key."""
-        return self.queues.get(key, Queue(free=0, pending=0))
+        return self.queue_info.get(key, Queue(free=0, pending=0))
 
     def require(self, key: str, address: str) -> None:
         """DeviceError that lists the known keys if no server has this one."""
@@ -127,55 +151,10 @@ class TrackerSummary:
         )
 
 
-def address_of(host: str, port: int) -> str:
-    """HOST:PORT, with brackets around a host of IPv6."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _reply_port(value: Any) -> int:
-    if isinstance(value, str) and _PORT.fullmatch(value):
-        value = int(value)
-    if type(value) is int and 0 < value < 1 << 16:
-        return value
-    raise ProblemError(f"a port from 1 to 65535 expected, {shown(value)} found")
-
-
-def _is_text(text: str) -> bool:
-    return 0 < len(text) <= _MOST_LETTERS and is_text(text)
-
-
-def _is_server(key: str) -> bool:
-    return _is_text(key) and bool(key.removeprefix(_PREFIX))
-
-
-Text = Annotated[str, Must(be=f"a text of 1 to {_MOST_LETTERS} letters", fits=_is_text)]
-Port = Annotated[int, ReadBy(read=_reply_port)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Server:
-    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
-    key: Annotated[str, Must(be=f"the name of a server, of 1 to {_MOST_LETTERS} letters,", fits=_is_server)]
-    addr: tuple[Text, Port]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Summary:
-    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
-    server_info: tuple[_Server, ...] = ()
-    queue_info: Mapping[str, Queue] = field(default_factory=dict)
-
-
 def read_summary(reply: Any, address: str) -> TrackerSummary:
     """The summary in a reply of the tracker at `address`. DeviceError that tells all that is wrong with it."""
-    _, summary = _read(tuple[Literal[0], _Summary], reply, address)
-    servers = [
-        TrackedServer(key=info.key.removeprefix(_PREFIX), host=info.addr[0], port=info.addr[1])
-        for info in summary.server_info
-    ]
-    return TrackerSummary(
-        servers=tuple(sorted(servers, key=lambda s: (s.key, s.host, s.port))), queues=summary.queue_info
-    )
+    summary: TrackerSummary = _read(tuple[Literal[0], TrackerSummary], reply, address)[1]
+    return summary
 
 
 def read_free(reply: Any, address: str) -> FreeServer:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import TracebackType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from gnomon.core.installing import install_line
@@ -23,18 +21,6 @@ CHILD = "tvm.child"
 _VERSIONS = install_line("apache-tvm", "apache-tvm-ffi", python=sys.executable)
 _LINE_BYTES = 256 << 20
 _START_S = 120.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoorSettings:
-    """How children are started: seconds for a job, threads of what runs in them, and the cores that they may use (none:
-    all).
-    """
-
-    job_timeout_s: float = 60.0
-    threads: int = 0
-    environment: Mapping[str, str] = field(default_factory=dict)
-    pin: tuple[int, ...] = ()
 
 
 class Workshop:
@@ -51,17 +37,39 @@ class Workshop:
         self.guard, self.folder = guarded("gnomon-tvm-")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop.set()
         for door in self._doors:
             door.close()
         self.guard.close()
 
-    def door(self, settings: DoorSettings, *, renew: Callable[[Door], Failure | None] | None = None) -> Door:
-        """A door to a child of its own; `renew` is called whenever a child was started, to bring it where it was."""
-        made = Door(self, settings, renew)
+    def door(
+        self,
+        *,
+        job_timeout_s: float = 60.0,
+        threads: int = 0,
+        environment: Mapping[str, str] | None = None,
+        pin: Sequence[int] = (),
+        renew: Callable[[Door], Failure | None] | None = None,
+    ) -> Door:
+        """A door to a child of its own: seconds for a job, threads of what runs in it (0: as TVM has it), and the cores
+        that it may use (none: all). `renew` is called whenever a child was started, to bring it where it was.
+        """
+        # Beside an older PyTorch the import of TVM would compile an extension for it, which nothing here uses.
+        variables = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **(environment or {})}
+        if threads:
+            variables["TVM_NUM_THREADS"] = str(threads)
+        if pin:
+            variables["TVM_BIND_THREADS"] = "0"  # TVM's own binding knows nothing of the cores that are asked for
+        program = Program(
+            name=CHILD,
+            settings={"pin": list(pin)},
+            environment=variables,
+            job_timeout_s=job_timeout_s,
+            start_timeout_s=_START_S,
+            line_bytes=_LINE_BYTES,
+        )
+        made = Door(self, program, renew)
         self._doors.append(made)
         return made
 
@@ -69,22 +77,8 @@ class Workshop:
 class Door:
     """A child that is there when it is asked. Belongs to one thread."""
 
-    def __init__(self, shop: Workshop, settings: DoorSettings, renew: Callable[[Door], Failure | None] | None) -> None:
-        # Beside an older PyTorch the import of TVM would compile an extension for it, which nothing here uses.
-        environment = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **settings.environment}
-        if settings.threads:
-            environment["TVM_NUM_THREADS"] = str(settings.threads)
-        if settings.pin:
-            environment["TVM_BIND_THREADS"] = "0"  # TVM's own binding knows nothing of the cores that are asked for
-        self._shop, self._renew = shop, renew
-        self._program = Program(
-            name=CHILD,
-            settings={"pin": list(settings.pin)},
-            environment=environment,
-            job_timeout_s=settings.job_timeout_s,
-            start_timeout_s=_START_S,
-            line_bytes=_LINE_BYTES,
-        )
+    def __init__(self, shop: Workshop, program: Program, renew: Callable[[Door], Failure | None] | None) -> None:
+        self._shop, self._program, self._renew = shop, program, renew
         self._child: ChildProcess | None = None
         self.versions: Mapping[str, str] = {}
         self.starts = 0

@@ -31,8 +31,8 @@ def trace(whole: int | None, *times: tuple[int, str, str, int]) -> Trace:
     return Trace(operators=tuple(operators), graph=None if whole is None else us(whole))
 
 
-def restated(traces: dict[str, Trace]) -> tuple[str, dict[int, str], dict[int, str]]:
-    """The rule in few lines: default, best of each candidate, map."""
+def restated(traces: dict[str, Trace]) -> tuple[str, dict[int, str]]:
+    """The rule in few lines: default, map."""
     seen: dict[int, tuple[str, dict[str, int]]] = {}
     for backend in ["cpu", "ruy", "xnnpack"]:
         for op in traces[backend].operators if backend in traces else ():
@@ -48,7 +48,7 @@ def restated(traces: dict[str, Trace]) -> tuple[str, dict[int, str], dict[int, s
             best[index] = min(rest, key=lambda item: item[0])[1]
     wholes = [(t.graph.avg_us, k) for k, b in enumerate(OLD) if (t := traces.get(b)) and t.graph]
     default = OLD[min(wholes)[1]]
-    return default, best, {i: b for i, b in best.items() if b != default}
+    return default, {i: b for i, b in best.items() if b != default}
 
 
 OLD = ["cpu", "ruy", "xnnpack"]
@@ -73,7 +73,7 @@ def trace_sets(draw: st.DrawFn, most: int = 8) -> dict[str, Trace]:
 @given(trace_sets())
 def test_the_published_decision_is_that_of_its_rule(traces: dict[str, Trace]) -> None:
     decision = published_decision(traces)
-    assert (decision.default, decision.best, decision.mapped) == restated(traces)
+    assert (decision.default, decision.mapped) == restated(traces)
     assert decision.typed == dict.fromkeys(OP_LIST.get(decision.default, ()), decision.default)
 
 
@@ -140,7 +140,7 @@ def test_a_fastest_backend_that_is_the_default_but_not_by_type_stays_on_cpu() ->
         "ruy": trace(30, (0, "DepthwiseConv2D", "ruy", 20)),
     }
     decision = published_decision(traces)
-    assert (decision.default, decision.best, decision.mapped) == ("ruy", {0: "ruy"}, {})
+    assert (decision.default, decision.mapped) == ("ruy", {})
     assert decision.placed({0: "DepthwiseConv2D"}) == {0: "cpu"}
     assert exact_decision(traces).chosen.placement == {0: "ruy"}
 

@@ -12,12 +12,12 @@ from gnomon.formats.tuning.names import TuningName, parse_tuning_name, readings
     ("path", "name"),
     [
         ("phone.mobile.float32.json", TuningName(key="phone", model="mobile", dtype="float32")),
-        ("/a.b/c_d/phone.mobile.float32.so", TuningName(key="phone", model="mobile", dtype="float32", suffix="so")),
+        ("/a.b/c_d/phone.mobile.float32.so", TuningName(key="phone", model="mobile", dtype="float32")),
         (
             "sd888.mace_mobilenet_v1.float16.atvm.json",
-            TuningName(key="sd888", model="mace_mobilenet_v1", dtype="float16", tuner="autotvm"),
+            TuningName(key="sd888", model="mace_mobilenet_v1", dtype="float16"),
         ),
-        ("pi.4.m.float32.ansor.json", TuningName(key="pi.4", model="m", dtype="float32", tuner="ansor")),
+        ("pi.4.m.float32.ansor.json", TuningName(key="pi.4", model="m", dtype="float32")),
         ("a_b.m.float32.json", TuningName(key="a_b", model="m", dtype="float32")),
         ("x.cfgs.float32.json", TuningName(key="x", model="cfgs", dtype="float32")),
         ("k.ansor.float32.json", TuningName(key="k", model="ansor", dtype="float32")),

@@ -23,7 +23,7 @@ from gnomon.core.overlay.records import (
 )
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import cut_off
-from gnomon.errors import GnomonError, ProblemError
+from gnomon.errors import ProblemError
 from gnomon.formats.json_lines import MOST_OF_A_LINE
 from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, record_lines, trial_line
 
@@ -281,30 +281,3 @@ def test_the_complaints_end_somewhere() -> None:
     with pytest.raises(ProblemError, match="and 81 more") as caught:
         read_tuning_records(text)
     assert len(caught.value.message) < 5000
-
-
-@given(
-    st.binary(max_size=80)
-    | st.text(max_size=80)
-    | st.lists(JSON.map(json.dumps) | st.sampled_from([json.dumps(line) for line in example()]), max_size=5).map(
-        "\n".join
-    )
-)
-def test_anything_is_read_or_refused(text: str | bytes) -> None:
-    try:
-        read_tuning_records(text)
-    except GnomonError as error:
-        assert error.hint
-
-
-@given(st.sampled_from([0, 1, 2]), st.data())
-def test_any_field_may_hold_anything(which: int, data: st.DataObject) -> None:
-    documents = example()
-    field = data.draw(st.sampled_from(sorted(documents[which])))
-    documents[which][field] = data.draw(JSON | st.sampled_from([math.nan, math.inf, "\ud800", [["float32", [1]]]]))
-    try:
-        records = read(documents)
-    except GnomonError as error:
-        assert error.hint
-    else:
-        assert read_tuning_records("\n".join(written(records))) == records

@@ -251,7 +251,7 @@ def test_only_the_best_of_some_layers_are_carried_over(flow: Flow, tmp_path: Pat
 def test_what_is_close_is_measured_again_by_itself(flow: Flow, tmp_path: Path) -> None:
     """From all logs at once, as many times as is asked for, and never more."""
     analysis = analyze(list(map(Path, flow.logs)), resamples=10)
-    layer = next(times for times in analysis.times if len(times.configurations) > 2)
+    layer = next(choice.times for choice in analysis.network.layers if len(choice.times.configurations) > 2)
     one, other = [name for name in layer.configurations if name != UNTUNED][:2]
     asked = {"device": "narrow", "out": tmp_path, "close": {layer.layer: [one, other]}, **QUICK, "processes": 2}
     found = api.overlay_collect(flow.logs, **asked).collected
@@ -279,7 +279,7 @@ def test_what_is_close_is_measured_again_by_itself(flow: Flow, tmp_path: Path) -
 def test_without_outputs_to_compare_with_nothing_is_called_a_failure_of_its_own(flow: Flow, tmp_path: Path) -> None:
     """The untuned layers cannot be built: their configurations are left for another time."""
     linker = tmp_path / "linker"
-    linker.write_text('#!/bin/sh\nfor word; do case "$word" in *-untuned.so*) exit 7;; esac; done\nexec g++ "$@"\n')
+    linker.write_text('#!/bin/sh\nfor word; do case "$word" in */untuned-*) exit 7;; esac; done\nexec g++ "$@"\n')
     linker.chmod(0o700)
     asked = {"device": "local", "target": "x86-64", "out": tmp_path, **QUICK}
     log = flow.tuned["wide"]["records"]

@@ -44,7 +44,7 @@ def filled(path: Path, count: int = 4) -> Path:
 def test_what_is_added_is_read_back_and_gone_on_with(tmp_path: Path) -> None:
     path = filled(tmp_path / "deep" / "er" / "a.json", 2)
     with RecordFile(path, EMPTY) as file:
-        assert file.before == 2
+        assert file.count == 2
         assert file.records.trials == RECORDS.trials[:2]
         file.add_layers(RECORDS.layers)  # not written again
         file.add(RECORDS.trials[2:])
@@ -72,8 +72,8 @@ def test_cut_off_anywhere_it_goes_on(tmp_path: Path) -> None:
         complete = whole[:end].count(b"\n")
         with RecordFile(path, EMPTY) as file:
             # A last line may be whole but for the end of the line.
-            assert file.before in (max(0, complete - 3), max(0, complete - 2))
-            missing = RECORDS.trials[file.before :]
+            assert file.count in (max(0, complete - 3), max(0, complete - 2))
+            missing = RECORDS.trials[file.count :]
             file.add_layers(RECORDS.layers)
             file.add(missing)
         assert set(map(repr, read_tuning_records(path.read_bytes()).trials)) == set(map(repr, RECORDS.trials))
@@ -88,7 +88,7 @@ def test_damage_is_told_and_nothing_is_written(tmp_path: Path) -> None:
         RecordFile(path, EMPTY)
     assert path.read_bytes() == before
     with RecordFile(path, EMPTY, fresh=True) as file:
-        assert file.before == 0
+        assert file.count == 0
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_records_of_something_else_are_refused_in_words(change: dict[str, Any], 
     assert "--fresh" in raised.value.hint
     assert path.read_bytes() == before
     with RecordFile(path, EMPTY) as file:  # the lock is not kept
-        assert file.before == 4
+        assert file.count == 4
 
 
 def test_afresh_the_old_ones_are_put_aside(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_afresh_the_old_ones_are_put_aside(tmp_path: Path) -> None:
     before = path.read_bytes()
     for number in (1, 2):
         with RecordFile(path, EMPTY, fresh=True) as file:
-            assert (file.before, file.count) == (0, 0)
+            assert file.count == 0
             file.add_layers(RECORDS.layers)
         assert (tmp_path / "a.b.json.old1").read_bytes() == before
         assert (tmp_path / f"a.b.json.old{number}").exists()
@@ -140,7 +140,7 @@ def test_two_at_once_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.Mo
         first.add(RECORDS.trials[4:])
     assert list(tmp_path.iterdir()) == [path]
     with RecordFile(path, EMPTY) as again:
-        assert again.before == 5
+        assert again.count == 5
 
 
 def test_the_lock_of_another_process_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_the_lock_of_another_process_ends_with_it(tmp_path: Path, monkeypatch: p
         other.kill()
     monkeypatch.setattr(locks, "_PATIENCE_S", 2.0)
     with RecordFile(path, EMPTY) as file:
-        assert file.before == 4
+        assert file.count == 4
 
 
 def test_a_file_that_is_put_aside_while_one_waits_is_not_written_to(
@@ -174,7 +174,7 @@ def test_a_file_that_is_put_aside_while_one_waits_is_not_written_to(
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with RecordFile(path, EMPTY) as file:
-        assert file.before == 0
+        assert file.count == 0
         file.add_layers(RECORDS.layers)
     assert len((tmp_path / "aside.json").read_text().splitlines()) == 7
     assert len(path.read_text().splitlines()) == 3

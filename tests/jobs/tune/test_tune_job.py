@@ -31,7 +31,7 @@ from gnomon.errors import DeviceError, MeasurementError, ModelError, RecordError
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.tune.records import RecordFile
-from gnomon.jobs.tune.report import tune_report, view_report
+from gnomon.jobs.tune.report import tune_report
 from gnomon.measure.progress import Progress
 from gnomon.report.page import Page
 from gnomon.system import locks
@@ -122,15 +122,6 @@ def test_the_document_says_what_was_done(first: dict[str, Any]) -> None:
             assert len(layer["configuration"]) == 16
     told = text_of(first)
     assert "2 layers" in told and "5 of 5 trials" in told and "gnomon exec" in told
-
-
-def test_what_it_made_is_listed(first: dict[str, Any]) -> None:
-    found = api.tuned_files(first["out"])
-    assert [row.trials for row in found.records] == [7]
-    assert [(row.model, row.device) for row in found.libraries] == [("tiny", "local")]
-    file = StringIO()
-    view_report(found, Page(file))
-    assert "1 compiled network" in file.getvalue()
 
 
 @pytest.mark.usefixtures("pooled")
@@ -321,15 +312,8 @@ def test_a_network_without_layers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"dtype": "int8"}, "int8"),
         ({"trials": 0}, "trials"),
-        ({"per_round": 0}, "per_round"),
-        ({"plateau": -1}, "plateau"),
-        ({"strategy": "prayer"}, "prayer"),
-        ({"budget_s": float("nan")}, "budget"),
         ({"patience": 3}, "patience"),
-        ({"processes": 0}, "processes"),
-        ({"repeat": 0}, "repeat"),
         ({"device": "phone"}, "there is no device named phone"),
         ({"target": "abacus"}, "abacus"),
         ({"device": "tvm://nowhere:x/phone"}, "port"),
@@ -341,12 +325,6 @@ def test_what_cannot_be_meant_is_told_before_anything_is_made(
     with pytest.raises(UsageError, match=told) as raised:
         tune(model, tmp_path / "out", **options)
     assert raised.value.hint
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_file_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="No such file"):
-        tune(tmp_path / "none.onnx", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -442,17 +420,16 @@ def test_kill_9_leaves_nothing_behind_and_the_same_command_goes_on(
 
 
 @pytest.mark.usefixtures("pooled")
-def test_cut_off_at_any_line_it_ends_with_as_many_trials(first: dict[str, Any], larger: Path, tmp_path: Path) -> None:
+def test_cut_off_in_a_line_it_ends_with_as_many_trials(first: dict[str, Any], larger: Path, tmp_path: Path) -> None:
     """What a kill leaves is a beginning of the file."""
     whole = Path(first["records"]).read_bytes()
     path = tmp_path / "records" / "local.tiny.float32.json"
     path.parent.mkdir(parents=True)
-    for share in (0.02, 0.97):
-        path.write_bytes(whole[: int(len(whole) * share)])
-        before = len(trials_of(path))
-        found = tune(larger, tmp_path)
-        assert found["trials"]["before"] == before
-        assert len(trials_of(path)) == max(4, before)
+    path.write_bytes(whole[: int(len(whole) * 0.97)])
+    before = len(trials_of(path))
+    found = tune(larger, tmp_path)
+    assert found["trials"]["before"] == before
+    assert len(trials_of(path)) == max(4, before)
 
 
 # Behind a tracker

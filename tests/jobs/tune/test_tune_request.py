@@ -36,38 +36,12 @@ def test_what_records_call_a_device(address: str, name: str, key: str) -> None:
     assert DeviceWish(config=config).key == key
 
 
-@pytest.mark.parametrize(
-    ("environment", "address", "asked"),
-    [
-        ({}, "tvm://127.0.0.1:1/phone", "127.0.0.1:1"),
-        ({"TVM_TRACKER_PORT": "2"}, "tvm://127.0.0.1/phone", "127.0.0.1:2"),
-        ({"TVM_TRACKER_HOST": "127.0.0.1", "TVM_TRACKER_PORT": "2"}, "tvm:///phone", "127.0.0.1:2"),
-        ({"TVM_TRACKER_HOST": "127.0.0.1", "TVM_TRACKER_PORT": "2"}, "tvm://[::1]:3/phone", "[::1]:3"),
-    ],
-)
-def test_the_tracker_that_an_address_and_the_environment_name(
-    environment: dict[str, str], address: str, asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("TVM_TRACKER_HOST", "TVM_TRACKER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    wish = DeviceWish(config=resolve(address), target="generic", wait_s=0.1)
-    with (
-        Workshop() as shop,
-        pytest.raises(DeviceError, match=r"no tracker can be reached at") as raised,
-        open_device(shop, wish),
-    ):
+def test_a_device_of_a_tracker_is_not_leased() -> None:
+    wish = DeviceWish(config=resolve("tvm://127.0.0.1:1/phone"), target="generic", wait_s=0.1)
+    refused = pytest.raises(DeviceError, match=r"no tracker can be reached at 127\.0\.0\.1:1")
+    with Workshop() as shop, refused, open_device(shop, wish):
         pass
-    assert asked in raised.value.message
     assert lease_holder(lease_folder(), "local") is None  # a tracker sees to that itself
-
-
-def test_without_a_tracker_in_address_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TVM_TRACKER_HOST", raising=False)
-    wish = DeviceWish(config=resolve("tvm:///phone"), target="generic")
-    with Workshop() as shop, pytest.raises(UsageError, match="no tracker is named"), open_device(shop, wish):
-        pass
 
 
 def test_what_can_be_meant() -> None:

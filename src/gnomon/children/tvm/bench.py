@@ -144,10 +144,11 @@ def _measure(place: _Place, job: Job) -> Facts:
             outputs = [given[i].numpy() for i in job["outputs"]]
         error = None if stored is None else _difference(_wanted(stored), outputs)
         if job["keep"]:
-            _keep(job["keep"], outputs, positive=np.array(positive))
+            keep_outputs(job["keep"], outputs, positive=np.array(positive))
         if error is not None and not error <= job["tolerance"]:
             return {"times_s": [], "error": error}
-        return {"times_s": _times(place.library(job["library"]), job["function"], device, job, given), "error": error}
+        timed = place.library(job["library"]).time_evaluator(job["function"], device, **_loop(job))(*given)
+        return {"times_s": [float(t) for t in timed.results], "error": error}
     except Refused:
         raise
     except Exception as error_:
@@ -171,7 +172,7 @@ def _run(place: _Place, job: Job) -> Facts:
         outputs = _flat(machine.get_outputs("main"))
         error = None if stored is None else _difference(_wanted(stored), outputs)
         if job["keep"]:
-            _keep(job["keep"], outputs)
+            keep_outputs(job["keep"], outputs)
         if error is not None and not error <= job["tolerance"]:
             return {"times_s": [], "error": error}
         timed = machine.time_evaluator("invoke_stateful", device, **_loop(job))("main")
@@ -185,10 +186,6 @@ def _function(library: Any, name: str) -> Any:
         return library.get_function(name, True) if name != "main" else library["main"]
     except Exception as error:
         raise Refused(f"the library has no function {name!r}") from error
-
-
-def _times(library: Any, name: str, device: Any, job: Job, given: list[Any]) -> list[float]:
-    return [float(t) for t in library.time_evaluator(name, device, **_loop(job))(*given).results]
 
 
 def _loop(job: Job) -> Facts:
@@ -250,9 +247,15 @@ def _wanted(stored: Arrays) -> list[Any]:
     return [stored[f"out_{i}"] for i in range(sum(1 for name in stored if name.startswith("out_")))]
 
 
-def _keep(path: str, outputs: list[Any], **more: Any) -> None:
+def keep_outputs(path: str, outputs: list[Any], **more: Any) -> None:
+    """Write outputs to a file."""
+    write_arrays(path, {f"out_{i}": np.asarray(o) for i, o in enumerate(outputs)} | more)
+
+
+def write_arrays(path: str, arrays: Arrays) -> None:
+    """Write arrays to a file: whole, or not at all."""
     part = path + ".part.npz"
-    np.savez(part, **{f"out_{i}": o for i, o in enumerate(outputs)}, **more)
+    np.savez(part, **arrays)
     Path(part).replace(path)
 
 

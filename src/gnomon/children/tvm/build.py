@@ -17,6 +17,7 @@ from tvm.support import cc
 
 from ..frame import Arrays, Facts, Job, Refused, Work
 from . import workload as tvm_workload
+from .bench import write_arrays
 from .model import Opened, signature
 
 
@@ -95,6 +96,4 @@ def _write_inputs(opened: Opened, job: Job) -> None:
         floating = dtype.startswith("float")
         made[f"in_{number}"] = rng.standard_normal(dims).astype(dtype) if floating else np.zeros(dims, dtype)
     made["names"] = np.array(json.dumps([name for name, _, _ in opened.inputs]))
-    part = job["inputs"] + ".part.npz"
-    np.savez(part, **made)
-    Path(part).replace(job["inputs"])
+    write_arrays(job["inputs"], made)

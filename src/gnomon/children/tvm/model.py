@@ -54,21 +54,21 @@ def jobs(opened: Opened) -> dict[str, Work]:
 
 
 def _open(opened: Opened, job: Job) -> Facts:
-    """Job: path, dtype, shapes {name: dims}. Facts: inputs [[name, dtype, dims]], functions (how many)."""
+    """Job: path and shapes {name: dims}, as `gnomon.tuning.networks.Source` has checked them; dtype.
+
+    Facts: inputs [[name, dtype, dims]].
+    """
     path, dtype = Path(job["path"]), job.get("dtype", "float32")
-    if not path.is_file():
-        raise Refused(f"there is no file {path}")
     if dtype not in ("float32", HALF):
         raise Refused(f"networks are tuned in float32 or float16, and not in {dtype!r}")
-    module = rewritten(_READERS.get(path.suffix.lower(), _unknown)(path, job.get("shapes") or {}))
+    module = rewritten(_READERS[path.suffix.lower()](path, job.get("shapes") or {}))
     if dtype == HALF:
         module = in_half(module)
     inputs = _inputs(module)
     with tvm.transform.PassContext(opt_level=3):
         module = relax.get_pipeline("zero")(module)
     opened.module, opened.inputs = module, inputs
-    functions = sum(1 for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
-    return {"inputs": [list(one) for one in inputs], "functions": functions}
+    return {"inputs": [list(one) for one in inputs]}
 
 
 def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
@@ -80,13 +80,11 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
 
     model = onnx.load(str(path))
     weights = {tensor.name for tensor in model.graph.initializer}
-    fixed: dict[str, list[int]] = {}
-    for value in model.graph.input:
-        if value.name in weights:
-            continue
-        fixed[value.name] = _fixed(value, shapes.get(value.name))
-    if unknown := sorted(set(shapes) - set(fixed)):
-        raise Refused(f"the network has no input {unknown[0]!r}; it has {', '.join(sorted(fixed))}")
+    fixed = {
+        value.name: shapes.get(value.name) or [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in model.graph.input
+        if value.name not in weights
+    }
     try:
         return imported(model, fixed)
     except Exception as error:
@@ -149,25 +147,7 @@ def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:
             return None
 
 
-def _fixed(value: Any, given: list[int] | None) -> list[int]:
-    """The shape of an input: the given one, else the file's. Refused where it is left open, or they contradict."""
-    kind = value.type.tensor_type
-    known = kind.HasField("shape")
-    dims = [d.dim_value if d.HasField("dim_value") else 0 for d in kind.shape.dim]
-    if given is not None:
-        fits = not known or (len(given) == len(dims) and all(d in (0, -1, g) for d, g in zip(dims, given, strict=True)))
-        if not fits or min(given, default=1) <= 0:
-            told = ",".join(str(d) if d > 0 else "?" for d in dims)
-            raise Refused(f"the shape {given} does not fit input {value.name!r}, which is {told or 'a scalar'}")
-        return list(given)
-    if not known or min(dims, default=1) <= 0:
-        raise Refused(f"the shape of input {value.name!r} is left open; give it with --shape {value.name}=1,3,224,224")
-    return dims
-
-
 def _exported(path: Path, shapes: dict[str, list[int]]) -> Any:
-    if shapes:
-        raise Refused("the shapes of an exported program are in it; export it with the ones that are wanted")
     try:
         program = load_program(path)
     except ImportError as error:
@@ -185,13 +165,7 @@ def _tflite(path: Path, shapes: dict[str, list[int]]) -> Any:
         raise Refused(
             f"TFLite files are read by the package tflite: {_PIP} 'tflite>=2.10', or convert to ONNX"
         ) from error
-    if shapes:
-        raise Refused("the shapes of a TFLite file are in it")
     return from_tflite(tflite.Model.GetRootAsModel(path.read_bytes(), 0))
-
-
-def _unknown(path: Path, shapes: dict[str, list[int]]) -> Any:
-    raise Refused(f"{path.name} is not a network that can be tuned: give .onnx, .pt2 or .tflite")
 
 
 _READERS = {".onnx": _onnx, ".pt2": _exported, ".tflite": _tflite}

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..frame import Arrays, Facts, Job, Refused, Work
 from ..torch_program import load_program
+from .bench import keep_outputs
 
 _TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
 
@@ -29,10 +30,7 @@ def _reference(job: Job) -> Facts:
     with np.load(job["inputs"], allow_pickle=False) as stored:
         given = {name: stored[f"in_{i}"] for i, name in enumerate(json.loads(str(stored["names"])))}
     by, outputs = run(path, given)
-    part = job["keep"] + ".part.npz"
-    kept: Arrays = {f"out_{i}": np.asarray(o) for i, o in enumerate(outputs)}
-    np.savez(part, **kept)
-    Path(part).replace(job["keep"])
+    keep_outputs(job["keep"], outputs)
     return {"by": by}
 
 

@@ -50,20 +50,16 @@ class LayerTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerChoice:
-    """The choice for one layer, and what it was made from.
+    """The choice for one layer, and the `times` that it was made from.
 
     `theta_s` (devices,) are the least times, NaN on a device without any. `metric` (configurations,) is M, NaN for
-    incomplete ones, of which there are `incomplete`, beside `complete` ones. `chosen` is an index, None where no
-    configuration is complete; then `configuration` is empty, `value`, `mean` and `worst` are NaN, as are `regrets` and
-    `estimates`. `value` is M of the choice, `mean` M/N, `worst` its largest regret, `regrets` (devices,) its terms.
-    `estimates` (devices,) place its time between the best (1) and the worst (0) that the hosts' own best
-    configurations have there. `lies` counts times that cannot be: infinite, or not above 0.
+    incomplete ones; `complete` counts the others. `chosen` is an index, None where no configuration is complete; then
+    `configuration` is empty, `value`, `mean` and `worst` are NaN, as are `regrets` and `estimates`. `value` is M of the
+    choice, `mean` M/N, `worst` its largest regret, `regrets` (devices,) its terms. `estimates` (devices,) place its
+    time between the best (1) and the worst (0) that the hosts' own best configurations have there.
     """
 
-    name: str
-    layer: str
-    weight: int
-    devices: tuple[str, ...]
+    times: LayerTimes
     theta_s: Floats
     metric: Floats
     chosen: int | None
@@ -75,17 +71,16 @@ class LayerChoice:
     regrets: Floats
     estimates: Floats
     complete: int
-    incomplete: int
-    lies: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkChoice:
     """The choices of a network's layers, weighted by their share of its time.
 
-    `shares` sum to 1 over the layers that have a choice, and are 0 for the others, whose names are in `left_out`.
-    `value` is the sum of share times M, `mean` that over the number of devices; NaN where no layer has a choice.
-    `regrets` (devices,) are by how much the chosen configurations' times together exceed the least times together.
+    The share of a layer is the mean over devices of weight times theta over the sum of that over layers. `shares` sum
+    to 1 over the layers that have a choice, and are 0 for the others. `value` is the sum of share times M, `mean` that
+    over the number of devices; NaN where no layer has a choice. `regrets` (devices,) are by how much the chosen
+    configurations' times together exceed the least times together.
     """
 
     layers: tuple[LayerChoice, ...]
@@ -93,7 +88,6 @@ class NetworkChoice:
     value: float
     mean: float
     regrets: Floats
-    left_out: tuple[str, ...]
 
 
 def choose(times: LayerTimes) -> LayerChoice:
@@ -101,57 +95,50 @@ def choose(times: LayerTimes) -> LayerChoice:
 
     Values that differ by less than rounding are equal, so that the order of devices decides nothing.
     """
-    cleaned, lies = _cleaned(np.asarray(times.times_s, dtype=np.float64))
+    cleaned = _cleaned(np.asarray(times.times_s, dtype=np.float64))
     theta = np.fmin.reduce(cleaned, axis=0, initial=np.nan)
     metric = _metric(cleaned, theta)
     chosen = None if np.isnan(metric).all() else _chosen(cleaned, theta, metric)
-    return _choice(times, cleaned, theta, metric, chosen, lies)
+    return _choice(times, cleaned, theta, metric, chosen)
 
 
-def least_worst(times: LayerTimes, choice: LayerChoice) -> LayerChoice:
+def least_worst(choice: LayerChoice) -> LayerChoice:
     """The configuration of least worst regret (minimax), of equal ones the first of least M; `choice` itself where that
     is none better.
     """
     if choice.chosen is None or choice.worst <= 0:
         return choice
     # What is better on the worst device has an M of at most as many times what the choice loses there.
-    most = len(times.devices) * choice.worst
-    rows: NDArray[np.intp] = np.flatnonzero(choice.metric <= most + _ROUNDING * (most + len(times.devices)))
-    cleaned, _ = _cleaned(np.asarray(times.times_s, dtype=np.float64))
+    times, count = choice.times, len(choice.times.devices)
+    most = count * choice.worst
+    rows: NDArray[np.intp] = np.flatnonzero(choice.metric <= most + _ROUNDING * (most + count))
+    cleaned = _cleaned(np.asarray(times.times_s, dtype=np.float64))
     worst = regrets_of(cleaned[rows], choice.theta_s).max(axis=1)
     least = float(worst.min())
     if least >= choice.worst * (1 - _ROUNDING) - _ROUNDING:
         return choice
     tied = rows[worst <= least + _ROUNDING * (least + 1)]
     found = int(tied[np.argmin(choice.metric[tied])])
-    return _choice(times, cleaned, choice.theta_s, choice.metric, found, choice.lies)
+    return _choice(times, cleaned, choice.theta_s, choice.metric, found)
 
 
-def _choice(
-    times: LayerTimes, cleaned: Floats, theta: Floats, metric: Floats, chosen: int | None, lies: int
-) -> LayerChoice:
-    complete, count = int(np.count_nonzero(~np.isnan(metric))), len(times.devices)
-    nothing = np.full(count, np.nan)
+def _choice(times: LayerTimes, cleaned: Floats, theta: Floats, metric: Floats, chosen: int | None) -> LayerChoice:
+    nothing = np.full(len(times.devices), np.nan)
     regrets = nothing if chosen is None else regrets_of(cleaned[chosen], theta)
     value = np.nan if chosen is None else float(metric[chosen])
     return LayerChoice(
-        name=times.name,
-        layer=times.layer,
-        weight=times.weight,
-        devices=times.devices,
+        times=times,
         theta_s=theta,
         metric=metric,
         chosen=chosen,
         configuration="" if chosen is None else times.configurations[chosen],
         hosts=() if chosen is None else times.hosts[chosen],
         value=value,
-        mean=value / count,
+        mean=value / len(times.devices),
         worst=float(regrets.max()),
         regrets=regrets,
         estimates=nothing if chosen is None else _estimates(cleaned, _own_best(times, cleaned), chosen),
-        complete=complete,
-        incomplete=len(metric) - complete,
-        lies=lies,
+        complete=int(np.count_nonzero(~np.isnan(metric))),
     )
 
 
@@ -162,24 +149,15 @@ def regrets_of(times_s: Floats, theta_s: Floats) -> Floats:
     return result
 
 
-def choose_network(layers: Sequence[LayerTimes]) -> NetworkChoice:
-    """The choice of each layer, and their total weighted by share of the network's time.
-
-    The share of a layer is the mean over devices of weight times theta over the sum of that over layers. Raises
-    UsageError where layers have other devices, or a weight is not above 0.
-    """
-    return weigh_layers([choose(layer) for layer in layers])
-
-
 def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
-    """The network of these choices (see `choose_network`)."""
+    """The network of these choices. UsageError where layers have other devices, or a weight is not above 0."""
     if not choices:
         raise UsageError("there is no layer to choose for", hint="Give at least one.")
-    devices = choices[0].devices
-    for choice in choices:
-        if choice.devices != devices or not choice.weight > 0:
+    devices = choices[0].times.devices
+    for times in (choice.times for choice in choices):
+        if times.devices != devices or not times.weight > 0:
             raise UsageError(
-                f"layer {choice.name!r} has weight {choice.weight} and devices {', '.join(choice.devices)}; the first"
+                f"layer {times.name!r} has weight {times.weight} and devices {', '.join(times.devices)}; the first"
                 f" layer has devices {', '.join(devices)}",
                 hint="Give all layers the same devices in the same order, and weights above 0.",
             )
@@ -187,7 +165,7 @@ def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
     shares, regrets = np.zeros(len(choices)), np.full(len(devices), np.nan)
     if ranked:
         theta = np.array([choices[k].theta_s for k in ranked])
-        times = (theta / theta.max(axis=0)) * np.array([[float(choices[k].weight)] for k in ranked])
+        times = (theta / theta.max(axis=0)) * np.array([[float(choices[k].times.weight)] for k in ranked])
         parts = times / times.sum(axis=0)
         shares[ranked] = parts.mean(axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # regrets are infinite where floats end
@@ -199,18 +177,16 @@ def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
         value=value,
         mean=value / len(devices),
         regrets=regrets,
-        left_out=tuple(choice.name for choice in choices if choice.chosen is None),
     )
 
 
-def _cleaned(times_s: Floats) -> tuple[Floats, int]:
-    """The times with NaN in place of lies, and how many there were. No copy is made where there is none."""
+def _cleaned(times_s: Floats) -> Floats:
+    """The times with NaN in place of what cannot be a time. No copy is made where there is none of that."""
     least = np.fmin.reduce(times_s, axis=None, initial=np.inf)
     most = np.fmax.reduce(times_s, axis=None, initial=0.0)
     if least > 0 and most < np.inf:
-        return times_s, 0
-    lies = (times_s <= 0) | np.isinf(times_s)
-    return np.where(lies, np.nan, times_s), int(np.count_nonzero(lies))
+        return times_s
+    return np.where((times_s <= 0) | np.isinf(times_s), np.nan, times_s)
 
 
 def _metric(times_s: Floats, theta_s: Floats) -> Floats:

@@ -14,7 +14,7 @@ changes no other draw.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,79 +32,49 @@ _CLOSE = 0.05  # in so many another one must, to be close to a choice that is no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceConfidence:
-    """How sure a choice is, from `resamples` resamplings.
+    """How sure a choice is, from resamplings.
 
-    `share` is the part of them in which `configuration` has the least M. `low` and `high` hold 95 % of its M: theta is
-    the least of many times and so comes out low, the chosen one was picked for being lucky too, and neither is
-    corrected for. `runner_up` is the other configuration that most often has the least M (of equal ones the one of
-    less M as measured), in `runner_up_share` of the resamplings; empty where no other is complete. Where the choice is
-    not sure, with a share below 0.9, `close` are it, the runner-up, and what else has 0.05. `contenders` counts
-    the configurations that could win at all. Of the times drawn by blocks, `one_block` had a single block, and their
-    samples were drawn one by one.
+    `share` is the part of them in which it has the least M. `low` and `high` hold 95 % of its M: theta is the least of
+    many times and so comes out low, the chosen one was picked for being lucky too, and neither is corrected for.
+    `runner_up` is the other configuration that most often has the least M (of equal ones the one of less M as
+    measured); empty where no other is complete. Where the choice is not sure, with a share below 0.9, `close` are it,
+    the runner-up, and what else has 0.05.
     """
 
-    configuration: str
     share: float
     low: float
     high: float
     runner_up: str
-    runner_up_share: float
     close: tuple[str, ...]
-    contenders: int
-    resamples: int
-    one_block: int
 
 
 def choice_confidence(
-    times: LayerTimes,
-    choice: LayerChoice,
-    samples: Samples,
-    *,
-    resamples: int = 1000,
-    seed: int = 0,
+    choice: LayerChoice, samples: Samples, *, resamples: int = 1000, seed: int = 0
 ) -> ChoiceConfidence | None:
     """Resample what `choice` was made from; None where nothing was chosen.
 
-    `samples` are, for each time that `times` has, its samples in blocks (sessions), which are drawn whole.
+    `samples` are, for each time that it was made from, its samples in blocks (sessions), which are drawn whole.
     Deterministic by `seed`. Raises UsageError where a time has no samples or they are not finite and above 0.
     """
     if resamples < 1 or seed < 0:
         raise UsageError(f"{resamples} resamples with seed {seed}", hint="Ask for at least one; seeds are at least 0.")
     if choice.chosen is None:
         return None
+    times = choice.times
     low, high = _ranges(times, samples)
     contenders = _contenders(low, high, choice.chosen)
-    metric, one_block = np.zeros((len(contenders), resamples)), 0
-    draw = _Draw(samples=samples, resamples=resamples, seed=seed)
+    metric = np.zeros((len(contenders), resamples))
     for device in range(len(times.devices)):
-        drawn = draw.medians({*contenders, *_may_be_theta(low, high, device)}, device)
-        one_block += sum(1 for row in drawn if len(samples[row, device]) == 1)
+        fastest = np.flatnonzero(low[:, device] <= np.fmin.reduce(high[:, device])).tolist()  # in some resampling
+        drawn = {}
+        for row in sorted({*contenders, *fastest}):
+            blocks = samples[row, device]
+            draw = _medians_by_block if len(blocks) > 1 else _medians
+            drawn[row] = draw(blocks, resamples, np.random.default_rng([seed, row, device]))
         theta = np.min(list(drawn.values()), axis=0)
         for place, row in enumerate(contenders):
             metric[place] += regrets_of(drawn[row], theta)
-    return _summary(times, choice, choice.chosen, contenders, metric, one_block)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draw:
-    """How medians are drawn: each time's draws have a seed of their own."""
-
-    samples: Samples
-    resamples: int
-    seed: int
-
-    def medians(self, rows: Collection[int], device: int) -> dict[int, Floats]:
-        made = {}
-        for row in sorted(rows):
-            blocks = self.samples[row, device]
-            draw = _medians_by_block if len(blocks) > 1 else _medians
-            made[row] = draw(blocks, self.resamples, np.random.default_rng([self.seed, row, device]))
-        return made
-
-
-def _may_be_theta(low: Floats, high: Floats, device: int) -> list[int]:
-    """The configurations that can be the fastest on a device in some resampling."""
-    return np.flatnonzero(low[:, device] <= np.fmin.reduce(high[:, device])).tolist()
+    return _summary(choice, choice.chosen, contenders, metric)
 
 
 def _ends(values: Floats) -> Floats:
@@ -180,10 +150,9 @@ def _medians_by_block(blocks: Blocks, resamples: int, generator: np.random.Gener
     return np.asarray(ordered[lower] + (ordered[upper] - ordered[lower]) / 2)
 
 
-def _summary(
-    times: LayerTimes, choice: LayerChoice, chosen: int, contenders: Sequence[int], metric: Floats, one_block: int
-) -> ChoiceConfidence:
+def _summary(choice: LayerChoice, chosen: int, contenders: Sequence[int], metric: Floats) -> ChoiceConfidence:
     """Count who has the least M (contenders, resamples)."""
+    times = choice.times
     least = metric.min(axis=0)
     wins = (metric <= least + _ROUNDING * (least + len(times.devices))).mean(axis=1)
     place = contenders.index(chosen)
@@ -195,14 +164,9 @@ def _summary(
     sure = wins[place] >= _SURE or second is None
     close = [] if sure else [k for k in contenders if k in (chosen, second) or share_of[k] >= _CLOSE]
     return ChoiceConfidence(
-        configuration=choice.configuration,
         share=float(wins[place]),
         low=ends[0],
         high=ends[1],
         runner_up="" if second is None else times.configurations[second],
-        runner_up_share=0.0 if second is None else float(share_of.get(second, 0.0)),
         close=tuple(times.configurations[k] for k in close),
-        contenders=len(contenders),
-        resamples=metric.shape[1],
-        one_block=one_block,
     )

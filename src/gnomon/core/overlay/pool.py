@@ -18,20 +18,18 @@ from gnomon.core.overlay.samples import Blocks, Places, SampleTable, gathered
 from gnomon.core.overlay.trials import Name, TrialColumns, columns_of
 from gnomon.core.sample import Failure
 from gnomon.core.stats import median
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 
 _MOST_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrial:
-    """A trial that gave no time: its configuration (maybe `UNTUNED`), the device, who found it, and how it failed."""
+    """A trial that gave no time: its layer and configuration (maybe `UNTUNED`), the device, and how it failed."""
 
     layer: str
-    name: str
     configuration: str
     device: str
-    host: str
     failure: Failure
 
 
@@ -55,19 +53,17 @@ class Pooled:
     failures: tuple[FailedTrial, ...]
 
 
-def pool(record_sets: Sequence[TuningRecords], names: Sequence[str] = ()) -> Pooled:
-    """Join record sets by layer and configuration; a time is the median of all samples of all trials.
+def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
+    """Join record sets, of which there is one at least, by layer and configuration; a time is the median of all samples
+    of all trials.
 
-    `names` say in messages where each set is from; those of its devices and model unless given. Sets of the same
-    device are pooled. A trial that two sets hold alike, to the last sample, is counted once. Samples that are not
-    finite or not above 0 make their trial a failure of kind "lie".
+    `labels` say in messages where each set is from. Sets of the same device are pooled. A trial that two sets hold
+    alike, to the last sample, is counted once. Samples that are not finite or not above 0 make their trial a failure of
+    kind "lie".
 
-    Raises UsageError without any set, and ProblemError with all contradictions: data types, tuners or models that
-    differ, a device of two targets, a layer of two weights, trials of a layer that no set describes.
+    Raises ProblemError with all contradictions: data types, tuners or models that differ, a device of two targets, a
+    layer of two weights, trials of a layer that no set describes.
     """
-    if not record_sets:
-        raise UsageError("there are no tuning records to join", hint="Give at least one record set.")
-    labels = [name or _label(r) for name, r in zip([*names, *[""] * len(record_sets)], record_sets, strict=False)]
     described = _described(record_sets)
     told = [*_contradictions(record_sets, labels), *_foreign(record_sets, labels, described)]
     if told:
@@ -88,7 +84,7 @@ def pool(record_sets: Sequence[TuningRecords], names: Sequence[str] = ()) -> Poo
         layers=layers,
         samples=samples,
         untuned=untuned,
-        untuned_s={place: _median_of(blocks) for place, blocks in untuned.items()},
+        untuned_s={place: median([t for block in blocks for t in block]) for place, blocks in untuned.items()},
         missing=missing,
         failures=tuple(bins.failures),
     )
@@ -203,22 +199,11 @@ class _Bins:
         self.failures.append(
             FailedTrial(
                 layer=layer,
-                name=self.layers[place[0]].name,
                 configuration=configuration,
                 device=records.device.key,
-                host=records.host,
                 failure=failure,
             )
         )
-
-
-def _median_of(trials: Sequence[tuple[float, ...]]) -> float:
-    return median([t for times_s in trials for t in times_s])
-
-
-def _label(records: TuningRecords) -> str:
-    device, model = records.device.key, records.model
-    return f"{device if records.host == device else f'{device}_{records.host}'}.{model.name}.{model.dtype}"
 
 
 def _lie(times_s: Sequence[float]) -> Failure:

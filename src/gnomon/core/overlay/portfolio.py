@@ -247,7 +247,7 @@ def best_portfolio(
     costs = _checked(regrets, size)
     count, columns = costs.shape
     _check_served(costs, devices)
-    stop = out_of_time or _never
+    stop = out_of_time or (lambda: False)
     floor = float(costs.min(axis=0).sum())
     if size >= min(count, columns):
         return _portfolio(costs, tuple(costs.argmin(axis=0).tolist()), floor, True, 0)
@@ -277,10 +277,6 @@ def best_portfolio(
         rows = tuple(better) if found.done else _swapped(tamed, better)
     bound = _value(costs, rows) if whole and found.done else max(found.bound, floor)
     return _portfolio(costs, rows, bound, found.done, nodes + found.nodes)
-
-
-def _never() -> bool:
-    return False
 
 
 def _checked(regrets: Floats, size: int) -> Floats:

@@ -33,14 +33,13 @@ _CPU = "cpu"
 class StabDecision:
     """What the published rule decides.
 
-    `default` has the fastest whole run. `best` is the fastest backend of each candidate operator; `mapped` is what of
-    it goes into OP_BACKEND_MAP, `typed` into per-type keys and `backends` into BACKENDS. `told_us` and `scheduled_us`
+    `default` has the fastest whole run. `mapped` is what of the fastest backends of candidate operators goes into
+    OP_BACKEND_MAP, `typed` into per-type keys and `backends` into BACKENDS. `told_us` and `scheduled_us`
     are the times that the tool itself predicts for each backend and for its schedule, None where it cannot.
     `ended_by` says with which error the tool ends before it writes anything ("": it writes).
     """
 
     default: str
-    best: Mapping[int, str]
     mapped: Mapping[int, str]
     typed: Mapping[str, str]
     backends: tuple[str, ...]
@@ -98,7 +97,6 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
     scheduled = [row.get(best.get(i, "") if types[i] in candidates else _CPU) for i, row in times.items()]
     return StabDecision(
         default=default,
-        best=best,
         mapped=mapped,
         typed=dict.fromkeys(OP_LIST.get(default, ()), default),
         backends=backends,
@@ -167,8 +165,8 @@ class ExactDecision:
 
     `types` are the operators; `prices_us` their times by backend. `singles` are the placements of all on one backend,
     what it lacks on cpu or else where it has a time; `best_single` is the one of least predicted time. `chosen` is the
-    solver's placement, or the best single backend where nothing is faster; `solution` is its certificate. `graph_us`
-    are the measured averages of whole runs. `lacks` says what the traces do not tell.
+    solver's placement, or the best single backend where nothing is faster; `solution` is its certificate.
+    `lacks` says what the traces do not tell.
     """
 
     types: Mapping[int, str]
@@ -176,7 +174,6 @@ class ExactDecision:
     chosen: Priced
     singles: Mapping[str, Priced]
     best_single: str
-    graph_us: Mapping[str, int | None]
     solution: Solution
     lacks: tuple[str, ...]
 
@@ -221,7 +218,6 @@ def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
         chosen=chosen,
         singles=singles,
         best_single=best,
-        graph_us={b: t.graph.avg_us if t.graph else None for b, t in traces.items()},
         solution=solution,
         lacks=_lacks(traces, prices),
     )

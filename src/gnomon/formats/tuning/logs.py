@@ -404,7 +404,7 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
     """Reads a file, or of a folder the files in `FOLDER_FILES`, by what is in it; `name` stands in messages.
 
     What gnomon wrote says itself which device and model it is of. Of all else both are empty, and
-    `gnomon.formats.tuning.keys` finds them. `texts` are those that logs of AutoTVM and Ansor have in common.
+    `gnomon.formats.tuning.keys` finds them. `texts` are those that files have in common with it.
     Raises ProblemError for what is not a tuning record, or wrong.
     """
     if isinstance(content, Mapping):
@@ -414,7 +414,7 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
         return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NO_MODEL)
     first, damage = _first(content)
     if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):
-        return read_tuning_records(content)
+        return read_tuning_records(content, texts)
     if not is_autotvm(first) and not is_ansor(first):
         raise ProblemError(f"{shown(name)} has no tuning records{_guess(first, damage)}", hint=_HINT)
     read = read_autotvm_log if is_autotvm(first) else read_ansor_log

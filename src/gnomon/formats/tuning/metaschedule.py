@@ -53,14 +53,6 @@ _LENGTH = 8
 _BACKSLASHED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaScheduleDatabase:
-    """The texts of the two files."""
-
-    workloads: str
-    records: str
-
-
 def read_metaschedule_database(
     workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel
 ) -> TuningRecords:
@@ -94,9 +86,10 @@ def read_metaschedule_database(
     )
 
 
-def write_metaschedule_database(records: TuningRecords) -> MetaScheduleDatabase:
-    """The two files of a record set; a trial without sound times is written as a failure, an untuned one not at all.
+def write_metaschedule_database(records: TuningRecords) -> tuple[str, str]:
+    """The texts of the two files of a record set, workloads first.
 
+    A trial without sound times is written as a failure, an untuned one not at all.
     UsageError for records of another tuner, without their workloads, or with what TVM's reader does not know.
     """
     hint = "Give records that gnomon tune wrote, or a database of MetaSchedule."
@@ -121,9 +114,7 @@ def write_metaschedule_database(records: TuningRecords) -> MetaScheduleDatabase:
         heads = [tvm_json([layer.layer, layer.workload]) for layer in records.layers]
     except (KeyError, ValueError) as error:
         raise UsageError(f"these records cannot be written as a MetaSchedule database: {error}", hint=hint) from error
-    return MetaScheduleDatabase(
-        workloads="".join(f"{line}\n" for line in heads), records="".join(f"{line}\n" for line in lines)
-    )
+    return "".join(f"{line}\n" for line in heads), "".join(f"{line}\n" for line in lines)
 
 
 def tvm_json(value: Any) -> str:

@@ -10,21 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from gnomon.core.overlay.records import Tuner
 from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
 
-Suffix = Literal["json", "so"]
-
-_SUFFIXES: tuple[Suffix, ...] = ("json", "so")
-_TUNERS: dict[str, Tuner] = {
-    "atvm": "autotvm",
-    "autotvm": "autotvm",
-    "ansor": "ansor",
-    "metaschedule": "metaschedule",
-}
+_SUFFIXES = ("json", "so")
+_TUNERS = ("atvm", "autotvm", "ansor", "metaschedule")
 _DTYPE = re.compile(r"(bfloat|float|uint|int)[0-9]{1,3}[a-z0-9_]{0,12}", re.ASCII)
 _MOST_NAME = 255
 _HINT = "Names are such as phone.mobilenet.float32.json, or phone_server.mobilenet.float32.json of one on another."
@@ -35,15 +26,13 @@ class TuningName:
     """What the name of a file of tuning says.
 
     `key` is the device that was measured, or compiled for; `found_on` the device on which the configurations were
-    found, empty if it is the same. `tuner` is None where the name does not say it.
+    found, empty if it is the same.
     """
 
     key: str
     model: str
     dtype: str
     found_on: str = ""
-    tuner: Tuner | None = None
-    suffix: Suffix = "json"
 
     @property
     def host(self) -> str:
@@ -56,8 +45,16 @@ def parse_tuning_name(path: str) -> TuningName:
 
     The model is what stands between the last two dots. UsageError for a name of another kind.
     """
-    front, model, dtype, tuner, suffix = _parts(path)
-    return TuningName(key=front, model=model, dtype=dtype, tuner=tuner, suffix=suffix)
+    name = path.rstrip("/").rpartition("/")[2]
+    words = name.split(".")
+    known = words.pop() in _SUFFIXES
+    if words and words[-1] in _TUNERS:
+        words.pop()
+    good = known and len(words) >= 3 and len(name) <= _MOST_NAME and name.isprintable() and _DTYPE.fullmatch(words[-1])
+    key = ".".join(words[:-2])
+    if not good or not key or not words[-2]:
+        raise UsageError(f"the name {shown(name)} does not say device, model and data type", hint=_HINT)
+    return TuningName(key=key, model=words[-2], dtype=words[-1])
 
 
 def readings(path: str, told: Collection[str] = ()) -> list[TuningName]:
@@ -73,26 +70,6 @@ def readings(path: str, told: Collection[str] = ()) -> list[TuningName]:
             if key in told and host in (*told, ""):
                 found.append(replace(whole, key=key, found_on=host, model=model))
     return found
-
-
-def _parts(path: str) -> tuple[str, str, str, Tuner | None, Suffix]:
-    """Front, model, data type, tuner and suffix. UsageError if there are none."""
-    name = _last(path)
-    words = name.split(".")
-    suffix = next((known for known in _SUFFIXES if known == words[-1]), None)
-    words = words[:-1]
-    tuner = _TUNERS.get(words[-1]) if words else None
-    if tuner is not None:
-        words = words[:-1]
-    good = len(words) >= 3 and len(name) <= _MOST_NAME and name.isprintable() and _DTYPE.fullmatch(words[-1])
-    front, model = ".".join(words[:-2]), words[-2] if good else ""
-    if suffix is None or not good or not front or not model:
-        raise UsageError(f"the name {shown(name)} does not say device, model and data type", hint=_HINT)
-    return front, model, words[-1], tuner, suffix
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
 
 
 def _cuts(text: str, at: str) -> list[tuple[str, str]]:

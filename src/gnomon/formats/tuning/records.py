@@ -9,8 +9,9 @@ The first trial of a configuration has its trace, those behind it need not. Vers
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -35,7 +36,8 @@ from gnomon.core.overlay.records import (
 from gnomon.core.overlay.trials import Name, TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_line, is_text, shown
-from gnomon.formats.json_lines import LineRules, json_lines
+from gnomon.formats.json_lines import LineRules, json_lines, part_of_a_line
+from gnomon.formats.tuning.texts import Texts
 
 MOST_TRIALS = 1 << 20
 MOST_LAYERS = 1 << 16
@@ -48,6 +50,8 @@ _READ = (1, VERSION)
 _HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/jobs/tune.md describes it."
 _RULES = LineRules(begun="any")
 _MOST_NAME = 64
+_CONFIGURATION = {"trial", "layer", "trace"}
+_BEGIN, _BEHIND = '{"trial": "', ', "times_s": '
 _Word = Annotated[str, one_line(_MOST_NAME)]
 _Tuner = Annotated[str, Must(be=f"one of {', '.join(get_args(Tuner))}", fits=lambda value: value in get_args(Tuner))]
 _Times = Annotated[tuple[Any, ...], Must(be="a list of seconds", fits=lambda value: as_times(value) is not None)]
@@ -156,11 +160,14 @@ def record_lines(records: TuningRecords) -> list[dict[str, Any]]:
     return made
 
 
-def read_tuning_records(text: str | bytes) -> TuningRecords:
-    """Reads a record file. Raises ProblemError with everything that is wrong, each with its line."""
+def read_tuning_records(text: str | bytes, texts: Texts | None = None) -> TuningRecords:
+    """Reads a record file. Raises ProblemError with everything that is wrong, each with its line.
+
+    `texts` are those that other files have in common with it.
+    """
     complaints = Complaints(what="record file", hint=_HINT)
-    file = _File(complaints=complaints)
-    for number, value in json_lines(text, complaints, _RULES):
+    file = _File(complaints=complaints, texts=texts or Texts())
+    for number, value in json_lines(text, complaints, _RULES, file.known):
         if not isinstance(value, dict):
             complaints.tell(f"line {number}", f"an object expected, {shown(value)} found")
         elif not file.take(number, value):
@@ -173,11 +180,46 @@ class _File:
     """What was read so far."""
 
     complaints: Complaints
+    texts: Texts
     header: _Header | None = None
     seen_header: bool = False
     layers: dict[str, TuningLayer] = field(default_factory=dict)
     trials: TrialBuilder = field(default_factory=TrialBuilder)
     homeless: list[tuple[int, str]] = field(default_factory=list)
+    _begun: tuple[str, Collection[str]] | None = None
+
+    def known(self, line: str) -> bool:
+        """Take a trial whose layer and trace stand in a line before, letter by letter; see `json_lines.Quick`.
+
+        From its times on a line is read here, as an object of its own. So where the whole line is JSON too, the letters
+        before are whole fields, which mean the same in any line.
+        """
+        self._begun = None
+        end = line.find(_BEHIND) if line.startswith(_BEGIN) else -1
+        if end < 0:
+            return False
+        rest = part_of_a_line("{" + line[end + 2 :])
+        if not rest.keys().isdisjoint(_CONFIGURATION):
+            return False
+        # A trace has some thousand letters.
+        digest = hashlib.blake2b(line[:end].encode(), digest_size=16).hexdigest()
+        if (found := self.texts.of("metaschedule", "").get(digest)) is None:
+            self._begun = (digest, rest.keys())
+            return False
+        name, trace = found
+        wrong = Complaints(what="line", hint="")
+        read = decode(_Trial, {"layer": name[0], "trial": name[1], **rest}, wrong)
+        unknown = trace == "null" and name[1] != UNTUNED and name not in self.trials.indices
+        if (
+            unknown
+            or name[0] not in self.layers
+            or wrong.told
+            or (read.failure and read.times_s)
+            or len(self.trials) >= MOST_TRIALS
+        ):
+            return False
+        self._add(read, trace)
+        return True
 
     def take(self, number: int, value: dict[str, Any]) -> bool:
         """Take a line; False if nothing behind it is worth reading."""
@@ -256,6 +298,8 @@ class _File:
             self.homeless.append((number, line.layer))
         if len(self.complaints.told) == before:
             self._add(line, trace)
+            if self._begun is not None and value.keys() - self._begun[1] <= _CONFIGURATION:
+                self.texts.keep(self.texts.of("metaschedule", ""), self._begun[0], (line.layer, line.trial), trace)
 
     def _trace(self, place: str, line: _Trial, *, known: bool) -> str:
         """The trace as JSON; told where there is none, or another than the line says."""

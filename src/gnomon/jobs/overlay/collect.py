@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, check_record, measured_trial, pooled_trials
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
-from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Order, Timed, discard, once
+from gnomon.tuning.bench import Bench, Builders, LayerCall, Loop, Timed, discard, once, visits
 from gnomon.tuning.tvm import Workshop
 
 _AT_ONCE = 128
@@ -104,8 +103,8 @@ def collect(
                 Recorded(file, "overlay-collect", seed=request.care.seed, fresh=request.fresh)
             )
         candidates = list(_candidates(request, list(logs.values()), files))
-        run = _Run(shop.folder, bench, Builders(shop, device, timeout_s=request.care.build_timeout_s), request.care)
-        run.measure(candidates, model.dtype, watch)
+        builders = Builders(shop, device, timeout_s=request.care.build_timeout_s)
+        _Run(shop.folder, bench, builders, request.care.loop(model.dtype)).measure(candidates, watch)
         seconds = time.monotonic() - began_s
         for host, one in recorded.items():
             one.finish(f"{files[host].count} trials of what {host} found, on {device.key}")
@@ -196,16 +195,16 @@ def _meant(
 class _Run:
     """The measuring of candidates, some layers at a time."""
 
-    def __init__(self, folder: Path, bench: Bench, builders: Builders, care: Care) -> None:
-        self._folder, self._bench, self._builders, self._care = folder, bench, builders, care
+    def __init__(self, folder: Path, bench: Bench, builders: Builders, loop: Loop) -> None:
+        self._folder, self._bench, self._builders, self._loop = folder, bench, builders, loop
 
-    def measure(self, candidates: list[_Candidate], dtype: str, watch: Watch | None) -> None:
+    def measure(self, candidates: list[_Candidate], watch: Watch | None) -> None:
         """Measure what is missing, and write each result down at once."""
         left = sum(self._missing(one) for one in candidates)
         meter = Meter("configurations", left, watch)
         for part in _parts(candidates):
             if any(self._missing(one) for one in part):
-                self._part(part, dtype, meter)
+                self._part(part, meter)
         meter.finish()
 
     def _missing(self, one: _Candidate) -> int:
@@ -220,65 +219,34 @@ class _Run:
             counts.append(0 if failed else one.processes - sum(1 for t in trials if t.failure is None))
         return max(0, *counts, 0)
 
-    def _part(self, part: list[_Candidate], dtype: str, meter: Meter) -> None:
-        wanted = [one for one in part if self._missing(one) or one.trace is None]
-        orders = [
-            Order(layer=one.layer, trace=one.trace, library=self._folder / f"{i}-{one.configuration}.so")
-            for i, one in enumerate(wanted)
-        ]
-        calls: dict[int, LayerCall] = {}
-        made = self._builders.build(orders)
-        for number, (one, built) in enumerate(zip(wanted, made, strict=True)):
-            if not isinstance(built, Failure):
-                calls[number] = self._call(one, built)
-            elif missing := self._missing(one):
-                self._write(one, built)
-                meter.step(missing)
-        self._keep_outputs(wanted, calls, dtype)
-        self._rounds(wanted, calls, dtype, meter)
-        discard(made)
-
-    def _call(self, one: _Candidate, built: Built) -> LayerCall:
-        outputs = self._folder / f"outputs-{one.layer.layer}.npz"
-        untuned = one.trace is None
-        return LayerCall(
-            library=built.library,
-            arguments=one.layer.arguments,
-            outputs=built.outputs,
-            reference=None if untuned else outputs,
-            keep=outputs if untuned else None,
-        )
-
-    def _keep_outputs(self, wanted: list[_Candidate], calls: dict[int, LayerCall], dtype: str) -> None:
-        """The untuned layers' outputs on this device; without them a layer's candidates cannot be compared, and are
-        left for another time.
+    def _part(self, part: list[_Candidate], meter: Meter) -> None:
+        """Measure some layers. Without an untuned layer's outputs on this device its candidates cannot be compared, and
+        are left for another time.
         """
-        loop = once(self._care.loop(dtype))
+        wanted = [one for one in part if self._missing(one) or one.trace is None]
+        built = self._builders.build([(one.layer, one.trace) for one in wanted])
+        calls: dict[int, LayerCall] = {}
         compared = set()
-        for number, call in calls.items():
-            one = wanted[number]
-            if one.trace is not None:
-                continue
-            said = self._bench.call(call, loop)
-            if not isinstance(said, Failure):
-                compared.add(one.layer.layer)
-            elif self._missing(one):
-                self._write(one, said)
-        for number in [number for number in calls if wanted[number].layer.layer not in compared]:
-            del calls[number]
-
-    def _rounds(self, wanted: list[_Candidate], calls: dict[int, LayerCall], dtype: str, meter: Meter) -> None:
-        rng = random.Random(self._care.seed)  # noqa: S311 - an order, no secret
-        loop = self._care.loop(dtype)
-        for _ in range(max((one.processes for one in wanted), default=0)):
-            numbers = [number for number in calls if self._missing(wanted[number])]
-            if not numbers:
-                return
-            rng.shuffle(numbers)
-            self._bench.fresh()
-            for number in numbers:
-                self._write(wanted[number], self._bench.call(calls[number], loop))
-                meter.step()
+        for number, (one, call) in enumerate(zip(wanted, built, strict=True)):
+            outputs = self._folder / f"outputs-{one.layer.layer}.npz"
+            said: LayerCall | Timed | Failure = call
+            if one.trace is None and isinstance(call, LayerCall):
+                said = self._bench.call(replace(call, keep=outputs), once(self._loop))
+                if isinstance(said, Timed):
+                    compared.add(one.layer.layer)
+            if isinstance(said, Failure):
+                if missing := self._missing(one):
+                    self._write(one, said)
+                    meter.step(missing)
+            elif isinstance(call, LayerCall) and one.layer.layer in compared:
+                calls[number] = replace(call, reference=None if one.trace is None else outputs)
+        processes = max((one.processes for one in wanted), default=0)
+        for number in visits(
+            self._bench, calls, processes, self._loop.seed, lambda number: self._missing(wanted[number])
+        ):
+            self._write(wanted[number], self._bench.call(calls[number], self._loop))
+            meter.step()
+        discard(*built)
 
     @staticmethod
     def _write(one: _Candidate, said: Timed | Failure) -> None:

@@ -72,12 +72,12 @@ def deploy(
     notes, path = list(document.notes), None
     if request.compile or request.prove:
         try:
-            path = model_file(folder, analysis.model, request.model)
+            path = model_file(folder, document.model, request.model)
         except UsageError as error:
             if request.prove:
                 raise
             notes.append(f"No network was compiled: {error.message}. {error.hint}")
-    source = None if path is None else Source(path=path, dtype=analysis.model.dtype, shapes=request.shapes)
+    source = None if path is None else Source(path=path, dtype=document.model.dtype, shapes=request.shapes)
     if source is not None:
         source.check()
     for key, wish in wishes.items():
@@ -95,9 +95,11 @@ def deploy(
                 with open_device(shop, wishes[device.key], device, tell) as (_, bench):
                     rows += _proved(shop, bench, network, analysis, device, request, watch)
                     doubts += worst(bench.environments)
-            library = _compiled(network, analysis, device, folder, request)
-            if isinstance(library, Failure):
-                notes.append(f"The network could not be compiled for {device.key}: {library.message}")
+            library = folder.library(device, document.model, choice=_OVERLAY)
+            choice = _choice(analysis, analysis.chosen())
+            made = compile_network(network, device, choice, library, model=document.model, seed=request.care.seed)
+            if isinstance(made, Failure):
+                notes.append(f"The network could not be compiled for {device.key}: {made.message}")
             else:
                 libraries[device.key] = str(library)
     written = replace(written, libraries=libraries)
@@ -118,7 +120,7 @@ def _write(analysis: Analysis, folder: TuneFolder) -> WrittenPart:
                 trials.append(trial)
         first = analysis.records[0]
         records = replace(first, device=device, found_on=_OVERLAY, layers=analysis.described, trials=tuple(trials))
-        path = folder.overlay(device, analysis.model)
+        path = folder.overlay(device, analysis.document.model)
         write_records(path, records)
         paths[device.key] = str(path)
         databases[device.key] = str(_database(path.with_suffix(".metaschedule"), records))
@@ -126,24 +128,14 @@ def _write(analysis: Analysis, folder: TuneFolder) -> WrittenPart:
 
 
 def _database(folder: Path, records: TuningRecords) -> Path:
-    files = write_metaschedule_database(records)
+    texts = write_metaschedule_database(records)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(f"{folder}: {error.strerror or error}", hint="Give another --out.") from error
-    for name, text in zip(FOLDER_FILES, (files.workloads, files.records), strict=True):
+    for name, text in zip(FOLDER_FILES, texts, strict=True):
         save_text(text, folder / name)
     return folder
-
-
-def _compiled(
-    network: Network, analysis: Analysis, device: TunedDevice, folder: TuneFolder, request: DeployRequest
-) -> Path | Failure:
-    library = folder.library(device, analysis.model, choice=_OVERLAY)
-    made = compile_network(
-        network, device, _choice(analysis, analysis.chosen()), library, model=analysis.model, seed=request.care.seed
-    )
-    return made if isinstance(made, Failure) else made.library
 
 
 def _wishes(analysis: Analysis, request: DeployRequest) -> dict[str, DeviceWish]:
@@ -175,7 +167,7 @@ def _proved(
     """The whole network on a device under each choice, interleaved: a row each."""
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
     choices |= {f"own:{host}": own for host in analysis.document.hosts if (own := analysis.own(host))}
-    care, model = request.care, analysis.model
+    care, model = request.care, analysis.document.model
     network.layers(known.target)
     inputs, outputs = shop.folder / "in.npz", shop.folder / "out.npz"
     calls, rows = {}, {}

@@ -25,7 +25,7 @@ from gnomon.core.overlay.choice import (
 from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
 from gnomon.core.overlay.pool import Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
-from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords
+from gnomon.core.overlay.records import UNTUNED, TuningLayer, TuningRecords
 from gnomon.core.overlay.samples import SampleTable
 from gnomon.devices.opening import is_place, resolve
 from gnomon.errors import InfeasibleError, UsageError
@@ -47,7 +47,6 @@ from gnomon.jobs.overlay.document import (
     UndecidedLayer,
     WrittenPart,
 )
-from gnomon.jobs.tune.document import known
 from gnomon.jobs.tune.folder import chosen_layers, read_logs
 from gnomon.jobs.tune.request import DeviceWish
 from gnomon.measure.progress import Meter, Watch
@@ -84,24 +83,21 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
 class Analysis:
     """What was chosen, and what it was chosen from.
 
-    `described` are the layers in order; `network` has their choices in the same order, as `times` have what each was
-    chosen from.
+    `described` are the layers in order; `network` has their choices in the same order.
     """
 
     records: tuple[TuningRecords, ...]
-    model: TunedModel
     described: tuple[TuningLayer, ...]
-    times: tuple[LayerTimes, ...]
     network: NetworkChoice
     document: AnalyzeDocument
 
     def chosen(self) -> dict[str, str]:
         """The configuration of each layer that has one, by the layer's digest; the untuned ones among them."""
-        return {choice.layer: choice.configuration for choice in self.network.layers if choice.chosen is not None}
+        return {c.times.layer: c.configuration for c in self.network.layers if c.chosen is not None}
 
     def own(self, host: str) -> dict[str, str]:
         """The configuration of each layer that is fastest on a device among those that were found on it, and none."""
-        best = ((times, _own_best(times, host)) for times in self.times)
+        best = ((choice.times, _own_best(choice.times, host)) for choice in self.network.layers)
         return {times.layer: times.configurations[row] for times, row in best if row is not None}
 
 
@@ -130,21 +126,20 @@ def analyze(
     tables = [
         _with_untuned(times, samples, pooled) for times, samples in zip(pooled.layers, pooled.samples, strict=True)
     ]
-    every = tuple(times for times, _ in tables)
-    choices = [choose(times) for times in every]
-    others = [least_worst(times, choice) for times, choice in zip(every, choices, strict=True)]
+    choices = [choose(times) for times, _ in tables]
+    others = [least_worst(choice) for choice in choices]
     network = weigh_layers(choices)
-    meter = Meter("layers", len(every), watch)
+    meter = Meter("layers", len(choices), watch)
     rows: list[ChosenLayer] = []
     undecided: list[UndecidedLayer] = []
-    for (times, samples), choice, other, share in zip(tables, choices, others, network.shares, strict=True):
-        if times.layer in wanted and choice.chosen is None:
-            undecided.append(_undecided(times, choice, pooled, records))
-        elif times.layer in wanted:
-            sure = choice_confidence(times, choice, samples, resamples=resamples, seed=seed)
+    for choice, other, (_, samples), share in zip(choices, others, tables, network.shares, strict=True):
+        if choice.times.layer in wanted and choice.chosen is None:
+            undecided.append(_undecided(choice, pooled, records))
+        elif choice.times.layer in wanted:
+            sure = choice_confidence(choice, samples, resamples=resamples, seed=seed)
             # A single sample has no spread: resampled it would be sure of anything.
             has_spread = len(samples.samples_s) > len(samples)
-            rows.append(_row(times, choice, other, share, pooled, sure, has_spread=has_spread))
+            rows.append(_row(choice, other, share, pooled, sure, has_spread=has_spread))
         meter.step()
     document = AnalyzeDocument(
         format="gnomon-overlay-analyze",
@@ -160,8 +155,8 @@ def analyze(
             minimax=LossPart(**_network_losses(weigh_layers(others))),
             layers=sum(choice.chosen is not None for choice in choices),
         ),
-        own=_own_totals(every, network),
-        portfolio=_portfolio(every, choices, network.shares, portfolio) if portfolio else None,
+        own=_own_totals(network),
+        portfolio=_portfolio(network, portfolio) if portfolio else None,
         notes=tuple(_notes(records, pooled)),
         written=WrittenPart(records={}, databases={}, libraries={}),
         network=(),
@@ -169,9 +164,7 @@ def analyze(
     )
     return Analysis(
         records=records,
-        model=records[0].model,
-        described=tuple(described[times.layer] for times in every),
-        times=every,
+        described=tuple(described[choice.times.layer] for choice in choices),
         network=network,
         document=document,
     )
@@ -194,7 +187,6 @@ def _with_untuned(times: LayerTimes, samples: SampleTable, pooled: Pooled) -> tu
 
 
 def _row(
-    times: LayerTimes,
     choice: LayerChoice,
     other: LayerChoice,
     share: float,
@@ -203,7 +195,7 @@ def _row(
     *,
     has_spread: bool,
 ) -> ChosenLayer:
-    spread = sure if has_spread else None
+    times, spread = choice.times, sure if has_spread else None
     second = sure.runner_up if sure is not None else ""
     return ChosenLayer(
         **_losses(choice),
@@ -215,15 +207,15 @@ def _row(
         theta=_by_device(times.devices, choice.theta_s),
         estimate=_by_device(times.devices, choice.estimates),
         confidence=spread.share if spread else None,
-        M_low=known(spread.low) if spread else None,
-        M_high=known(spread.high) if spread else None,
-        runner_up=RunnerUp(configuration=second, M=known(choice.metric[times.configurations.index(second)]))
+        M_low=_finite(spread.low) if spread else None,
+        M_high=_finite(spread.high) if spread else None,
+        runner_up=RunnerUp(configuration=second, M=_finite(choice.metric[times.configurations.index(second)]))
         if second
         else None,
         close=tuple(sure.close) if sure else (),
         configurations=choice.complete,
-        options=_options(times, choice),
-        incomplete=_incomplete(times, choice),
+        options=_options(choice),
+        incomplete=_incomplete(choice),
         failed=_failed(times, pooled),
         minimax=None if other is choice else ChoicePart(**_losses(other)),
     )
@@ -234,27 +226,28 @@ def _losses(choice: LayerChoice) -> dict[str, Any]:
     return {
         "configuration": choice.configuration,
         "host": ", ".join(choice.hosts),
-        "M": known(choice.value),
-        "mean_regret": known(choice.mean),
-        "regret": _by_device(choice.devices, choice.regrets),
-        "worst_regret": known(choice.worst),
-        "worst_device": choice.devices[int(np.argmax(choice.regrets))],
+        "M": _finite(choice.value),
+        "mean_regret": _finite(choice.mean),
+        "regret": _by_device(choice.times.devices, choice.regrets),
+        "worst_regret": _finite(choice.worst),
+        "worst_device": choice.times.devices[int(np.argmax(choice.regrets))],
     }
 
 
 def _network_losses(network: NetworkChoice) -> dict[str, Any]:
     """The fields of a `LossPart`: by M, the largest regret of a layer, and that of each device's sum."""
-    worst = [known(choice.worst) for choice in network.layers if choice.chosen is not None]
+    worst = [_finite(choice.worst) for choice in network.layers if choice.chosen is not None]
     return {
-        "M": known(network.value),
-        "mean_regret": known(network.mean),
+        "M": _finite(network.value),
+        "mean_regret": _finite(network.mean),
         "worst_regret": max((value for value in worst if value is not None), default=None),
-        "regret": _by_device(network.layers[0].devices, network.regrets),
+        "regret": _by_device(network.layers[0].times.devices, network.regrets),
     }
 
 
-def _options(times: LayerTimes, choice: LayerChoice) -> tuple[LayerOption, ...]:
+def _options(choice: LayerChoice) -> tuple[LayerOption, ...]:
     """The configurations of least M, the chosen one among them, with what each loses on each device."""
+    times = choice.times
     regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
     ranked = np.flatnonzero(np.isfinite(choice.metric))
     best = ranked[np.argsort(choice.metric[ranked], kind="stable")][:_MOST_OPTIONS].tolist()
@@ -262,15 +255,15 @@ def _options(times: LayerTimes, choice: LayerChoice) -> tuple[LayerOption, ...]:
         LayerOption(
             configuration=times.configurations[row],
             host=", ".join(times.hosts[row]),
-            M=known(choice.metric[row]),
+            M=_finite(choice.metric[row]),
             regret=_by_device(times.devices, regrets[row]),
         )
         for row in (best if choice.chosen in best else [*best[:-1], choice.chosen])
     )
 
 
-def _incomplete(times: LayerTimes, choice: LayerChoice) -> tuple[IncompletePart, ...]:
-    table = np.asarray(times.times_s)
+def _incomplete(choice: LayerChoice) -> tuple[IncompletePart, ...]:
+    times, table = choice.times, np.asarray(choice.times.times_s)
     return tuple(
         IncompletePart(
             configuration=times.configurations[row],
@@ -295,9 +288,8 @@ def _failed(times: LayerTimes, pooled: Pooled) -> tuple[FailedTrialPart, ...]:
     )
 
 
-def _undecided(
-    times: LayerTimes, choice: LayerChoice, pooled: Pooled, records: Sequence[TuningRecords]
-) -> UndecidedLayer:
+def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningRecords]) -> UndecidedLayer:
+    times = choice.times
     missing = pooled.missing.get(times.layer, ())
     why = f"nothing of it was timed on {', '.join(missing)}" if missing else "no configuration was timed on all"
     advice = "what is missing can no longer be measured" if _gone(records) else f"{_COLLECT} measures what is missing"
@@ -305,7 +297,7 @@ def _undecided(
         name=times.name,
         layer=times.layer,
         reason=f"{why}: {advice}; it stays untuned",
-        incomplete=_incomplete(times, choice),
+        incomplete=_incomplete(choice),
         failed=_failed(times, pooled),
     )
 
@@ -319,16 +311,16 @@ def _own_best(times: LayerTimes, host: str) -> int | None:
     return min(rows, key=lambda row: column[row], default=None)
 
 
-def _own_totals(layers: Sequence[LayerTimes], network: NetworkChoice) -> dict[str, OwnPart]:
+def _own_totals(network: NetworkChoice) -> dict[str, OwnPart]:
     """What it costs to use each host's own best everywhere instead."""
     totals: dict[str, OwnPart] = {}
-    for host in dict.fromkeys(host for times in layers for hosts in times.hosts for host in hosts):
+    for host in dict.fromkeys(host for choice in network.layers for hosts in choice.times.hosts for host in hosts):
         value, worst, timed = 0.0, 0.0, 0.0
-        for times, choice, share in zip(layers, network.layers, network.shares, strict=True):
-            best = _own_best(times, host)
+        for choice, share in zip(network.layers, network.shares, strict=True):
+            best = _own_best(choice.times, host)
             if choice.chosen is None or best is None:
                 continue
-            regrets = regrets_of(times.times_s[best], choice.theta_s)
+            regrets = regrets_of(choice.times.times_s[best], choice.theta_s)
             if np.isfinite(regrets).all():
                 timed += share
                 value += share * float(regrets.sum())
@@ -339,12 +331,11 @@ def _own_totals(layers: Sequence[LayerTimes], network: NetworkChoice) -> dict[st
     return totals
 
 
-def _portfolio(
-    layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], shares: Sequence[float], size: int
-) -> PortfolioPart:
+def _portfolio(network: NetworkChoice, size: int) -> PortfolioPart:
     until_s = time.monotonic() + _PORTFOLIO_S
     rows, total = [], 0.0
-    for times, choice, share in zip(layers, choices, shares, strict=True):
+    for choice, share in zip(network.layers, network.shares, strict=True):
+        times = choice.times
         regrets = np.maximum(regrets_of(np.asarray(times.times_s), choice.theta_s), 0.0)
         try:
             best = best_portfolio(regrets, size, devices=times.devices, out_of_time=lambda: time.monotonic() > until_s)
@@ -356,12 +347,12 @@ def _portfolio(
             PortfolioLayer(
                 name=times.name,
                 configurations=tuple(names[row] for row in best.chosen),
-                M=known(best.value),
+                M=_finite(best.value),
                 proven=best.proven,
                 serves={device: names[row] for device, row in zip(times.devices, best.serves, strict=True)},
             )
         )
-    return PortfolioPart(size=size, layers=tuple(rows), M=known(total))
+    return PortfolioPart(size=size, layers=tuple(rows), M=_finite(total))
 
 
 def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
@@ -400,5 +391,10 @@ def _gone(records: Sequence[TuningRecords]) -> bool:
     return all(replay_problem(one) is not None for one in records)
 
 
+def _finite(value: float) -> float | None:
+    """A value of a document: None where it is not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
 def _by_device(devices: Sequence[str], values: Floats) -> dict[str, float | None]:
-    return {device: known(value) for device, value in zip(devices, values, strict=True)}
+    return {device: _finite(value) for device, value in zip(devices, values, strict=True)}

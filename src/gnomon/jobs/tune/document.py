@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -325,11 +324,6 @@ def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart
     return TunedDevicePart(
         key=device.key, target=device.target, threads=device.threads, linker=device.linker, name=name
     )
-
-
-def known(value: float) -> float | None:
-    """A value of a document: None where it is not finite."""
-    return float(value) if math.isfinite(value) else None
 
 
 def times_part(blocks: Sequence[Block]) -> TimesPart:

@@ -29,7 +29,7 @@ from gnomon.jobs.tune.folder import (
 from gnomon.jobs.tune.networks import CallTimes, compile_network, measure_calls
 from gnomon.jobs.tune.recorded import RecordedCalls
 from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device
-from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.environment import worst
 from gnomon.measure.progress import Watch
 from gnomon.system.files import file_digest
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
@@ -140,28 +140,20 @@ def _measured(
     with RecordedCalls("exec", (device, model), tuner_versions(), asked, seed=care.seed) as recorded:
         times = measure_calls(bench, calls, care, dtype=model.dtype, stage="calls", watch=watch, record=recorded)
         recorded.finish(f"{request.source.name} on {device.key}", str(request.source))
-    doubts = worst(bench.environments)
-    return recorded.campaign, _document(request, described, device, times, layers, reference, doubts)
-
-
-def _document(
-    request: ExecRequest,
-    described: Described,
-    device: TunedDevice,
-    times: Mapping[str, CallTimes],
-    layers: Sequence[TuningLayer],
-    reference: Path | None,
-    doubts: Sequence[Doubt],
-) -> ExecDocument:
     whole = times[_NETWORK]
     network = whole.summary()
     rows = [_layer(layer, times[layer.name], network) for layer in layers]
     known = [row.weight * row.time.median_s for row in rows if row.time]
     total = sum(known) if rows and len(known) == len(rows) else None
-    return ExecDocument(
+    notes = []
+    if layers:
+        notes.append("Layers are timed one by one, over and over: with warm caches, so that they need not add up.")
+    if reference is None:
+        notes.append("There are no reference outputs beside the library: what it computes was not checked.")
+    return recorded.campaign, ExecDocument(
         format="gnomon-exec",
         version=1,
-        model=described.model,
+        model=model,
         device=device_part(device),
         source=str(request.source),
         built_for=described.device.target,
@@ -172,8 +164,8 @@ def _document(
         layers_sum_s=total,
         unaccounted_s=network.median_s - total if total is not None and network else None,
         failure=failure_part(whole.failure),
-        doubts=tuple(doubts),
-        notes=_notes(layers, reference),
+        doubts=tuple(worst(bench.environments)),
+        notes=tuple(notes),
     )
 
 
@@ -186,15 +178,6 @@ def _layer(layer: TuningLayer, times: CallTimes, network: TimesPart | None) -> R
         share=layer.weight * summary.median_s / network.median_s if summary and network else None,
         failure=failure_part(times.failure),
     )
-
-
-def _notes(layers: Sequence[TuningLayer], reference: Path | None) -> tuple[str, ...]:
-    made = []
-    if layers:
-        made.append("Layers are timed one by one, over and over: with warm caches, so that they need not add up.")
-    if reference is None:
-        made.append("There are no reference outputs beside the library: what it computes was not checked.")
-    return tuple(made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

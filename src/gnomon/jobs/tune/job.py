@@ -46,7 +46,7 @@ from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, pooled_trials
 from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device
-from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
+from gnomon.jobs.tune.rounds import Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders
@@ -106,7 +106,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                     process_s=opened_s,
                     care=request.care,
                 )
-            progress, rounds_s = _rounds(tools, layers, request, watch, time_left)
+            progress, rounds_s = _rounds(tools, layers, watch, time_left)
             # What was tuned another time is not given up because other layers were asked for this time.
             best = best_choice(replace(file.content(), layers=whole))
             compiled = compile_network(
@@ -175,6 +175,7 @@ def _tools(
         seed=request.care.seed,
     )
     return Tools(
+        asked=request,
         folder=shop.folder,
         bench=bench,
         builders=Builders(shop, device, timeout_s=request.care.build_timeout_s),
@@ -182,7 +183,7 @@ def _tools(
         file=file,
         loop=request.care.loop(request.dtype),
         elsewhere=elsewhere,
-        lacking=lambda: network.lacking(device.target, _processor(bench)) if bench.is_here else (),
+        lacking=lambda: network.lacking(device.target, {"kind": "llvm", **bench.here()}) if bench.is_here else (),
     )
 
 
@@ -198,43 +199,27 @@ class _TimeLeft:
     process_s: float
     care: Care
 
-    def after_s(self, network_s: float) -> float:
-        """About what compiling and proving will take, for a network of so many seconds untuned."""
-        calls_s = 2 * 2 * self.care.repeat * max(network_s, self.care.min_repeat_ms / 1e3)
-        return 1.5 * self.compile_s + self.care.processes * (self.process_s + calls_s)
-
     def until_s(self, network_s: float) -> float:
-        """When the trials have to end."""
-        return self.ends_s - self.after_s(network_s)
-
-
-def _processor(bench: Bench) -> dict[str, str]:
-    """This machine's processor as a target."""
-    here = bench.here()
-    return {"kind": "llvm", "mcpu": str(here["mcpu"]), "mtriple": str(here["mtriple"])}
+        """When the trials have to end: before compiling and proving, for a network of so many seconds untuned."""
+        calls_s = 2 * 2 * self.care.repeat * max(network_s, self.care.min_repeat_ms / 1e3)
+        return self.ends_s - 1.5 * self.compile_s - self.care.processes * (self.process_s + calls_s)
 
 
 def _rounds(
     tools: Tools,
     layers: tuple[TuningLayer, ...],
-    request: TuneRequest,
     watch: Watch | None,
     time_left: _TimeLeft | None,
 ) -> tuple[dict[str, LayerProgress], float]:
     """How far each layer came, and what the trials took, in seconds."""
-    limits = Limits(
-        trials=request.trials,
-        per_round=request.per_round,
-        first_round=request.first_round,
-        plateau=request.plateau,
-        until_s=None if time_left is None else time_left.until_s(0.0),
-    )
-    measure_untuned(tools, layers, limits, Meter("untuned layers", len(layers), watch))
     if time_left is not None:
-        limits = replace(limits, until_s=time_left.until_s(_untuned_s(tools.file, layers)))
-    meter = Meter("trials", max(0, request.trials - spent(tools.file, layers)), watch)
+        tools.until_s = time_left.until_s(0.0)
+    measure_untuned(tools, layers, Meter("untuned layers", len(layers), watch))
+    if time_left is not None:
+        tools.until_s = time_left.until_s(_untuned_s(tools.file, layers))
+    meter = Meter("trials", max(0, tools.asked.trials - spent(tools.file, layers)), watch)
     began_s = time.monotonic()
-    progress = tune_layers(tools, layers, limits, meter)
+    progress = tune_layers(tools, layers, meter)
     meter.finish()
     return progress, time.monotonic() - began_s
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from gnomon.jobs.tune.document import RatioPart, TimesPart, TunedNetworkPart, fa
 from gnomon.jobs.tune.folder import companions, write_description
 from gnomon.jobs.tune.request import Care
 from gnomon.measure.progress import Meter, Watch
-from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, Timed
+from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, Timed, visits
 from gnomon.tuning.networks import CompiledNetwork, Network
 
 Choice = Sequence[tuple[TuningLayer, Any]]
@@ -64,24 +63,19 @@ def measure_calls(
     """
     times = {name: CallTimes() for name in calls}
     meter = Meter(stage, len(calls) * care.processes, watch)
-    rng = random.Random(care.seed)  # noqa: S311 - an order, no secret
     with bench.watched():
-        for process in range(care.processes):
-            bench.fresh()
-            names = list(calls)
-            rng.shuffle(names)
-            for name in names:
-                one = times[name]
-                if one.failure is None:
-                    said = record.known(name, process)
-                    if said is None:
-                        said = bench.call(calls[name], care.loop(dtype))
-                        record.add_call(name, process, said)
-                    if isinstance(said, Failure):
-                        one.failure = said
-                    else:
-                        one.blocks.append(Block(process=process, block=0, values_s=said.times_s))
-                        one.error = _larger(one.error, said.error)
+        for name in visits(bench, calls, care.processes, care.seed, lambda name: times[name].failure is None):
+            one, process = times[name], len(times[name].blocks)
+            said = record.known(name, process)
+            if said is None:
+                said = bench.call(calls[name], care.loop(dtype))
+                record.add_call(name, process, said)
+            if isinstance(said, Failure):
+                one.failure = said
+                meter.step(care.processes - process)
+            else:
+                one.blocks.append(Block(process=process, block=0, values_s=said.times_s))
+                one.error = max((x for x in (one.error, said.error) if x is not None), default=None)
                 meter.step()
     return times
 
@@ -93,14 +87,9 @@ def ratio_of(a: CallTimes, b: CallTimes) -> RatioPart | None:
     return ratio_part(compare(a.blocks, b.blocks))
 
 
-def _larger(a: float | None, b: float | None) -> float | None:
-    known = [x for x in (a, b) if x is not None]
-    return max(known, default=None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A network compiled for a device: the tuned library, the same untuned for comparison, and its inputs.
+    """A network compiled for a device: the tuned library, and the same untuned for comparison.
 
     `reference_by` says who computed the reference outputs ("" where there are none but the untuned network's own).
     """
@@ -108,8 +97,6 @@ class Compiled:
     library: Path
     untuned: Path
     network: CompiledNetwork
-    inputs: Path
-    outputs: Path
     reference_by: str
 
 
@@ -153,13 +140,22 @@ def compile_network(
     by = network.reference(beside["inputs"], beside["outputs"])
     if isinstance(by, Failure):
         beside["outputs"].unlink(missing_ok=True)
-    write_description(library, _description(device, model, made, network.layers(device.target), by))
+    rows: list[dict[str, Any]] = codec.to_json(network.layers(device.target))
+    described = {
+        "gnomon": "compiled network",
+        "version": 1,
+        "device": codec.to_json(device),
+        "model": codec.to_json(model),
+        "functions": made.functions,
+        "scheduled": made.scheduled,
+        "reference_by": None if isinstance(by, Failure) else by,
+        "layers": [{name: row[name] for name in ("name", "layer", "weight", "arguments")} for row in rows],
+    }
+    write_description(library, described)
     return Compiled(
         library=library,
         untuned=untuned,
         network=made,
-        inputs=beside["inputs"],
-        outputs=beside["outputs"],
         reference_by="" if isinstance(by, Failure) else by,
     )
 
@@ -176,14 +172,16 @@ def prove_network(
     """The compiled network beside the untuned one on the device, interleaved."""
     if isinstance(compiled, Failure):
         return TunedNetworkPart(failure=failure_part(compiled))
-    if not compiled.outputs.exists():
+    beside = companions(compiled.library)
+    inputs, outputs = beside["inputs"], beside["outputs"]
+    if not outputs.exists():
         # Without other software the untuned network's outputs are the reference.
-        call = NetworkCall(library=compiled.untuned, inputs=compiled.inputs, keep=compiled.outputs)
+        call = NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs)
         said = bench.call(call, care.loop(model.dtype))
         if isinstance(said, Failure):
             return TunedNetworkPart(failure=failure_part(said))
     calls = {
-        name: NetworkCall(library=library, inputs=compiled.inputs, reference=compiled.outputs)
+        name: NetworkCall(library=library, inputs=inputs, reference=outputs)
         for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
     }
     times = measure_calls(bench, calls, care, dtype=model.dtype, stage="whole networks", watch=watch, record=record)
@@ -199,23 +197,3 @@ def prove_network(
         failure=failure_part(tuned.failure),
         untuned_failure=failure_part(untuned.failure),
     )
-
-
-def _description(
-    device: TunedDevice,
-    model: TunedModel,
-    made: CompiledNetwork,
-    layers: Sequence[TuningLayer],
-    by: str | Failure,
-) -> Mapping[str, Any]:
-    rows: list[dict[str, Any]] = codec.to_json(layers)
-    return {
-        "gnomon": "compiled network",
-        "version": 1,
-        "device": codec.to_json(device),
-        "model": codec.to_json(model),
-        "functions": made.functions,
-        "scheduled": made.scheduled,
-        "reference_by": None if isinstance(by, Failure) else by,
-        "layers": [{name: row[name] for name in ("name", "layer", "weight", "arguments")} for row in rows],
-    }

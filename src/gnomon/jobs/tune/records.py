@@ -52,7 +52,6 @@ class RecordFile:
                 raise _unwritten(path, error) from error
             raise
         self.records = records or wanted
-        self.before = len(self.records.trials)
         self._layers = {layer.layer: layer for layer in self.records.layers}
         self._trials: dict[str, list[TuningTrial]] = {}
         self._written: set[Name] = set()

@@ -49,27 +49,17 @@ class DeviceWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Care:
-    """How carefully is measured: samples of at least so many milliseconds, so many of them in each process, so many
-    processes where networks or configurations are compared; seconds for a call and for a build; the seed.
+class Care(Loop):
+    """How carefully is measured: the loop, in so many processes where networks or configurations are compared, and
+    seconds for a build.
     """
 
-    repeat: int = 3
-    min_repeat_ms: int = 10
     processes: int = 3
-    timeout_s: float = 60.0
     build_timeout_s: float = 30.0
-    seed: int = 0
 
     def loop(self, dtype: str) -> Loop:
         """How calls of layers and networks of a data type are timed."""
-        return Loop(
-            repeat=self.repeat,
-            min_repeat_ms=self.min_repeat_ms,
-            tolerance=TOLERANCES[dtype],
-            seed=self.seed,
-            timeout_s=self.timeout_s,
-        )
+        return replace(self, tolerance=TOLERANCES[dtype])
 
     def details(self) -> dict[str, int]:
         """What of it makes one question to a network another."""

@@ -20,42 +20,24 @@ from gnomon.core.overlay.records import (
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, MeasurementError
 from gnomon.jobs.tune.records import RecordFile, best_trial, measured_trial, pooled_trials
+from gnomon.jobs.tune.request import TuneRequest
 from gnomon.measure.progress import Meter
-from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Loop, Order, Timed, discard, once
+from gnomon.tuning.bench import Bench, Builders, Loop, Timed, discard, once
 from gnomon.tuning.networks import Searches
 
 _RELEVANT = 0.01
 _CRASHES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When tuning ends: after so many `trials` in all, after a layer saw `plateau` rounds that saved it less than 1 %
-    (0: never), or when the monotonic clock is at `until_s` (None: no limit).
-
-    A round is `per_round` trials, a layer's first one `first_round` (None: as the trials allow).
-    """
-
-    trials: int
-    per_round: int = 8
-    first_round: int | None = None
-    plateau: int = 4
-    until_s: float | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether the time is up."""
-        return self.until_s is not None and time.monotonic() >= self.until_s
-
-
 @dataclass(slots=True, kw_only=True)
 class Tools:
-    """What a round works with.
+    """What a round works with, and what was `asked`; all ends where the monotonic clock is at `until_s`, too.
 
     `lacking` tells the instructions of the target that the device has not, if known. `elsewhere` are configurations
     that other logs have of layers, by digest, the best first: they are tried before the search proposes any.
     """
 
+    asked: TuneRequest
     folder: Path
     bench: Bench
     builders: Builders
@@ -66,33 +48,37 @@ class Tools:
     elsewhere: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     references: dict[str, Path] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    until_s: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return self.until_s is not None and time.monotonic() >= self.until_s
 
 
-def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limits, meter: Meter) -> None:
+def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> None:
     """Build and measure each layer as it comes, and keep its outputs: what tuned code is compared with.
 
     Layers whose time is in the record are run again for their outputs, and not timed again. MeasurementError where the
     first layers all end their process: then all will.
     """
-    if limits.over:
+    if tools.over:
         return
     crashed = 0
-    orders = [Order(layer=layer, trace=None, library=tools.folder / f"untuned-{layer.layer}.so") for layer in layers]
-    for layer, built in zip(layers, tools.builders.build(orders), strict=True):
-        if limits.over:
-            discard([built])
+    for layer, call in zip(layers, tools.builders.build([(layer, None) for layer in layers]), strict=True):
+        if tools.over:
+            discard(call)
             continue
         before = pooled_trials(tools.file.trials(layer.layer)).get(UNTUNED)
         known = before is not None and before.time_s is not None
         said: Timed | Failure
-        if isinstance(built, Failure):
-            said = built
+        if isinstance(call, Failure):
+            said = call
         else:
             keep = tools.folder / f"outputs-{layer.layer}.npz"
-            call = LayerCall(library=built.library, arguments=layer.arguments, outputs=built.outputs, keep=keep)
             # For its outputs first: a layer that is too slow to be timed is the one that needs tuning most.
             try:
-                said = tools.bench.call(call, once(tools.loop))
+                said = tools.bench.call(replace(call, keep=keep), once(tools.loop))
             except DeviceError as error:
                 if crashed and not tools.references:
                     raise _all_crash(tools, crashed) from error
@@ -101,10 +87,10 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limit
                 tools.failures.append(said)
             else:
                 tools.references[layer.layer] = keep
-                said = said if known else tools.bench.call(replace(call, keep=None), tools.loop)
+                said = said if known else tools.bench.call(call, tools.loop)
         if before is None or (not known and isinstance(said, Timed)):
             tools.file.add([measured_trial(layer, None, said)])
-        discard([built])
+        discard(call)
         crashed += isinstance(said, Failure) and said.kind == "crash"
         if not tools.references and crashed >= min(_CRASHES, len(layers)):
             raise _all_crash(tools, crashed)
@@ -122,54 +108,53 @@ def _all_crash(tools: Tools, count: int) -> MeasurementError:
     )
 
 
-def tune_layers(
-    tools: Tools, layers: tuple[TuningLayer, ...], limits: Limits, meter: Meter
-) -> dict[str, LayerProgress]:
-    """Rounds until the limits say stop; how far each layer came, by its digest."""
+def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> dict[str, LayerProgress]:
+    """Rounds until trials, time or layers are at their end; how far each layer came, by its digest."""
     by_digest = {layer.layer: layer for layer in layers}
     progress = {layer.layer: _progress(tools, layer) for layer in layers}
-    first = limits.first_round or first_round(progress.values(), trials=limits.trials, per_round=limits.per_round)
+    asked = tools.asked
+    first = asked.first_round or first_round(progress.values(), trials=asked.trials, per_round=asked.per_round)
     for layer in layers:
-        _look_back(tools, layer, progress[layer.layer], (first, limits))
-    left = limits.trials - spent(tools.file, layers)
+        _look_back(tools, layer, progress[layer.layer], first)
+    left = asked.trials - spent(tools.file, layers)
     begun: set[str] = set()
     while left > 0 and (digest := next_layer(progress)) is not None:
-        if limits.over:
+        if tools.over:
             break
         layer, one = by_digest[digest], progress[digest]
         if digest not in begun:
             begun.add(digest)
             if traces := () if one.best_s else tools.elsewhere.get(digest, ())[: min(first, left)]:
-                left -= _measure(tools, layer, traces, limits, meter.step)
-                _add_round(one, tools.file.trials(digest), limits)
+                left -= _measure(tools, layer, traces, meter.step)
+                _add_round(tools, one, tools.file.trials(digest))
             if isinstance(said := tools.searches.begin(layer, _told(tools, layer)), Failure):
                 tools.failures.append(said)
                 one.ended = "failed"
                 continue
             if traces:
                 continue  # which may be all that this layer needs
-        size = limits.per_round if one.best_s else first
-        new = _round(tools, layer, min(size, left), limits, meter.step)
+        size = asked.per_round if one.best_s else first
+        new = _round(tools, layer, min(size, left), meter.step)
         if not isinstance(new, int):
             one.ended = new
             continue
         left -= new
-        _add_round(one, tools.file.trials(digest), limits)
+        _add_round(tools, one, tools.file.trials(digest))
         meter.expect(left)
-    _end(progress, "budget" if limits.over else "trials")
+    _end(progress, "budget" if tools.over else "trials")
     return progress
 
 
-def _add_round(one: LayerProgress, trials: Sequence[TuningTrial], limits: Limits) -> None:
+def _add_round(tools: Tools, one: LayerProgress, trials: Sequence[TuningTrial]) -> None:
     """What is best after these trials of a layer, and whether it has come to its plateau."""
     best = best_trial(trials)
     one.best_s.append(best.time_s if best and best.time_s else one.now_s)
-    if limits.plateau and one.on_plateau(limits.plateau, _RELEVANT):
+    if tools.asked.plateau and one.on_plateau(tools.asked.plateau, _RELEVANT):
         one.ended = "plateau"
 
 
 def _round(
-    tools: Tools, layer: TuningLayer, most: int, limits: Limits, step: Callable[[], None]
+    tools: Tools, layer: TuningLayer, most: int, step: Callable[[], None]
 ) -> int | Literal["exhausted", "failed"]:
     """One round of a layer: how many candidates were new, or why the search has no more.
 
@@ -181,8 +166,8 @@ def _round(
         return "failed"
     if not traces:
         return "exhausted"
-    count = _measure(tools, layer, traces, limits, step)
-    if limits.over:
+    count = _measure(tools, layer, traces, step)
+    if tools.over:
         return count
     known = pooled_trials(tools.file.trials(layer.layer))
     told = []
@@ -195,34 +180,27 @@ def _round(
     return count
 
 
-def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], limits: Limits, step: Callable[[], None]) -> int:
+def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Callable[[], None]) -> int:
     """Build and measure the configurations that the record does not have, until the time is up; how many there were."""
     known = pooled_trials(tools.file.trials(layer.layer))
     fresh: dict[str, Any] = {}
     for trace in traces:
         if (name := configuration_id(layer.layer, trace)) not in known:
             fresh.setdefault(name, trace)
-    orders = [Order(layer=layer, trace=trace, library=tools.folder / f"{name}.so") for name, trace in fresh.items()]
-    count = 0
-    for order, built in zip(orders, tools.builders.build(orders), strict=True):
-        if not limits.over:
-            tools.file.add([measured_trial(layer, order.trace, _measured(tools, layer, built))])
+    count, reference = 0, tools.references.get(layer.layer)
+    built = tools.builders.build([(layer, trace) for trace in fresh.values()])
+    for trace, call in zip(fresh.values(), built, strict=True):
+        if not tools.over:
+            said: Timed | Failure
+            if isinstance(call, Failure):
+                said = call
+            else:
+                said = tools.bench.call(replace(call, reference=reference), tools.loop)
+            tools.file.add([measured_trial(layer, trace, said)])
             count += 1
             step()
-        discard([built])
+        discard(call)
     return count
-
-
-def _measured(tools: Tools, layer: TuningLayer, built: Built | Failure) -> Timed | Failure:
-    if isinstance(built, Failure):
-        return built
-    call = LayerCall(
-        library=built.library,
-        arguments=layer.arguments,
-        outputs=built.outputs,
-        reference=tools.references.get(layer.layer),
-    )
-    return tools.bench.call(call, tools.loop)
 
 
 def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
@@ -234,14 +212,13 @@ def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
     return made
 
 
-def _look_back(tools: Tools, layer: TuningLayer, one: LayerProgress, rounds: tuple[int, Limits]) -> None:
+def _look_back(tools: Tools, layer: TuningLayer, one: LayerProgress, first: int) -> None:
     """The rounds of an earlier call, as the record tells them: a layer on its plateau then is on it now."""
-    first, limits = rounds
+    size = tools.asked.per_round
     tried = [trial for trial in tools.file.trials(layer.layer) if trial.trace is not None]
-    ends = [first, *range(first + limits.per_round, len(tried) + limits.per_round, limits.per_round)] if tried else []
-    for end in ends:
+    for end in [first, *range(first + size, len(tried) + size, size)] if tried else []:
         if not one.ended:
-            _add_round(one, tried[:end], limits)
+            _add_round(tools, one, tried[:end])
 
 
 def _told(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, ...]]]:
