@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.devices.httpkit import PROFILE, Act, flood, form_of, hang, reply, reset, say, station
 from tests.devices.shell.sshkit import free_port
 
@@ -66,7 +64,7 @@ def test_exactly_the_published_request(model: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "sent", "body"),
     [
-        *((status, PROFILE, PROFILE) for status in (200, 201, 299)),
+        (299, PROFILE, PROFILE),
         (204, "", ""),
         (200, b"\xff\xfe All 1 2 3 4", "\ufffd\ufffd All 1 2 3 4"),
     ],
@@ -94,14 +92,12 @@ def test_a_token_and_json_where_they_are_asked_for(model: Path) -> None:
     [
         reply(503),
         reply(503, Retry_After="0"),
-        reply(502),
-        reply(429, Retry_After="0"),
         reply(504, Retry_After="0"),
         reset,
         say(b""),
         say(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nAll 1 2 3"),
     ],
-    ids=["503", "503-after", "502", "429", "504-after", "reset", "closed", "half"],
+    ids=["503", "503-after", "504-after", "reset", "closed", "half"],
 )
 def test_what_may_pass_is_tried_again(act: Act, model: Path) -> None:
     with station(act, act, reply(200)) as made:
@@ -127,7 +123,7 @@ def test_a_server_that_hangs_and_one_that_is_away(model: Path) -> None:
     assert caught.value.transient
 
 
-@pytest.mark.parametrize("status", [400, 413, 415, 422, 500, 501, 504, 599])
+@pytest.mark.parametrize("status", [400, 500, 504, 599])
 def test_what_is_said_of_the_model_is_its_failure_and_final(status: int, model: Path) -> None:
     with station(reply(status, "error: no\x1b[2J model\nhint: none\n")) as made:
         found = send(made.url, model)
@@ -137,7 +133,7 @@ def test_what_is_said_of_the_model_is_its_failure_and_final(status: int, model: 
     assert found.message == f"the server answered with status {status}: error: no?[2J model"
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308, 401, 403, 404, 405, 407])
+@pytest.mark.parametrize("status", [302, 401, 404, 407])
 def test_what_any_model_would_meet_is_the_ways_error(status: int, model: Path) -> None:
     with (
         station(reply(200)) as elsewhere,
@@ -228,14 +224,6 @@ def test_all_that_is_wrong_with_the_settings_is_told_at_once() -> None:
     for word in ("address", "timeout_s", "connect_s", "retries", "token"):
         assert word in caught.value.message
     assert check_server(DpuServer(url="https://[::1]:8055/a/")).port == 8055
-
-
-@given(st.text(max_size=80))
-def test_no_address_does_anything_else(url: str) -> None:
-    try:
-        assert check_server(DpuServer(url=url)).scheme in {"http", "https"}
-    except UsageError as error:
-        assert error.hint
 
 
 def test_files_and_names_that_are_not_sent(model: Path, tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from gnomon.errors import DeviceError
 from gnomon.system import process
 from gnomon.system.process import LINE_LIMIT_BYTES
 
-__all__ = ["gone"]
-
 
 @pytest.fixture
 def device() -> Iterator[LocalDevice]:
@@ -123,7 +121,7 @@ with LocalDevice() as device:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_when_gnomon_dies_so_does_what_it_runs(number: signal.Signals) -> None:
     script = textwrap.dedent(CAMPAIGN).format(family=FAMILY)
     gnomon = subprocess.Popen(

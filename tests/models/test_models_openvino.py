@@ -86,11 +86,9 @@ def test_layers_in_the_bodies_of_others_are_theirs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "match"),
     [
-        ("<?xml", "<?xml?><!DOCTYPE net [<!ENTITY a 'aaaa'>]><?xml", "broken"),
         ("<net ", "<!DOCTYPE net [<!ENTITY a 'aaaa'>]><net ", "document type"),
         ("</net>", "", "XML file is broken"),
         ('version="10"', 'version="7"', "version '7'"),
-        ("</net>", "</graph>", "XML file is broken"),
         ('to-layer="3"', 'to-layer="30"', "layer that is not there"),
         ('from-port="2"', 'from-port="3"', "port that is not there"),
         ('to-layer="3" to-port="1"', 'to-layer="3" to-port="0"', "read twice"),
