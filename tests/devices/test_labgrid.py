@@ -199,20 +199,6 @@ def test_a_killed_gnomon_leaves_no_place_behind(board: SshServer, running: Lab) 
         assert becomes(lambda: running.held() == [])
 
 
-def test_what_was_killed_with_all_it_started_is_cleaned_by_the_next_visit(board: SshServer, running: Lab) -> None:
-    before = keepers()
-    with another(board) as process:
-        (keeper,) = keepers() - before
-        with pytest.raises(DeviceError, match=r"has p1 in labgrid"), opened(config("labgrid:p1", board), on_wait=no):
-            raise AssertionError
-        os.kill(keeper, signal.SIGKILL)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert [line.split()[2] for line in running.held()] == ["p1"]
-    with opened(config("labgrid:p2", board)):
-        assert [line.split()[2] for line in running.held()] == ["p2"]
-
-
 def test_what_is_left_by_who_dies_while_it_is_waited_for_is_released(
     board: SshServer, running: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.devices.shell.sshkit import becomes
+from tests.processkit import becomes
 
 from gnomon.errors import DeviceError, UsageError
 from gnomon.system import process
@@ -45,7 +45,7 @@ def prefixes(folder: Path) -> set[str]:
     return {path.name.rpartition("-")[0] for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_they_go_away_with_a_process_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
     with held(tmp_path, "wait") as holding:
         assert prefixes(tmp_path) == {"gnomon-one", "gnomon-gone", "gnomon-\n other"}

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.devices.test_local import gone
+from tests.processkit import gone
 
 from gnomon.system.process import Guard
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.devices.test_local import gone
+from tests.processkit import gone
 
 ASKING = {
     "shapes": "from gnomon.models.model import Limits; from gnomon.models.onnx import graph; "

@@ -59,16 +59,6 @@ class TestOldAdbDevice(WithoutPython):
             yield opened  # the phone is held as long as this class is tested
 
 
-class TestAndroid(WithoutPython):
-    """With the shell of Android and its programs alone."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def device(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgeDevice]:
-        with phone(tmp_path_factory.mktemp("android") / "phone", android=True) as android, android.device() as opened:
-            yield opened
-
-
 @pytest.fixture(params=["own", "old"])
 def either(request: pytest.FixtureRequest) -> Phone:
     found: Phone = request.getfixturevalue(request.param)
