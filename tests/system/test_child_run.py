@@ -53,6 +53,8 @@ for line in sys.stdin:
         print("Loading model...", flush=True)
     if what == "list":
         print("[1, 2]", flush=True)
+    if what == "nested":
+        print("[" * 100000, flush=True)
     if what == "flood":
         sys.stdout.write("x" * (3 << 20)); sys.stdout.flush()
     if what == "out of turn":
@@ -95,6 +97,7 @@ def starts(root: Path) -> int:
         ("hang", "hang", "took longer than 3 s"),
         ("garbage", "wrong-output", "not JSON"),
         ("list", "wrong-output", "not a JSON object"),
+        ("nested", "wrong-output", "not JSON"),
         ("flood", "wrong-output", "not JSON"),
         ("out of turn", "wrong-output", "out of turn"),
     ],
