@@ -19,6 +19,7 @@ from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError
 from gnomon.system import process
 from gnomon.system.process import LINE_LIMIT_BYTES
+from gnomon.testing.device import DeviceContract
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def device() -> Iterator[LocalDevice]:
         yield opened
 
 
-class TestLocalDevice(Commands, Extremes):
+class TestLocalDevice(DeviceContract, Commands, Extremes):
     pass
 
 

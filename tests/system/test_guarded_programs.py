@@ -16,9 +16,19 @@ from gnomon.errors import DeviceError, UsageError
 from gnomon.system import process
 from gnomon.system.process import Guard, guarded, guarded_folder
 
+
+def ran(code: str, *words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """A Python of this machine that has run the code."""
+    whole = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], env=whole, capture_output=True, check=False, timeout=300
+    )
+
+
 _ENDED_AT_ONCE = """
 import asyncio, os, signal, socket, subprocess, sys, tempfile, threading
 from pathlib import Path
+os.chdir(sys.argv[2])
 from gnomon.system.process import Conversation, Guard, own_guard, run_process
 
 def told(guard, group):
@@ -46,16 +56,13 @@ _STARTS = {
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("start", _STARTS)
+@pytest.mark.parametrize(
+    ("start", "number"), [*((start, signal.SIGKILL) for start in _STARTS), ("a command", signal.SIGINT)]
+)
 def test_there_is_no_moment_in_which_a_program_runs_and_would_stay(
     start: str, number: signal.Signals, tmp_path: Path
 ) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", _ENDED_AT_ONCE + _STARTS[start], str(int(number))],
-        env=environment, cwd=tmp_path, capture_output=True, check=False,
-    )  # fmt: skip
+    done = ran(_ENDED_AT_ONCE + _STARTS[start], str(int(number)), str(tmp_path))
     assert done.returncode == -number, done.stderr
     assert gone(int(done.stdout))
 
@@ -77,10 +84,7 @@ process.run_process(
 
 
 def test_one_that_was_told_ends_also_where_nobody_took_it_over() -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", _INTERRUPTED_LATER], env=environment, capture_output=True, check=False
-    )  # fmt: skip
+    done = ran(_INTERRUPTED_LATER)
     assert done.returncode == -signal.SIGINT, done.stderr
     assert gone(int(done.stdout))
 
@@ -104,10 +108,7 @@ except KeyboardInterrupt:
 
 def test_one_whose_start_was_interrupted_ends_at_once() -> None:
     """gnomon may go on, as in a notebook, and what is known of its output is soon another's."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", _GOES_ON], env=environment, capture_output=True, check=False, timeout=300
-    )  # fmt: skip
+    done = ran(_GOES_ON)
     assert done.stdout == b"9\n", done.stderr
 
 
@@ -213,8 +214,7 @@ with guarded_folder("gnomon-one-"):
 
 
 def test_there_is_no_moment_in_which_a_folder_is_there_and_would_stay(tmp_path: Path) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", _KILLED_AT_ONCE], env=environment, check=False)
+    done = ran(_KILLED_AT_ONCE, TMPDIR=str(tmp_path))
     assert done.returncode == -signal.SIGKILL
     assert becomes(lambda: not prefixes(tmp_path))
 

@@ -18,6 +18,7 @@ from gnomon.devices.shell.adb import AdbSettings, adb_device
 from gnomon.devices.shell.bridge import BridgeDevice
 from gnomon.devices.shell.bridge_link import devices
 from gnomon.errors import DeviceError
+from gnomon.testing.device import DeviceContract
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,7 +40,7 @@ def own(tmp_path: Path) -> Iterator[Phone]:
         yield found
 
 
-class TestAdbDevice(Commands, Extremes):
+class TestAdbDevice(DeviceContract, Commands, Extremes):
     """With shell v2 (outputs apart, no terminal), Python, setsid and flock there."""
 
     @pytest.fixture(scope="class")

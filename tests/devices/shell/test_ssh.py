@@ -19,11 +19,12 @@ from gnomon.devices.shell.scripts import REMOTE, line
 from gnomon.devices.shell.ssh import SshDevice
 from gnomon.devices.shell.ssh_client import SshSettings, client_argv
 from gnomon.errors import DeviceError, UsageError
+from gnomon.testing.device import DeviceContract
 
 __all__ = ["server"]
 
 
-class TestSshDevice(Commands, Extremes):
+class TestSshDevice(DeviceContract, Commands, Extremes):
     """One visit of a device that has Python; nothing of these tests opens another."""
 
     @pytest.fixture(scope="class")

@@ -66,18 +66,20 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
         yield running
 
 
-class TestPlainDevice(WithoutPython):
+class TestPlainDevice(WithoutPython, Extremes):
+    """With small programs alone."""
+
     @pytest.fixture(scope="class")
     @classmethod
-    def device(cls, server: SshServer) -> Iterator[SshDevice]:
-        with server.device() as opened:
+    def device(cls, poor: SshServer) -> Iterator[SshDevice]:
+        with poor.device() as opened:
             yield opened
 
 
-class TestOtherShells(WithoutPython, Extremes):
-    """With small programs alone; with the shell and programs of busybox; with those of Android."""
+class TestOtherShells(WithoutPython):
+    """With the shell and programs of busybox; with those of Android."""
 
-    @pytest.fixture(scope="class", params=["needed", "busybox", "android"])
+    @pytest.fixture(scope="class", params=["busybox", "android"])
     @classmethod
     def device(cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshDevice]:
         root = tmp_path_factory.mktemp(request.param)
