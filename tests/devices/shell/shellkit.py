@@ -58,9 +58,11 @@ class Commands:
         assert completed.ok
         assert gone(int(completed.stdout))
 
-    def test_who_ignores_sigterm_is_killed(self, device: Device) -> None:
+    def test_who_ignores_sigterm_is_killed(self, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in ("system.process", "devices.shell.device"):
+            monkeypatch.setattr(f"gnomon.{module}._GRACE_S", 0.2)
         script = "trap '' TERM; echo $$; while :; do sleep 600; done"
-        completed = device.run(["sh", "-c", script], env={}, timeout_s=0.2)
+        completed = device.run(["sh", "-c", script], env={}, timeout_s=0.4)
         assert (completed.signal, completed.timed_out) == (signal.SIGKILL, True)
         assert gone(int(completed.stdout))
         assert device.run(["echo", "still here"], env={}, timeout_s=60).stdout == "still here\n"
