@@ -94,7 +94,7 @@ def test_a_script_that_comes_half_is_told(board: Board, least: str) -> None:
 
 
 def test_a_silent_device_is_lost(board: Board) -> None:
-    with pytest.raises(DeviceError, match="silent") as told, board.device(silence_s=3.0) as device:
+    with pytest.raises(DeviceError, match="silent") as told, board.device(silence_s=2.0) as device:
         device.run(
             ["sh", "-c", "echo go; sleep 600"], env={}, timeout_s=600, on_line=lambda _: board.say("slow", "600")
         )
