@@ -416,6 +416,7 @@ def test_a_phone_of_a_place_is_reached_by_adb_though_the_coordinator_dies(
             monkeypatch.delenv("ANDROID_ADB_SERVER_PORT")  # the place says where the server is
             with opened(resolve("labgrid:far")) as device:
                 assert device.run(["echo", "there"], env={}, timeout_s=60).stdout == "there\n"
+            assert lab.held() == []
             monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(far["port"]))
             with opened(resolve("labgrid:near")) as device:
                 os.kill(lab.coordinator, signal.SIGKILL)
