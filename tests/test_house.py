@@ -48,6 +48,8 @@ RETIRED = {
 }
 """Phrases that readers did not understand, as patterns, and what to write instead; docs/glossary.md has the words."""
 
+_ANY_RETIRED = re.compile("|".join(RETIRED))
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -131,7 +133,7 @@ def silent_skips(module: ast.Module) -> Iterator[str]:
 def retired(text: str) -> Iterator[str]:
     """The phrases in a text that have been replaced, each with what to write instead."""
     words = " ".join(text.split())
-    for phrase, instead in RETIRED.items():
+    for phrase, instead in RETIRED.items() if _ANY_RETIRED.search(words) else ():
         for found in re.finditer(phrase, words):
             yield f"{found[0]!r}: write {instead!r}, in {words[max(0, found.start() - 40) : found.end() + 40]!r}"
 
@@ -162,7 +164,8 @@ def test_nothing_forbidden_is_done() -> None:
 
 
 def test_skips_say_what_is_missing() -> None:
-    assert offences(TESTS, silent_skips) == []
+    skipping = [path for path in TESTS if re.search("skip|xfail", path.read_text(encoding="utf-8"))]
+    assert offences(skipping, silent_skips) == []
 
 
 def test_retired_phrases_stay_retired() -> None:

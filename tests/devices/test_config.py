@@ -196,10 +196,12 @@ def test_adding_and_removing_lose_nothing(path: Path, config: DeviceConfig, text
     assert all(line in path.read_text(encoding="utf-8") for line in text.splitlines())
 
 
-def test_a_device_is_added_to_a_table_in_one_line(path: Path) -> None:
-    path.write_text('devices = { x = { address = "local" } }\n', encoding="utf-8")
-    add_device(OTHER, path)
-    assert set(tomllib.loads(path.read_text(encoding="utf-8"))["devices"]) == {"x", "other"}
+def test_a_file_that_cannot_be_edited_stays(path: Path) -> None:
+    text = 'devices = { x = { address = "local" } }\n'
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot edit without loss") as told:
+        add_device(OTHER, path)
+    assert "by hand" in told.value.hint and path.read_text(encoding="utf-8") == text
 
 
 def test_adding_twice_and_removing_nothing_are_errors(path: Path) -> None:
