@@ -70,7 +70,8 @@ def test_nets_run_and_their_values_neither_vanish_nor_explode(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["hat-step", "decoder-step"])
-def test_transformers_run(name: str) -> None:
+def test_transformers_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnomon.spaces.catalogue.transformers._WORDS", 500)
     (assignment,) = draw(space(name).tables(UNFUSED), 1, seed=2)
     assert 0.1 < run(space(name).net(assignment)).std() < 10
 
