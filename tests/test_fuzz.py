@@ -39,18 +39,17 @@ def test_a_seed_gives_the_same_inputs_again_and_they_differ() -> None:
     assert max(map(len, made[0])) <= MOST_BYTES
 
 
-def attacked(read: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, count: int = 60) -> run.Tally:
+def attacked(
+    read: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, count: int | None = 60, seconds: float = 600
+) -> run.Tally:
     target = Target(name="made up", seeds=lambda: [b"a", b"b", b"c"], read=read)
     monkeypatch.setitem(TARGETS, "made up", target)
     monkeypatch.setattr(Target, "made", lambda self: tuple(self.seeds()))
-    return Attack(seed=0, folder=folder).run(target, seconds=600, count=count)
+    return Attack(seed=0, folder=folder).run(target, seconds=seconds, count=count)
 
 
 def test_all_seeds_are_read_however_short_the_time_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = Target(name="made up", seeds=lambda: [b"a", b"b", b"c"], read=lambda data: None)
-    monkeypatch.setitem(TARGETS, "made up", target)
-    monkeypatch.setattr(Target, "made", lambda self: tuple(self.seeds()))
-    tally = Attack(seed=0, folder=tmp_path).run(target, seconds=0, count=None)
+    tally = attacked(lambda data: None, tmp_path, monkeypatch, count=None, seconds=0)
     assert (tally.accepted, tally.findings) == (3, {})
 
 

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "gnomon"
 PACKAGE = sorted(SOURCE.rglob("*.py"))
@@ -49,6 +47,8 @@ RETIRED = {
     r"\bwaiting included\b": "without waiting",
 }
 """Phrases that readers did not understand, as patterns, and what to write instead; docs/glossary.md has the words."""
+
+_ANY_RETIRED = re.compile("|".join(RETIRED))
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -133,7 +133,7 @@ def silent_skips(module: ast.Module) -> Iterator[str]:
 def retired(text: str) -> Iterator[str]:
     """The phrases in a text that have been replaced, each with what to write instead."""
     words = " ".join(text.split())
-    for phrase, instead in RETIRED.items():
+    for phrase, instead in RETIRED.items() if _ANY_RETIRED.search(words) else ():
         for found in re.finditer(phrase, words):
             yield f"{found[0]!r}: write {instead!r}, in {words[max(0, found.start() - 40) : found.end() + 40]!r}"
 
@@ -164,7 +164,8 @@ def test_nothing_forbidden_is_done() -> None:
 
 
 def test_skips_say_what_is_missing() -> None:
-    assert offences(TESTS, silent_skips) == []
+    skipping = [path for path in TESTS if re.search("skip|xfail", path.read_text(encoding="utf-8"))]
+    assert offences(skipping, silent_skips) == []
 
 
 def test_retired_phrases_stay_retired() -> None:
@@ -195,55 +196,16 @@ def test_importing_gnomon_is_light() -> None:
     assert loaded & HEAVY == set()
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import pickle",
-        "from pickle import loads",
-        "import urllib.request",
-        "try:\n    f()\nexcept:\n    pass",
-        "subprocess.run('ls', shell=True)",
-        "subprocess.run('ls', shell=yes)",
-        "eval('1')",
-        "os.system('ls')",
-    ],
-)
-def test_the_check_finds_what_is_forbidden(code: str) -> None:
-    assert len(list(forbidden(ast.parse(code)))) == 1
+def test_the_checks_find_what_they_look_for() -> None:
+    code = "import pickle\ntry:\n  f()\nexcept:\n  pass\nsubprocess.run('ls', shell=yes)\neval('1')\nos.system('ls')"
+    assert len(list(forbidden(ast.parse(code)))) == 5
     assert list(forbidden(ast.parse("subprocess.run(['ls'], shell=False)"))) == []
-
-
-@pytest.mark.parametrize(
-    ("code", "found"),
-    [
-        ("pytest.skip()", 1),
-        ("pytest.skip('')", 1),
-        ("@pytest.mark.skip\ndef test(): ...", 1),
-        ("pytest.mark.skipif(True)", 1),
-        ("pytest.skip('onert is not installed')", 0),
-        ("pytest.skip(f'zoo: {error}')", 0),
-        ("pytest.mark.skipif(True, reason='onert is not installed')", 0),
-    ],
-)
-def test_the_check_finds_silent_skips(code: str, found: int) -> None:
-    assert len(list(silent_skips(ast.parse(code)))) == found
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("'x' is no number", 1),
-        ("it is no regular\nfile", 1),
-        ("Measure it anew, lest it be wrong.", 2),
-        ("There is no file here, and the table is no larger.", 0),
-        ("'x' is not a number: measure again", 0),
-    ],
-)
-def test_the_check_finds_retired_phrases(text: str, found: int) -> None:
-    assert len(list(retired(text))) == found
-
-
-def test_the_check_finds_missing_docstrings() -> None:
+    skips = "pytest.skip()\npytest.skip('')\npytest.mark.skip\npytest.mark.skipif(True)"
+    assert len(list(silent_skips(ast.parse(skips)))) == 4
+    honest = "pytest.skip('onert is not there')\npytest.skip(f'{e}')\npytest.mark.skipif(True, reason='no adb here')"
+    assert list(silent_skips(ast.parse(honest))) == []
+    assert len(list(retired("It is no regular\nfile. Measure it anew, lest it be wrong."))) == 3
+    assert list(retired("There is no file here, and the table is no larger: 'x' is not a number.")) == []
     code = "class A:\n    def b(self): ...\n    def _c(self): ...\ndef d():\n    '''D.'''\n    def e(): ..."
     assert list(public_without_docstring(ast.parse(code))) == ["A", "A.b"]
 

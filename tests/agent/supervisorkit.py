@@ -81,7 +81,15 @@ def supervise(
     agent: Path, cwd: Path, candidates: Sequence[Any], *, timeout_s: float = 30.0, seed: Any = 0, rounds: int = 3
 ) -> list[dict[str, Any]]:
     """The events of short visits of these candidates."""
-    effort = Effort(rounds=rounds, block_s=0.002, sample_s=1e-4, warm_s=0.001, timeout_s=timeout_s, laggard=1e9)
+    effort = Effort(
+        rounds=rounds,
+        block_s=0.002,
+        sample_s=1e-4,
+        samples_least=6,  # also where the machine is busy
+        warm_s=0.001,
+        timeout_s=timeout_s,
+        laggard=1e9,
+    )
     events = answered(agent, cwd, {**effort.request(), "seed": seed, "candidates": candidates})
     return [event for event in events if event["event"] != "environment"]
 

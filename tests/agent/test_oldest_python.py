@@ -74,11 +74,6 @@ def oldest_python() -> str:
     pytest.skip(f"there is no Python {OLDEST_PYTHON} on this machine")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_its_syntax_is_that_of_the_oldest_python(path: Path) -> None:
-    tree(path)
-
-
 def test_the_oldest_python_has_whatever_it_imports() -> None:
     wanted = sorted({pair for path in FILES for pair in used(tree(path))}, key=str)
     wanted = [pair for pair in wanted if pair[0].partition(".")[0] in sys.stdlib_module_names]
@@ -89,7 +84,7 @@ def test_the_oldest_python_has_whatever_it_imports() -> None:
     assert done.stdout == ""
 
 
-def test_what_runs_on_devices_imports_nothing_of_gnomon() -> None:
+def test_what_runs_on_devices_is_of_its_syntax_and_imports_nothing_of_gnomon() -> None:
     found = {path.name: [name for name, _ in used(tree(path)) if name.partition(".")[0] == "gnomon"] for path in FILES}
     assert {name: names for name, names in found.items() if names} == {}
 

@@ -63,7 +63,7 @@ def test_only_the_pinned_cores_get_the_governor_and_the_record_is_told(board: Bo
     assert becomes(lambda: board.governors() == ["ondemand", "ondemand"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize("whom", ["supervisor", "group"])
 def test_whoever_is_killed_the_governor_is_put_back(board: Board, whom: str, number: signal.Signals) -> None:
     with board.running({"governor": "performance"}) as process:

@@ -41,7 +41,7 @@ def test_those_of_a_process_share_one(agent: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 12])
-@pytest.mark.parametrize(("how", "kind"), [("segv", "crash"), ("exit", "crash"), ("kill", "memory")])
+@pytest.mark.parametrize(("how", "kind"), [("segv", "crash"), ("kill", "memory")])
 def test_after_a_crash_the_others_go_on_in_a_new_process(
     agent: Path, tmp_path: Path, how: str, kind: str, after: int
 ) -> None:
@@ -61,18 +61,16 @@ def test_a_crash_that_others_may_have_caused_may_pass(agent: Path, tmp_path: Pat
     assert failure(supervise(agent, tmp_path, [shared("bad", how="segv", after=12)]))["transient"] is False
 
 
-@pytest.mark.parametrize("when", ["load", "run"])
-def test_who_is_refused_leaves_the_process_to_the_others(agent: Path, tmp_path: Path, when: str) -> None:
-    events = supervise(agent, tmp_path, family(how="value error", when=when))
-    assert failure(events)["kind"] == "refused"
-    # Only what was refused first of all, while nobody shared the process, costs a process.
-    assert all(of(events, key) == GOOD for key in OTHERS)
-
-
-def test_who_is_refused_later_leaves_the_process_to_the_others(agent: Path, tmp_path: Path) -> None:
-    events = supervise(agent, tmp_path, family(how="memory error", after=12))
+@pytest.mark.parametrize(
+    ("how", "when", "after"), [("value error", "load", 0), ("value error", "run", 0), ("memory error", "run", 12)]
+)
+def test_who_is_refused_leaves_the_process_to_the_others(
+    agent: Path, tmp_path: Path, how: str, when: str, after: int
+) -> None:
+    events = supervise(agent, tmp_path, family(how=how, when=when, after=after))
     told = failure(events)
-    assert (told["kind"], told["transient"]) == ("refused", True)
+    assert (told["kind"], told["transient"]) == ("refused", how == "memory error")
+    # Only what was refused first of all, while nobody shared the process, costs a process.
     assert all(of(events, key) == GOOD for key in OTHERS)
 
 

@@ -19,11 +19,11 @@ from gnomon.measure.effort import Effort
 
 __all__ = ["agent"]
 
-MANY = 80
+MANY = 14
 
 
 def late(how: str, *, after: int) -> Any:
-    """A candidate that misbehaves after some calls. A block has a single one where the machine is busy."""
+    """A candidate that misbehaves after some calls, of which each visit makes six or more."""
     return {**candidate("bad", how=how, after=after), "visits": list(range(MANY))}
 
 
@@ -129,7 +129,7 @@ def test_only_the_visits_that_are_wanted_are_made(agent: Path, tmp_path: Path) -
 
 def test_candidates_are_visited_in_random_order_that_the_seed_decides(agent: Path, tmp_path: Path) -> None:
     def order(seed: Any) -> list[str]:
-        events = supervise(agent, tmp_path, [candidate(key) for key in "abcd"], seed=seed)
+        events = supervise(agent, tmp_path, [{**candidate(key), "process": "one"} for key in "abcd"], seed=seed)
         return [event["candidate"] for event in events if event["event"] == "block"]
 
     first, again, other = order("s/0"), order("s/0"), order("s/1")

@@ -121,12 +121,6 @@ def test_a_call_that_begins_late_has_no_more_time_for_that(monkeypatch: pytest.M
     assert clock.begun_ns == [10, 1070] and pace == {"delay_ns": [0, 60], "late": 1, "skipped": 1}
 
 
-def test_slots_that_pass_at_the_end_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Paced([5500])
-    wall, _, pace = paced(monkeypatch, clock, every_ns=1000, slots=2)
-    assert wall == [5500] and pace == {"delay_ns": [0], "late": 1, "skipped": 5}
-
-
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=30))
 def test_slots_are_called_or_skipped(calls_ns: list[int]) -> None:
     clock = Paced(calls_ns)

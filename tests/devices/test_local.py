@@ -19,8 +19,7 @@ from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError
 from gnomon.system import process
 from gnomon.system.process import LINE_LIMIT_BYTES
-
-__all__ = ["gone"]
+from gnomon.testing.device import DeviceContract
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def device() -> Iterator[LocalDevice]:
         yield opened
 
 
-class TestLocalDevice(Commands, Extremes):
+class TestLocalDevice(DeviceContract, Commands, Extremes):
     pass
 
 
@@ -123,7 +122,7 @@ with LocalDevice() as device:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_when_gnomon_dies_so_does_what_it_runs(number: signal.Signals) -> None:
     script = textwrap.dedent(CAMPAIGN).format(family=FAMILY)
     gnomon = subprocess.Popen(

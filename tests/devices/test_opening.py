@@ -15,7 +15,7 @@ from gnomon.devices import opening
 from gnomon.devices.address import parse_address
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig, add_device
-from gnomon.devices.lease import Waiting, lease, lease_folder
+from gnomon.devices.lease import Waiting
 from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened, resolve
 from gnomon.errors import DeviceError, UsageError
@@ -55,25 +55,6 @@ def test_a_name_is_looked_up_and_a_near_one_told() -> None:
     assert "Did you mean 'board'? Devices: local, board." in told.value.hint
 
 
-def test_a_lease_is_held_while_it_is_open() -> None:
-    def refuse(sentence: str) -> None:
-        raise DeviceError(sentence)
-
-    def locked() -> bool:
-        try:
-            with lease(lease_folder(), "local", on_wait=refuse):
-                return False
-        except DeviceError:
-            return True
-
-    with opened(LOCAL):
-        assert locked()
-    assert not locked()
-    with pytest.raises(ZeroDivisionError), opened(LOCAL):
-        raise ZeroDivisionError
-    assert not locked()
-
-
 def test_who_waits_is_told_and_may_refuse_to() -> None:
     told: list[str] = []
 
@@ -84,7 +65,9 @@ def test_who_waits_is_told_and_may_refuse_to() -> None:
     with opened(LOCAL), pytest.raises(DeviceError, match="no"), opened(LOCAL, on_wait=on_wait):
         raise AssertionError
     assert len(told) == 1 and isinstance(told[0], Waiting), "it is worth showing"
-    with opened(LOCAL):
+    with pytest.raises(ZeroDivisionError), opened(LOCAL):
+        raise ZeroDivisionError
+    with opened(LOCAL, on_wait=on_wait):
         pass
 
 

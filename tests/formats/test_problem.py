@@ -54,7 +54,7 @@ def test_pairs_charges_and_unit_may_be_left_out() -> None:
     assert read_problem(least).objectives[0].unit == ""
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_round_trip(seed: int) -> None:
     model = random_problem(seed, objectives=1 + seed % 3)
     text = write_problem(model)
@@ -130,8 +130,8 @@ def test_broken_text(text: str | bytes) -> None:
 
 def test_a_repeated_key_is_found_among_very_many() -> None:
     """In time that grows with the number of keys: a search among those before would take hours here."""
-    keys = [f'"{i}":0' for i in range(1_000_000)]
-    with pytest.raises(ProblemError, match="'999999' is given twice"):
+    keys = [f'"{i}":0' for i in range(100_000)]
+    with pytest.raises(ProblemError, match="'99999' is given twice"):
         read_problem("{" + ",".join([*keys, keys[-1]]) + "}")
     with pytest.raises(ProblemError, match="given twice") as caught:
         read_problem("{" + ",".join([f'"{"x" * 10_000}":0'] * 2) + "}")

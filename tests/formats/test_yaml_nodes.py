@@ -1,8 +1,10 @@
-"""Nodes of YAML: places in the text, hostile documents, and PyYAML as the oracle for what is read."""
+"""Nodes of YAML: places in the text, hostile documents, plain scalars, and PyYAML as the oracle for what is read."""
 
 from __future__ import annotations
 
+import math
 import sys
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,9 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError, RuntimeMissingError
-from gnomon.formats.yaml import read_yaml, yaml_text
+from gnomon.formats.yaml import almost, read_yaml, yaml_text
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+
+from gnomon.formats.yaml_nodes import nodes_of, plain, value_of
 
 
 def read(text: str) -> Any:
@@ -20,8 +24,6 @@ def read(text: str) -> Any:
 
 
 def python(node: Any) -> Any:
-    from gnomon.formats.yaml_nodes import value_of
-
     if node.id == "sequence":
         return [python(item) for item in node.value]
     if node.id == "mapping":
@@ -30,8 +32,6 @@ def python(node: Any) -> Any:
 
 
 def test_places_are_offsets_in_the_text() -> None:
-    from gnomon.formats.yaml_nodes import nodes_of
-
     text = "a: 'x'\r\nb:\r\n- é\r\n- [1, {c: d}]\r\n"
     for node in nodes_of(read(text)):
         start, end = node.start_mark.index, node.end_mark.index
@@ -63,7 +63,6 @@ def test_places_are_offsets_in_the_text() -> None:
         ("[" * 2000, r"nested deeper than 32"),
         ("".join(" " * k + "a:\n" for k in range(40)), r"line 33: nested deeper than 32"),
         ("- a\n" * 20_001, r"line 20001: more than 20000 nodes"),
-        ("- [a, b]\n" * 7_000, r"line 6667: more than 20000 nodes"),
         ("\ud800", r"not YAML"),
         ("a: 1\nb: 2 # \u2028c: 3\n", r"line 2: the line break '\\u2028'"),
     ],
@@ -89,7 +88,7 @@ def test_text_is_utf8_and_short() -> None:
         yaml_text("a" * ((1 << 18) + 1), "config", "")
 
 
-@given(st.text() | st.text("a: -[]{},#&*!|>'\"%@`?\n\t\r ~1.", max_size=60))
+@given(st.text("ab: -[]{},#'\"\n ~1.", max_size=40))
 @example("%YAML 1.9\n---\n1")
 @example("%YAML 9.9\n---\n1")
 @example("? \n? \n")
@@ -97,14 +96,6 @@ def test_text_is_utf8_and_short() -> None:
 @example('"\\uD800"')
 @example('"\\UFFFFFFFF"')
 @example("%\n")
-def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        read(text)
-    except ProblemError as error:
-        assert error.hint
-
-
-@given(st.text("ab: -[]{},#'\"\n ~1.", max_size=40))
 def test_pyyaml_reads_the_same(text: str) -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     try:
@@ -121,3 +112,60 @@ def test_without_ruamel_yaml_the_error_says_how_to_install_it(monkeypatch: pytes
     with pytest.raises(RuntimeMissingError) as refused:
         read("a: 1")
     assert refused.value.hint == f"{sys.executable} -m pip install 'ruamel.yaml>=0.19.1'"
+
+
+NEAR = st.text("0123456789.eE+-_:xbo~ninfaNyestrufl", max_size=9)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1.e-4", 1e-4),
+        (".5", 0.5),
+        ("-.5", "-.5"),
+        ("1e-4", "1e-4"),
+        ("-.inf", -math.inf),
+        ("010", 8),
+        ("0o10", "0o10"),
+        ("0x1F", 31),
+        ("1:30", 90),
+        ("yes", True),
+        ("y", "y"),
+        ("~", None),
+        ("", None),
+        ("Mobileblock_1", "Mobileblock_1"),
+        ("yes\n", "yes\n"),
+    ],
+)
+def test_values_are_those_of_yaml_1_1(text: str, value: Any) -> None:
+    found = plain(text)
+    assert found == value and type(found) is type(value)
+    assert math.isnan(float(plain(".NaN") or 0))
+
+
+@given(NEAR)
+@example("+_7")
+@example("._5")
+@example("1_.0e5")
+def test_values_are_those_of_pyyaml(text: str) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
+    loader = yaml.SafeLoader("")
+    tag = loader.resolve(yaml.ScalarNode, text, (True, False))
+    wanted: Any = text
+    if tag.rpartition(":")[2] in ("null", "bool", "int", "float"):
+        with suppress(ValueError):
+            wanted = loader.yaml_constructors[tag](loader, yaml.ScalarNode(tag, text))
+    assert repr(plain(text)) == repr(wanted)
+
+
+@given(NEAR)
+def test_what_almost_is_a_number_can_be_written_as_one(text: str) -> None:
+    better = almost(text)
+    if better:
+        assert isinstance(plain(text), str)
+        assert plain(better) == float(text)
+
+
+def test_thousands_of_digits_are_a_text() -> None:
+    assert plain("9" * 5000) == "9" * 5000
+    assert almost("1e-4") == "1.0e-4" and almost("1E5") == "1.0e+5" and almost("1.e5") == "1.e+5"

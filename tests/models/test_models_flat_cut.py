@@ -60,7 +60,7 @@ def check(cutter: Cutter, whole: Path, places: Sequence[int], folder: Path) -> N
 
 
 @needs_litert
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(inner=st.sets(st.integers(1, 61), max_size=5))
 def test_a_real_model_cut_anywhere_computes_the_whole(
     zoo_model: Callable[[str], Path], tmp_path: Path, inner: set[int]
@@ -128,7 +128,7 @@ class Random:
 
 
 @needs_litert
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.data())
 def test_random_models_cut_anywhere_compute_the_whole(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -195,11 +195,12 @@ OPERATORS: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", sorted(OPERATORS))
-def test_what_is_folded_is_what_the_runtime_computes_in_every_opset(kind: str) -> None:
+def test_what_is_folded_is_what_the_runtime_computes_in_every_version_of_the_operator(kind: str) -> None:
     arrays, more = OPERATORS[kind]
     constants = {f"c{k}": array for k, array in enumerate(arrays)}
     checked = 0
-    for opset in range(7, 22):
+    schemas = [s for s in onnx.defs.get_all_schemas_with_history() if (s.domain, s.name) == ("", kind)]
+    for opset in sorted({max(7, s.since_version) for s in schemas if s.since_version <= 21}):
         nodes = [node(kind, list(constants), ["r"], **more), node("Cast", ["r"], ["f"], to=TensorProto.FLOAT)]
         nodes += [node("ReduceSum", ["x"], ["s"], keepdims=0), node("Mul", ["s", "f"], ["y"])]
         proto = model(

@@ -71,8 +71,9 @@ def reached(real: Path, way: str) -> Path:
 
 
 @pytest.mark.parametrize("way", ["absolute", "relative", "linked folder", "linked data", "cache of downloads"])
-@pytest.mark.parametrize("shapes", [{}, {"x": (ROWS, WIDTH)}], ids=["names", "shapes"])
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(
+    ("shapes", "named"), [({}, True), ({}, False), ({"x": (ROWS, WIDTH)}, False)], ids=["as it is", "names", "shapes"]
+)
 def test_external_data_come_along_by_every_path(
     way: str, shapes: Any, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,11 +86,9 @@ def test_layers_in_the_bodies_of_others_are_theirs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "match"),
     [
-        ("<?xml", "<?xml?><!DOCTYPE net [<!ENTITY a 'aaaa'>]><?xml", "broken"),
         ("<net ", "<!DOCTYPE net [<!ENTITY a 'aaaa'>]><net ", "document type"),
         ("</net>", "", "XML file is broken"),
         ('version="10"', 'version="7"', "version '7'"),
-        ("</net>", "</graph>", "XML file is broken"),
         ('to-layer="3"', 'to-layer="30"', "layer that is not there"),
         ('from-port="2"', 'from-port="3"', "port that is not there"),
         ('to-layer="3" to-port="1"', 'to-layer="3" to-port="0"', "read twice"),
@@ -301,7 +299,10 @@ def test_weights_that_were_not_fetched_are_told(tmp_path: Path) -> None:
         load(path)
 
 
-def test_a_file_of_ports_alone_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
-    ports = "".join(f'<port id="{k}"/>' for k in range(1 << 19))
+def test_a_file_of_ports_alone_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnomon.models.openvino._MOST_PARTS", 1 << 10)
+    ports = "".join(f'<port id="{k}"/>' for k in range(1 << 10))
     with pytest.raises(ModelError, match="more layers, ports or names"):
         load(written(tmp_path, TEXT.replace("<output>", f"<output>{ports}", 1)))

@@ -1,4 +1,4 @@
-"""Units and nets of search spaces as ONNX models, run by ONNX Runtime."""
+"""Units and nets of search spaces as ONNX models, with made-up or given weights, run by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.models.modelkit import session
 
@@ -20,6 +22,7 @@ from gnomon.spaces import FusionRules, Net, SearchSpace, Unit, draw, empty, fuse
 from gnomon.spaces.catalogue.nasbench201 import NasBench201
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.layers import Layer
+from gnomon.spaces.unit import Trace
 
 TINY = 2.0**-126  # below it a float32 is denormal
 USUAL = rules(["Conv+BatchNormalization+Relu6", "Conv+BatchNormalization+Add", "Conv+BatchNormalization+Relu"])
@@ -67,7 +70,8 @@ def test_nets_run_and_their_values_neither_vanish_nor_explode(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["hat-step", "decoder-step"])
-def test_transformers_run(name: str) -> None:
+def test_transformers_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnomon.spaces.catalogue.transformers._WORDS", 500)
     (assignment,) = draw(space(name).tables(UNFUSED), 1, seed=2)
     assert 0.1 < run(space(name).net(assignment)).std() < 10
 
@@ -145,14 +149,14 @@ def test_every_kind_is_written_and_computes_what_it_says() -> None:
     mixed = run(net_of(Unit(layers=(layer("Attention", heads=2),), inputs=((1, 3, 8), (1, 5, 8), (1, 5, 8)))))
     assert mixed.shape == (1, 3, 8) and np.isfinite(mixed).all()
     step = ((1, 1, 8),)
-    for one, given in (
+    for one, shapes in (
         (layer("Attention", heads=2, past=6), step * 3),
         (layer("CachedAttention", heads=2, past=6), step),
         (layer("Scale"), (x.shape,)),
         (layer("Bias"), (x.shape,)),
     ):
-        found = run(net_of(Unit(layers=(one,), inputs=given)))
-        assert found.shape == given[0] and np.isfinite(found).all() and found.std() > 0.01
+        found = run(net_of(Unit(layers=(one,), inputs=shapes)))
+        assert found.shape == shapes[0] and np.isfinite(found).all() and found.std() > 0.01
     most = run(net_of(Unit(layers=(layer("MaxPool", kernel=2, stride=2),), inputs=(x.shape,))))
     np.testing.assert_array_equal(most[0, 0, 0, 0], x[0, 0, :2, :2].max())
 
@@ -205,3 +209,68 @@ def test_half_precision_is_written() -> None:
     model = net_model(net_of(unit))
     onnx.checker.check_model(model, full_check=True)
     assert {tensor.data_type for tensor in model.graph.initializer} == {onnx.TensorProto.FLOAT16}
+
+
+def net() -> Net:
+    trace = Trace(((1, 2, 4, 4),))
+    x = trace.input().conv(3, 3, bias=True).batch_norm().relu()
+    return trace.net(x.global_average_pool().linear(2, bias=True))
+
+
+def values(model: onnx.ModelProto) -> dict[str, NDArray[np.float32]]:
+    return {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+
+
+@given(st.sets(st.integers(0, 7), max_size=8))
+def test_what_is_given_is_there_and_the_rest_as_the_seed_makes_it(chosen: set[int]) -> None:
+    usual = values(net_model(net(), seed=3))
+    assert len(usual) == 8
+    given_ones = {name: array + np.float32(1) for k, (name, array) in enumerate(usual.items()) if k in chosen}
+    found = values(net_model(net(), seed=3, weights=given_ones))
+    assert found.keys() == usual.keys()
+    for name, array in found.items():
+        assert np.array_equal(array, given_ones.get(name, usual[name]))
+
+
+def test_the_model_computes_with_them() -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    weights = {name: np.zeros_like(array) for name, array in values(net_model(net())).items()}
+    last = next(name for name in weights if name.endswith(".b") and "Conv" not in name)
+    weights[last] = np.array([5, -7], np.float32)
+    weights[next(name for name in weights if name.endswith(".var"))] += 1
+    model = net_model(net(), weights=weights)
+    onnx.checker.check_model(model, full_check=True)
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (y,) = session.run(["y"], {"x0": np.ones((1, 2, 4, 4), np.float32)})
+    assert y.ravel().tolist() == [5, -7]
+
+
+@pytest.mark.parametrize("name", ["n0.0.Conv.q", "n9.0.Conv.w", "y", ""])
+def test_a_name_that_the_net_does_not_have_is_told(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no weights") as told:
+        write_net(net(), tmp_path / "m.onnx", weights={name: np.zeros(1, np.float32)})
+    assert name in told.value.message and told.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.integers(0, 7), st.sampled_from(["more", "flat", "nan", "text", "whole"]))
+def test_an_array_that_does_not_fit_is_told(place: int, way: str) -> None:
+    name, array = list(values(net_model(net())).items())[place]
+    wrong = {
+        "more": np.concatenate([array, array]),
+        "flat": array[None],
+        "nan": np.where(np.arange(array.size).reshape(array.shape) == 0, np.float32(np.nan), array),
+        "text": array.astype(str),
+        "whole": array.astype(np.int32),
+    }[way]
+    with pytest.raises(ModelError) as told:
+        net_model(net(), weights={name: wrong})
+    assert name in told.value.message
+
+
+def test_what_was_given_stays_as_it_was() -> None:
+    weights = values(net_model(net()))
+    kept = {name: array.copy() for name, array in weights.items()}
+    first, second = (net_model(net(), weights=weights).SerializeToString() for _ in range(2))
+    assert first == second
+    assert weights.keys() == kept.keys() and all(np.array_equal(weights[name], kept[name]) for name in kept)

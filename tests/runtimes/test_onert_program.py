@@ -66,18 +66,6 @@ def test_without_lines_of_runs_there_is_the_mean() -> None:
     assert (taken.calls_ns, taken.mean_ns) == ((), 1_000_000)
 
 
-@given(st.text(max_size=400), st.one_of(st.none(), st.binary(max_size=200)))
-def test_whatever_is_printed_is_read_or_refused(printed: str, trace: bytes | None) -> None:
-    traces = {} if trace is None else {"trace.chrome.json": trace}
-    for text in (printed, PRINTED + printed):
-        try:
-            taken = OnertProgram().read(text, traces)
-        except ProgramRefused as refusal:
-            assert "\n" not in str(refusal)
-        else:
-            assert min(taken.calls_ns, default=0) >= 0
-
-
 @given(st.integers(1, 10**9))
 def test_a_run_is_whole_microseconds(us: int) -> None:
     """As C++ streams print them: six digits, `us` / 1000 milliseconds."""

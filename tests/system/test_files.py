@@ -1,17 +1,24 @@
-"""A file is written whole, or stays as it was."""
+"""A file is written whole, or stays as it was; a locked file has one holder; and how many files may be open."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import resource
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gnomon.errors import UsageError
+from gnomon.system import locks
 from gnomon.system.files import in_place_of, replace_folder, save_text, staged, write_whole
+from gnomon.system.limits import allow_files, open_files
+from gnomon.system.locks import changing, lock_file
 
 
 def test_what_was_there_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -123,3 +130,74 @@ def test_what_ends_badly_leaves_the_file_and_nothing_beside_it(tmp_path: Path) -
         raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_another_holder_is_waited_for_a_moment_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_PATIENCE_S", 0.05)
+    handle = lock_file(tmp_path / "lock")
+    with pytest.raises(BlockingIOError):
+        lock_file(tmp_path / "lock")
+    os.close(handle)
+    os.close(lock_file(tmp_path / "lock"))
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+    code = "import os, sys; from pathlib import Path; from gnomon.system.locks import lock_file\n"
+    code += "lock_file(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")], check=False, timeout=300)
+    os.close(lock_file(tmp_path / "lock"))
+
+
+def test_one_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    """Who waits for a file whose holder removes it locks the file that has the name then."""
+    path = tmp_path / "lock"
+    first = lock_file(path)
+    found: list[int] = []
+    waiting = threading.Thread(target=lambda: found.append(lock_file(path)))
+    waiting.start()
+    path.unlink()
+    os.close(first)
+    waiting.join()
+    assert os.path.samestat(os.fstat(found[0]), path.stat())
+    os.close(found[0])
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_lock_of_another_user_is_named_only_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: bool
+) -> None:
+    lock = tmp_path / ".file.lock"
+    if left:
+        lock.touch()
+
+    def refused(path: Path, **more: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(locks, "lock_file", refused)
+    with pytest.raises(PermissionError) as told, changing(tmp_path / "file"):
+        raise AssertionError
+    owned = f"{lock} is another user's: remove it if nobody changes the file"
+    assert told.value.strerror == (owned if left else "Permission denied")
+
+
+@pytest.fixture
+def limits() -> Iterator[tuple[int, int]]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield before
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_soft_limit_goes_up_as_far_as_wanted_and_never_down(limits: tuple[int, int]) -> None:
+    low, hard = open_files() + 50, limits[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
+    assert allow_files(low + 20) == low + 20
+    assert allow_files(10) == low + 20
+    if hard >= 0:
+        assert allow_files(hard + 1) == hard
+
+
+def test_open_files_are_counted() -> None:
+    before = open_files()
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    assert open_files() == before + 1
+    os.close(descriptor)

@@ -163,35 +163,25 @@ def test_unknown_kernels_are_refused(tmp_path: Path) -> None:
         LiteRtDriver().supports(segment(written(tmp_path, "conv"), "warp"))
 
 
-PLACES = {
-    ("conv", "conv"): [([0, 1], "xnnpack")],
-    ("conv", "floor_mod", "conv", "floor_mod"): [([0, 2], "xnnpack"), ([1, 3], "builtin")],
-    ("floor_mod",): [([0], NOTHING_TAKEN)],
-}
+PLACES = [
+    (("conv", "conv"), "xnnpack", [([0, 1], "xnnpack")], []),
+    (("conv", "floor_mod", "conv", "floor_mod"), "xnnpack", [([0, 2], "xnnpack"), ([1, 3], "builtin")], [1, 3]),
+    (("floor_mod",), "xnnpack", [([0], NOTHING_TAKEN)], [0]),
+    (("conv", "floor_mod"), "builtin", [([0, 1], "builtin")], []),
+    (("conv", "floor_mod"), "reference", [([0, 1], "reference")], []),
+]
 
 
-@pytest.mark.parametrize("kinds", list(PLACES))
-def test_what_xnnpack_took_is_told(tmp_path: Path, kinds: tuple[str, ...]) -> None:
-    buffers = {"x": X.copy(), "y": X.copy()}
-    loaded = LiteRtDriver().load(segment(written(tmp_path, *kinds), "xnnpack"), buffers, profiled=False)
-    assert [(row["operators"], row["backend"]) for row in loaded.where()] == PLACES[kinds]
+@pytest.mark.parametrize(("kinds", "kernels", "places", "left"), PLACES)
+def test_where_operators_run_and_what_xnnpack_leaves_is_told(
+    tmp_path: Path, kinds: tuple[str, ...], kernels: str, places: list[Any], left: list[int]
+) -> None:
+    asked, buffers = segment(written(tmp_path, *kinds), kernels), {"x": X.copy(), "y": X.copy()}
+    loaded = LiteRtDriver().load(asked, buffers, profiled=False)
+    assert [(row["operators"], row["backend"]) for row in loaded.where()] == places
     loaded.close()
-
-
-@pytest.mark.parametrize("kernels", ["builtin", "reference"])
-def test_other_kernels_run_everything(tmp_path: Path, kernels: str) -> None:
-    buffers = {"x": X.copy(), "y": X.copy()}
-    path = written(tmp_path, "conv", "floor_mod")
-    loaded = LiteRtDriver().load(segment(path, kernels), buffers, profiled=False)
-    assert loaded.where() == [{"operators": [0, 1], "backend": kernels}]
-    loaded.close()
-
-
-def test_support_tells_what_xnnpack_leaves(tmp_path: Path) -> None:
-    driver = LiteRtDriver()
-    path = written(tmp_path, "conv", "floor_mod", "conv")
-    assert driver.supports(segment(path, "xnnpack")) == {"whole": True, "builtin": [1]}
-    assert driver.supports(segment(path, "builtin")) == driver.supports(segment(path, "reference")) == {"whole": True}
+    if len(left) < len(kinds):
+        assert LiteRtDriver().supports(asked) == {"whole": True, **({"builtin": left} if kernels == "xnnpack" else {})}
 
 
 def profile(path: Path, kernels: str, threads: int = 1, calls: int = 5, skip: int = 2) -> list[KernelTimes]:

@@ -52,7 +52,7 @@ PLACES = [pytest.param([], id="cpu"), *(pytest.param(v, marks=needs_vulkan) for 
 
 @pytest.mark.parametrize("vulkan", PLACES)
 @pytest.mark.parametrize("profiled", [False, True])
-def test_values_are_right_wherever_layers_lie(path: Path, vulkan: list[int], profiled: bool) -> None:
+def test_values_places_and_steps_are_right_wherever_layers_lie(path: Path, vulkan: list[int], profiled: bool) -> None:
     segment, buffers = job(path, vulkan)
     model = NcnnDriver().load(segment, buffers, profiled=profiled)
     for seed in range(3):
@@ -62,37 +62,24 @@ def test_values_are_right_wherever_layers_lie(path: Path, vulkan: list[int], pro
         model.call()
         np.testing.assert_allclose(buffers["y"], expected(before), rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(buffers["x"], before)
-    model.close()
-    model.close()
-
-
-@pytest.mark.parametrize("vulkan", PLACES)
-def test_places_are_what_ncnn_noted(path: Path, vulkan: list[int]) -> None:
-    segment, buffers = job(path, vulkan)
-    told = {row["backend"]: row["operators"] for row in NcnnDriver().load(segment, buffers, profiled=False).where()}
+    told = {row["backend"]: row["operators"] for row in model.where()}
     assert told.get("vulkan", []) == vulkan
     assert told["cpu"] == [k for k in range(5) if k not in vulkan]
-    found = NcnnDriver().supports(segment)
-    assert found == {"cpu": told["cpu"], "vulkan": vulkan}
+    assert NcnnDriver().supports(segment) == {"cpu": told["cpu"], "vulkan": vulkan}
+    if profiled:
+        rows = model.operators(1)
+        assert [row["sources"] for row in rows] == [[k] for k in range(5)]
+        assert [len(row["wall_ns"]) for row in rows] == [2] * 5
+        assert all(t > 0 for row in rows[1:] for t in row["wall_ns"])
+        assert [row["backend"] == "vulkan" for row in rows] == [k in vulkan for k in range(5)]
+    model.close()
+    model.close()
 
 
 @needs_vulkan
 def test_an_input_stays_on_the_cpu_whatever_is_asked(path: Path) -> None:
     segment, _ = job(path, [0, 1, 2, 3, 4])
     assert NcnnDriver().supports(segment) == {"cpu": [0], "vulkan": [1, 2, 3, 4]}
-
-
-@pytest.mark.parametrize("vulkan", PLACES)
-def test_every_layer_has_a_step_in_every_profiled_call(path: Path, vulkan: list[int]) -> None:
-    segment, buffers = job(path, vulkan)
-    model = NcnnDriver().load(segment, buffers, profiled=True)
-    for _ in range(5):
-        model.call()
-    rows = model.operators(2)
-    assert [row["sources"] for row in rows] == [[k] for k in range(5)]
-    assert [len(row["wall_ns"]) for row in rows] == [3] * 5
-    assert all(t > 0 for row in rows[1:] for t in row["wall_ns"])
-    assert [row["backend"] == "vulkan" for row in rows] == [k in vulkan for k in range(5)]
 
 
 def test_masks_of_the_driver_are_those_of_the_host() -> None:

@@ -107,17 +107,12 @@ def adb_server() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def phone(folder: Path, *, poor: bool = False, android: bool = False, features: str = "shell_v2") -> Iterator[Phone]:
-    """One phone that answers; `poor` has a shell and small programs alone, `android` those of Android.
+def phone(folder: Path, *, poor: bool = False, features: str = "shell_v2") -> Iterator[Phone]:
+    """One phone that answers; `poor` has a shell and small programs alone.
 
     The adb server is the caller's.
     """
     path = None
-    if android:
-        made = plainkit.android(folder.with_name(f"{folder.name}-bin"))
-        if isinstance(made, str):
-            pytest.skip(made)
-        path = made
     if poor:
         if what := plainkit.missing():
             pytest.skip(what)

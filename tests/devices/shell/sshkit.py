@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.processkit import all_processes, becomes, gone, processes_with, words_of
+from tests.processkit import all_processes, becomes, processes_with, words_of
 
 from gnomon.devices.shell.ssh import SshDevice
 from gnomon.devices.shell.ssh_client import SshSettings
 
-__all__ = ["becomes", "gone"]
+__all__ = ["becomes"]
 
 SSHD = "/usr/sbin/sshd"
 _START_S = 20.0

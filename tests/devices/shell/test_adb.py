@@ -18,6 +18,7 @@ from gnomon.devices.shell.adb import AdbSettings, adb_device
 from gnomon.devices.shell.bridge import BridgeDevice
 from gnomon.devices.shell.bridge_link import devices
 from gnomon.errors import DeviceError
+from gnomon.testing.device import DeviceContract
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,7 +40,7 @@ def own(tmp_path: Path) -> Iterator[Phone]:
         yield found
 
 
-class TestAdbDevice(Commands, Extremes):
+class TestAdbDevice(DeviceContract, Commands, Extremes):
     """With shell v2 (outputs apart, no terminal), Python, setsid and flock there."""
 
     @pytest.fixture(scope="class")
@@ -57,16 +58,6 @@ class TestOldAdbDevice(WithoutPython):
     def device(cls, old: Phone) -> Iterator[BridgeDevice]:
         with old.device() as opened:
             yield opened  # the phone is held as long as this class is tested
-
-
-class TestAndroid(WithoutPython):
-    """With the shell of Android and its programs alone."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def device(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgeDevice]:
-        with phone(tmp_path_factory.mktemp("android") / "phone", android=True) as android, android.device() as opened:
-            yield opened
 
 
 @pytest.fixture(params=["own", "old"])

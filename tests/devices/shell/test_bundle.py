@@ -1,4 +1,4 @@
-"""Many small files travel as one archive, and each by itself where that cannot be unpacked."""
+"""Scripts for a device's shell, run by one here: many small files as one archive, and a command without a note."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gnomon.devices.pushed import Digests, Part
 from gnomon.devices.shell.bundle import bundled, packed, unpack_script
+from gnomon.devices.shell.scripts import run_script
 from gnomon.errors import DeviceError
 
 CONTENT = st.dictionaries(
@@ -93,3 +94,26 @@ def test_a_file_that_changes_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "here" / "5").write_bytes(b"y")
     with pytest.raises(DeviceError, match="5 changed while it was sent"):
         packed(bundled(parts)[0], tmp_path / "archive")
+
+
+@pytest.mark.parametrize(
+    ("argv", "folder", "status"),
+    [
+        (["sh", "-c", "sleep 600 & wait"], "ended", b"137"),  # the guard cleaned up meanwhile, and would not find it
+        (["true"], "work", b"0"),  # the disk is full: the note cannot be written, but the guard is there
+    ],
+)
+def test_a_command_without_a_note_is_killed_only_where_the_guard_has_gone(
+    tmp_path: Path, argv: list[str], folder: str, status: bytes
+) -> None:
+    (tmp_path / "work").mkdir()
+    note = tmp_path / folder / "1" if folder == "ended" else tmp_path / folder
+    script = run_script(argv=argv, env={}, work=str(tmp_path / "work"), note=str(note), token="t")  # noqa: S106
+    done = subprocess.run(
+        ["setsid", "sh", "-c", script],
+        env={"PATH": os.environ["PATH"]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.endswith(b"\x1et>" + status + b"\x1e")

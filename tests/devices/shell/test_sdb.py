@@ -19,6 +19,7 @@ from gnomon.devices.shell.bridge import BridgeDevice
 from gnomon.devices.shell.bridge_link import Unterminal, devices
 from gnomon.devices.shell.sdb import sdb_device
 from gnomon.errors import DeviceError
+from gnomon.testing.device import DeviceContract
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def board(tmp_path: Path) -> Iterator[Board]:
     yield from boards(tmp_path / "own", poor=False)
 
 
-class TestSdbDevice(Commands, Extremes):
+class TestSdbDevice(DeviceContract, Commands, Extremes):
     """With Python, setsid and flock there."""
 
     @pytest.fixture(scope="class")
@@ -45,11 +46,9 @@ class TestSdbDevice(Commands, Extremes):
 class TestVisits(Visits):
     silence_s = 2.0
 
-    @pytest.fixture(params=["board", "poor"])
-    def reached(self, request: pytest.FixtureRequest) -> Board:
-        """With Python, setsid and flock there, and without these, mkfifo and sha256sum."""
-        found: Board = request.getfixturevalue(request.param)
-        return found
+    @pytest.fixture
+    def reached(self, board: Board) -> Board:
+        return board
 
 
 @given(st.binary(max_size=60).map(lambda b: b.replace(b"a", b"\r").replace(b"b", b"\n")), st.integers(1, 7))
@@ -95,7 +94,7 @@ def test_a_script_that_comes_half_is_told(board: Board, least: str) -> None:
 
 
 def test_a_silent_device_is_lost(board: Board) -> None:
-    with pytest.raises(DeviceError, match="silent") as told, board.device(silence_s=3.0) as device:
+    with pytest.raises(DeviceError, match="silent") as told, board.device(silence_s=2.0) as device:
         device.run(
             ["sh", "-c", "echo go; sleep 600"], env={}, timeout_s=600, on_line=lambda _: board.say("slow", "600")
         )

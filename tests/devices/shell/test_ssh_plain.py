@@ -66,18 +66,20 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
         yield running
 
 
-class TestPlainDevice(WithoutPython):
+class TestPlainDevice(WithoutPython, Extremes):
+    """With small programs alone."""
+
     @pytest.fixture(scope="class")
     @classmethod
-    def device(cls, server: SshServer) -> Iterator[SshDevice]:
-        with server.device() as opened:
+    def device(cls, poor: SshServer) -> Iterator[SshDevice]:
+        with poor.device() as opened:
             yield opened
 
 
-class TestOtherShells(WithoutPython, Extremes):
-    """With small programs alone; with the shell and programs of busybox; with those of Android."""
+class TestOtherShells(WithoutPython):
+    """With the shell and programs of busybox; with those of Android."""
 
-    @pytest.fixture(scope="class", params=["needed", "busybox", "android"])
+    @pytest.fixture(scope="class", params=["busybox", "android"])
     @classmethod
     def device(cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshDevice]:
         root = tmp_path_factory.mktemp(request.param)
@@ -93,8 +95,8 @@ def either(request: pytest.FixtureRequest) -> SshServer:
 
 class TestVisits(Visits):
     @pytest.fixture
-    def reached(self, either: SshServer) -> SshServer:
-        return either
+    def reached(self, poor: SshServer) -> SshServer:
+        return poor
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, None])
@@ -123,7 +125,7 @@ def test_a_folder_that_may_not_be_written_is_told(server: SshServer) -> None:
 
 def test_silence_ends_the_visit_there(server: SshServer) -> None:
     """The client is stopped, not killed: nothing tells the device but that nobody speaks any more."""
-    with server.device(silence_s=6.0) as device:
+    with server.device(silence_s=2.5) as device:
         assert device.run(["true"], env={}, timeout_s=60).ok
         link = device._open
         assert isinstance(link, SshLink)

@@ -1,4 +1,4 @@
-"""Flat tables of accuracies and latencies: what PyYAML writes, letter for letter, and hostile files."""
+"""Tables of aw_nas: flat ones, which PyYAML writes letter for letter, hostile ones, and the lookup of latencies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
-from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
+from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table, write_lookup
 
 FAMILY = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True)
 INDICES = st.lists(st.integers(0, 12), min_size=1, max_size=6)
@@ -86,3 +86,19 @@ def test_what_is_no_table_is_refused(text: str | bytes) -> None:
 def test_what_cannot_be_read_is_not_written(table: dict[str, float]) -> None:
     with pytest.raises(ProblemError, match="cannot be written"):
         write_flat_table(table)
+
+
+ROWS = st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=9), min_size=1)
+
+
+@given(ROWS)
+def test_aw_nas_reads_what_is_written(rows: list[list[float]]) -> None:
+    lines = write_lookup(rows).splitlines(keepends=True)
+    # As aw_nas reads it: every line, without its end, split at blanks.
+    assert [[float(word) for word in line.rstrip().split()] for line in lines] == rows
+
+
+@pytest.mark.parametrize("rows", [[], [[]], [[1.0], []], [[float("nan")]], [[float("inf")]]])
+def test_what_is_no_table_is_not_written(rows: list[list[float]]) -> None:
+    with pytest.raises(ProblemError):
+        write_lookup(rows)

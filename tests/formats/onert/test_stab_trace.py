@@ -105,7 +105,6 @@ ORIGIN = {"model_sha256": "a", "device": "d", "backend": "cpu", "runtime": "oner
         (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Min_Time": -1}}), "Min_Time"),
         (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Min_Time": 9}}), "does not lie between"),
         (with_operators("cpu", {"$0 subgraph $7 A": TIME, "$0 subgraph $07 A": TIME}), "has a time on 'cpu' already"),
-        (with_operators("cpu", {"$7 A": TIME, "$0 subgraph $7 A": TIME}), "has a time on 'cpu' already"),
         (with_operators("cpu", {"$7 A": TIME, "$0 subgraph $7 B": TIME}), "has a time on 'cpu' already"),
         (with_operators("ruy", {"$0 subgraph $0 Add": TIME}), "operator 0 is 'Add' here and 'Conv2D' elsewhere"),
         (with_operators("ruy", {"$0 subgraph $9 A\ud800": TIME}), "surrogate"),

@@ -89,20 +89,12 @@ def test_by_index_a_brute_force_goes_through_half_the_codes_and_that_is_told() -
     assert found.doubts == (
         "by index pareto_profiler goes through 4 of 8 codes: the last group (2 Conv2D) never leaves the first backend",
     )
-
-
-def test_sixteen_instead_of_thirty_two_codes() -> None:
-    row = {"time": 1.0, "memory": 5}
-    data: dict[str, Any] = {"oplist": ["A"], "opmap": [0, 1, 2, 3, 4], "opname_by_indx": ["A"] * 5}
-    found = read_dump(json.dumps({**data, "solutions": [{**row, "id": i} for i in range(16)]}))
-    assert found.backends == ALL[:2]
-    assert "16 of 32 codes" in found.doubts[0]
-    whole = read_dump(json.dumps({**data, "solutions": [{**row, "id": i} for i in range(32)]}))
-    assert whole.backends == ALL[:2]
-    assert not whole.doubts
-    three = read_dump(json.dumps({**data, "solutions": [{**row, "id": i} for i in range(81)]}))
-    assert three.backends == ALL
-    assert "81 of 243 codes" in three.doubts[0]
+    rows = [{"time": 1.0, "memory": 5, "id": i} for i in range(81)]
+    data = {"oplist": ["A"], "opmap": [0, 1, 2, 3, 4], "opname_by_indx": ["A"] * 5}
+    three = read_dump(json.dumps({**data, "solutions": rows}))
+    assert three.backends == ALL and "81 of 243 codes" in three.doubts[0]
+    two = read_dump(json.dumps({**data, "solutions": rows[:32]}))
+    assert two.backends == ALL[:2] and not two.doubts
 
 
 def test_a_sampler_by_name() -> None:
@@ -120,40 +112,13 @@ def test_by_index_a_sampler_s_oplist_is_the_opmap() -> None:
     assert found.space.names(found.space.decode(5)) == ("acl_neon", "acl_cl", "cpu")
 
 
-OPLIST = ["Pool2D", "DepthwiseConv2D", "Reshape", "Conv2D", "BinaryArithmetic"]
-PUBLISHED = {4: (76.138, 62712), 16: (72.719, 65272), 10: (28.138, 403064), 31: (8.201, 404656)}
-
-
-def config(accelerated: set[str]) -> str:
-    chosen = (f"OP_BACKEND_{name}={'acl_cl' if name in accelerated else 'cpu'} " for name in OPLIST)
-    return 'BACKENDS="acl_cl;cpu" ' + "".join(chosen)
-
-
-def test_the_published_sample() -> None:
-    configs = {
-        4: config({"Reshape"}),
-        10: config({"DepthwiseConv2D", "Conv2D"}),
-        16: config({"BinaryArithmetic"}),
-        31: config(set(OPLIST)),
-    }
-    solutions = [{"exec_time": ms, "max_rss": kib, "id": i} for i, (ms, kib) in PUBLISHED.items()]
-    data = {"configs": configs, "oplist": OPLIST, "solutions": solutions, "mode": "name"}
-    found = read_dump(json.dumps(data))
+@pytest.mark.parametrize("name", ["published-brute-force", "published-sampler"])
+def test_the_published_dumps_are_written_as_they_were(name: str) -> None:
+    found = golden(name)
     assert found.backends == ALL[:2]
-    assert not found.doubts
-    assert json.loads(write_dump(found)) == json.loads(json.dumps(data))
-    bare = replace(found, configs={})
-    assert json.loads(write_dump(bare)) == json.loads(json.dumps(data))  # the same lines, made from the codes
-
-
-def test_the_published_brute_force_has_all_of_its_codes() -> None:
-    oplist = ["Pool2D", "BinaryArithmetic", "DepthwiseConv2D", "Conv2D", "Reshape"]
-    known = {0: (56388, 72.525), 8: (393324, 98.956), 15: (404476, 7.801), 31: (403568, 8.034)}
-    rows = [dict(zip(("memory", "time"), known.get(i, (1, 1.0)), strict=True)) | {"id": i} for i in range(32)]
-    found = read_dump(json.dumps({"oplist": oplist, "solutions": rows}))
-    assert found.backends == ALL[:2]
-    assert found.space.names(found.space.decode(8)) == ("cpu", "cpu", "cpu", "acl_cl", "cpu")
-    assert json.loads(write_dump(found)) == {"oplist": oplist, "solutions": rows}
+    published = json.loads((GOLDEN / f"pareto-{name}.json").read_text())
+    assert json.loads(write_dump(found)) == published
+    assert json.loads(write_dump(replace(found, configs={}))) == published  # the same lines, made from the codes
 
 
 def test_one_spelling_becomes_the_other() -> None:
@@ -217,31 +182,23 @@ GOOD = SAMPLER["solutions"][0]
         ({"oplist": []}, r"\$\.oplist: 1 to 4096 operator types"),
         ({"oplist": [1, 0]}, r"\$\.mode: 'name', and the oplist is one by index"),
         ({"mode": "both"}, r"\$\.mode: 'name' or 'index'"),
-        ({"mode": []}, r"\$\.mode: 'name' or 'index'"),
-        ({"solutions": {}}, r"\$\.solutions: a list"),
         ({"solutions": [{"id": 3}]}, r"\$\.solutions\[0\]: either"),
         ({"solutions": [GOOD, 3]}, r"\$\.solutions\[1\]: an object"),
         ({"solutions": [GOOD, {**GOOD, "id": -1}]}, r"\$\.solutions\[1\]\.id: a whole number from 0"),
-        ({"solutions": [GOOD, {**GOOD, "id": 1.0}]}, r"\$\.solutions\[1\]\.id: a whole number"),
         ({"solutions": [GOOD, {**GOOD, "id": True}]}, r"\$\.solutions\[1\]\.id: a whole number"),
         ({"solutions": [GOOD, {**GOOD, "id": 8}]}, r"\$\.solutions\[1\]\.id: code 8 is out of range"),
         ({"solutions": [GOOD, {**GOOD, "id": 10**4000}]}, r"\$\.solutions\[1\]\.id: .*out of range"),
         ({"solutions": [{**GOOD, "exec_time": -1}]}, r"\$\.solutions\[0\]\.exec_time: milliseconds"),
-        ({"solutions": [{**GOOD, "exec_time": "1"}]}, r"\$\.solutions\[0\]\.exec_time: a finite number"),
-        ({"solutions": [{**GOOD, "exec_time": 1e400}]}, r"Infinity|exec_time: milliseconds"),
         ({"solutions": [{**GOOD, "max_rss": 1.5}]}, r"\$\.solutions\[0\]\.max_rss: a whole"),
         ({"solutions": [{**GOOD, "max_rss": 1 << 60}]}, r"\$\.solutions\[0\]\.max_rss: a number of KiB"),
         ({"solutions": [GOOD, {"time": 1, "memory": 1, "id": 3}]}, r"\$\.solutions\[1\]\.exec_time: missing"),
         ({"solutions": [GOOD, GOOD]}, r"\$\.solutions\[1\]\.id: code 2 is in"),
-        ({"sample_cnt": "8"}, r"\$\.sample_cnt"),
         ({"profiling time": None, "sample_cnt": -1}, r"\$\.sample_cnt"),
         ({"backends": ["cpu", "cpu"]}, r"\$\.backends: a backend is named twice"),
         ({"backends": [1]}, r"\$\.backends\[0\]: a text"),
         ({"configs": []}, r"\$\.configs: an object"),
-        ({"configs": {"x": ""}}, r"\$\.configs\.x: a code"),
         ({"configs": {"02": ""}}, r"\$\.configs\.02: a code"),
         ({"configs": {"²": ""}}, r"\$\.configs\..*: a code"),
-        ({"configs": {"2": 3}}, r"\$\.configs\.2: a text"),
         ({"configs": {"2": "\ud800"}}, r"\$\.configs\.2: BACKENDS"),
         ({"configs": {"8": SAMPLER["configs"]["7"]}}, r"\$\.configs\.8: the code is out of range"),
         (
@@ -267,7 +224,6 @@ def test_what_is_wrong_is_told_with_its_path(change: dict[str, Any], path: str) 
         ("BACKENDS=cpu OP_BACKEND_Conv2D=cpu", "OP_BACKEND_Pool2D is missing"),
         ("BACKENDS=cpu OP_BACKEND_Conv2D=cpu OP_BACKEND_Pool2D=ruy OP_BACKEND_Reshape=cpu", "not among its BACKENDS"),
         (SAMPLER["configs"]["2"] + "OP_BACKEND_Add=cpu", "more settings"),
-        (SAMPLER["configs"]["7"], r"digits 0 and 1 both mean 'acl_cl'"),
     ],
 )
 def test_a_config_that_does_not_fit_is_told(text: str, path: str) -> None:
@@ -289,45 +245,3 @@ def test_a_map_of_nodes_that_does_not_fit_is_told(text: str, path: str) -> None:
     data["configs"] = {"0": f'BACKENDS="acl_cl;acl_neon;cpu" OP_BACKEND_MAP="{text}"'}
     with pytest.raises(ProblemError, match=path):
         read_dump(json.dumps(data))
-
-
-@pytest.mark.parametrize("key", ["oplist", "solutions"])
-def test_a_missing_part_is_told(key: str) -> None:
-    with pytest.raises(ProblemError, match=rf"\$\.{key}: missing"):
-        read_dump(json.dumps({name: value for name, value in SAMPLER.items() if name != key}))
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"[]", b"nope", b"\xff", b'{"oplist": 1e999}', b'{"a":' * 50_000, b"[" + b"9" * 9999]
-)
-def test_what_is_no_such_file_is_one_clear_error(text: bytes) -> None:
-    with pytest.raises(ProblemError, match="dump of pareto_profiler is malformed"):
-        read_dump(text)
-
-
-KEYS = ["oplist", "opmap", "opname_by_indx", "solutions", "configs", "mode", "id", "time", "memory", "0", "backends"]
-LEAVES = st.none() | st.booleans() | st.integers(-1, 9) | st.sampled_from(["A", "name", "index", 'BACKENDS="cpu;b"'])
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(KEYS),
-        st.recursive(LEAVES, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.sampled_from(KEYS), x)),
-    )
-)
-def test_any_json_is_read_or_told(data: Any) -> None:
-    try:
-        found = read_dump(json.dumps(data))
-    except ProblemError as error:
-        assert "$" in error.message
-    else:
-        assert read_dump(write_dump(found), found.backends).solutions == found.solutions
-
-
-def test_codes_of_thousands_of_digits() -> None:
-    oplist = [f"T{i}" for i in range(4096)]
-    code = 3**4096 - 1
-    rows = [{"exec_time": 1.0, "max_rss": 1, "id": code}]
-    found = read_dump(json.dumps({"oplist": oplist, "solutions": rows}))
-    assert found.backends == ALL
-    assert read_dump(write_dump(found)).solutions == found.solutions

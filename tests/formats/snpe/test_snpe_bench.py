@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.snpe.bench import BenchConfig, read_bench_result, write_bench_config
@@ -129,17 +127,3 @@ def test_what_is_no_result_is_refused(text: str) -> None:
     with pytest.raises(ProblemError, match="result of snpe-bench is malformed") as error:
         read_bench_result(text)
     assert error.value.hint
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(),
-        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["GPU", "layer_0", "Runtimes"]), inner),
-    )
-)
-def test_any_json_is_read_or_refused(data: Any) -> None:
-    for text in (json.dumps(data), json.dumps({"Execution_Data": {"GPU": data}})):
-        try:
-            read_bench_result(text)
-        except ProblemError as error:
-            assert error.hint
