@@ -322,14 +322,13 @@ def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int
     trained = trained_networks(study, folder)
     for family in study.families.values():
         single = family.swaps()
-        counts = [len(ones) for ones in family.space.choices]
         known = {n.id for n in single}
         more = {n.id: n for n in trained if n.family == family.name and n.id not in known}
-        wanted = min(mixed, math.prod(counts) - len(single))
+        wanted = min(mixed, family.space.size - len(single))
         for number in range(_DESIGNS):
             if len(more) >= wanted:
                 break
-            drawn = (family.network(row) for row in balanced_design(counts, wanted, seed=seed + number))
+            drawn = (family.network(row) for row in balanced_design(family.counts, wanted, seed=seed + number))
             more |= {n.id: n for n in drawn if n.id not in known and n.id not in more}
         found += [*single, *list(more.values())[:wanted]]
     across = [*(n for n in trained if not n.family), *across_families(study, mixed, seed=seed)]

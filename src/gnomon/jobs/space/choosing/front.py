@@ -45,11 +45,10 @@ from gnomon.jobs.space.profiling.methods import PUBLISHED
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
 from gnomon.report import units
+from gnomon.spaces.selection.beliefs import Beliefs, believe
 from gnomon.spaces.selection.front import (
-    Beliefs,
     FrontOptions,
     PredictedFront,
-    believe,
     exact_front,
     in_rounds,
     predict_front,

@@ -179,7 +179,7 @@ def _by_pareto(
     )
     details = {
         "why": selection.why,
-        "share_kept": (selection.share_kept, selection.share_low, selection.share_high),
+        "share_kept": selection.share_kept,
         "stability": selection.stability,
         "primitives": selection.primitives,
         "contenders": tuple(contenders),

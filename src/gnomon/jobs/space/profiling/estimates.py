@@ -9,14 +9,14 @@ from decimal import Decimal
 
 import numpy as np
 
-from gnomon.core.space import Slot, Space
+from gnomon.core.space import Space
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
 from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, LatencyRow
 from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS, PUBLISHED
 from gnomon.jobs.space.profiling.predict import Assignment, SpacePredictor, fit_predictor
-from gnomon.jobs.space.profiling.study import Family, Network, Study
+from gnomon.jobs.space.profiling.study import Family, Network, Study, space_of
 from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
 from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
 from gnomon.spaces.features import Ints
@@ -134,7 +134,7 @@ def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Effects | None
         values=np.array([one.accuracy for one in ones]),
         errors=np.array([one.error for one in ones]),
     )
-    return fit_effects(family.space.space, evidence, scale="logit")
+    return fit_effects(family.space, evidence, scale="logit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,8 +285,7 @@ def seconds(milliseconds: float) -> float:
 
 def mixed_space(study: Study) -> Space:
     """The space in which each cell group chooses from the primitives of all families."""
-    names = tuple(study.primitives)
-    return Space(tuple(Slot(f"cell{g}", names) for g in range(study.layout.group_count)))
+    return space_of(study.primitives, study.layout.group_count)
 
 
 def accuracy_evidence(study: Study, seen: Mapping[str, Seen]) -> Evidence:
@@ -329,7 +328,7 @@ def cells_of(study: Study, family: Family) -> Cells:
     """The layers, primitives and defaults of a family, as costs are counted over them."""
     return Cells(
         groups=study.layout.groups,
-        choices=tuple(slot.choices for slot in family.space.space.slots),
+        choices=tuple(slot.choices for slot in family.space.slots),
         defaults=family.defaults,
     )
 

@@ -141,8 +141,7 @@ def _fair(families: Sequence[Family], budget: Budget) -> Method:
 def _balanced(families: Sequence[Family], across: Sequence[Network], budget: Budget) -> Method:
     wanted: list[Training] = []
     for family in families:
-        counts = [len(ones) for ones in family.space.choices]
-        design = balanced_design(counts, _networks(family, budget), seed=budget.seed)
+        design = balanced_design(family.counts, _networks(family, budget), seed=budget.seed)
         wanted += _trainings("balanced", [family.network(row) for row in design], budget, at_first=True)
     yield [*wanted, *_trainings("balanced", across, budget)]
 
