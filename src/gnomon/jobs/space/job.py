@@ -89,7 +89,7 @@ def _accuracies(folder: ProfileFolder, study: Study) -> list[str]:
         return ["no network was trained: there is no table of accuracies"]
     seen = seen_networks(study, folder.accuracy.values(), method)
     swaps = [network for family in study.families.values() for network in family.swaps()]
-    table = swap_accuracies(study, seen, swaps).values
+    table, _ = swap_accuracies(study, seen, swaps)
     if table and all(math.isfinite(value) for value in table.values()):
         _write(folder.path / ACCURACIES, write_flat_table(table))
     failed = [row for row in folder.accuracy.values() if row.method == method and row.reason]

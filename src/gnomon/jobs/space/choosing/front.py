@@ -191,7 +191,7 @@ def has_both(name: str, known: Known) -> bool:
 def _held_out(study: Study, evidence: Known) -> LookupErrorPart | None:
     """How far sums of these effects are off on networks that they were not fitted to; None where nothing tells."""
     model = lookup_of(study, [list(study.primitives)] * study.layout.group_count, evidence[1])
-    return None if model is None else model.held_out.get(EFFECTS)
+    return None if model is None else model[0].held_out.get(EFFECTS)
 
 
 def _predicted(study: Study, front: PredictedFront, number: int, exact: set[str]) -> list[FrontNetwork]:

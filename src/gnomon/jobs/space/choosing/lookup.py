@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,20 +35,14 @@ Table = tuple[Floats, ...]
 """Milliseconds of each layer under each primitive of the study."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup(LookupPart):
-    """A table by layer and kept primitive, in milliseconds, and what it is of."""
-
-    rows: tuple[tuple[float, ...], ...]
-
-    @property
-    def part(self) -> LookupPart:
-        """What documents have of it: all but the table itself."""
-        return LookupPart(model=self.model, why=self.why, held_out=self.held_out)
+Rows = tuple[tuple[float, ...], ...]
+"""Milliseconds by layer and kept primitive."""
 
 
-def lookup_of(study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, LatencyRow]) -> Lookup | None:
-    """The table of a choice; None where a kept primitive has no latency in some place."""
+def lookup_of(
+    study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, LatencyRow]
+) -> tuple[LookupPart, Rows] | None:
+    """What the table of a choice is of, and the table; None where a kept primitive has no latency in some place."""
     families = {study.primitives[name].family for names in groups for name in names}
     measured = measured_networks(study, rows, families)
     tables = {SWAPS: _of_swaps(study, rows), EFFECTS: _of_effects(study, measured)}
@@ -58,22 +52,18 @@ def lookup_of(study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, 
     errors = _held_out(study, measured, there)
     model = min(errors, key=lambda name: errors[name].mean) if errors else _untested(families, there)
     table, names = there[model], list(study.primitives)
-    return Lookup(
-        rows=tuple(
-            tuple(float(table[layer][names.index(name)]) for name in groups[group])
-            for layer, group in enumerate(study.layout.groups)
-        ),
-        model=model,
-        why=_why(errors),
-        held_out=errors,
+    kept = tuple(
+        tuple(float(table[layer][names.index(name)]) for name in groups[group])
+        for layer, group in enumerate(study.layout.groups)
     )
+    return LookupPart(model=model, why=_why(errors), held_out=errors), kept
 
 
-def write_lookup_files(profile: Path, toolchain: str, lookup: Lookup) -> Path:
+def write_lookup_files(profile: Path, toolchain: str, part: LookupPart, rows: Rows) -> Path:
     """Write the table and, beside it, what it is of and how far it is off; returns the table's path."""
     path = profile / f"lookup_table.{toolchain}.txt"
-    save_text(write_lookup(lookup.rows), path, option="--profile-dir")
-    about = {"table": path.name, "unit": "ms", **codec.document(lookup.part)}
+    save_text(write_lookup(rows), path, option="--profile-dir")
+    about = {"table": path.name, "unit": "ms", **codec.document(part)}
     save_text(indented(about), path.with_suffix(".json"), option="--profile-dir")
     return path
 

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal
 
 import numpy as np
 
 from gnomon.core.space import Space
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
-from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart
+from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart, RuleAccuracies
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, LatencyRow
 from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS, PUBLISHED
 from gnomon.jobs.space.profiling.predict import Assignment, SpacePredictor, fit_predictor
@@ -137,23 +138,14 @@ def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Effects | None
     return fit_effects(family.space, evidence, scale="logit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapAccuracies:
-    """Accuracies of one-change variants by id, all of one kind: as `measured`, or what is believed of each.
+def swap_accuracies(
+    study: Study, seen: Mapping[str, Seen], networks: Iterable[Network]
+) -> tuple[dict[str, float], RuleAccuracies]:
+    """Accuracies of these one-change variants by id: as measured where all were trained, else as believed; and which.
 
-    `trained` of them were trained. What was measured of some does not stand beside what is believed of others: that is
-    drawn together, so that the best and the worst place would go to those that were measured.
-    """
-
-    values: Mapping[str, float]
-    measured: bool
-    trained: int
-
-
-def swap_accuracies(study: Study, seen: Mapping[str, Seen], networks: Iterable[Network]) -> SwapAccuracies:
-    """Accuracies of these one-change variants: as measured where all of them were trained, else as believed.
-
-    Variants of families of which nothing was trained are left out.
+    What was measured of some does not stand beside what is believed of others: that is drawn together, so that the best
+    and the worst place would go to those that were measured. Variants of families of which nothing was trained are left
+    out.
     """
     known = {one.network.family for one in seen.values()}
     wanted = [one for one in networks if one.family in known]
@@ -168,7 +160,8 @@ def swap_accuracies(study: Study, seen: Mapping[str, Seen], networks: Iterable[N
             if effects is not None:
                 believed = effects.predict([one.assignment for one in own])[0].tolist()
                 values |= dict(zip((one.id for one in own), believed, strict=True))
-    return SwapAccuracies(values=values, measured=trained == len(wanted), trained=trained)
+    kind: Literal["measured", "believed"] = "measured" if trained == len(wanted) else "believed"
+    return values, RuleAccuracies(kind=kind, trained=trained, networks=len(values))
 
 
 def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float | None) -> RankingPart | None:
@@ -267,7 +260,7 @@ def standard_error(row: LatencyRow) -> float:
     if row.low_s is None or row.high_s is None or (row.processes < 2 and not row.origin):
         return 0.0
     quantile = student_quantile(0.975, row.processes - 1) if row.processes > 1 else _NORMAL_95
-    return (row.high_s - row.low_s) / 2 / quantile
+    return abs(row.high_s - row.low_s) / 2 / quantile
 
 
 def milliseconds(seconds: float) -> float:
