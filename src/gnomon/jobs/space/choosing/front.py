@@ -29,7 +29,6 @@ from gnomon.jobs.space.document import (
     SpaceFrontDocument,
     Three,
 )
-from gnomon.jobs.space.job import OpenProfile
 from gnomon.jobs.space.profiling.estimates import (
     Known,
     accuracy_evidence,
@@ -42,6 +41,7 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.look import read_rows, study_of
 from gnomon.jobs.space.profiling.methods import PUBLISHED
+from gnomon.jobs.space.profiling.opened import OpenProfile
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
 from gnomon.report import units
@@ -172,8 +172,7 @@ def beliefs_of(study: Study, known: Known) -> Beliefs:
 
 def networks_of(study: Study, assignments: Ints) -> list[Network]:
     """The networks of these indices in the space of all primitives."""
-    names = list(study.primitives)
-    return [study.mixed([names[k] for k in row]) for row in assignments.tolist()]
+    return [study.at(row) for row in assignments.tolist()]
 
 
 def measured_points(names: list[str], proofs: Known, beliefs: Beliefs) -> Floats:

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats
 from gnomon.errors import UsageError
-from gnomon.jobs.space.job import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.estimates import Known, seen_networks
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, read_question, settings_in
 from gnomon.jobs.space.profiling.images import kept_calibration, reopened_images
+from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import recipes
+from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.jobs.space.profiling.training import Method, Training
+from gnomon.jobs.space.profiling.training import Method, Training, train
 from gnomon.measure.progress import Watch
 from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
@@ -76,9 +77,9 @@ def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> 
     known = next((row for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
     settings = settings_in({} if known is None else known.context)
     chain = chosen_toolchain(toolchain, settings)
-    measurer = profile.measurer(_calibration(profile, chain), proof=True)
+    measurer = Measurer(profile=profile, calibration=_calibration(profile, chain), proof=True)
     measurer.check(chain, settings)
-    profile.train(_trainings(profile, wanted), len(wanted) * profile.asked.seeds)
+    train(profile, _trainings(profile, wanted), len(wanted) * profile.asked.seeds)
     measured = measurer.run(chain, settings, wanted)
     seen = seen_networks(study, folder.accuracy.values(), PROOF)
     return {n.id: seen[n.id] for n in wanted if n.id in seen}, measured

@@ -109,13 +109,12 @@ def _fronts(study: Study, selection: SelectionDocument, asked: ValidateRequest, 
     if not asked.front:
         return []
     beliefs = beliefs_of(study, known)
-    names = list(study.primitives)
     return [
         predict_front(
             beliefs,
             FrontOptions(
                 networks=asked.front,
-                choices=tuple(tuple(sorted(names.index(name) for name in group)) for group in groups),
+                choices=tuple(tuple(sorted(study.places[name] for name in group)) for group in groups),
                 seed=asked.request.seed,
             ),
         ).networks

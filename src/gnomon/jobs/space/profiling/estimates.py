@@ -44,15 +44,18 @@ def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
     UsageError without any.
     """
     there = {row.method for row in rows if row.validation is not None and not row.reason}
-    known = [name for name in (*METHODS, IMPORTED) if name in there]
-    if wanted is None and known:
-        return known[0]
-    if wanted is None or wanted not in there:
-        raise UsageError(
-            f"no network was trained{'' if wanted is None else f' by the method {wanted}'}",
-            hint=f"Methods with trained networks: {', '.join(known) or 'none; run gnomon space profile first'}.",
-        )
-    return wanted
+    known = [name for name in (*METHODS, IMPORTED, *there) if name in there]
+    return _chosen(known, wanted, "no network was trained", "method", "Methods with trained networks")
+
+
+def _chosen(known: Sequence[str], wanted: str | None, nothing: str, kind: str, there: str) -> str:
+    """The wanted one, or the first. UsageError for another, and without any."""
+    if known and (wanted is None or wanted in known):
+        return wanted or known[0]
+    raise UsageError(
+        f"{nothing}{'' if wanted is None else f' by the {kind} {wanted}'}",
+        hint=f"{there}: {', '.join(known) or 'none; run gnomon space profile first'}.",
+    )
 
 
 def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str, *, proofs: bool = False) -> dict[str, Seen]:
@@ -130,12 +133,12 @@ def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Effects | None
     ones = [one for one in seen.values() if one.network.family == family.name]
     if not ones:
         return None
-    evidence = Evidence(
-        assignments=np.array([one.network.assignment for one in ones]),
-        values=np.array([one.accuracy for one in ones]),
-        errors=np.array([one.error for one in ones]),
-    )
-    return fit_effects(family.space, evidence, scale="logit")
+    return fit_effects(family.space, _accuracies(ones, [one.network.assignment for one in ones]), scale="logit")
+
+
+def _accuracies(seen: Iterable[Seen], assignments: Sequence[Sequence[int]]) -> Evidence:
+    values, errors = zip(*((one.accuracy, one.error) for one in seen), strict=True)
+    return Evidence(assignments=np.array(assignments), values=np.array(values), errors=np.array(errors))
 
 
 def swap_accuracies(
@@ -241,15 +244,8 @@ def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:
 
 def toolchain_of(rows: Iterable[LatencyRow], wanted: str | None) -> str:
     """The wanted toolchain, or the first that measured anything. UsageError, with those that did, for another."""
-    known = tuple(dict.fromkeys(row.toolchain for row in rows if row.call_s is not None))
-    if wanted is None and known:
-        return known[0]
-    if wanted is None or wanted not in known:
-        raise UsageError(
-            f"nothing was measured{'' if wanted is None else f' by the toolchain {wanted}'}",
-            hint=f"Measured by: {', '.join(known) or 'none; run gnomon space profile first'}.",
-        )
-    return wanted
+    known = toolchains_of(row for row in rows if row.call_s is not None)
+    return _chosen(known, wanted, "nothing was measured", "toolchain", "Measured by")
 
 
 def standard_error(row: LatencyRow) -> float:
@@ -283,23 +279,18 @@ def mixed_space(study: Study) -> Space:
 
 def accuracy_evidence(study: Study, seen: Mapping[str, Seen]) -> Evidence:
     """Networks of any families with their accuracies, as indices in the space of all primitives."""
-    place = {name: index for index, name in enumerate(study.primitives)}
-    ones = list(seen.values())
-    return Evidence(
-        assignments=np.array([[place[name] for name in one.network.primitives] for one in ones]),
-        values=np.array([one.accuracy for one in ones]),
-        errors=np.array([one.error for one in ones]),
+    return _accuracies(
+        seen.values(), [[study.places[name] for name in one.network.primitives] for one in seen.values()]
     )
 
 
 def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
     """Networks of any families with their latencies in seconds, as indices in the space of all primitives."""
-    place = {name: index for index, name in enumerate(study.primitives)}
-    ones = [row for row in rows.values() if row.call_s is not None and all(name in place for name in row.primitives)]
+    ones = [row for row in rows.values() if row.call_s is not None]
     if not ones:
         raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
     return Evidence(
-        assignments=np.array([[place[name] for name in row.primitives] for row in ones]),
+        assignments=np.array([[study.places[name] for name in row.primitives] for row in ones]),
         values=np.array([row.call_s for row in ones], np.float64),
         errors=np.array([standard_error(row) for row in ones]),
     )
@@ -307,14 +298,11 @@ def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
 
 def family_latencies(study: Study, family: Family, rows: Mapping[str, LatencyRow]) -> dict[Assignment, Latency]:
     """The measured latencies of a family's networks, by assignment."""
-    found = {}
-    for row in rows.values():
-        if row.call_s is None or row.reason or not all(name in study.primitives for name in row.primitives):
-            continue
-        network = study.mixed(row.primitives)
-        if network.family == family.name:
-            found[network.assignment] = Latency(call_s=row.call_s, error_s=standard_error(row))
-    return found
+    return {
+        network.assignment: Latency(call_s=row.call_s, error_s=standard_error(row))
+        for row in rows.values()
+        if row.call_s is not None and not row.reason and (network := study.mixed(row.primitives)).family == family.name
+    }
 
 
 def cells_of(study: Study, family: Family) -> Cells:

@@ -106,6 +106,16 @@ class Study:
         """All primitives of all families by name."""
         return {one.name: one for family in self.families.values() for one in family.primitives}
 
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each primitive stands among all."""
+        return {name: place for place, name in enumerate(self.primitives)}
+
+    def at(self, places: Iterable[int]) -> Network:
+        """The network of the primitives at these places among all, one a cell group."""
+        names = list(self.primitives)
+        return self.mixed([names[place] for place in places])
+
     def tagged(self, network: Network) -> TaggedNet:
         """The network itself."""
         return _built(self.layout, [self.primitives[name] for name in network.primitives])
