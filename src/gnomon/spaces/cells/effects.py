@@ -413,10 +413,8 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
     # Everything in units of the spread of the values: the limits and the weak prior then mean the same everywhere.
     unit = float(values.std()) or float(np.abs(values).max()) or 1.0
     center = float(values.mean())
-    known, mixed = (
-        replace(evidence, values=(values - center) / unit, errors=errors / unit),
-        _swaps(evidence.assignments) > 1,
-    )
+    known = replace(evidence, values=(values - center) / unit, errors=errors / unit)
+    mixed = _swaps(evidence.assignments) > 1
     likelihood = Likelihood(space, known, mixed=mixed, slower=None if latency is None else _slower(latency))
     sizes, curvature = likelihood.best()
     covariance, gain = likelihood.posterior(sizes)

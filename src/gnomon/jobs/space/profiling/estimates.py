@@ -44,7 +44,7 @@ def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
     UsageError without any.
     """
     there = {row.method for row in rows if row.validation is not None and not row.reason}
-    known = [name for name in (*METHODS, IMPORTED, *there) if name in there]
+    known = [name for name in (*METHODS, IMPORTED) if name in there]
     return _chosen(known, wanted, "no network was trained", "method", "Methods with trained networks")
 
 
