@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.plugins import entry_points, loaded
 from gnomon.spaces.cells.primitives import ModuleFactory, Primitive, parse_name, published_primitives
-from gnomon.spaces.loading import load_attribute, reason, users_line
+from gnomon.spaces.loading import called, load_attribute, reason, users_line
 from gnomon.spaces.unit import Net, Symbol, Trace, layer_name
 
 State = Mapping[str, NDArray[Any]]
@@ -308,14 +308,7 @@ def _packages() -> list[tuple[str, Any]]:
 def _checked(found: Any, origin: str) -> tuple[Primitive, ...]:
     """The primitives that were found, called where it is a function."""
     if callable(found):
-        try:
-            found = found()
-        except GnomonError:
-            raise
-        except Exception as error:  # whatever the function does
-            raise UsageError(
-                f"{_ATTRIBUTE} of {origin} cannot be called: {reason(error)}", hint="It is called without arguments."
-            ) from error
+        found = called(found, f"{_ATTRIBUTE} of {origin}")
     if not isinstance(found, list | tuple) or not all(isinstance(one, Primitive) for one in found):
         raise UsageError(
             f"{_ATTRIBUTE} of {origin} is not a list of primitives",

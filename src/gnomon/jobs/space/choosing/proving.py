@@ -26,7 +26,6 @@ from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_f
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.jobs.space.profiling.training import Method, Training, train
 from gnomon.measure.progress import Watch
-from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.loop import check_device
 
@@ -125,19 +124,14 @@ def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
     return most[0][0] if most else None
 
 
-def inside(measured: Floats, believed: tuple[Floats, Floats, Floats], errors: Floats) -> float:
+def inside(measured: Floats, believed: Sequence[Floats] | Floats, errors: Floats) -> float:
     """The share of measured values within the 95 % interval of what one more measurement of such a network shows.
 
-    It is as wide as what is believed (low, middle, high) and the standard error of the measured value itself together.
+    It is as wide as what is believed (middle, low, high) and the standard error of the measured value itself together.
     """
-    low, middle, high = believed
+    middle, low, high = believed
     reach = np.where(measured < middle, middle - low, high - middle)
     return float((np.abs(measured - middle) <= np.hypot(reach, 1.96 * errors)).mean())
-
-
-def tau(predicted: Floats, measured: Floats) -> float | None:
-    """Kendall's tau of predicted and measured values; None for one alone."""
-    return kendall_tau(predicted, measured) if len(measured) > 1 else None
 
 
 def with_proofs(evidence: Known, proofs: Known) -> Known:

@@ -132,8 +132,13 @@ def score(predicted: Floats, measured: Floats) -> HeldOutPart:
         mean=float(off.mean()),
         median=float(np.median(off)),
         p90=float(np.quantile(off, 0.9)),
-        tau=kendall_tau(predicted, measured) if len(off) > 1 else None,
+        tau=tau(predicted, measured),
     )
+
+
+def tau(predicted: Floats, measured: Floats) -> float | None:
+    """Kendall's tau-b of predicted and measured values; None for one alone."""
+    return kendall_tau(predicted, measured) if len(measured) > 1 else None
 
 
 def fit_predictor(
