@@ -154,8 +154,6 @@ class _Pool(ProcessPoolExecutor):
 
 @contextmanager
 def _pool(workers: int) -> Iterator[_Pool]:
-    if workers < 1:
-        raise UsageError(f"{workers} workers are asked for", hint="Give at least 1.")
     if multiprocessing.parent_process() is not None:
         # A worker imports the script that started it; if that starts workers too, there is no end.
         raise UsageError("workers are started while a worker imports this script", hint=_GUARD)
