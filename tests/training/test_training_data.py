@@ -57,12 +57,6 @@ def test_shares_of_one_leave_nobody_out_and_seeds_differ() -> None:
     assert not np.array_equal(split_rows(whole.y, [0.5], seed=1)[0], split_rows(whole.y, [0.5], seed=2)[0])
 
 
-@pytest.mark.parametrize("shares", [[], [0.5, 0.6], [0.5, 0.0], [float("nan")], [1e-9]])
-def test_shares_that_cannot_be_meant_are_refused(shares: list[float]) -> None:
-    with pytest.raises(ProblemError):
-        split_rows(np.zeros(10, np.int64), shares, seed=0)
-
-
 def test_mean_and_deviation_are_those_of_the_training_part() -> None:
     made = dataset()
     assert made.mean == pytest.approx(made.train.x.mean((0, 2, 3)))
