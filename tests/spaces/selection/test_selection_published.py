@@ -112,7 +112,9 @@ def test_the_published_winner_goes_with_the_unit() -> None:
 
 
 def test_ties_go_by_the_sorted_ids() -> None:
-    prices = {(family, (i,)): (0.9, 1.0) for family in "BA" for i in (2, 10, 1)}
+    prices: dict[tuple[str, tuple[int, ...]], tuple[float, float]] = {
+        (family, (i,)): (0.9, 1.0) for family in "BA" for i in (2, 10, 1)
+    }
     found = select_published(names({"A": 11, "B": 11}), prices, PublishedRule(select_ss_threshold=2))
     assert found.networks == (("A", (1,)), ("A", (10,)))
     assert found.groups == (("Ablock_1", "Ablock_10"),)
